@@ -85,7 +85,7 @@ int64_t bench_ranks(const bench *self);
 /* ---- machine.c ---- */
 
 /** Hosts, memory, what all ranks' CPUs can do; "machine" of the result. Collective over world. */
-bp_err bench_find_machine(bench *self);
+void bench_find_machine(bench *self);
 /** node_ranks and rank_bytes; plan: of a job to come, for which this one rank stands. Collective
  * over world. */
 void bench_find_room(bench *self, const bp_planned_world *plan);

@@ -67,21 +67,6 @@ typedef struct kind {
 static const kind ALL_SUM = {"all_sum", run_all_sum, 1}, SHARDS = {"shards", run_shards, 1},
                   PAIR = {"send", run_pair, 2};
 
-static int64_t batch_of(int64_t bytes)
-{
-    int64_t batch = BATCH_BYTES / bytes;
-
-    return batch < 1 ? 1 : batch > BATCH_MOST ? BATCH_MOST : batch;
-}
-
-static void pair_up(exchange *e)
-{
-    int rank = bp_comm_rank(e->comm), other = rank ^ 1;
-
-    e->partner = other < bp_comm_size(e->comm) ? other : -1;
-    e->first = rank < other;
-}
-
 /* The slowest rank's seconds of one message, or NaN where none was sent. */
 static json_t *row_json(const bench *self, int64_t bytes, const bp_spread *ranks, double links)
 {
@@ -110,7 +95,8 @@ static json_t *measure_size(const bench *self, const kind *what, exchange *e, in
     json_t *row;
     if (mesh->computes) {
         bench_task task = {what->run, e, 1};
-        e->batch = batch_of(bytes);
+        e->batch = BATCH_BYTES / bytes;
+        e->batch = e->batch < 1 ? 1 : e->batch > BATCH_MOST ? BATCH_MOST : e->batch;
         mine = bench_together(&task, self->seconds / SHARE, true, mesh->compute);
         double parts = what->legs * (double)e->batch;
         mine.median /= parts;
@@ -159,8 +145,11 @@ static json_t *measure_pairs(const bench *self, exchange *e, MPI_Comm comm)
     bool any = false;
 
     if (self->mesh->computes) {
+        int rank = bp_comm_rank(comm), other = rank ^ 1;
+
         e->comm = comm;
-        pair_up(e);
+        e->partner = other < bp_comm_size(comm) ? other : -1;
+        e->first = rank < other;
         any = e->partner >= 0;
     }
     if (bp_all_max_int(any, self->mesh->world) == 0)

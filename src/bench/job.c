@@ -139,11 +139,9 @@ static bp_err measure(bench *self)
 
     if (err != BP_OK)
         return err;
-
-    if (self->mesh->coordinates) {
+    if (self->mesh->coordinates)
         self->result = new_result(self);
-    }
-    err = bench_find_machine(self);
+    bench_find_machine(self);
     for (size_t k = 0; k < sizeof PARTS / sizeof *PARTS && err == BP_OK; k++) {
         err = bench_next(self, PARTS[k].name);
         if (err == BP_OK)
@@ -152,19 +150,11 @@ static bp_err measure(bench *self)
     return err;
 }
 
-static char *result_path(const bench *self)
-{
-    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench.json");
-    return path;
-}
-
 /* On the coordinator. */
 static bp_err report(bench *self)
 {
-    char *path = result_path(self);
-    bp_err err;
-
-    err = bp_run_check_owner(self->run);
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench.json");
+    bp_err err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_json_save(path, self->result);
     if (err == BP_OK) {
@@ -192,7 +182,7 @@ static void print_again(bench *self, bool *there)
     bool read = false;
 
     if (self->mesh->coordinates) {
-        char *path = result_path(self);
+        char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "bench.json");
         json_t *before = NULL;
 
         read = bp_json_load_plain(&before, path, RESULT_MOST) == BP_OK;

@@ -13,11 +13,6 @@
 
 #define MEMORY_SHARE 0.9 /* of what is free, that ranks may take */
 
-static int most_int(int value, MPI_Comm comm)
-{
-    return (int)bp_all_max_int(value, comm);
-}
-
 /* Computing ranks of the fullest host, and what each rank may take of the tightest. */
 void bench_find_room(bench *self, const bp_planned_world *plan)
 {
@@ -32,24 +27,25 @@ void bench_find_room(bench *self, const bp_planned_world *plan)
     BP_MPI(MPI_Comm_free(&node));
     if (plan)
         ranks = ((int)bench_ranks(self) + plan->nodes - 1) / plan->nodes;
-    self->node_ranks = most_int(ranks, mesh->world);
+    self->node_ranks = (int)bp_all_max_int(ranks, mesh->world);
     double each = MEMORY_SHARE * (double)(has > 0 ? has : 0) / (ranks > 0 ? ranks : 1);
     self->rank_bytes = -(double)bp_all_max_int(-(int64_t)each, mesh->world);
 }
 
+/* Each once, in the order of its first rank. */
 static json_t *hosts_json(const bench *self)
 {
     json_t *hosts = json_array();
 
-    for (int r = 0; r < self->mesh->size; r++)
-        if (r == 0 || strcmp(self->hosts[r], self->hosts[r - 1]) != 0) {
-            bool known = false;
-            for (size_t k = 0; k < json_array_size(hosts); k++)
-                known = known ||
-                        strcmp(json_string_value(json_array_get(hosts, k)), self->hosts[r]) == 0;
-            if (!known)
-                (void)json_array_append_new(hosts, json_string(self->hosts[r]));
-        }
+    for (int r = 0; r < self->mesh->size; r++) {
+        size_t k = 0;
+
+        while (k < json_array_size(hosts) &&
+               strcmp(json_string_value(json_array_get(hosts, k)), self->hosts[r]) != 0)
+            k++;
+        if (k == json_array_size(hosts))
+            (void)json_array_append_new(hosts, json_string(self->hosts[r]));
+    }
     return hosts;
 }
 
@@ -71,7 +67,7 @@ static json_t *machine_json(const bench *self, const bp_probe_host *host, int co
                      (json_int_t)bp_cores_cache_bytes());
 }
 
-bp_err bench_find_machine(bench *self)
+void bench_find_machine(bench *self)
 {
     const bp_mesh *mesh = self->mesh;
     char host[BENCH_HOST_BYTES] = "";
@@ -79,16 +75,13 @@ bp_err bench_find_machine(bench *self)
     int cores;
 
     self->hosts = bp_alloc("bench.hosts", mesh->size, sizeof *self->hosts);
-    if (bp_all_max_int(self->hosts == NULL, mesh->world) != 0)
-        return bp_agree(mesh->world, bp_fail_memory("names of hosts", mesh->size, sizeof host));
     bp_host_name(host, sizeof host);
     BP_MPI_WAIT("all_gather", MPI_Allgather(host, sizeof host, MPI_CHAR, self->hosts, sizeof host,
                                             MPI_CHAR, mesh->world));
     bp_probe_host_read(&probe);
     bench_find_room(self, NULL);
     self->bf16 = bp_all_max_int(!bp_math_has_bf16(), mesh->world) == 0;
-    cores = -most_int(-bp_math_cores(), mesh->world);
+    cores = (int)-bp_all_max_int(-bp_math_cores(), mesh->world);
     if (mesh->coordinates)
         bench_put(self->result, "machine", machine_json(self, &probe, cores));
-    return BP_OK;
 }

@@ -74,33 +74,19 @@ static void run_step(void *context)
     bp_engine_step(t->engine, t->step, t->step, &t->batch, &result);
 }
 
-static bp_err open_training(const bench *self, training *t, const bp_engine_spec *spec,
-                            const bp_model_shape *shape)
-{
-    int64_t slots = spec->batch / self->mesh->datas, n = slots * shape->context;
-    bp_err err = bp_engine_new(&t->engine, self->mesh, spec, shape);
-
-    if (err != BP_OK)
-        return err;
-    t->tokens = bp_try_alloc("bench.windows", 2 * n, sizeof *t->tokens);
-    err = bp_agree(self->mesh->compute,
-                   t->tokens ? BP_OK : bp_fail_memory("a batch", 2 * n, sizeof *t->tokens));
-    if (err != BP_OK)
-        return err;
-    t->batch = bp_batch_of_places(slots, shape->context, t->tokens, t->tokens + n);
-    fill_tokens(t->tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
-    bp_engine_initialise(t->engine);
-    return BP_OK;
-}
-
 static bp_err train(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                     bp_spread *seconds)
 {
-    training t = {0};
-    bp_err err = open_training(self, &t, spec, shape);
+    int64_t slots = spec->batch / self->mesh->datas, n = slots * shape->context;
+    training t = {.tokens = bp_alloc("bench.windows", 2 * n, sizeof *t.tokens)};
+    bp_err err = bp_engine_new(&t.engine, self->mesh, spec, shape);
 
     if (err == BP_OK) {
         bench_task task = {run_step, &t, 1};
+
+        t.batch = bp_batch_of_places(slots, shape->context, t.tokens, t.tokens + n);
+        fill_tokens(t.tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
+        bp_engine_initialise(t.engine);
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
     }
     bp_engine_free(&t.engine);
@@ -129,35 +115,20 @@ static void run_batch(void *context)
     s->err = s->err != BP_OK ? s->err : err;
 }
 
-static bp_err open_scoring(const bench *self, scoring *s, const bp_model_shape *shape)
-{
-    int64_t T = shape->context, windows = T < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / T : 1;
-    int64_t n = windows * T;
-    bp_err err = bp_model_new(&s->lm, self->mesh, self->config, shape, 1);
-
-    if (err != BP_OK)
-        return err;
-    s->tokens = bp_try_alloc("bench.windows", 2 * n, sizeof *s->tokens);
-    s->values = bp_try_alloc("bench.windows", n, sizeof *s->values);
-    err = bp_agree(self->mesh->compute, s->tokens && s->values
-                                            ? BP_OK
-                                            : bp_fail_memory("a batch", 3 * n, sizeof *s->tokens));
-    if (err != BP_OK)
-        return err;
-    fill_tokens(s->tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
-    s->batch = (bp_model_batch){
-        .windows = windows, .length = T, .inputs = s->tokens, .targets = s->tokens + n};
-    return BP_OK;
-}
-
 static bp_err score(const bench *self, const bp_model_shape *shape, bp_spread *seconds,
                     int64_t *tokens)
 {
-    scoring s = {0};
-    bp_err err = open_scoring(self, &s, shape);
+    int64_t T = shape->context, windows = bp_score_batch_windows(T), n = windows * T;
+    scoring s = {.tokens = bp_alloc("bench.windows", 2 * n, sizeof *s.tokens),
+                 .values = bp_alloc("bench.windows", n, sizeof *s.values)};
+    bp_err err = bp_model_new(&s.lm, self->mesh, self->config, shape, 1);
 
     if (err == BP_OK) {
         bench_task task = {run_batch, &s, 1};
+
+        fill_tokens(s.tokens, 2 * n, shape->vocab_size, self->mesh->data_at);
+        s.batch = (bp_model_batch){
+            .windows = windows, .length = T, .inputs = s.tokens, .targets = s.tokens + n};
         *seconds = bench_together(&task, self->seconds, false, self->mesh->compute);
         *tokens = s.batch.windows * s.batch.length * self->mesh->datas;
         err = bp_agree(self->mesh->compute, s.err);

@@ -94,15 +94,6 @@ static float *floats(int64_t n, float scale)
     return x;
 }
 
-static void close_product(product *p)
-{
-    bp_weight_free(&p->map);
-    bp_free(p->weights);
-    bp_free(p->bias);
-    bp_free(p->x);
-    bp_free(p->y);
-}
-
 static bp_err open_product(product *p, bp_gemm *gemm, const bp_bench_matrix *matrix)
 {
     int64_t outs = matrix->outs, ins = matrix->ins;
@@ -149,7 +140,11 @@ static bp_err measure_matrix(const bench *self, bp_gemm *gemm, const bp_bench_ma
         add(&out->all, &seconds, (double)matrix->count);
         out->rate[at][form] = bp_spread_rate(&seconds, flops);
     }
-    close_product(&p);
+    bp_weight_free(&p.map);
+    bp_free(p.weights);
+    bp_free(p.bias);
+    bp_free(p.x);
+    bp_free(p.y);
     return err;
 }
 
@@ -227,21 +222,19 @@ static bp_err step_products(bench *self, bp_precision precision, const bp_model_
     return BP_OK;
 }
 
-/* Bytes of the head's product: its matrix, a copy, the gradient's layout and the logits. */
-static double needs_bytes(const bp_model_shape *shape)
-{
-    return 4.0 * (double)shape->vocab_size * (3.0 * (double)shape->width + ROWS);
-}
-
-/* The largest of the models named, whose products fit. */
+/* The largest of the models named, whose products fit: the head's takes its matrix, a copy, the
+ * gradient's layout and the logits. */
 static const bp_bench_model *model_of(const bench *self)
 {
     const bp_bench_model *model = bp_bench_model_at(BP_BENCH_SMALL);
 
-    for (int k = 0; k < BP_BENCH_MODELS; k++)
-        if (self->named[k] && (self->rank_bytes <= 0 ||
-                               needs_bytes(&bp_bench_model_at(k)->shape) <= self->rank_bytes))
+    for (int k = 0; k < BP_BENCH_MODELS; k++) {
+        const bp_model_shape *shape = &bp_bench_model_at(k)->shape;
+        double bytes = 4.0 * (double)shape->vocab_size * (3.0 * (double)shape->width + ROWS);
+
+        if (self->named[k] && (self->rank_bytes <= 0 || bytes <= self->rank_bytes))
             model = bp_bench_model_at(k);
+    }
     return model;
 }
 

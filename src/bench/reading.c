@@ -80,24 +80,17 @@ static void read_on(void *context)
     }
 }
 
-static bp_err open_reading(reading *r, const char *path)
-{
-    bp_err err = bp_corpus_file_open(&r->file, path);
-
-    if (err != BP_OK)
-        return err;
-    r->count = bp_corpus_file_info(r->file)->tokens;
-    r->tokens = bp_alloc("bench.corpus", BLOCK, sizeof *r->tokens);
-    return r->tokens ? BP_OK : bp_fail_memory("tokens", BLOCK, sizeof *r->tokens);
-}
-
 /* A file that the others do not see is told, and ends nothing. */
 static bp_err measure(bench *self, const char *path, json_t *into)
 {
     reading r = {0};
     bench_task task = {read_on, &r, (double)RUN_TOKENS * TOKEN_BYTES};
-    bp_err err = self->mesh->computes ? open_reading(&r, path) : BP_OK;
+    bp_err err = self->mesh->computes ? bp_corpus_file_open(&r.file, path) : BP_OK;
 
+    if (err == BP_OK && r.file) {
+        r.count = bp_corpus_file_info(r.file)->tokens;
+        r.tokens = bp_alloc("bench.corpus", BLOCK, sizeof *r.tokens);
+    }
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK) {
         json_t *figure = bench_everywhere(self, bench_task_meter, &task, "B/s", NULL);

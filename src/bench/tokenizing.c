@@ -41,10 +41,10 @@ static size_t put_word(char *out, int64_t number, uint64_t place)
 static char *make_text(int64_t bytes)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_BENCH, 0, 0, 3);
-    char *text = bp_try_alloc("bench.text", bytes + LETTERS + 2, 1);
+    char *text = bp_alloc("bench.text", bytes + LETTERS + 2, 1);
     int64_t n = 0;
 
-    for (uint64_t place = 0; text && n < bytes; place++)
+    for (uint64_t place = 0; n < bytes; place++)
         n += (int64_t)put_word(text + n, bp_bench_token(bp_rng_uniform(&key, place), WORDS), place);
     return text;
 }
@@ -92,10 +92,8 @@ static bp_err share_tokenizer(const bench *self, const char *text, bp_tokenizer 
     *out = NULL;
     if (mesh->coordinates)
         err = find_tokenizer(self, text, out);
-    if (mesh->coordinates && err == BP_OK) {
+    if (mesh->coordinates && err == BP_OK)
         json = bp_tokenizer_text(*out);
-        err = json ? BP_OK : bp_fail_memory("a tokenizer's text", 1, 1);
-    }
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -146,11 +144,8 @@ bp_err bench_tokenizing(bench *self)
 {
     bp_tokenizer *tokenizer = NULL;
     char *text = make_text(TEXT_BYTES);
-    bp_err err = text ? BP_OK : bp_fail_memory("text", TEXT_BYTES, 1);
+    bp_err err = share_tokenizer(self, text, &tokenizer);
 
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK)
-        err = share_tokenizer(self, text, &tokenizer);
     if (err == BP_OK) {
         json_t *object = self->result ? json_object() : NULL;
         bench_put(self->result, "tokenizer", object);

@@ -249,16 +249,6 @@ static void a_group_without_tokens_is_refused(void **state)
     comparison_results_clear(&results);
 }
 
-static void pairs_are_numbered_in_order(void **state)
-{
-    int64_t at = 0;
-
-    (void)state;
-    for (int64_t i = 0; i < 5; i++)
-        for (int64_t k = i + 1; k < 5; k++)
-            assert_int_equal(comparison_pair(i, k, 5), at++);
-}
-
 /* ---- what is written ---- */
 
 static char *read_text(const comparison_results *results, const char *name)
@@ -291,7 +281,7 @@ static void names_are_quoted_everywhere(void **state)
     assert_non_null(strstr(text, "bagpipe &lt;test&gt; &amp; &quot;more&quot;"));
     assert_non_null(strstr(text, "Not drawn"));
     bp_free(text);
-    bp_test_expect(comparison_summary(&summary, &results), BP_OK);
+    summary = comparison_summary(&results);
     json_t *methods = json_object_get(summary, "methods");
     json_t *ood = json_object_get(json_object_get(methods, "sure"), "ood");
     assert_non_null(json_object_get(json_object_get(ood, "a \"<b>\", c"), "auroc_low"));
@@ -426,7 +416,6 @@ int main(void)
         cmocka_unit_test(figures_are_those_by_hand),
         cmocka_unit_test(methods_must_have_scored_the_same),
         cmocka_unit_test(a_group_without_tokens_is_refused),
-        cmocka_unit_test(pairs_are_numbered_in_order),
         cmocka_unit_test(names_are_quoted_everywhere),
         cmocka_unit_test(one_distribution_has_no_mutual_information),
         cmocka_unit_test(a_shift_of_any_name_has_its_curves),

@@ -145,7 +145,7 @@ static verdict check_parts(const sample *one)
         const char *result, *path;
         size_t bytes;
 
-        if (!bp_parts_done(parts)[unit]) {
+        if (!parts->done[unit]) {
             if (sound.results[unit] != NULL)
                 found = NOTICED;
             continue;
@@ -267,14 +267,14 @@ static void read_sound_parts(const sample *one)
     (void)snprintf(sound.key, sizeof sound.key, "%.64s", key + 5);
     sound.units = 64; /* more than there are: those beyond are never done */
     if (bp_parts_open(&parts, one->folder, sound.key, sound.units) != BP_OK ||
-        bp_parts_done_count(parts) == 0)
+        parts->done_count == 0)
         fail("no units in the part files", one->folder);
     sound.results = bp_alloc("flips", sound.units, sizeof *sound.results);
     sound.result_bytes = bp_alloc("flips", sound.units, sizeof *sound.result_bytes);
     for (int64_t unit = 0; unit < sound.units; unit++) {
         const char *result, *path;
 
-        if (!bp_parts_done(parts)[unit])
+        if (!parts->done[unit])
             continue;
         if (bp_parts_read(parts, unit, &result, &sound.result_bytes[unit], &path) != BP_OK)
             fail("can't read a unit", one->folder);

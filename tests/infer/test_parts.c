@@ -45,13 +45,13 @@ static int64_t units_found(const char *folder, const char *key)
     bp_parts *parts;
 
     bp_test_expect(bp_parts_open(&parts, folder, key, 10), BP_OK);
-    int64_t count = bp_parts_done_count(parts), marked = 0;
+    int64_t count = parts->done_count, marked = 0;
     for (int64_t unit = 0; unit < 10; unit++) {
         const char *result, *path;
         size_t bytes;
 
-        marked += bp_parts_done(parts)[unit];
-        if (!bp_parts_done(parts)[unit]) {
+        marked += parts->done[unit];
+        if (!parts->done[unit]) {
             bp_test_expect(bp_parts_read(parts, unit, &result, &bytes, &path), BP_ERR_FORMAT);
             continue;
         }
@@ -89,9 +89,9 @@ static void files_of_other_work_are_counted_and_left_out(void **state)
     write_part(inside(folder, "000007-00000.part"), KEY_B, 2, 3);
     bp_test_expect(bp_file_write(inside(folder, "note.txt"), "x", 1), BP_OK);
     bp_test_expect(bp_parts_open(&parts, folder, KEY_A, 10), BP_OK);
-    assert_int_equal(bp_parts_done_count(parts), 3);
-    assert_int_equal(bp_parts_foreign(parts), 1);
-    assert_int_equal(bp_parts_start(parts), 8);
+    assert_int_equal(parts->done_count, 3);
+    assert_int_equal(parts->foreign, 1);
+    assert_int_equal(parts->start, 8);
     bp_parts_free(&parts);
 }
 

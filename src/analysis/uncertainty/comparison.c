@@ -9,11 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the lists of a study");
-}
-
 /* A new string of text[0 .. bytes), blanks at both ends cut. */
 static char *cut(const char *text, size_t bytes)
 {
@@ -90,8 +85,6 @@ static bp_err take_folder(comparison_method *method, const char *text, const cha
                        ":laplace (a folder with a ':' in its name is given with a '/' at its end)",
                        colon, item);
     method->path = cut(text, colon ? (size_t)(colon - text) : strlen(text));
-    if (!method->path)
-        return out_of_memory();
     if (method->path[0] == '\0')
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' names no folder: at uncertainty.models; write NAME=FOLDER", item);
@@ -109,8 +102,6 @@ static bp_err take_method(comparison_methods *methods, const char *item)
                        "'%s' has no name: at uncertainty.models; write NAME=FOLDER, NAME=FOLDER",
                        item);
     method->name = cut(item, (size_t)(equal - item));
-    if (!method->name)
-        return out_of_memory();
     if (!is_safe(method->name))
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' can't be the name of a method: at uncertainty.models; use up to %d "
@@ -131,12 +122,9 @@ bp_err comparison_methods_parse(comparison_methods *methods, const char *text)
 
     *methods = (comparison_methods){0};
     while (err == BP_OK && comparison_next_item(&text, &item)) {
-        comparison_method *items =
-            bp_realloc("comparison.methods", methods->items, methods->count + 1, sizeof(*items));
-
-        if (items)
-            methods->items = items;
-        err = items && item ? take_method(methods, item) : out_of_memory();
+        methods->items = bp_realloc("comparison.methods", methods->items, methods->count + 1,
+                                    sizeof(*methods->items));
+        err = take_method(methods, item);
         bp_free(item);
     }
     return err;
@@ -153,20 +141,6 @@ void comparison_methods_clear(comparison_methods *methods)
 }
 
 /* ---- groups of documents ---- */
-
-/* An item in pieces: name, corpus, label, value; NULL where it has none. */
-typedef struct pieces {
-    char *name, *corpus, *label, *value;
-} pieces;
-
-static void clear_pieces(pieces *p)
-{
-    bp_free(p->name);
-    bp_free(p->corpus);
-    bp_free(p->label);
-    bp_free(p->value);
-    *p = (pieces){0};
-}
 
 /* The ':' before label=value: the last one before the first '=', with no '/' between them. */
 static const char *find_label(const char *text)
@@ -207,23 +181,23 @@ static bool lacks_value(const char *corpus)
     if (!colon || strchr(colon, '/') || bp_path_exists(corpus))
         return false;
     file = cut(corpus, (size_t)(colon - corpus));
-    lacks = file && bp_path_exists(file);
+    lacks = bp_path_exists(file);
     bp_free(file);
     return lacks;
 }
 
-static bp_err split(pieces *out, const char *key, const char *item)
+/* An item in pieces: the name of its group (NULL: it has none), and a part, cleared before. */
+static bp_err split(char **group_name, comparison_part *out, const char *key, const char *item)
 {
     const char *text = item, *name, *label;
 
-    *out = (pieces){0};
     if (bp_path_exists(item)) {
         out->corpus = bp_strdup(item);
-        return out->corpus ? BP_OK : out_of_memory();
+        return BP_OK;
     }
     name = find_name(item);
     if (name) {
-        out->name = cut(item, (size_t)(name - item));
+        *group_name = cut(item, (size_t)(name - item));
         text = name + 1;
     }
     label = bp_path_exists(text) ? NULL : find_label(text);
@@ -234,8 +208,6 @@ static bp_err split(pieces *out, const char *key, const char *item)
         out->label = cut(label + 1, (size_t)(equal - label - 1));
         out->value = cut(equal + 1, strlen(equal + 1));
     }
-    if (!out->corpus || (name && !out->name) || (label && (!out->label || !out->value)))
-        return out_of_memory();
     if (out->corpus[0] == '\0' || (label && out->label[0] == '\0'))
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' names no %s: at %s; write CORPUS, CORPUS:label=value or NAME=CORPUS",
@@ -243,10 +215,10 @@ static bp_err split(pieces *out, const char *key, const char *item)
     if (!label && lacks_value(out->corpus))
         return BP_FAIL(BP_ERR_CONFIG, "'%s' has a label without a value: at %s; write %s=VALUE",
                        item, key, item);
-    if (name && !is_safe(out->name))
+    if (name && !is_safe(*group_name))
         return BP_FAIL(BP_ERR_CONFIG,
                        "'%s' can't be a name: at %s; use up to %d letters, digits and . _ -",
-                       out->name, key, COMPARISON_NAME_BYTES - 1);
+                       *group_name, key, COMPARISON_NAME_BYTES - 1);
     return BP_OK;
 }
 
@@ -256,13 +228,18 @@ bool comparison_is_glob(const char *corpus)
 }
 
 /* A group without a name: a glob gets its names when it is known which files it means. */
-static char *name_of(const pieces *p)
+static char *name_of(const comparison_part *part)
 {
-    if (p->name)
-        return bp_strdup(p->name);
-    if (p->value)
-        return bp_strdup(p->value);
-    return comparison_is_glob(p->corpus) ? bp_strdup(p->corpus) : bp_score_corpus_name(p->corpus);
+    if (part->value || comparison_is_glob(part->corpus))
+        return bp_strdup(part->value ? part->value : part->corpus);
+    return bp_score_corpus_name(part->corpus);
+}
+
+static void clear_part(comparison_part *part)
+{
+    bp_free(part->corpus);
+    bp_free(part->label);
+    bp_free(part->value);
 }
 
 static comparison_group *find_group(comparison_groups *groups, const char *name)
@@ -273,55 +250,37 @@ static comparison_group *find_group(comparison_groups *groups, const char *name)
     return NULL;
 }
 
-static bp_err add_group(comparison_groups *groups, const char *name, bool named,
-                        comparison_group **out)
-{
-    comparison_group *items =
-        bp_realloc("comparison.groups", groups->items, groups->count + 1, sizeof(*items));
-
-    groups->items = items;
-    *out = &items[groups->count++];
-    **out = (comparison_group){.name = bp_strdup(name), .named = named};
-    return (*out)->name ? BP_OK : out_of_memory();
-}
-
-/* Takes the strings of p. */
-static void add_part(comparison_group *group, pieces *p)
-{
-    comparison_part *parts =
-        bp_realloc("comparison.groups", group->parts, group->part_count + 1, sizeof(*parts));
-
-    group->parts = parts;
-    parts[group->part_count++] =
-        (comparison_part){.corpus = p->corpus, .label = p->label, .value = p->value};
-    p->corpus = p->label = p->value = NULL;
-}
-
 static bp_err take_group(comparison_groups *groups, const char *key, const char *item,
                          const char *whole)
 {
-    pieces p;
+    comparison_part part = {0};
+    char *given = NULL, *name = NULL;
     comparison_group *group = NULL;
-    char *name = NULL;
-    bp_err err = split(&p, key, item);
+    bp_err err = split(&given, &part, key, item);
 
     if (err == BP_OK) {
-        name = whole ? bp_strdup(whole) : name_of(&p);
-        err = name ? BP_OK : out_of_memory();
-    }
-    if (err == BP_OK) {
+        name = whole ? bp_strdup(whole) : given ? bp_strdup(given) : name_of(&part);
         group = find_group(groups, name);
-        if (group && !whole && !(group->named && p.name))
+        if (group && !whole && !(group->named && given))
             err = BP_FAIL(BP_ERR_CONFIG,
                           "two groups have the name '%s': at %s; give one another name, NAME=%s",
                           name, key, item);
-        else if (!group)
-            err = add_group(groups, name, p.name != NULL, &group);
     }
-    if (err == BP_OK)
-        add_part(group, &p);
+    if (err == BP_OK && !group) {
+        groups->items = bp_realloc("comparison.groups", groups->items, groups->count + 1,
+                                   sizeof(*groups->items));
+        group = &groups->items[groups->count++];
+        *group = (comparison_group){.name = bp_strdup(name), .named = given != NULL};
+    }
+    if (err == BP_OK) {
+        group->parts = bp_realloc("comparison.groups", group->parts, group->part_count + 1,
+                                  sizeof(*group->parts));
+        group->parts[group->part_count++] = part;
+    } else {
+        clear_part(&part);
+    }
     bp_free(name);
-    clear_pieces(&p);
+    bp_free(given);
     return err;
 }
 
@@ -333,7 +292,7 @@ bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const
 
     *groups = (comparison_groups){0};
     while (err == BP_OK && comparison_next_item(&text, &item)) {
-        err = item ? take_group(groups, key, item, whole) : out_of_memory();
+        err = take_group(groups, key, item, whole);
         bp_free(item);
     }
     return err;
@@ -344,11 +303,8 @@ void comparison_groups_clear(comparison_groups *groups)
     for (int64_t k = 0; k < groups->count; k++) {
         comparison_group *group = &groups->items[k];
 
-        for (int64_t i = 0; i < group->part_count; i++) {
-            bp_free(group->parts[i].corpus);
-            bp_free(group->parts[i].label);
-            bp_free(group->parts[i].value);
-        }
+        for (int64_t i = 0; i < group->part_count; i++)
+            clear_part(&group->parts[i]);
         bp_free(group->parts);
         bp_free(group->documents);
         bp_free(group->name);

@@ -32,7 +32,7 @@ typedef struct comparison_methods {
  *
  * Local. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
- *             that can't name a file, the same name twice; BP_ERR_SYSTEM.
+ *             that can't name a file, the same name twice.
  */
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text);
 void comparison_methods_clear(comparison_methods *methods);

@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the documents of a study");
-}
-
 /* ---- files ---- */
 
 static bool is_same_file(const char *a, const char *b)
@@ -37,18 +32,6 @@ static int64_t find_file(const comparison_corpora *corpora, const char *path)
     return -1;
 }
 
-static void add_file(comparison_corpora *corpora, const char *path)
-{
-    char **paths;
-
-    if (find_file(corpora, path) >= 0)
-        return;
-    paths = bp_realloc("comparison.corpora", corpora->paths, corpora->files + 1, sizeof(*paths));
-    corpora->paths = paths;
-    paths[corpora->files] = bp_strdup(path);
-    corpora->files++;
-}
-
 /* Call `visit` for each file that a corpus names. */
 static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const char *path),
                         void *context)
@@ -64,7 +47,7 @@ static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const
         err = BP_FAIL(BP_ERR_INPUT, "no corpus matches '%s': at this folder; check the pattern",
                       corpus);
     else if (status != 0)
-        err = out_of_memory();
+        err = bp_fail_memory("the files of a pattern", 1, sizeof(found));
     for (size_t k = 0; err == BP_OK && k < found.gl_pathc; k++)
         err = visit(context, found.gl_pathv[k]);
     globfree(&found);
@@ -73,7 +56,13 @@ static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const
 
 static bp_err visit_file(void *context, const char *path)
 {
-    add_file(context, path);
+    comparison_corpora *corpora = context;
+
+    if (find_file(corpora, path) >= 0)
+        return BP_OK;
+    corpora->paths = bp_realloc("comparison.corpora", corpora->paths, corpora->files + 1,
+                                sizeof(*corpora->paths));
+    corpora->paths[corpora->files++] = bp_strdup(path);
     return BP_OK;
 }
 
@@ -87,37 +76,22 @@ static bp_err list_files(comparison_corpora *corpora, const comparison_groups *g
     return err;
 }
 
-/* "a.h5,b.h5" */
-static bp_err join_paths(comparison_corpora *corpora)
-{
-    bp_buffer text = {0};
-
-    for (int64_t k = 0; k < corpora->files; k++)
-        bp_buffer_printf(&text, "%s%s", k > 0 ? "," : "", corpora->paths[k]);
-    corpora->list = bp_buffer_take(&text);
-    return corpora->list ? BP_OK : out_of_memory();
-}
-
 /* ---- a glob without a name: a group a file ---- */
 
-typedef struct unfolding {
-    bp_buffer items; /* the list again, with globs as files */
-} unfolding;
-
+/* To the end of the list that is made again, with globs as files. */
 static bp_err visit_item(void *context, const char *path)
 {
-    unfolding *self = context;
+    bp_buffer *items = context;
 
-    bp_buffer_printf(&self->items, "%s%s", self->items.bytes > 0 ? "," : "", path);
+    bp_buffer_printf(items, "%s%s", items->bytes > 0 ? "," : "", path);
     return BP_OK;
 }
 
 static bp_err unfold(comparison_groups *groups)
 {
-    unfolding self = {0};
+    bp_buffer items = {0};
     comparison_groups fresh = {0};
     bool any = false;
-    char *text;
     bp_err err = BP_OK;
 
     for (int64_t g = 0; err == BP_OK && g < groups->count; g++) {
@@ -126,26 +100,23 @@ static bp_err unfold(comparison_groups *groups)
 
         if (!group->named && !part->label && comparison_is_glob(part->corpus)) {
             any = true;
-            err = each_file(part->corpus, visit_item, &self);
+            err = each_file(part->corpus, visit_item, &items);
             continue;
         }
         for (int64_t k = 0; k < group->part_count; k++) {
             part = &group->parts[k];
-            bp_buffer_printf(&self.items, "%s%s%s%s%s%s%s%s", self.items.bytes > 0 ? "," : "",
+            bp_buffer_printf(&items, "%s%s%s%s%s%s%s%s", items.bytes > 0 ? "," : "",
                              group->named ? group->name : "", group->named ? "=" : "", part->corpus,
                              part->label ? ":" : "", part->label ? part->label : "",
                              part->label ? "=" : "", part->label ? part->value : "");
         }
     }
-    text = bp_buffer_take(&self.items);
-    if (err == BP_OK && !text)
-        err = out_of_memory();
     if (err == BP_OK && any) {
-        err = comparison_groups_parse(&fresh, "uncertainty.shifted", text, NULL);
+        err = comparison_groups_parse(&fresh, "uncertainty.shifted", items.data, NULL);
         comparison_groups_clear(groups);
         *groups = fresh;
     }
-    bp_free(text);
+    bp_buffer_clear(&items);
     return err;
 }
 
@@ -224,15 +195,14 @@ static bp_err refuse_label(marking *self)
 {
     const comparison_part *part = self->part;
     bp_err err = each_file(part->corpus, visit_known, self);
-    char *known = bp_buffer_take(&self->known);
+    const char *known = self->known.bytes > 0 ? self->known.data : " none";
 
     if (err == BP_OK && !self->label_found)
         err = BP_FAIL(BP_ERR_FORMAT, "there is no label '%s': at %s; it has%s", part->label,
-                      part->corpus, known && known[0] ? known : " none");
+                      part->corpus, known);
     else if (err == BP_OK)
         err = BP_FAIL(BP_ERR_FORMAT, "the label '%s' has no value '%s': at %s; it has%s",
-                      part->label, part->value, part->corpus, known && known[0] ? known : " none");
-    bp_free(known);
+                      part->label, part->value, part->corpus, known);
     return err;
 }
 
@@ -309,15 +279,14 @@ static bp_err find_all(comparison_corpora *corpora, bp_corpus *corpus, compariso
                        comparison_groups *shifted)
 {
     marking self = {.corpus = corpus, .corpora = corpora};
-    bp_err err = BP_OK;
+    bp_err err;
 
     self.first_document = bp_alloc("comparison.documents", corpora->files + 1, sizeof(int64_t));
     self.marks = bp_alloc("comparison.documents", corpora->documents, 1);
-    for (int64_t k = 0; err == BP_OK && k < corpora->files; k++)
+    for (int64_t k = 0; k < corpora->files; k++)
         self.first_document[k + 1] =
             self.first_document[k] + bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents;
-    if (err == BP_OK)
-        err = find_documents(&in_domain->items[0], &self);
+    err = find_documents(&in_domain->items[0], &self);
     for (int64_t g = 0; err == BP_OK && g < shifted->count; g++) {
         err = find_documents(&shifted->items[g], &self);
         if (err == BP_OK)
@@ -340,8 +309,10 @@ bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *i
         err = list_files(corpora, in_domain);
     if (err == BP_OK)
         err = list_files(corpora, shifted);
-    if (err == BP_OK)
-        err = join_paths(corpora);
+    bp_buffer list = {0};
+    for (int64_t k = 0; k < corpora->files; k++)
+        bp_buffer_printf(&list, "%s%s", k > 0 ? "," : "", corpora->paths[k]);
+    corpora->list = bp_buffer_take(&list);
     if (err == BP_OK)
         err = bp_corpus_open(&corpus, corpora->list);
     if (err == BP_OK)
@@ -359,9 +330,7 @@ bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *i
 
 void comparison_corpora_clear(comparison_corpora *corpora)
 {
-    for (int64_t k = 0; k < corpora->files; k++)
-        bp_free(corpora->paths[k]);
-    bp_free(corpora->paths);
+    bp_names_free(&corpora->paths, corpora->files);
     bp_free(corpora->list);
     *corpora = (comparison_corpora){0};
 }

@@ -34,19 +34,13 @@ typedef struct fit_course {
 
 /* ---- on the coordinator ---- */
 
-static bool is_due(const fit_course *course, const bp_laplace_progress *progress)
-{
-    double interval = isatty(STDOUT_FILENO) ? PROGRESS_SECONDS : LOGGING_SECONDS;
-
-    return progress->step != course->step || bp_clock_now() - course->logged >= interval;
-}
-
 /* `bagpipe status` shows the last line of the log. */
 static void tell(fit_course *course, const bp_laplace_progress *progress)
 {
+    double interval = isatty(STDOUT_FILENO) ? PROGRESS_SECONDS : LOGGING_SECONDS;
     char left[96] = "", duration[64];
 
-    if (!is_due(course, progress))
+    if (progress->step == course->step && bp_clock_now() - course->logged < interval)
         return;
     course->step = progress->step;
     course->logged = bp_clock_now();
@@ -73,16 +67,6 @@ typedef struct fit_message {
     bool ends;
 } fit_message;
 
-static bool exchange(fit_course *course, const fit_message *message)
-{
-    MPI_Comm world = course->self->mesh->world;
-    bool stop = false;
-
-    bp_send(message, sizeof *message, 0, TAG_PROGRESS, world);
-    bp_recv(&stop, sizeof stop, 0, TAG_STOP, world);
-    return stop;
-}
-
 static bool report(void *context, const bp_laplace_progress *progress)
 {
     fit_course *course = context;
@@ -94,7 +78,8 @@ static bool report(void *context, const bp_laplace_progress *progress)
     course->asked = now;
     course->step = progress->step;
     (void)snprintf(message.name, sizeof message.name, "%s", progress->name);
-    course->stopped = exchange(course, &message);
+    bp_send(&message, sizeof message, 0, TAG_PROGRESS, course->self->mesh->world);
+    bp_recv(&course->stopped, sizeof course->stopped, 0, TAG_STOP, course->self->mesh->world);
     return course->stopped;
 }
 
@@ -174,11 +159,8 @@ bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config 
     bp_laplace_report found = {0};
     char *path = comparison_samples_path(self, method);
     double began = bp_clock_now();
-    bp_err err = bp_agree(self->world,
-                          path ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the file of a fit"));
+    bp_err err = bp_agree(self->world, run(self, method, config, path, &found));
 
-    if (err == BP_OK)
-        err = bp_agree(self->world, run(self, method, config, path, &found));
     if (err == BP_ERR_STOPPED)
         bp_signals_ask_stop(BP_STOP_RANK); /* unless this rank was asked too */
     bp_bcast_bytes(&found, sizeof(found), self->mesh->dedicated ? 1 : 0, self->world);

@@ -97,20 +97,17 @@ static bp_err write_outcome(comparison_job *self)
 {
     comparison_results *results = &self->results;
     char *path = bp_path_join(results->folder, "summary.json");
-    json_t *summary = NULL;
-    bp_err err = path ? comparison_tables_write(results)
-                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of a study");
+    json_t *summary = comparison_summary(results);
+    bp_err err = comparison_tables_write(results);
 
     if (err == BP_OK)
         err = write_page(results);
     if (err == BP_OK)
-        err = comparison_summary(&summary, results);
-    if (err == BP_OK)
         err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_json_save(path, summary);
-    if (err == BP_OK &&
-        json_object_set_new(self->record, "models", json_string(self->models_hash)) == 0)
+    (void)json_object_set_new(self->record, "models", json_string(self->models_hash));
+    if (err == BP_OK)
         err = comparison_record_save(self);
     json_decref(summary);
     bp_free(path);
@@ -134,21 +131,18 @@ static bp_err conclude(comparison_job *self)
     return err;
 }
 
-static bp_err log_start(const comparison_job *self)
-{
-    json_t *members = json_pack("{sI sI}", "methods", (json_int_t)self->results.methods.count,
-                                "documents", (json_int_t)self->corpora.documents);
-    bp_err err =
-        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
-
-    json_decref(members);
-    return err;
-}
-
 static bp_err run(comparison_job *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_FIT); /* but for what scores */
-    bp_err err = bp_agree(self->world, self->mesh->coordinates ? log_start(self) : BP_OK);
+    json_t *members = json_pack("{sI sI}", "methods", (json_int_t)self->results.methods.count,
+                                "documents", (json_int_t)self->corpora.documents);
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates)
+        err =
+            bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+    json_decref(members);
+    err = bp_agree(self->world, err);
 
     bp_run_take_changes(self->run);
     if (err == BP_OK)
@@ -159,22 +153,14 @@ static bp_err run(comparison_job *self)
     return err;
 }
 
-static bp_err check_memory(const comparison_job *self)
-{
-    bp_err err = BP_OK;
-
-    for (int64_t m = 0; m < self->results.methods.count && err == BP_OK; m++)
-        err = comparison_job_check_memory(self, m, NULL);
-    return err;
-}
-
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables)
 {
     comparison_job self;
     bp_err err = comparison_job_open(&self, world, config, score_tables, false);
 
     if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
-        err = check_memory(&self);
+        for (int64_t m = 0; err == BP_OK && m < self.results.methods.count; m++)
+            err = comparison_job_check_memory(&self, m, NULL);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
@@ -191,34 +177,24 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
 
 /* ---- --plan ---- */
 
-static void print_group(const char *what, const comparison_group *group)
-{
-    bp_log("%-10s %s: %" PRId64 " documents", what, group->name, group->document_count);
-}
-
 static void print_plan(const comparison_job *self)
 {
     const comparison_results *results = &self->results;
+    const comparison_group *domain = &results->in_domain.items[0];
 
     bp_log("%" PRId64 " methods on %" PRId64 " documents of %" PRId64 " corpora",
            results->methods.count, self->corpora.documents, self->corpora.files);
-    print_group("in domain", &results->in_domain.items[0]);
+    bp_log("in domain  %s: %" PRId64 " documents", domain->name, domain->document_count);
     for (int64_t s = 0; s < results->shifted.count; s++)
-        print_group("shifted", &results->shifted.items[s]);
+        bp_log("shifted    %s: %" PRId64 " documents", results->shifted.items[s].name,
+               results->shifted.items[s].document_count);
 }
 
 static void print_fit(const comparison_job *self, int64_t m)
 {
-    const comparison_metadata *metadata = &self->results.metadata[m];
-    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
-    bp_mesh_shape shape = self->mesh_shape;
-
-    shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
     bp_log("  %" PRId64 " samples repeat its last layer so many times; the fit before takes "
            "%.1f MiB on a rank besides the model",
-           self->results.members[m],
-           (double)bp_laplace_bytes(&spec, &shape, metadata->vocab_size, metadata->width) /
-               1048576);
+           self->results.members[m], (double)comparison_job_fit_bytes(self, m) / 1048576);
 }
 
 /* A pass or a sample repeats a part of the model: what it costs at most is said, not measured. */

@@ -43,20 +43,20 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
 /** The mesh of a model of so many members in its configuration: one that can't be spread over the
  * ranks of mesh.members has them as data ranks. */
 bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
-/** RUN/uncertainty/laplace/NAME.h5. Free with bp_free(); NULL when memory is short. */
+/** RUN/uncertainty/laplace/NAME.h5. Free with bp_free(). */
 char *comparison_samples_path(const comparison_job *self, int64_t method);
 
 /* ---- record.json, on the coordinator ---- */
 
-/** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO; BP_ERR_SYSTEM. */
+/** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO. */
 bp_err comparison_record_open(comparison_job *self);
 bp_err comparison_record_save(const comparison_job *self);
-/** The entry of a method, made where there is none. Borrowed; NULL when memory is short. */
+/** The entry of a method, made where there is none. Borrowed. */
 json_t *comparison_record_of(const comparison_job *self, int64_t method);
 /** A number of it; NaN where there is none. */
 double comparison_record_real(const json_t *entry, const char *key);
-/** So many seconds more than earlier starts took; saved. Errors: BP_ERR_SYSTEM; those of
- * comparison_record_save. */
+/** So many seconds more than earlier starts took; saved. Errors: those of comparison_record_save.
+ */
 bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
                              double seconds);
 
@@ -65,5 +65,7 @@ bp_err comparison_record_add(const comparison_job *self, int64_t method, const c
  * that would: the same on all ranks. */
 bp_err comparison_job_check_memory(const comparison_job *self, int64_t m,
                                    const bp_planned_world *plan);
+/** What a rank takes to fit the Laplace approximation of method m. */
+int64_t comparison_job_fit_bytes(const comparison_job *self, int64_t m);
 
 #endif

@@ -15,7 +15,7 @@ static bp_err check(const comparison_job *self, const bp_score_memory_spec *spec
     return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec, NULL) : err;
 }
 
-static int64_t fit_bytes(const comparison_job *self, int64_t m)
+int64_t comparison_job_fit_bytes(const comparison_job *self, int64_t m)
 {
     const comparison_metadata *metadata = &self->results.metadata[m];
     bp_laplace_spec spec = bp_laplace_spec_of(self->config);
@@ -37,7 +37,7 @@ bp_err comparison_job_check_memory(const comparison_job *self, int64_t m,
     if (method->way == COMPARISON_DROPOUT)
         way.dropout_passes = self->results.members[m];
     if (err == BP_OK && method->way == COMPARISON_LAPLACE) { /* the fit, and then its samples */
-        spec.more_bytes = fit_bytes(self, m);
+        spec.more_bytes = comparison_job_fit_bytes(self, m);
         err = check(self, &spec);
         spec.more_bytes = 0;
         spec.samples = self->results.members[m];

@@ -15,11 +15,6 @@
 
 #define METRICS_LIMIT ((int64_t)4 << 30)
 
-static bp_err out_of_memory(const char *path)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory to look at a model: at %s", path);
-}
-
 /* ---- seconds of training ---- */
 
 /* The sum of `seconds` over the lines up to `step`. */
@@ -85,7 +80,7 @@ static bp_err look(comparison_metadata *metadata, const char *path)
     if (err == BP_OK && manifest) {
         read_state(metadata, manifest, folder);
         file = bp_path_join(folder, "manifest.json");
-        err = file ? bp_sha256_of_file(file, metadata->digest, NULL) : out_of_memory(path);
+        err = bp_sha256_of_file(file, metadata->digest, NULL);
     }
     json_decref(manifest);
     bp_free(file);
@@ -93,18 +88,13 @@ static bp_err look(comparison_metadata *metadata, const char *path)
     return err;
 }
 
-static void add_digest(comparison_metadata *metadata, const comparison_metadata *member)
-{
-    char both[2 * BP_SHA256_HEX];
-    int bytes = snprintf(both, sizeof(both), "%s %s", metadata->digest, member->digest);
-
-    bp_sha256_of(both, (size_t)bytes, metadata->digest);
-}
-
 /* Fold a member into the whole; `path` and `first` are for messages. */
 static bp_err join(comparison_metadata *metadata, const comparison_metadata *member,
                    const char *path, const char *first)
 {
+    char both[2 * BP_SHA256_HEX];
+    int bytes;
+
     if (metadata->vocab_size > 0 && member->vocab_size > 0 &&
         metadata->vocab_size != member->vocab_size)
         return BP_FAIL(BP_ERR_FORMAT,
@@ -124,7 +114,8 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
     if (member->context > 0 && (metadata->context == 0 || member->context < metadata->context))
         metadata->context = member->context;
     metadata->train_seconds += member->train_seconds;
-    add_digest(metadata, member);
+    bytes = snprintf(both, sizeof(both), "%s %s", metadata->digest, member->digest);
+    bp_sha256_of(both, (size_t)bytes, metadata->digest);
     return BP_OK;
 }
 

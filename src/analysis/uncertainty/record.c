@@ -22,22 +22,10 @@ static void hash_methods(const comparison_job *self, char out[17])
     bp_free(text);
 }
 
-/* One that an older program wrote has no hash. */
-static bp_err check_hash(const comparison_job *self)
-{
-    const char *kept = json_string_value(json_object_get(self->record, "hash"));
-    char hash[17] = "";
-    bp_err err = BP_OK;
-
-    hash_methods(self, hash);
-    if (kept != NULL && strcmp(kept, hash) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "it is not what the study wrote: at %s", self->record_path);
-    return err;
-}
-
 static bp_err read_record(comparison_job *self)
 {
     int64_t version = VERSION;
+    char hash[17] = "";
     bp_err err = bp_json_load_plain(&self->record, self->record_path, RECORD_LIMIT);
 
     if (err == BP_OK)
@@ -49,8 +37,14 @@ static bp_err read_record(comparison_job *self)
                        version, VERSION, self->record_path);
     if (err == BP_OK && !json_is_object(json_object_get(self->record, "methods")))
         err = BP_FAIL(BP_ERR_FORMAT, "it has no 'methods': at %s", self->record_path);
-    if (err == BP_OK)
-        err = check_hash(self);
+    if (err == BP_OK) {
+        const char *kept = json_string_value(json_object_get(self->record, "hash"));
+
+        hash_methods(self, hash);
+        if (kept != NULL && strcmp(kept, hash) != 0) /* one that an older program wrote has none */
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "it is not what the study wrote: at %s", self->record_path);
+    }
     return bp_err_advise(err, "put it back from a copy, or remove it: what it kept is fitted anew");
 }
 
@@ -59,7 +53,7 @@ bp_err comparison_record_open(comparison_job *self)
     if (bp_path_exists(self->record_path))
         return read_record(self);
     self->record = json_pack("{s:i, s:{}}", "format_version", VERSION, "methods");
-    return self->record ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
+    return BP_OK;
 }
 
 bp_err comparison_record_save(const comparison_job *self)
@@ -67,11 +61,11 @@ bp_err comparison_record_save(const comparison_job *self)
     char hash[17];
     bp_err err = bp_run_check_owner(self->run);
 
-    if (err == BP_OK)
-        hash_methods(self, hash);
-    if (err == BP_OK && json_object_set_new(self->record, "hash", json_string(hash)) != 0)
-        err = bp_fail_memory("a record", 1, 1);
-    return err == BP_OK ? bp_json_save(self->record_path, self->record) : err;
+    if (err != BP_OK)
+        return err;
+    hash_methods(self, hash);
+    (void)json_object_set_new(self->record, "hash", json_string(hash));
+    return bp_json_save(self->record_path, self->record);
 }
 
 json_t *comparison_record_of(const comparison_job *self, int64_t method)
@@ -82,8 +76,7 @@ json_t *comparison_record_of(const comparison_job *self, int64_t method)
 
     if (!json_is_object(entry)) {
         entry = json_object();
-        if (json_object_set_new(methods, name, entry) != 0)
-            return NULL;
+        (void)json_object_set_new(methods, name, entry);
     }
     return entry;
 }
@@ -101,7 +94,6 @@ bp_err comparison_record_add(const comparison_job *self, int64_t method, const c
     json_t *entry = comparison_record_of(self, method);
     double before = comparison_record_real(entry, key);
 
-    if (json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds)) != 0)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a record");
+    (void)json_object_set_new(entry, key, json_real(isnan(before) ? seconds : before + seconds));
     return comparison_record_save(self);
 }

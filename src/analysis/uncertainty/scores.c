@@ -24,19 +24,8 @@ enum { LOGPROB, CONFIDENCE, CORRECT, BRIER, ENTROPY, INFORMATION, COLUMNS };
 static const char *const NAMES[COLUMNS] = {"logprob", "confidence",    "correct",
                                            "brier",   "total_entropy", "mutual_information"};
 
-const char *comparison_score_name(comparison_score score)
-{
-    static const char *const SCORES[] = {"mutual_information", "entropy", "nll"};
-
-    return SCORES[score];
-}
-
-const char *comparison_order_name(comparison_order order)
-{
-    static const char *const ORDERS[] = {"confidence", "entropy", "mutual_information"};
-
-    return ORDERS[order];
-}
+const char *const comparison_score_names[] = {"mutual_information", "entropy", "nll"};
+const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
 /* HDF5 sees no byte that was not hashed. */
 static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
@@ -57,7 +46,7 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     char *path = bp_path_join(folder, "documents.h5");
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
-    bp_err err = path ? open_table(&file, path, "score-documents") : out_of_memory(folder);
+    bp_err err = open_table(&file, path, "score-documents");
 
     *tokens = NULL;
     if (err == BP_OK)
@@ -228,11 +217,9 @@ bp_err comparison_scores_read(comparison_scores *out, const char *folder, const 
     bp_err err;
 
     *out = (comparison_scores){.documents = documents};
-    err = path ? make_room(out, folder, tokens, in_domain) : out_of_memory(folder);
-    for (int c = 0; err == BP_OK && c < COLUMNS; c++) {
-        self.blocks[c] = bp_try_alloc("comparison.scores", BLOCK, sizeof(float));
-        err = self.blocks[c] ? BP_OK : out_of_memory(folder);
-    }
+    err = make_room(out, folder, tokens, in_domain);
+    for (int c = 0; c < COLUMNS; c++)
+        self.blocks[c] = bp_alloc("comparison.scores", BLOCK, sizeof(float));
     if (err == BP_OK)
         err = open_table(&file, path, "score-tokens");
     if (err == BP_OK)

@@ -16,11 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for a study");
-}
-
 static bp_err open_mesh(comparison_job *self, bool alone)
 {
     static const bp_mesh_shape one = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
@@ -44,7 +39,6 @@ static char *read_command(int ranks)
     FILE *file = fopen("/proc/self/cmdline", "r");
     char chunk[1024];
     bp_buffer text = {0};
-    char *command;
     size_t bytes;
 
     if (ranks > 1)
@@ -54,10 +48,9 @@ static char *read_command(int ranks)
             bp_buffer_printf(&text, "%c", chunk[k] == '\0' ? ' ' : chunk[k]);
     if (file)
         (void)fclose(file); /* only read from */
-    command = bp_buffer_take(&text);
-    for (size_t end = command ? strlen(command) : 0; end > 0 && command[end - 1] == ' '; end--)
-        command[end - 1] = '\0';
-    return command;
+    while (text.bytes > 0 && text.data[text.bytes - 1] == ' ')
+        text.data[--text.bytes] = '\0';
+    return bp_buffer_take(&text);
 }
 
 static bp_err parse_lists(comparison_job *self)
@@ -78,9 +71,8 @@ static bp_err parse_lists(comparison_job *self)
     results->scaled = bp_corpus_keys_of(config)->valid != NULL;
     results->folder = bp_path_join(bp_run_keys_of(config)->dir, "uncertainty");
     results->command = read_command(bp_comm_size(self->world));
-    self->record_path = results->folder ? bp_path_join(results->folder, "record.json") : NULL;
-    if (err == BP_OK && (!self->record_path || !results->command))
-        err = out_of_memory();
+    self->record_path = bp_path_join(results->folder, "record.json");
+    comparison_results_init(results); /* shifts are not all known yet */
     return err;
 }
 
@@ -155,25 +147,11 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
     return BP_OK;
 }
 
-/* Two weights have two manifests. */
-static void hash_models(comparison_job *self)
-{
-    bp_buffer text = {0};
-    char *all;
-
-    for (int64_t m = 0; m < self->results.methods.count; m++)
-        bp_buffer_printf(&text, "%s %s %s\n", self->results.methods.items[m].name,
-                         comparison_way_name(self->results.methods.items[m].way),
-                         self->results.metadata[m].digest);
-    all = bp_buffer_take(&text);
-    bp_sha256_of(all, strlen(all), self->models_hash);
-    bp_free(all);
-}
-
 static bp_err look_at_files(comparison_job *self)
 {
     comparison_results *results = &self->results;
     const bp_config *config = self->config;
+    bp_buffer models = {0};
     int64_t tokens;
     bp_err err = BP_OK;
 
@@ -195,8 +173,14 @@ static bp_err look_at_files(comparison_job *self)
     if (err == BP_OK)
         err = hash_corpus(bp_corpus_keys_of(config)->train, self->train_hash, &self->train_tokens,
                           &self->corpora);
-    if (err == BP_OK)
-        hash_models(self);
+    if (err != BP_OK)
+        return err;
+    for (int64_t m = 0; m < results->methods.count; m++) /* two weights have two manifests */
+        bp_buffer_printf(&models, "%s %s %s\n", results->methods.items[m].name,
+                         comparison_way_name(results->methods.items[m].way),
+                         results->metadata[m].digest);
+    bp_sha256_of(models.data, models.bytes, self->models_hash);
+    bp_buffer_clear(&models);
     return err;
 }
 
@@ -237,29 +221,7 @@ static void warn_of_dropout(const comparison_job *self, int64_t m)
                 name);
 }
 
-static void warn_of_methods(const comparison_job *self)
-{
-    for (int64_t m = 0; m < self->results.methods.count; m++) {
-        if (self->results.methods.items[m].way == COMPARISON_LAPLACE)
-            warn_of_laplace(self, m);
-        if (self->results.methods.items[m].way == COMPARISON_DROPOUT)
-            warn_of_dropout(self, m);
-    }
-}
-
 /* ---- what all ranks know ---- */
-
-static int64_t count_members(const comparison_job *self, int64_t m)
-{
-    switch (self->results.methods.items[m].way) {
-    case COMPARISON_DROPOUT:
-        return bp_uncertainty_keys_of(self->config)->passes;
-    case COMPARISON_LAPLACE:
-        return bp_laplace_keys_of(self->config)->samples;
-    default:
-        return self->results.metadata[m].members;
-    }
-}
 
 static void share(comparison_job *self)
 {
@@ -271,15 +233,19 @@ static void share(comparison_job *self)
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
-    for (int64_t m = 0; m < results->methods.count; m++)
-        results->members[m] = count_members(self, m);
+    for (int64_t m = 0; m < results->methods.count; m++) {
+        const int64_t members[] = {results->metadata[m].members,
+                                   bp_uncertainty_keys_of(self->config)->passes,
+                                   bp_laplace_keys_of(self->config)->samples};
+
+        results->members[m] = members[results->methods.items[m].way];
+    }
 }
 
 /* All methods see the same windows: of the smallest context, if none was asked for. */
 static bp_err resolve_context(comparison_job *self)
 {
     int64_t context = 0;
-    char text[32];
 
     for (int64_t m = 0; m < self->results.methods.count; m++) {
         int64_t one = self->results.metadata[m].context;
@@ -289,8 +255,7 @@ static bp_err resolve_context(comparison_job *self)
     }
     if (context == 0 || bp_config_is_set(self->config, "score.context"))
         return BP_OK;
-    snprintf(text, sizeof(text), "%" PRId64, context);
-    return bp_config_set(self->config, "score.context", text);
+    return bp_config_set_int(self->config, "score.context", context);
 }
 
 bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *config,
@@ -301,20 +266,21 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
     *self = (comparison_job){.world = world, .config = config, .score_tables = score_tables};
     bp_math_set_threads(bp_math_threads_for(world, (int)bp_math_keys_of(config)->threads));
     err = bp_agree(world, open_mesh(self, alone));
-    if (err == BP_OK) {
-        err = parse_lists(self);
-        if (err == BP_OK) /* shifts are not all known yet: room for them comes below */
-            comparison_results_init(&self->results);
-        err = bp_agree(world, err);
-    }
+    if (err == BP_OK)
+        err = bp_agree(world, parse_lists(self));
     if (err == BP_OK)
         err = bp_agree(world, self->mesh->coordinates ? look_at_files(self) : BP_OK);
     if (err == BP_OK)
         share(self);
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
-    if (err == BP_OK && self->mesh->coordinates)
-        warn_of_methods(self);
+    for (int64_t m = 0; err == BP_OK && self->mesh->coordinates && m < self->results.methods.count;
+         m++) {
+        if (self->results.methods.items[m].way == COMPARISON_LAPLACE)
+            warn_of_laplace(self, m);
+        if (self->results.methods.items[m].way == COMPARISON_DROPOUT)
+            warn_of_dropout(self, m);
+    }
     return err;
 }
 

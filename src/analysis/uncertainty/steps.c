@@ -22,11 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the steps of a study");
-}
-
 char *comparison_samples_path(const comparison_job *self, int64_t method)
 {
     return bp_sprintf("%s/laplace/%s.h5", self->results.folder,
@@ -54,9 +49,7 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
 {
     const comparison_method *item = &self->results.methods.items[method];
     char *folder = bp_sprintf("%s/scores/%s", self->results.folder, item->name);
-    bp_err err = folder
-                     ? bp_config_derive(out, self->config, self->score_tables, self->score_tables)
-                     : out_of_memory();
+    bp_err err = bp_config_derive(out, self->config, self->score_tables, self->score_tables);
 
     if (err == BP_OK)
         err = bp_config_set(*out, "run.dir", folder);
@@ -72,7 +65,7 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
     return err;
 }
 
-static bp_err spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *spec, char **samples)
+static void spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *spec, char **samples)
 {
     const comparison_method *method = &self->results.methods.items[m];
     const bp_config *config = self->config;
@@ -85,16 +78,7 @@ static bp_err spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *s
         spec->dropout = (float)bp_uncertainty_keys_of(config)->dropout;
     } else if (method->way == COMPARISON_LAPLACE) {
         spec->samples = *samples = comparison_samples_path(self, m);
-        return *samples ? BP_OK : out_of_memory();
     }
-    return BP_OK;
-}
-
-/* Its lines go to its own log. */
-static bp_log_channel enter_method(const comparison_job *self, int64_t m)
-{
-    bp_log_set_member(self->results.methods.items[m].name, self->mesh->coordinates);
-    return bp_log_use(BP_LOG_MEMBER);
 }
 
 /* Was the score run of a method finished by an earlier start? Of the coordinator. */
@@ -106,8 +90,7 @@ static bool is_scored(const comparison_job *self, int64_t m)
     const char *state = NULL;
     bool scored;
 
-    if (path && bp_path_exists(path) &&
-        bp_json_load_plain(&record, path, (int64_t)1 << 24) == BP_OK)
+    if (bp_path_exists(path) && bp_json_load_plain(&record, path, (int64_t)1 << 24) == BP_OK)
         state = json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
     scored = state && strcmp(state, "finished") == 0;
     json_decref(record);
@@ -117,27 +100,18 @@ static bool is_scored(const comparison_job *self, int64_t m)
 
 /* ---- what it took, on the coordinator ---- */
 
-static bp_err add_memory(const comparison_job *self, int64_t m, int64_t bytes)
+/* The failure that is under way is kept while the record is written. */
+static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, double seconds,
+                         int64_t bytes)
 {
     json_t *entry = comparison_record_of(self, m);
     double before = comparison_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
-
-    if (json_object_set_new(entry, "memory_mib",
-                            json_real(isnan(before) ? now : fmax(before, now))) != 0)
-        return out_of_memory();
-    return BP_OK;
-}
-
-/* Keep the failure that is under way while something else is written. */
-static bp_err keep(const comparison_job *self, bp_err err, int64_t m, double seconds, int64_t bytes)
-{
     char message[BP_ERR_MESSAGE_BYTES];
-    bp_err kept;
 
     (void)snprintf(message, sizeof(message), "%s", bp_err_message());
-    kept = add_memory(self, m, bytes);
-    if (kept == BP_OK)
-        kept = comparison_record_add(self, m, "score_seconds", seconds);
+    (void)json_object_set_new(entry, "memory_mib",
+                              json_real(isnan(before) ? now : fmax(before, now)));
+    bp_err kept = comparison_record_add(self, m, "score_seconds", seconds);
     if (err != BP_OK)
         bp_err_set_message(message);
     return err != BP_OK ? err : kept;
@@ -163,17 +137,18 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
 {
     bool before = self->mesh->coordinates && is_scored(self, m);
     double began = bp_clock_now();
-    bp_log_channel statistic;
+    bp_log_channel channel;
     int64_t bytes;
     bp_err err;
 
     bp_mem_resident_peak_reset();
-    statistic = enter_method(self, m);
+    bp_log_set_member(self->results.methods.items[m].name, self->mesh->coordinates);
+    channel = bp_log_use(BP_LOG_MEMBER); /* the lines of a method go to a log of its own */
     err = bp_score_as(self->world, config, spec);
-    (void)bp_log_use(statistic);
+    (void)bp_log_use(channel);
     bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
-        err = keep(self, err, m, bp_clock_now() - began, bytes);
+        err = keep_costs(self, err, m, bp_clock_now() - began, bytes);
     if (self->mesh->coordinates && err == BP_OK)
         tell_scored(self);
     return bp_agree(self->world, err);
@@ -194,7 +169,7 @@ static bp_err begin_units(void *context, int64_t units)
 
     self->units = bp_alloc("comparison.temperature", units, sizeof(*self->units));
     self->count = units;
-    return self->units ? BP_OK : out_of_memory();
+    return BP_OK;
 }
 
 static bp_err look_around(void *context)
@@ -214,39 +189,24 @@ static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch
     return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
 }
 
-#define TEMPERATURE_DOUBLES (3 * BP_TEMPERATURE_POINTS + 1)
-
 /* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
-static bp_err add_units(const temperature_scaling *self, bp_scaled_sums *sums)
+static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
 {
-    double *all =
-        bp_alloc("comparison.temperature", self->count * TEMPERATURE_DOUBLES, sizeof(*all));
-    bp_err err = bp_agree(self->mesh->compute, all ? BP_OK : out_of_memory());
+    MPI_Comm comm = self->mesh->data;
 
-    for (int64_t u = 0; err == BP_OK && u < self->count; u++) {
-        double *row = all + u * TEMPERATURE_DOUBLES;
+    for (int64_t u = 0; u < self->count; u++) {
+        bp_scaled_sums *unit = &self->units[u];
 
-        memcpy(row, self->units[u].value, sizeof(self->units[u].value));
-        memcpy(row + BP_TEMPERATURE_POINTS, self->units[u].first, sizeof(self->units[u].first));
-        memcpy(row + 2 * BP_TEMPERATURE_POINTS, self->units[u].second,
-               sizeof(self->units[u].second));
-        row[3 * BP_TEMPERATURE_POINTS] = (double)self->units[u].tokens;
-    }
-    if (err == BP_OK)
-        bp_all_sum_double(all, self->count * TEMPERATURE_DOUBLES, self->mesh->data);
-    *sums = (bp_scaled_sums){0};
-    for (int64_t u = 0; err == BP_OK && u < self->count; u++) {
-        const double *row = all + u * TEMPERATURE_DOUBLES;
-
+        bp_all_sum_double(unit->value, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->first, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->second, BP_TEMPERATURE_POINTS, comm);
         for (int p = 0; p < BP_TEMPERATURE_POINTS; p++) {
-            sums->value[p] += row[p];
-            sums->first[p] += row[BP_TEMPERATURE_POINTS + p];
-            sums->second[p] += row[2 * BP_TEMPERATURE_POINTS + p];
+            sums->value[p] += unit->value[p];
+            sums->first[p] += unit->first[p];
+            sums->second[p] += unit->second[p];
         }
-        sums->tokens += (int64_t)row[3 * BP_TEMPERATURE_POINTS];
+        sums->tokens += bp_all_sum_int(unit->tokens, comm);
     }
-    bp_free(all);
-    return err;
 }
 
 /* On the computing ranks. */
@@ -269,7 +229,7 @@ static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const 
         err = bp_score_each_batch(&each, NULL);
     }
     if (err == BP_OK)
-        err = add_units(&work, sums);
+        add_units(&work, sums);
     bp_free(work.units);
     bp_model_free(&work.lm);
     return err;
@@ -299,8 +259,7 @@ static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled
         "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
         bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
         (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
-    if (json_object_set_new(entry, "temper", temperature) != 0)
-        return out_of_memory();
+    (void)json_object_set_new(entry, "temper", temperature);
     return comparison_record_save(self);
 }
 
@@ -345,8 +304,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     double began = bp_clock_now();
     bp_err err = comparison_job_derive(self, m, &config);
 
-    if (err == BP_OK)
-        err = spec_of(self, m, &spec, &samples);
+    spec_of(self, m, &spec, &samples);
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates)
         bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
@@ -368,31 +326,24 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     return err;
 }
 
-static bp_err make_folders(const comparison_job *self)
+bp_err comparison_job_compute(comparison_job *self)
 {
     char *laplace = bp_path_join(self->results.folder, "laplace");
     char *scores = bp_path_join(self->results.folder, "scores");
     bool fits = false;
-    bp_err err = laplace && scores ? bp_dir_make(scores) : out_of_memory();
+    bp_err err = BP_OK;
 
     for (int64_t m = 0; m < self->results.methods.count; m++)
         fits = fits || self->results.methods.items[m].way == COMPARISON_LAPLACE;
-    if (err == BP_OK && fits)
-        err = bp_dir_make(laplace);
-    bp_free(scores);
-    bp_free(laplace);
-    return err;
-}
-
-bp_err comparison_job_compute(comparison_job *self)
-{
-    bp_err err = BP_OK;
-
     if (self->mesh->coordinates) {
-        err = make_folders(self);
+        err = bp_dir_make(scores);
+        if (err == BP_OK && fits)
+            err = bp_dir_make(laplace);
         if (err == BP_OK)
             err = comparison_record_open(self);
     }
+    bp_free(scores);
+    bp_free(laplace);
     err = bp_agree(self->world, err);
     for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
         err = compute_method(self, m);

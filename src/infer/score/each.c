@@ -35,17 +35,15 @@ static int64_t unit_at(const sampler *self, int64_t i, int64_t n)
 /* scored[i] of n units; *sum of them. */
 static bp_err count_scored(sampler *self, int64_t n, int64_t *sum)
 {
-    int64_t *scored = bp_realloc("infer.each", self->scored, n, sizeof(*scored));
-
     *sum = 0;
-    self->scored = scored;
+    self->scored = bp_realloc("infer.each", self->scored, n, sizeof(*self->scored));
     for (int64_t i = 0; i < n; i++) {
         bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, n));
 
         if (err != BP_OK)
             return err;
-        scored[i] = bp_score_unit_scored(self->unit);
-        *sum += scored[i];
+        self->scored[i] = bp_score_unit_scored(self->unit);
+        *sum += self->scored[i];
     }
     return BP_OK;
 }
@@ -80,65 +78,30 @@ static bp_err choose_units(sampler *self)
 /* ---- a unit's batches ---- */
 
 /* Targets beyond the first `left` become -1; returns how many stay. */
-static int64_t cut_targets(const bp_model_batch *batch, int32_t *targets, int64_t left)
+static int64_t cut_targets(sampler *self, bp_model_batch *batch, int64_t left)
 {
     int64_t kept = 0;
 
     for (int64_t i = 0; i < batch->windows * batch->length; i++) {
-        if (batch->targets[i] >= 0 && kept < left) {
-            targets[i] = batch->targets[i];
-            kept++;
-        } else {
-            targets[i] = -1;
-        }
+        bool keeps = batch->targets[i] >= 0 && kept < left;
+
+        self->targets[i] = keeps ? batch->targets[i] : -1;
+        kept += keeps;
     }
+    batch->targets = self->targets;
+    self->done += kept;
     return kept;
 }
 
-typedef struct header {
-    int64_t windows, length; /* windows 0: the end; -1: the lead failed */
-    int64_t first_slot, unit;
-} header;
-
-static void share_header(const sampler *self, header *head)
+/* A lead's batch, or what it sends; true where there are no more. */
+static bool take_batch(sampler *self, bp_model_batch *batch, int64_t unit, bp_err *err)
 {
-    bp_bcast_bytes(head, sizeof(*head), 0, self->each->mesh->ensemble);
-}
-
-/* The lead has filled inputs and targets; the others get them. */
-static bp_err take_batch(sampler *self, const header *head)
-{
-    MPI_Comm comm = self->each->mesh->ensemble;
-    int64_t bytes = head->windows * head->length * (int64_t)sizeof(int32_t);
-    bp_model_batch batch = {.windows = head->windows,
-                            .length = head->length,
-                            .inputs = self->inputs,
-                            .targets = self->targets,
-                            .first_slot = head->first_slot};
-
+    scorer_share_batch(self->each->mesh->ensemble, batch, &unit);
+    if (batch->windows == 0)
+        return true;
     bp_heartbeat_progress();
-    bp_bcast_bytes(self->inputs, bytes, 0, comm);
-    bp_bcast_bytes(self->targets, bytes, 0, comm);
-    return self->each->batch(self->each->context, head->unit, &batch);
-}
-
-/* On a lead: fill its buffers with batch b, and say how it is called. */
-static bp_err fill_batch(sampler *self, int64_t b, int64_t *left, header *head)
-{
-    bp_model_batch batch;
-    bp_err err = bp_score_unit_batch(self->unit, b, &batch);
-
-    if (err != BP_OK)
-        return err;
-    memcpy(self->inputs, batch.inputs,
-           (size_t)(batch.windows * batch.length) * sizeof(*self->inputs));
-    int64_t kept = cut_targets(&batch, self->targets, *left);
-    *left -= kept;
-    self->done += kept;
-    head->windows = batch.windows;
-    head->length = batch.length;
-    head->first_slot = batch.first_slot;
-    return BP_OK;
+    *err = self->each->batch(self->each->context, unit, batch);
+    return *err != BP_OK;
 }
 
 /* `shared`: an error of the callback, which the whole group has. */
@@ -148,14 +111,13 @@ static bp_err lead_unit(sampler *self, int64_t i, bool *shared)
     bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, self->count));
 
     for (int64_t b = 0; err == BP_OK && left > 0 && b < bp_score_unit_batches(self->unit); b++) {
-        header head = {.unit = i};
+        bp_model_batch batch;
 
-        err = fill_batch(self, b, &left, &head);
+        err = bp_score_unit_batch(self->unit, b, &batch);
         if (err != BP_OK)
             break;
-        share_header(self, &head);
-        err = take_batch(self, &head);
-        *shared = err != BP_OK;
+        left -= cut_targets(self, &batch, left);
+        *shared = take_batch(self, &batch, i, &err);
     }
     return err;
 }
@@ -177,22 +139,18 @@ static bp_err lead(sampler *self)
         ends = bp_all_max_int(err != BP_OK, mesh->data) != 0;
     }
     if (!shared)
-        share_header(self, &(header){.windows = err == BP_OK ? 0 : -1});
+        (void)take_batch(self, &(bp_model_batch){0}, 0, &err);
     return err;
 }
 
 static bp_err follow(sampler *self)
 {
-    bp_err err = BP_OK;
+    bp_model_batch batch;
+    bp_err err = BP_OK; /* what the lead met it tells all ranks afterwards */
 
-    while (err == BP_OK) {
-        header head;
-
-        share_header(self, &head);
-        if (head.windows <= 0) /* what the lead met it tells all ranks afterwards */
-            break;
-        err = take_batch(self, &head);
-    }
+    do
+        batch = (bp_model_batch){.inputs = self->inputs, .targets = self->targets};
+    while (!take_batch(self, &batch, 0, &err));
     return err;
 }
 
@@ -220,12 +178,11 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
     scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, &self->rule);
-    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule);
-    if (err == BP_OK)
-        bp_score_unit_new(&self->unit, &self->plan, 1);
-    if (err == BP_OK)
-        err = choose_units(self);
-    return err;
+    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, NULL);
+    if (err != BP_OK)
+        return err;
+    bp_score_unit_new(&self->unit, &self->plan, 1);
+    return choose_units(self);
 }
 
 static bp_err open_sampler(sampler *self)
@@ -236,16 +193,12 @@ static bp_err open_sampler(sampler *self)
     if (err == BP_OK && self->leads)
         err = open_corpus(self, config);
     bp_config_free(&config);
-    if (err == BP_OK) {
-        int64_t C = self->rule.context;
-        int64_t tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
-
-        self->inputs = bp_alloc("infer.each", tokens, sizeof(*self->inputs));
-        self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
-    }
     err = bp_agree(self->each->mesh->compute, err);
     if (err != BP_OK)
         return err;
+    int64_t tokens = bp_score_batch_tokens(self->rule.context);
+    self->inputs = bp_alloc("infer.each", self->leads ? 0 : tokens, sizeof(*self->inputs));
+    self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
     bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
     if (self->each->begin)
         err = self->each->begin(self->each->context, self->count);

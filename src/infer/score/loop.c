@@ -80,26 +80,19 @@ static bool tick(void *context, int64_t inputs)
 
 /* ---- a batch, from the lead to its group ---- */
 
-/* The group (mesh->ensemble) works in step: a header first, windows 0 is the end. */
-typedef struct batch_header {
-    int64_t windows, length, first_slot;
-} batch_header;
-
-static void share_header(const score_worker *worker, batch_header *header)
+void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
 {
-    if (bp_comm_size(worker->self->mesh->ensemble) > 1)
-        bp_bcast_bytes(header, sizeof(*header), 0, worker->self->mesh->ensemble);
-}
+    int64_t head[] = {batch->windows, batch->length, batch->first_slot, *unit};
 
-static void share_batch(const score_worker *worker, int32_t *inputs, int32_t *targets,
-                        int64_t tokens)
-{
-    MPI_Comm comm = worker->self->mesh->ensemble;
-
-    if (bp_comm_size(comm) == 1)
-        return;
-    bp_bcast_bytes(inputs, tokens * (int64_t)sizeof(*inputs), 0, comm);
-    bp_bcast_bytes(targets, tokens * (int64_t)sizeof(*targets), 0, comm);
+    bp_bcast_bytes(head, sizeof(head), 0, group);
+    batch->windows = head[0];
+    batch->length = head[1];
+    batch->first_slot = head[2];
+    *unit = head[3];
+    /* the lead's buffers are only read by a broadcast from it */
+    int64_t bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
+    bp_bcast_bytes((int32_t *)batch->inputs, bytes, 0, group);
+    bp_bcast_bytes((int32_t *)batch->targets, bytes, 0, group);
 }
 
 static bp_err follow(score_worker *worker)
@@ -107,18 +100,13 @@ static bp_err follow(score_worker *worker)
     bp_err err = BP_OK;
 
     while (err == BP_OK) {
-        batch_header header;
+        bp_model_batch batch = {.inputs = worker->inputs, .targets = worker->targets};
+        int64_t unit = 0;
 
-        share_header(worker, &header);
-        if (header.windows == 0)
+        scorer_share_batch(worker->self->mesh->ensemble, &batch, &unit);
+        if (batch.windows == 0)
             break;
-        bp_model_batch batch = {.windows = header.windows,
-                                .length = header.length,
-                                .inputs = worker->inputs,
-                                .targets = worker->targets,
-                                .first_slot = header.first_slot};
         bp_heartbeat_step(++worker->batches);
-        share_batch(worker, worker->inputs, worker->targets, header.windows * header.length);
         err = bp_model_score(worker->self->lm, &batch, worker->values);
     }
     return err;
@@ -127,15 +115,13 @@ static bp_err follow(score_worker *worker)
 static bp_err score_batch(score_worker *worker, int64_t b)
 {
     bp_model_batch batch;
+    int64_t unit = 0; /* of no use to the others */
     bp_err err = bp_score_unit_batch(worker->unit, b, &batch);
 
     if (err != BP_OK)
         return err;
     bp_heartbeat_step(++worker->batches);
-    share_header(worker, &(batch_header){batch.windows, batch.length, batch.first_slot});
-    /* the lead's buffers are only read by a broadcast from it */
-    share_batch(worker, (int32_t *)batch.inputs, (int32_t *)batch.targets,
-                batch.windows * batch.length);
+    scorer_share_batch(worker->self->mesh->ensemble, &batch, &unit);
     err = bp_model_score(worker->self->lm, &batch, worker->values);
     worker->scoring_failed = err != BP_OK;
     if (err == BP_OK)
@@ -151,11 +137,17 @@ static bp_err keep_result(score_worker *worker, int64_t number)
 
     worker->result.bytes = 0;
     bp_score_unit_pack(worker->unit, tokens, &worker->result);
+    worker->unreported += bp_score_unit_inputs(worker->unit);
     bp_err err =
         bp_part_writer_add(worker->writer, number, worker->result.data, worker->result.bytes);
     worker->units += err == BP_OK;
-    worker->unreported += bp_score_unit_inputs(worker->unit);
     return err;
+}
+
+static void ask_for_unit(score_worker *worker)
+{
+    bp_work_queue_ask(worker->queue, worker->unreported);
+    worker->unreported = 0;
 }
 
 /* The next unit is asked for before the last batch of this one. */
@@ -168,18 +160,15 @@ static bp_err score_unit(score_worker *worker, int64_t number, bool *stopped)
         *stopped = bp_signals_stop_asked();
         if (*stopped)
             return BP_OK;
-        if (b == batches - 1) {
-            bp_work_queue_ask(worker->queue, worker->unreported);
-            worker->unreported = 0;
-        }
+        if (b == batches - 1)
+            ask_for_unit(worker);
         err = score_batch(worker, b);
         bp_work_queue_serve(worker->queue);
     }
     if (err == BP_OK)
         err = keep_result(worker, number);
     if (err == BP_OK && batches == 0) {
-        bp_work_queue_ask(worker->queue, worker->unreported);
-        worker->unreported = 0;
+        ask_for_unit(worker);
         bp_work_queue_serve(worker->queue);
     }
     return err;
@@ -190,7 +179,7 @@ static bp_err lead(score_worker *worker)
     bool stopped = false;
     bp_err err = BP_OK;
 
-    bp_work_queue_ask(worker->queue, 0);
+    ask_for_unit(worker);
     while (err == BP_OK && !stopped) {
         int64_t number = bp_work_queue_take(worker->queue);
 
@@ -199,7 +188,7 @@ static bp_err lead(score_worker *worker)
         err = score_unit(worker, number, &stopped);
     }
     if (!worker->scoring_failed)
-        share_header(worker, &(batch_header){.windows = 0});
+        scorer_share_batch(worker->self->mesh->ensemble, &(bp_model_batch){0}, &(int64_t){0});
     bp_work_queue_leave(worker->queue, err != BP_OK || stopped, worker->unreported);
     return err;
 }
@@ -209,17 +198,15 @@ static bp_err lead(score_worker *worker)
 static bp_err prepare(score_worker *worker, int64_t start)
 {
     scorer *self = worker->self;
-    int64_t C = self->rule.context;
-    int64_t tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
-    bp_err err = BP_OK;
+    int64_t tokens = bp_score_batch_tokens(self->rule.context);
 
     if (!self->mesh->computes)
         return BP_OK;
     worker->values =
         bp_try_alloc("score.batch", self->statistics.count * tokens, sizeof(*worker->values));
-    worker->inputs = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
-    worker->targets = bp_try_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
-    if (!worker->values || !worker->inputs || !worker->targets)
+    worker->inputs = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    worker->targets = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    if (!worker->values)
         return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
     if (!self->leads)
         return BP_OK;
@@ -227,20 +214,9 @@ static bp_err prepare(score_worker *worker, int64_t start)
 
     char *path =
         bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
-    err = path ? bp_part_writer_new(&worker->writer, path, self->key)
-               : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a part file");
+    bp_err err = bp_part_writer_new(&worker->writer, path, self->key);
     bp_free(path);
     return err;
-}
-
-static void clear(score_worker *worker)
-{
-    bp_work_queue_free(&worker->queue);
-    bp_score_unit_free(&worker->unit);
-    bp_buffer_clear(&worker->result);
-    bp_free(worker->targets);
-    bp_free(worker->inputs);
-    bp_free(worker->values);
 }
 
 /* What earlier starts have left, on the coordinator. */
@@ -253,80 +229,60 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
         err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
     if (err != BP_OK)
         return err;
-    if (bp_parts_foreign(*parts) > 0)
+    if ((*parts)->foreign > 0)
         bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
                 "another mesh.tensor, mesh.members or precision, or are damaged: at %s; what they "
                 "hold is scored again",
-                bp_parts_foreign(*parts), self->parts_folder);
-    if (bp_parts_damaged(*parts) > 0)
+                (*parts)->foreign, self->parts_folder);
+    if ((*parts)->damaged > 0)
         bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
                 "after the damage is scored again",
-                bp_parts_damaged(*parts), self->parts_folder);
-    if (bp_parts_done_count(*parts) > 0)
-        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",
-               bp_parts_done_count(*parts), self->plan.units);
+                (*parts)->damaged, self->parts_folder);
+    if ((*parts)->done_count > 0)
+        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", (*parts)->done_count,
+               self->plan.units);
     else if (self->run != NULL && bp_run_is_resumed(self->run))
         bp_log("no work unit is done: scored from the first one on");
     return BP_OK;
 }
 
-static bp_err work(score_worker *worker)
-{
-    scorer *self = worker->self;
-
-    if (self->leads)
-        return lead(worker);
-    bp_err err = self->mesh->computes ? follow(worker) : BP_OK;
-    bp_work_queue_leave(worker->queue, false, 0);
-    return err;
-}
-
-/* All units there? Else somebody was asked to stop. */
-static bp_err count_units(const scorer *self, int64_t done)
-{
-    int64_t missing = self->mesh->coordinates ? self->plan.units - done : 0;
-
-    if (missing == 0)
-        return BP_OK;
-    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
-                                   self->plan.units, self->folder);
-}
-
-static bp_err run_units(scorer *self)
+static bp_err run_units(scorer *self, score_worker *worker)
 {
     const bp_mesh *mesh = self->mesh;
     bp_parts *parts = NULL;
-    score_worker worker = {.self = self};
     progress view = {.self = self, .began = bp_clock_now(), .printed = bp_clock_now()};
     bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = &view};
-    int64_t start = 0, before = 0;
-    bp_err err = mesh->coordinates ? open_parts(self, &parts) : BP_OK;
+    int64_t start = 0;
+    bp_err err = bp_agree(mesh->world, mesh->coordinates ? open_parts(self, &parts) : BP_OK);
 
     if (err == BP_OK && parts) {
-        start = bp_parts_start(parts);
-        before = view.done_before = bp_parts_done_count(parts);
+        start = parts->start;
+        view.done_before = parts->done_count;
         spec.units = self->plan.units;
-        spec.done = bp_parts_done(parts);
+        spec.done = parts->done;
         tell_units(&view, 0);
     }
-    err = bp_agree(mesh->world, err);
     if (err == BP_OK) {
         bp_bcast_bytes(&start, sizeof(start), 0, mesh->world);
-        err = bp_agree(mesh->world, prepare(&worker, start));
+        err = bp_agree(mesh->world, prepare(worker, start));
     }
     if (err == BP_OK)
-        err = bp_work_queue_new(&worker.queue, &spec);
+        err = bp_work_queue_new(&worker->queue, &spec);
     if (err == BP_OK) {
-        err = work(&worker);
-        bp_err closed = bp_part_writer_close(&worker.writer);
+        err = self->leads ? lead(worker) : mesh->computes ? follow(worker) : BP_OK;
+        if (!self->leads)
+            bp_work_queue_leave(worker->queue, false, 0);
+        bp_err closed = bp_part_writer_close(&worker->writer);
         err = bp_agree(mesh->world, err != BP_OK ? err : closed);
-        int64_t units = bp_all_sum_int(worker.units, mesh->world);
-        if (err == BP_OK)
-            err = bp_agree(mesh->world, count_units(self, before + units));
-    } else {
-        (void)bp_part_writer_close(&worker.writer); /* nothing is in it */
+        int64_t done = view.done_before + bp_all_sum_int(worker->units, mesh->world);
+        if (err == BP_OK) /* units are missing where somebody was asked to stop */
+            err = bp_agree(mesh->world,
+                           mesh->coordinates && done < self->plan.units
+                               ? bp_stop_request_stopped("after %" PRId64 " of %" PRId64
+                                                         " work units, at %s",
+                                                         done, self->plan.units, self->folder)
+                               : BP_OK);
     }
-    clear(&worker);
     bp_parts_free(&parts);
     return err;
 }
@@ -334,8 +290,16 @@ static bp_err run_units(scorer *self)
 bp_err scorer_run_units(scorer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_SCORE);
-    bp_err err = run_units(self);
+    score_worker worker = {.self = self};
+    bp_err err = run_units(self, &worker);
 
+    (void)bp_part_writer_close(&worker.writer); /* after an error: nothing is in it */
+    bp_work_queue_free(&worker.queue);
+    bp_score_unit_free(&worker.unit);
+    bp_buffer_clear(&worker.result);
+    bp_free(worker.targets);
+    bp_free(worker.inputs);
+    bp_free(worker.values);
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -114,19 +114,6 @@ static int64_t find_context(const models *self)
     return most_of(least, 1);
 }
 
-/* Members and models of one shape follow one another: they are estimated once. */
-static bool is_like(const models *self, int64_t k)
-{
-    return k > 0 && json_equal(json_object_get(self->states[k], "model"),
-                               json_object_get(self->states[k - 1], "model"));
-}
-
-/* Does the model lie on ranks of this member of the mesh? */
-static bool is_here(const models *self, const bp_mesh_shape *mesh, int64_t model, int member)
-{
-    return self->count > 1 ? model % mesh->members == member : member < self->members;
-}
-
 /* What a rank of one stage and one member of the mesh takes, in *bytes. */
 static bp_err estimate_rank(const models *self, const bp_model_task *task, int member,
                             int64_t *bytes)
@@ -140,10 +127,12 @@ static bp_err estimate_rank(const models *self, const bp_model_task *task, int m
 
     *bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES + self->spec->more_bytes;
     for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
-        if (!is_like(self, k))
+        /* members and models of one shape follow one another: they are estimated once */
+        if (k == 0 || !json_equal(json_object_get(self->states[k], "model"),
+                                  json_object_get(self->states[k - 1], "model")))
             err = bp_model_estimate(&one, self->states[k], self->spec->config, task);
-        if (is_here(self, mesh, k, member))
-            *bytes += one.weights_bytes;
+        if (self->count > 1 ? k % mesh->members == member : member < self->members)
+            *bytes += one.weights_bytes; /* the model lies on ranks of this member of the mesh */
         work = most_of(work, one.work_bytes);
         widest = one.width > widest.width ? one : widest;
     }
@@ -164,10 +153,10 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
     int64_t context = find_context(self), statistics = self->ensemble ? 9 + self->members : 1;
     bp_model_task task = {.mesh = mesh, .length = context};
     bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
-    bp_err err = all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
+    bp_err err = BP_OK;
 
-    task.windows = context < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / context : 1;
-    if (err == BP_OK && dedicated)
+    task.windows = bp_score_batch_windows(context);
+    if (dedicated)
         all[0].own_bytes = (int64_t)bp_mem_resident_peak_bytes();
     for (int r = dedicated; r < ranks && err == BP_OK; r++) {
         int at = (r - dedicated) / mesh->tensor, member = at / mesh->data / mesh->pipeline;
@@ -242,27 +231,21 @@ static bool lacks_alone(const models *self)
     return lacks;
 }
 
-/* On the root: *all is NULL, and BP_OK, where that can't be said. */
-static bp_err estimate(bp_rank_memory **all, models *self, const bp_mesh_shape *shape)
-{
-    bool known = true;
-    bp_err err = BP_OK;
-
-    open_models(self, &known);
-    if (known)
-        err = list_ranks(all, self, shape);
-    return err == BP_ERR_SYSTEM ? err : BP_OK;
-}
-
 bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
                              const bp_score_memory_spec *spec, bool *alone_fits)
 {
     bool alone = spec->plan && bp_comm_size(world) == 1, root = bp_comm_is_root(world);
     models self = {.spec = spec, .samples = spec->samples};
-    bp_rank_memory *all = NULL;
+    bp_rank_memory *all = NULL; /* where it can't be said, too */
     bp_node_memory node;
-    bp_err err = bp_agree(world, root ? estimate(&all, &self, shape) : BP_OK);
+    bool known = true;
+    bp_err err = BP_OK;
 
+    if (root)
+        open_models(&self, &known);
+    if (root && known)
+        err = list_ranks(&all, &self, shape);
+    err = bp_agree(world, err == BP_ERR_SYSTEM ? err : BP_OK);
     if (alone_fits)
         *alone_fits = true;
     if (err == BP_OK && bp_all_max_int(all != NULL, world) != 0) {

@@ -98,13 +98,8 @@ static void cut_units(bp_score_plan *plan)
     plan->units = cutter.count - 1;
 }
 
-bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule)
-{
-    return bp_score_plan_init_without(plan, corpus, rule, NULL);
-}
-
-bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
-                                  const bp_stream_spec *bag)
+bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                          const bp_stream_spec *bag)
 {
     int64_t files = bp_corpus_files(corpus);
 

@@ -30,14 +30,12 @@ typedef struct bp_score_plan {
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 
-/** Errors: BP_ERR_SYSTEM memory, those of reading doc_start. Clear with bp_score_plan_clear, after
- * an error too. The rule's eod, prefix and end are settled before. */
-bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule);
-/** The same, but documents that a bag holds are left out (NULL: none are).
+/** The rule's eod, prefix and end are settled before. Documents that `bag` holds are left out
+ * (NULL: none are). Clear with bp_score_plan_clear, after an error too.
  *
- * Errors: those of bp_score_plan_init and of bp_stream_new. */
-bp_err bp_score_plan_init_without(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
-                                  const bp_stream_spec *bag);
+ * Errors: those of reading doc_start and of bp_stream_new. */
+bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
+                          const bp_stream_spec *bag);
 void bp_score_plan_clear(bp_score_plan *plan);
 
 /** Is the document scored? One that is not has no window, and counts in no figure. */

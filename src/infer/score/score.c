@@ -123,22 +123,19 @@ static void say_what(const scorer *self)
                self->plan.units);
 }
 
-static bp_err log_start(const scorer *self)
+static bp_err run(scorer *self)
 {
     json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
                                 (json_int_t)self->plan.units);
-    bp_err err =
-        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+    bp_err err = BP_OK;
 
-    json_decref(members);
-    return err;
-}
-
-static bp_err run(scorer *self)
-{
     bp_run_take_changes(self->run);
     say_what(self);
-    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
+    if (self->mesh->coordinates)
+        err =
+            bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+    json_decref(members);
+    err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
         err = scorer_run_units(self);
     if (err == BP_OK)
@@ -148,14 +145,6 @@ static bp_err run(scorer *self)
     if (err == BP_OK && self->mesh->coordinates)
         scorer_report(self);
     return err;
-}
-
-/* Parts go when the folder says "finished": not before, or a start in between would find neither.
- */
-static bp_err remove_parts(const scorer *self)
-{
-    return bp_agree(self->mesh->world,
-                    self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
 }
 
 /* Of a finished run, which is one no more if they are gone. */
@@ -200,8 +189,10 @@ static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *m
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;
     }
+    /* parts go when the folder says "finished": not before, or a start in between would find
+     * neither */
     if (err == BP_OK)
-        err = remove_parts(&self);
+        err = bp_agree(world, self.mesh->coordinates ? bp_dir_remove(self.parts_folder) : BP_OK);
     scorer_close(&self);
     return err;
 }
@@ -219,8 +210,7 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
 /* Tokens a second through one model group: a batch of zeros, the second time. */
 static bp_err measure(scorer *self, double *speed)
 {
-    int64_t length = self->rule.context;
-    int64_t windows = length < BP_SCORE_BATCH_TOKENS ? BP_SCORE_BATCH_TOKENS / length : 1;
+    int64_t length = self->rule.context, windows = bp_score_batch_windows(length);
     int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
@@ -270,19 +260,6 @@ static void print_mesh(const scorer *self)
            shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
 }
 
-/* Members side by side are that many times as fast, where they were measured one after another. */
-static void print_time(const scorer *self, double speed)
-{
-    const bp_mesh_shape *shape = &self->mesh_shape;
-    char duration[64];
-
-    speed *= (double)shape->members / self->mesh->members;
-    bp_clock_duration(duration, sizeof(duration),
-                      (double)self->plan.inputs / (speed * shape->data));
-    bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
-           shape->data, self->ensemble ? "ensemble" : "model");
-}
-
 /* With the model open: what a batch of it takes, in memory and time. */
 static bp_err estimate_batch(scorer *self)
 {
@@ -296,9 +273,17 @@ static bp_err estimate_batch(scorer *self)
     int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
     bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
     if (err == BP_OK && self->mesh->coordinates) {
+        const bp_mesh_shape *shape = &self->mesh_shape;
+        char duration[64];
+
         say_what(self);
         print_memory(self, bytes);
-        print_time(self, speed);
+        /* members side by side are that many times as fast as measured one after another */
+        speed *= (double)shape->members / self->mesh->members;
+        bp_clock_duration(duration, sizeof(duration),
+                          (double)self->plan.inputs / (speed * shape->data));
+        bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
+               shape->data, self->ensemble ? "ensemble" : "model");
     }
     return err;
 }

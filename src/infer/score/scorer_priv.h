@@ -6,8 +6,6 @@
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
 #include "infer/score/plan.h"
-#include "infer/score/tables/merge.h"
-#include "infer/score/tables/parts.h"
 #include "infer/score/tables/summary.h"
 #include "models/model.h"
 #include "run/run_folder.h"
@@ -67,6 +65,10 @@ bp_err scorer_open_candidates(scorer *self);
 /** Score them, and write score/candidates.jsonl. Collective over world. Errors: BP_ERR_SYSTEM, and
  * those of writing a file: the same on all ranks. */
 bp_err scorer_run_candidates(scorer *self);
+
+/** Hand a lead's batch and its unit to the other ranks of its group (mesh->ensemble), which give
+ * their buffers as inputs and targets; windows 0 is the end. Collective over group. */
+void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit);
 
 /** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
  *  BP_ERR_STOPPED where some are still missing. */

@@ -1,6 +1,7 @@
 /* From a configuration to a model, corpora and work units that are ready. */
 #include "infer/score/scorer_priv.h"
 
+#include "base/buffer.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -128,37 +129,28 @@ static bp_err open_lm(scorer *self)
     return err;
 }
 
-/* Names of the members, on all computing ranks and on the coordinator. Collective over world. */
-static bp_err name_statistics(scorer *self)
-{
-    const bp_mesh *mesh = self->mesh;
-    bp_err err = BP_OK;
-
-    bp_token_statistics_init(&self->statistics, &self->info);
-    for (int64_t m = 0; err == BP_OK && self->lm && m < self->info.members; m++)
-        err = bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
-                                       bp_ensemble_member_oob(self->lm, m));
-    err = bp_agree(mesh->world, err);
-    if (err == BP_OK)
-        err = bp_token_statistics_share(&self->statistics, mesh->dedicated ? 1 : 0, mesh->world);
-    return err;
-}
-
 /* All ranks know the model, a dedicated coordinator too. */
 static bp_err open_model(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    bp_err err = mesh->computes ? open_lm(self) : BP_OK;
+    int from = mesh->dedicated ? 1 : 0;
+    bp_err err = bp_agree(mesh->world, mesh->computes ? open_lm(self) : BP_OK);
 
-    err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
-    bp_bcast_bytes(&self->info, sizeof(self->info), mesh->dedicated ? 1 : 0, mesh->world);
+    bp_bcast_bytes(&self->info, sizeof(self->info), from, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
     if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
         err = check_members(self, self->info.members);
     err = bp_agree(mesh->world, err);
-    return err == BP_OK ? name_statistics(self) : err;
+    if (err != BP_OK)
+        return err;
+    bp_token_statistics_init(&self->statistics, &self->info);
+    for (int64_t m = 0; self->lm && m < self->info.members; m++)
+        bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
+                                 bp_ensemble_member_oob(self->lm, m));
+    bp_token_statistics_share(&self->statistics, from, mesh->world);
+    return BP_OK;
 }
 
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
@@ -226,31 +218,28 @@ static bp_err load_corpus(scorer *self)
     scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
     warn_of_settings(self);
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
-    return bp_score_plan_init_without(&self->plan, self->corpus, &self->rule,
-                                      selects(self) ? &bag : NULL);
+    return bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
 }
 
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
 static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
-    char *text = bp_sprintf(
-        "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
+    bp_buffer text = {0};
+
+    bp_buffer_printf(
+        &text, "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
         self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
-    if (selects(self)) {
-        char *all = text;
-
-        text =
-            bp_sprintf("%s out of bag %" PRId64 " %" PRId64, all,
-                       bp_run_keys_of(self->config)->seed, bp_score_keys_of(self->config)->member);
-        bp_free(all);
-    }
-    bp_sha256_of(text, strlen(text), self->key);
-    bp_free(text);
+    if (selects(self))
+        bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
+                         bp_run_keys_of(self->config)->seed,
+                         bp_score_keys_of(self->config)->member);
+    bp_sha256_of(text.data, text.bytes, self->key);
+    bp_buffer_clear(&text);
 }
 
 bp_err scorer_open_corpora(scorer *self)

@@ -57,9 +57,8 @@ void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t s
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
     int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
-    int64_t batch_tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
+    int64_t batch_tokens = bp_score_batch_tokens(C);
 
-    *out = NULL;
     unit->plan = plan;
     unit->statistics = statistics;
     unit->room = most + C;

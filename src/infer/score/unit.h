@@ -11,6 +11,17 @@
  * bits, so this is no key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
+/** The most tokens of a batch, and the windows of one where all are full. */
+static inline int64_t bp_score_batch_tokens(int64_t context)
+{
+    return context > BP_SCORE_BATCH_TOKENS ? context : BP_SCORE_BATCH_TOKENS;
+}
+
+static inline int64_t bp_score_batch_windows(int64_t context)
+{
+    return bp_score_batch_tokens(context) / context;
+}
+
 /** What a unit holds of one document. In a part file the sums of the model's other statistics
  * (bp_model_statistic) stand behind it, a bp_fixed each. */
 typedef struct bp_score_piece {
@@ -29,7 +40,7 @@ typedef struct bp_score_run {
 typedef struct bp_score_unit bp_score_unit;
 
 /** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
- * `plan` is borrowed. Errors: BP_ERR_SYSTEM. */
+ * `plan` is borrowed. */
 void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
 /** Bytes of it, all but a trifle. */
 size_t bp_score_unit_bytes(int64_t context, int64_t statistics);

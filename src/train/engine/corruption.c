@@ -117,10 +117,9 @@ static void find_culprit(bp_corruption *out, const bp_mesh *mesh, const bp_netwo
                          chooser chosen, MPI_Comm axis)
 {
     int size = bp_comm_size(axis);
-    vote own = {.rank = mesh->rank}, *votes = bp_try_alloc("damage", size, sizeof *votes);
+    vote own = {.rank = mesh->rank}, *votes = bp_alloc("damage", size, sizeof *votes);
     bool found = false;
 
-    BP_ASSERT(votes);
     bp_host_name(own.host, sizeof own.host);
     for (int k = 0; !found; k++) {
         const bp_param *param = chosen_param(network, chosen, k);

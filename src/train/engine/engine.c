@@ -9,7 +9,6 @@
 #include "train/engine/gradient.h"
 #include "train/engine/optimizer_priv.h"
 #include "train/engine/stage.h"
-#include "train/engine/stage_spec_priv.h"
 #include "train/engine/tree.h"
 
 #include <math.h>
@@ -33,14 +32,6 @@ struct bp_engine {
     bp_corruption corruption; /* the first that was found */
 };
 
-static bp_err short_of_memory(const bp_engine *engine)
-{
-    return BP_FAIL(BP_ERR_SYSTEM,
-                   "memory is short: at %lld parameters on this rank; use more tensor or pipeline "
-                   "ranks, see --plan",
-                   (long long)(engine->network ? engine->network->floats : 0));
-}
-
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -53,7 +44,10 @@ static bp_err allocate(bp_engine *engine)
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
     if (!engine->values || !engine->scratch || !engine->losses)
-        return short_of_memory(engine);
+        return BP_FAIL(BP_ERR_SYSTEM,
+                       "memory is short: at %lld parameters on this rank; use more tensor or "
+                       "pipeline ranks, see --plan",
+                       (long long)engine->network->floats);
     bp_zero(engine->values,
             engine->network->floats); /* first touched by the threads that read them */
     return bp_optimizer_init(&engine->optimizer, mesh, engine->async, engine->network,
@@ -102,28 +96,18 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
     int jobs = 2 * (2 * (bp_model_blocks(shape) + 1)); /* sums and gathers of all groups */
-    bp_err err =
-        engine ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the engine; use more ranks");
+    bp_err err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
 
-    *out = NULL;
-    err = bp_agree(mesh->compute, err);
-    if (err != BP_OK) {
-        bp_free(engine);
-        return err;
-    }
     engine->spec = *spec;
     engine->shape = *shape;
     engine->mesh = mesh;
-    err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
     if (err == BP_OK)
         err = build(engine);
     err = bp_agree(mesh->compute, err);
-    if (err != BP_OK) {
+    if (err != BP_OK)
         bp_engine_free(&engine);
-        return err;
-    }
     *out = engine;
-    return BP_OK;
+    return err;
 }
 
 /* Block k runs only when its parameters have come from all data ranks; its copies are made anew
@@ -331,13 +315,6 @@ void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_su
     bp_stage_evaluate(engine->stage, batch, loss_sum, loss_count);
 }
 
-static bp_err new_slices(bp_engine *engine, bp_slice **slices, int64_t *capacity)
-{
-    *capacity = 3 * bp_network_slice_capacity(engine->network);
-    *slices = bp_alloc("engine.slices", *capacity, sizeof **slices);
-    return *slices ? BP_OK : short_of_memory(engine);
-}
-
 /* This rank's shards of the moments; those of values that another rank publishes are left out when
  * saving. */
 static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slices, int64_t *used,
@@ -358,15 +335,13 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
     }
 }
 
-bp_err bp_engine_slices_to_save(bp_engine *engine, bp_slice **slices, int64_t *count)
+bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
 {
-    int64_t capacity;
-    bp_err err = new_slices(engine, slices, &capacity);
+    int64_t capacity = 3 * bp_network_slice_capacity(engine->network);
+    bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     settle(engine);
     *count = 0;
-    if (err != BP_OK)
-        return err;
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
         int64_t first, shard;
@@ -374,30 +349,27 @@ bp_err bp_engine_slices_to_save(bp_engine *engine, bp_slice **slices, int64_t *c
         bp_optimizer_shard(engine->mesh, group, &first, &shard);
         if (group->published)
             bp_network_slices(engine->network, g, "", engine->values + group->place + first, first,
-                              shard, *slices, count, capacity);
+                              shard, slices, count, capacity);
     }
-    moment_slices(engine, true, *slices, count, capacity);
-    return BP_OK;
+    moment_slices(engine, true, slices, count, capacity);
+    return slices;
 }
 
-bp_err bp_engine_slices_to_load(bp_engine *engine, bool model_only, bp_slice **slices,
-                                int64_t *count)
+bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count)
 {
-    int64_t capacity;
-    bp_err err = new_slices(engine, slices, &capacity);
+    int64_t capacity = 3 * bp_network_slice_capacity(engine->network);
+    bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     end_gathers(engine);
     *count = 0;
-    if (err != BP_OK)
-        return err;
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
         bp_network_slices(engine->network, g, "", engine->values + group->place, 0, group->floats,
-                          *slices, count, capacity);
+                          slices, count, capacity);
     }
     if (!model_only)
-        moment_slices(engine, false, *slices, count, capacity);
-    return BP_OK;
+        moment_slices(engine, false, slices, count, capacity);
+    return slices;
 }
 
 void bp_engine_loaded(bp_engine *engine)

@@ -69,11 +69,9 @@ void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_su
 
 /** Slices of the state, for bp_checkpoint_save (tiling every tensor over all ranks) or to load into
  * (all that this rank needs). model_only: parameters without the optimizer's moments. What other
- * ranks still send after a step has come first. *slices is the caller's (bp_free).
- * Errors: BP_ERR_SYSTEM. */
-bp_err bp_engine_slices_to_save(bp_engine *engine, bp_slice **slices, int64_t *count);
-bp_err bp_engine_slices_to_load(bp_engine *engine, bool model_only, bp_slice **slices,
-                                int64_t *count);
+ * ranks still send after a step has come first. The slices are the caller's (bp_free). */
+bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
+bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count);
 /** Values were loaded: copies are made anew. Like initial values, they are guarded from here on. */
 void bp_engine_loaded(bp_engine *engine);
 

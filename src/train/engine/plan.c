@@ -4,7 +4,6 @@
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
 #include "train/engine/stage.h"
-#include "train/engine/stage_spec_priv.h"
 
 #include <string.h>
 
@@ -33,17 +32,6 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
  * HDF5's files. Measured: 10 to 22 MiB. */
 #define LIBRARIES_BYTES ((size_t)20 << 20)
 
-/* What this rank publishes: weights and moments of its shards. */
-static size_t snapshot_bytes(const bp_mesh *mesh, const bp_network *network, int moments)
-{
-    int64_t floats = 0;
-
-    for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].published)
-            floats += network->groups[g].padded / mesh->datas * (1 + moments);
-    return (size_t)floats * sizeof(float);
-}
-
 static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                  const bp_model_shape *shape, const bp_network *network)
 {
@@ -52,9 +40,12 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_stage_bytes bytes = bp_stage_plan(&stage, network);
     bp_product_bytes products = bp_network_product_bytes(network, &stage.most);
     int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
-    int64_t slots = spec->batch / mesh->datas;
+    int64_t published = 0; /* weights and moments of this rank's shards */
     bp_example_maker maker = shape->family->objective->maker(shape->context, spec->seed);
 
+    for (int g = 0; g < network->group_count; g++)
+        if (network->groups[g].published)
+            published += network->groups[g].padded / mesh->datas * (1 + moments);
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
     plan->parameters = (size_t)network->floats * sizeof(float);
@@ -64,8 +55,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;
-    plan->snapshot = snapshot_bytes(mesh, network, moments);
-    plan->input = bp_batch_bytes(&maker.form, slots);
+    plan->snapshot = (size_t)published * sizeof(float);
+    plan->input = bp_batch_bytes(&maker.form, spec->batch / mesh->datas);
 }
 
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,

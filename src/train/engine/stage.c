@@ -45,6 +45,11 @@ static int64_t given_floats(const bp_stage_spec *spec, const bp_network *network
     return bp_activations_floats(bp_network_before(network, k), &network->nn, &pass, false);
 }
 
+static int gradient_count(const bp_stage_spec *spec)
+{
+    return spec->tree ? bp_tree_depth(spec->micro_batches) : 1;
+}
+
 static size_t block_saved_bytes(const bp_stage_spec *spec, const bp_network *network, int k)
 {
     const bp_block *block = network->blocks[k];
@@ -83,11 +88,6 @@ static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, i
     return bytes;
 }
 
-static int gradient_count(const bp_stage_spec *spec)
-{
-    return spec->tree ? bp_tree_depth(spec->micro_batches) : 1;
-}
-
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network)
 {
     bp_pipeline pipeline = pipeline_of(spec, network);
@@ -115,13 +115,12 @@ static bp_err allocate(bp_stage *stage)
     const bp_pipeline *pipeline = &stage->schedule.pipeline;
 
     stage->depth = gradient_count(spec);
-    stage->stack = bp_try_alloc("stage", stage->depth, sizeof *stage->stack);
-    stage->actions = bp_try_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
-    stage->chunks = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
-    stage->messages = bp_try_alloc("stage", pipeline->chunks, sizeof *stage->messages);
+    stage->stack = bp_alloc("stage", stage->depth, sizeof *stage->stack);
+    stage->actions = bp_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
+    stage->chunks = bp_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
+    stage->messages = bp_alloc("stage", pipeline->chunks, sizeof *stage->messages);
     stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
-    bool short_of =
-        !stage->stack || !stage->actions || !stage->chunks || !stage->messages || !stage->memory;
+    bool short_of = !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
         stage->stack[k] = bp_try_alloc("gradients", stage->network->floats, sizeof(float));
         short_of = !stage->stack[k];
@@ -271,17 +270,17 @@ static bool runs_again(const bp_stage *stage, int k)
     return stage->spec.recompute && block_saved_bytes(&stage->spec, stage->network, k) > 0;
 }
 
+static size_t given_bytes(const bp_stage *stage, int k)
+{
+    return (size_t)given_floats(&stage->spec, stage->network, k) * sizeof(float);
+}
+
 /* For a timeline. */
 static void name_pass(const bp_stage *stage, const bp_action *action)
 {
     bp_trace_number(action->micro_batch);
     if (stage->schedule.pipeline.chunks > 1)
         bp_trace_chunk(action->chunk);
-}
-
-static size_t given_bytes(const bp_stage *stage, int k)
-{
-    return (size_t)given_floats(&stage->spec, stage->network, k) * sizeof(float);
 }
 
 static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_action *action)

@@ -5,6 +5,7 @@
 
 #include "mesh/mesh.h"
 #include "models/network.h"
+#include "train/engine/options.h"
 #include "train/engine/pipeline_comm.h"
 
 typedef struct bp_stage_spec {
@@ -49,6 +50,9 @@ typedef struct bp_stage {
     bp_arena scratch;
 } bp_stage;
 
+/** What stage `stage` does, of a training with these settings on so many data ranks. */
+bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
+                                int stage, int stages);
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,

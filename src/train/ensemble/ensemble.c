@@ -79,7 +79,8 @@ static void resolve_parallel(bp_config *config)
 
 static void resolve_resample(bp_config *config)
 {
-    bool bags = bags_of(config), asked = strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
+    const char *resample = bp_corpus_keys_of(config)->resample;
+    bool bags = bags_of(config), asked = strcmp(resample, "bag") == 0;
 
     if (asked && !bags)
         bp_config_fault(config,
@@ -117,11 +118,6 @@ void bp_ensemble_check(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
-static bool is_auto(const bp_config *config)
-{
-    return strcmp(bp_math_keys_of(config)->precision, "auto") == 0;
-}
-
 static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
 {
     const char *kind = bp_ensemble_keys_of(config)->kind;
@@ -132,7 +128,7 @@ static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs
                        .members = bp_ensemble_keys_of(config)->members,
                        .bags = bags_of(config),
                        .reseeds = strcmp(kind, "bag") != 0,
-                       .auto_precision = is_auto(config)};
+                       .auto_precision = strcmp(bp_math_keys_of(config)->precision, "auto") == 0};
 }
 
 /* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
@@ -228,10 +224,11 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
 
 /* ---- the corpus ---- */
 
-/* What one rank finds in the corpus, before any compute. */
+/* What one rank finds in the corpora, before any compute: those that train open them again. */
 static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
 {
-    bp_corpus *corpus = NULL;
+    const char *valid = bp_corpus_keys_of(self->config)->valid;
+    bp_corpus *corpus = NULL, *validation = NULL;
     bp_err err = bp_corpus_open(&corpus, bp_corpus_keys_of(self->config)->train);
 
     if (err == BP_OK) {
@@ -249,50 +246,34 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
         err = bp_score_check_names(corpus);
         err = err == BP_OK ? err : bp_err_prefix(err, "out-of-bag scores");
     }
+    if (err == BP_OK && valid && self->mesh)
+        err = bp_corpus_open(&validation, valid);
+    bp_corpus_close(&validation);
     bp_corpus_close(&corpus);
     return err;
 }
 
-/* On the coordinator alone: each group of ranks opens them again. */
-static bp_err look_at_corpora(const ensemble *self, corpus_facts *facts)
-{
-    const char *valid = bp_corpus_keys_of(self->config)->valid;
-    bp_corpus *corpus = NULL;
-    bp_err err = BP_OK;
-
-    if (self->mesh->coordinates) {
-        err = look_at_corpus(self, facts);
-        if (err == BP_OK && valid)
-            err = bp_corpus_open(&corpus, valid);
-        bp_corpus_close(&corpus);
-    }
-    return bp_agree(self->mesh->world, err);
-}
-
 /* Of a member: all bags have the epochs of the corpus without a bag. */
-static bp_err count_steps(ensemble *self)
-{
-    bp_config *config = NULL;
-    trainer member = {0};
-    bp_err err = open_member(self, &member, &config, 1);
-
-    self->steps = member.spec.rate.steps;
-    trainer_close(&member);
-    bp_config_free(&config);
-    return err;
-}
-
 static bp_err find_steps(ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
+    bp_config *config = NULL;
+    trainer member = {0};
     bp_err err = BP_OK;
 
-    if (bp_config_is_set(self->config, "train.steps"))
+    if (bp_config_is_set(self->config, "train.steps")) {
         self->steps = bp_train_keys_of(self->config)->steps;
-    else
-        err = bp_agree(mesh->world, mesh->coordinates ? count_steps(self) : BP_OK);
+    } else {
+        if (mesh->coordinates) {
+            err = open_member(self, &member, &config, 1);
+            self->steps = member.spec.rate.steps;
+        }
+        err = bp_agree(mesh->world, err);
+    }
     if (err == BP_OK)
         bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
+    trainer_close(&member);
+    bp_config_free(&config);
     return err;
 }
 
@@ -338,13 +319,17 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
     return memory_case_is_valid(out, &one);
 }
 
-/* Has some member steps already? */
-static bool is_begun(const ensemble *self)
+/* The newest step of the member that is farthest; -1: none has begun. */
+static int64_t farthest(const ensemble *self)
 {
-    for (int64_t k = 0; k < self->members; k++)
-        if (ensemble_member_step(self, k) >= 0)
-            return true;
-    return false;
+    int64_t step = -1;
+
+    for (int64_t k = 0; k < self->members; k++) {
+        int64_t one = ensemble_member_step(self, k);
+
+        step = one > step ? one : step;
+    }
+    return step;
 }
 
 /* The ranks of all groups together fit into the nodes' memory. */
@@ -368,7 +353,7 @@ static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
     member.node = node;
     if (err == BP_OK)
         err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
-    if (err == BP_OK && known && !is_begun(self))
+    if (err == BP_OK && known && farthest(self) < 0)
         trainer_warn_of_rows(&member, &one);
     bp_config_free(&config);
     return err;
@@ -387,15 +372,9 @@ static bp_err alone_started(void *context, int64_t step)
     return err;
 }
 
-static void alone_metric(void *context, const json_t *line)
-{
-    (void)context;
-    (void)line;
-}
-
 static bp_err run_one(ensemble *self, MPI_Comm world)
 {
-    bp_pretrain_hooks hooks = {.context = self, .started = alone_started, .metric = alone_metric};
+    bp_pretrain_hooks hooks = {.context = self, .started = alone_started};
     int64_t member = bp_ensemble_keys_of(self->config)->only;
     corpus_facts facts;
     double oob;
@@ -486,7 +465,8 @@ static bp_err open_run(ensemble *self)
     json_t *extra;
 
     if (err == BP_OK)
-        err = look_at_corpora(self, &facts);
+        err = bp_agree(self->mesh->world,
+                       self->mesh->coordinates ? look_at_corpus(self, &facts) : BP_OK);
     if (err == BP_OK)
         err = find_steps(self);
     if (err == BP_OK)
@@ -502,23 +482,11 @@ static bp_err open_run(ensemble *self)
     return err;
 }
 
-/* Of the member that is farthest. */
-static void say_stretch(const ensemble *self)
-{
-    bp_rate rate = bp_engine_spec_of(self->config).rate;
-    int64_t step = 0;
-
-    rate.steps = self->steps;
-    for (int64_t k = 0; k < self->members; k++) {
-        int64_t one = ensemble_member_step(self, k);
-        step = one > step ? one : step;
-    }
-    trainer_say_stretch(&rate, step, bp_run_steps_before(self->run));
-}
-
 static bp_err say_start(const ensemble *self)
 {
     json_t *members = json_pack("{s:I}", "members", (json_int_t)self->members);
+    bp_rate rate = bp_engine_spec_of(self->config).rate;
+    int64_t step = farthest(self);
     bp_err err =
         bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
 
@@ -526,7 +494,8 @@ static bp_err say_start(const ensemble *self)
     bp_log("an ensemble of %" PRId64 " members (%s), %d at a time on %d rank%s each", self->members,
            bp_ensemble_keys_of(self->config)->kind, self->shape.members, self->mesh->tensors,
            self->mesh->tensors == 1 ? "" : "s");
-    say_stretch(self);
+    rate.steps = self->steps;
+    trainer_say_stretch(&rate, step > 0 ? step : 0, bp_run_steps_before(self->run));
     return err;
 }
 

@@ -49,7 +49,7 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
 bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs);
 
 /** The run folder that this job holds: with ensemble.only the member's, else run.dir. Free with
- * bp_free(); NULL when memory is short. Local. */
+ * bp_free(). Local. */
 char *bp_ensemble_folder(const bp_config *config);
 
 #endif

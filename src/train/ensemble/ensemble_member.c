@@ -47,33 +47,18 @@ static bp_err set_path(const ensemble *self, bp_config *config, const char *key,
                        const char *inside)
 {
     char *path = ensemble_member_path(self, member, inside);
-    bp_err err = path ? bp_config_set(config, key, path)
-                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's folder");
+    bp_err err = bp_config_set(config, key, path);
 
     bp_free(path);
-    return err;
-}
-
-/* Each member has a timeline of its own: trace.json becomes trace.m03.json. */
-static bp_err set_trace(const ensemble *self, bp_config *config, int64_t member)
-{
-    const char *path = bp_train_keys_of(config)->trace;
-    char name[ENSEMBLE_NAME_BYTES];
-
-    if (!path)
-        return BP_OK;
-    ensemble_name(self, member, name);
-    char *own = bp_path_insert(path, name);
-    bp_err err = own ? bp_config_set(config, "train.trace", own)
-                     : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's timeline");
-    bp_free(own);
     return err;
 }
 
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out)
 {
     int64_t seed = bp_run_keys_of(self->config)->seed;
+    char name[ENSEMBLE_NAME_BYTES];
     bp_err err = bp_config_derive(out, self->config, self->jobs->pretrain, self->jobs->pretrain);
+    const char *trace = err == BP_OK ? bp_train_keys_of(*out)->trace : NULL;
 
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "");
@@ -83,8 +68,12 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
         err = bp_config_set_int(*out, "run.seed", 1000 * seed + member);
     if (err == BP_OK)
         err = bp_config_set(*out, "corpus.resample", self->bags ? "bag" : "none");
-    if (err == BP_OK)
-        err = set_trace(self, *out, member);
+    if (err == BP_OK && trace) { /* each has its own: trace.json becomes trace.m03.json */
+        ensemble_name(self, member, name);
+        char *own = bp_path_insert(trace, name);
+        err = bp_config_set(*out, "train.trace", own);
+        bp_free(own);
+    }
     if (err == BP_OK)
         err = bp_config_set_int(*out, "mesh.members", 1);
     if (err == BP_OK && self->mesh) /* within a group the first rank computes and coordinates */
@@ -167,9 +156,8 @@ static json_t *load(const ensemble *self, int64_t member, const char *inside)
     char *path = ensemble_member_path(self, member, inside);
     json_t *value = NULL;
 
-    if (path && bp_path_exists(path))
-        (void)bp_json_load_plain(&value, path,
-                                 JSON_LIMIT); /* one that can't be read is made anew */
+    if (bp_path_exists(path)) /* one that can't be read is made anew */
+        (void)bp_json_load_plain(&value, path, JSON_LIMIT);
     bp_free(path);
     return value;
 }
@@ -177,7 +165,7 @@ static json_t *load(const ensemble *self, int64_t member, const char *inside)
 int64_t ensemble_member_step(const ensemble *self, int64_t member)
 {
     char *folder = ensemble_member_path(self, member, "checkpoints");
-    int64_t step = folder ? bp_checkpoint_newest_step(folder) : -1;
+    int64_t step = bp_checkpoint_newest_step(folder);
 
     bp_free(folder);
     return step;
@@ -256,30 +244,22 @@ static bp_err score_out_of_bag(const ensemble *self, MPI_Comm group, int64_t mem
     return err;
 }
 
-/* A member that has begun keeps the precision that it began with, maybe on another node (in a job
- * array each resolves its own), unless the user asks for one. Collective over `group`. */
-static bp_err keep_precision(const ensemble *self, MPI_Comm group, bp_config *config)
-{
-    char *before = NULL;
-    bp_err err = BP_OK;
-
-    if (self->auto_precision)
-        err = bp_run_previous(group, bp_run_keys_of(config)->dir, "math.precision", &before);
-    if (err == BP_OK && before)
-        err = bp_config_set(config, "math.precision", "auto"); /* pretrain finds it there */
-    bp_free(before);
-    return bp_agree(group, err);
-}
-
 bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
                            const bp_pretrain_hooks *hooks, double *oob)
 {
     bp_config *config = NULL;
+    char *before = NULL;
     bp_err err = bp_agree(group, ensemble_member_config(self, member, &config));
 
     *oob = NAN;
-    if (err == BP_OK)
-        err = keep_precision(self, group, config);
+    /* a member that has begun keeps the precision that it began with, maybe on another node (in a
+     * job array each resolves its own), unless the user asks for one: pretrain finds it there */
+    if (err == BP_OK && self->auto_precision)
+        err = bp_run_previous(group, bp_run_keys_of(config)->dir, "math.precision", &before);
+    if (err == BP_OK && before)
+        err = bp_config_set(config, "math.precision", "auto");
+    bp_free(before);
+    err = bp_agree(group, err);
     if (err == BP_OK)
         err = bp_pretrain(group, config, hooks);
     if (err == BP_OK && self->bags) {
@@ -295,8 +275,7 @@ bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
 bp_err ensemble_member_forget_scores(const ensemble *self, int64_t member)
 {
     char *path = ensemble_member_path(self, member, "oob");
-    bp_err err = path ? bp_dir_remove(path)
-                      : BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of a member's folder");
+    bp_err err = bp_dir_remove(path);
 
     bp_free(path);
     return err;

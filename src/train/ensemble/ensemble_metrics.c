@@ -40,22 +40,16 @@ struct ensemble_metrics {
 bp_err ensemble_metrics_new(ensemble_metrics **out, const ensemble *self)
 {
     ensemble_metrics *metrics = bp_alloc("ensemble.metrics", 1, sizeof *metrics);
-    bp_err err = BP_OK;
 
     *out = metrics;
-    if (metrics)
-        metrics->readers = bp_alloc("ensemble.metrics", self->members, sizeof *metrics->readers);
+    metrics->readers = bp_alloc("ensemble.metrics", self->members, sizeof *metrics->readers);
     metrics->self = self;
-    for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
-        reader *one = &metrics->readers[k];
-
-        one->path = ensemble_member_path(self, k, "metrics.jsonl");
-        if (!one->path)
-            err = bp_fail_memory("the members' metrics", self->members, sizeof(reader));
-        else /* whole or not: the run itself verifies */
-            one->certain = ensemble_member_step(self, k);
+    for (int64_t k = 0; k < self->members; k++) {
+        metrics->readers[k].path = ensemble_member_path(self, k, "metrics.jsonl");
+        metrics->readers[k].certain = ensemble_member_step(self, k); /* whole or not: the run itself
+                                                                        verifies */
     }
-    return err == BP_OK ? bp_run_cut_metrics(self->run, -1) : err;
+    return bp_run_cut_metrics(self->run, -1);
 }
 
 void ensemble_metrics_free(ensemble_metrics **metrics)
@@ -125,13 +119,10 @@ static bp_err read_block(reader *self)
         return err == BP_ERR_INPUT ? BP_OK : err;
     if (!self->block)
         self->block = bp_alloc("ensemble.metrics", BLOCK_BYTES, 1);
-    {
-        got = pread(fd, self->block, BLOCK_BYTES, self->taken_bytes);
-        if (got < 0)
-            err = bp_fail_errno(BP_ERR_IO, "can't read", self->path);
-        else
-            self->bytes = got;
-    }
+    got = pread(fd, self->block, BLOCK_BYTES, self->taken_bytes);
+    if (got < 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't read", self->path);
+    self->bytes = got < 0 ? 0 : got;
     (void)close(fd); /* it was only read */
     return err;
 }

@@ -25,10 +25,10 @@ typedef struct ensemble {
 /* ensemble_member.c */
 /** "m03": two digits, more where there are more than 100 members. */
 void ensemble_name(const ensemble *self, int64_t member, char out[ENSEMBLE_NAME_BYTES]);
-/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(); NULL: memory is short. */
+/** RUN/members/m03, or what lies in it ("": itself). Free with bp_free(). */
 char *ensemble_member_path(const ensemble *self, int64_t member, const char *inside);
 /** A member's configuration, derived from the ensemble's. Local. Errors: BP_ERR_CONFIG a seed
- *  beyond its range; BP_ERR_SYSTEM. Free with bp_config_free(). */
+ *  beyond its range. Free with bp_config_free(). */
 bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **out);
 /** With corpus.weights: the bag of every member has a window of each file that has a weight, so
  * that none fails for lack of it when others have trained for hours. Local. Errors: BP_ERR_FORMAT,

@@ -76,23 +76,6 @@ struct ensemble_scheduler {
     char *err_text;
 };
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the ensemble's scheduler");
-}
-
-static bp_err prepare(ensemble_scheduler *scheduler)
-{
-    ensemble *self = scheduler->self;
-
-    scheduler->states = bp_alloc("ensemble.scheduler", self->members, sizeof *scheduler->states);
-    scheduler->done = bp_alloc("ensemble.scheduler", self->members, sizeof *scheduler->done);
-    scheduler->left = bp_alloc("ensemble.scheduler", self->shape.members, sizeof *scheduler->left);
-    for (int64_t k = 0; k < self->members; k++)
-        scheduler->states[k].oob_perplexity = NAN;
-    return ensemble_metrics_new(&scheduler->metrics, self);
-}
-
 static bool tick(void *context, int64_t amount);
 
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
@@ -100,27 +83,29 @@ bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
     const bp_mesh *mesh = self->mesh;
     ensemble_scheduler *scheduler = bp_alloc("ensemble.scheduler", 1, sizeof *scheduler);
     bp_work_spec spec = {.mesh = mesh, .units = self->members, .tick = tick, .context = scheduler};
-    bp_err err = bp_agree(mesh->world, scheduler ? BP_OK : out_of_memory());
+    bp_err err = BP_OK;
 
-    *out = NULL;
-    if (err != BP_OK) {
-        bp_free(scheduler);
-        return err;
-    }
+    *out = scheduler;
     scheduler->self = self;
     scheduler->comm = MPI_COMM_NULL;
     scheduler->leads = mesh->computes && bp_comm_is_root(mesh->tensor);
-    err = bp_agree(mesh->world, mesh->coordinates ? prepare(scheduler) : BP_OK);
+    scheduler->began = scheduler->printed = bp_clock_now();
+    if (mesh->coordinates) {
+        scheduler->states = bp_alloc("ensemble.scheduler", self->members, sizeof(member_state));
+        scheduler->done = bp_alloc("ensemble.scheduler", self->members, sizeof(uint8_t));
+        scheduler->left = bp_alloc("ensemble.scheduler", self->shape.members, sizeof(bool));
+        for (int64_t k = 0; k < self->members; k++)
+            scheduler->states[k].oob_perplexity = NAN;
+        err = ensemble_metrics_new(&scheduler->metrics, self);
+    }
     spec.done = scheduler->done;
+    err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         err = bp_work_queue_new(&scheduler->queue, &spec);
     if (err == BP_OK)
         BP_MPI(MPI_Comm_dup(mesh->world, &scheduler->comm));
     else
-        ensemble_scheduler_free(&scheduler);
-    if (scheduler)
-        scheduler->began = scheduler->printed = bp_clock_now();
-    *out = scheduler;
+        ensemble_scheduler_free(out);
     return err;
 }
 
@@ -304,19 +289,12 @@ static void hear_all(ensemble_scheduler *scheduler)
     pass_stop_on(scheduler);
 }
 
-static void add_count(bp_buffer *line, const ensemble_scheduler *scheduler, member_phase phase,
-                      const char *what)
-{
-    int64_t members = count(scheduler, phase);
-
-    if (members > 0)
-        bp_buffer_printf(line, ", %" PRId64 " %s", members, what);
-}
-
 /* "3 of 8 members trained, 2 at work, 3 waiting; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s
  * left" */
 static void show_progress(ensemble_scheduler *scheduler, double now)
 {
+    static const member_phase PHASES[] = {TRAINS, WAITS, DIVERGED};
+    static const char *const WORDS[] = {"at work", "waiting", "diverged"};
     const ensemble *self = scheduler->self;
     int64_t steps = self->steps, done = 0, left = 0;
     char name[ENSEMBLE_NAME_BYTES], time_left[64];
@@ -325,9 +303,9 @@ static void show_progress(ensemble_scheduler *scheduler, double now)
 
     bp_buffer_printf(&line, "%" PRId64 " of %" PRId64 " members trained", count(scheduler, TRAINED),
                      self->members);
-    add_count(&line, scheduler, TRAINS, "at work");
-    add_count(&line, scheduler, WAITS, "waiting");
-    add_count(&line, scheduler, DIVERGED, "diverged");
+    for (int p = 0; p < 3; p++)
+        if (count(scheduler, PHASES[p]) > 0)
+            bp_buffer_printf(&line, ", %" PRId64 " %s", count(scheduler, PHASES[p]), WORDS[p]);
     for (int64_t k = 0; k < self->members; k++) {
         const member_state *state = &scheduler->states[k];
 
@@ -444,12 +422,12 @@ static bp_err train(ensemble_scheduler *scheduler)
     (void)bp_log_use(BP_LOG_MEMBER);
     err = ensemble_member_run(self, self->mesh->tensor, scheduler->member, &hooks, &oob);
     (void)bp_log_use(BP_LOG_JOB);
-    if (err == BP_OK && scheduler->leads)
-        tell(scheduler, MESSAGE_TRAINED, 0, oob);
-    if (err == BP_ERR_SOFTWARE && scheduler->leads)
-        tell(scheduler, MESSAGE_DIVERGED, 0, NAN);
-    if (err == BP_ERR_STOPPED && scheduler->leads)
-        tell(scheduler, MESSAGE_STOPPED, 0, NAN);
+    if (scheduler->leads && (err == BP_OK || err == BP_ERR_SOFTWARE || err == BP_ERR_STOPPED))
+        tell(scheduler,
+             err == BP_OK             ? MESSAGE_TRAINED
+             : err == BP_ERR_SOFTWARE ? MESSAGE_DIVERGED
+                                      : MESSAGE_STOPPED,
+             0, oob);
     if (err == BP_OK || err == BP_ERR_SOFTWARE)
         return BP_OK;
     if (bp_err_was_asked(err)) /* so are the others */
@@ -521,10 +499,9 @@ static bp_err save_list(const ensemble_scheduler *scheduler)
 {
     const ensemble *self = scheduler->self;
     bp_ensemble_list list = {0};
-    bp_err err = BP_OK;
 
     list.members = bp_alloc("ensemble.list", self->members, sizeof *list.members);
-    for (int64_t k = 0; k < self->members && err == BP_OK; k++) {
+    for (int64_t k = 0; k < self->members; k++) {
         bp_ensemble_member *to = &list.members[list.count];
         char name[ENSEMBLE_NAME_BYTES];
 
@@ -535,10 +512,8 @@ static bp_err save_list(const ensemble_scheduler *scheduler)
         to->name = bp_strdup(name);
         to->path = bp_sprintf("members/%s", name);
         to->oob_perplexity = scheduler->states[k].oob_perplexity;
-        err = to->name && to->path ? BP_OK : out_of_memory();
     }
-    if (err == BP_OK)
-        err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
+    bp_err err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
     bp_ensemble_list_clear(&list);
     return err;
 }
@@ -559,11 +534,9 @@ static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverge
         bp_buffer_printf(&names, "%s%s", shown > 1 ? ", " : "", name);
         first = first ? first : scheduler->states[k].text;
     }
-    char *text = bp_buffer_take(&names);
-    bp_err err =
-        BP_FAIL(BP_ERR_SOFTWARE, "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s", diverged,
-                self->members, text ? text : "", shown > SHOWN ? ", ..." : "", first ? first : "");
-    bp_free(text);
+    bp_err err = BP_FAIL(BP_ERR_SOFTWARE, "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s",
+                         diverged, self->members, names.data, shown > SHOWN ? ", ..." : "", first);
+    bp_buffer_clear(&names);
     return err;
 }
 
@@ -574,14 +547,13 @@ bp_err ensemble_scheduler_conclude(ensemble_scheduler *scheduler, bp_err err)
     char *message = bp_strdup(bp_err_message());
 
     note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
-    if (err != BP_OK && message) /* it comes before what the flush may have met */
+    if (err != BP_OK) /* it comes before what the flush may have met */
         bp_err_set_message(message);
     bp_free(message);
     if (err != BP_OK)
         return err;
     if (scheduler->err != BP_OK) {
-        bp_err_set_message(scheduler->err_text ? scheduler->err_text
-                                               : "metrics.jsonl can't be written");
+        bp_err_set_message(scheduler->err_text);
         return scheduler->err;
     }
     if (trained + diverged < members)

@@ -17,23 +17,19 @@
 static json_t *state_of(const trainer *self)
 {
     const progress *p = &self->progress;
-    json_t *state = json_object(), *roles = bp_roles_json(self->facts.roles);
+    const corpus_facts *facts = &self->facts;
+    json_t *state =
+        json_pack("{s:I, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "step",
+                  (json_int_t)p->step, "model", bp_model_shape_json(&self->shape), "eod_id",
+                  (json_int_t)facts->eod_id, "tokenizer_hash", facts->tokenizer_hash, "corpus_hash",
+                  facts->hash, "seed", (json_int_t)self->spec.seed, "tokens",
+                  (json_int_t)(p->step * self->spec.batch * self->shape.context), "updates",
+                  (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "skipped_in_row",
+                  (json_int_t)p->skipped_in_row, "best_valid_loss",
+                  bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
+                  "validations_since_best", (json_int_t)p->stale, "valid_hash", facts->valid_hash);
+    json_t *roles = bp_roles_json(facts->roles);
 
-    json_object_set_new(state, "step", json_integer(p->step));
-    json_object_set_new(state, "model", bp_model_shape_json(&self->shape));
-    json_object_set_new(state, "eod_id", json_integer(self->facts.eod_id));
-    json_object_set_new(state, "tokenizer_hash", json_string(self->facts.tokenizer_hash));
-    json_object_set_new(state, "corpus_hash", json_string(self->facts.hash));
-    json_object_set_new(state, "seed", json_integer((json_int_t)self->spec.seed));
-    json_object_set_new(state, "tokens",
-                        json_integer(p->step * self->spec.batch * self->shape.context));
-    json_object_set_new(state, "updates", json_integer(p->updates));
-    json_object_set_new(state, "skipped", json_integer(p->skipped));
-    json_object_set_new(state, "skipped_in_row", json_integer(p->skipped_in_row));
-    json_object_set_new(state, "best_valid_loss", bp_json_real(p->best_valid_loss));
-    json_object_set_new(state, "best_step", json_integer(p->best_step));
-    json_object_set_new(state, "validations_since_best", json_integer(p->stale));
-    json_object_set_new(state, "valid_hash", json_string(self->facts.valid_hash));
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     if (roles != NULL)
@@ -43,43 +39,13 @@ static json_t *state_of(const trainer *self)
 
 char *trainer_checkpoints_folder(const trainer *self)
 {
-    char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "checkpoints");
-    return folder;
+    return bp_path_join(bp_run_keys_of(self->config)->dir, "checkpoints");
 }
 
-static bp_err own_slices(trainer *self, bp_slice **slices, int64_t *count)
+bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
 {
-    *slices = NULL;
     *count = 0;
-    return self->engine ? bp_engine_slices_to_save(self->engine, slices, count) : BP_OK;
-}
-
-bp_err trainer_slices_to_save(trainer *self, bp_slice **slices, int64_t *count)
-{
-    return bp_agree(self->mesh->world, own_slices(self, slices, count));
-}
-
-/* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
- * the commit. */
-static void tidy(trainer *self, int64_t step, bool best)
-{
-    bool ours =
-        bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
-    json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
-    char *folder = trainer_checkpoints_folder(self);
-
-    if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
-        bp_warn("%s", bp_err_message());
-    if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
-                                     &self->remover) != BP_OK)
-        bp_warn("%s", bp_err_message());
-    if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
-        bp_warn("%s", bp_err_message());
-    bp_free(folder);
-    json_decref(event);
-    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
-    self->untold_commit = step; /* on the screen the next line of a step tells */
-    self->untold_best = best ? step : self->untold_best;
+    return self->engine ? bp_engine_slices_to_save(self->engine, count) : NULL;
 }
 
 void trainer_tell_commit(trainer *self)
@@ -102,11 +68,31 @@ void trainer_sweep_end(trainer *self)
     (void)bp_heartbeat_phase(before);
 }
 
+/* After a commit, on the coordinator: the link to the best, and old ones removed. Neither undoes
+ * the commit. */
 static void committed(trainer *self, int64_t step, bool best)
 {
     self->progress.committed = step;
-    if (self->mesh->coordinates)
-        tidy(self, step, best);
+    if (!self->mesh->coordinates)
+        return;
+
+    bool ours =
+        bp_run_still_owner(self->run); /* else others decide what is best, and what is old */
+    json_t *event = json_pack("{s:I, s:b}", "step", (json_int_t)step, "best", (int)best);
+    char *folder = trainer_checkpoints_folder(self);
+
+    if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
+                                     &self->remover) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    bp_free(folder);
+    json_decref(event);
+    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
+    self->untold_commit = step; /* on the screen the next line of a step tells */
+    self->untold_best = best ? step : self->untold_best;
 }
 
 /* What this rank saves. */
@@ -118,34 +104,31 @@ typedef struct own_state {
 
 /* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
  * and counted in the same breath. */
-static bp_err look_at(const trainer *self, bool behind, own_state *own)
+static bp_err take_state(const trainer *self, bool behind, own_state *own)
 {
     bp_slice *slices = own->slices;
     int64_t count = own->count, bad;
     BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_slices_floats(slices, count));
 
-    if (behind) {
+    if (behind)
         own->digests = bp_alloc("commit.digests", count, sizeof *own->digests);
-        bad = bp_snapshot_take(self->snapshot, slices, count, own->digests);
-    } else {
-        bad = bp_slices_not_finite(slices, count);
-    }
-    return bad < 0
-               ? BP_OK
-               : BP_FAIL(BP_ERR_SOFTWARE,
-                         "the training diverged, %s is not finite: at step %lld; start again from "
-                         "an older checkpoint with a smaller optimizer.lr or a longer "
-                         "optimizer.warmup",
-                         slices[bad].name, (long long)self->progress.step);
+    bad = behind ? bp_snapshot_take(self->snapshot, slices, count, own->digests)
+                 : bp_slices_not_finite(slices, count);
+    if (bad < 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_SOFTWARE,
+                   "the training diverged, %s is not finite: at step %lld; start again from an "
+                   "older checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
+                   slices[bad].name, (long long)self->progress.step);
 }
 
 /* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
 static bp_err prepare(trainer *self, bool behind, own_state *own)
 {
-    bp_err err = own_slices(self, &own->slices, &own->count);
+    bp_err err;
 
-    if (err == BP_OK)
-        err = look_at(self, behind, own);
+    own->slices = trainer_slices_to_save(self, &own->count);
+    err = take_state(self, behind, own);
     if (err == BP_OK && bp_fault("ckpt.snapshot"))
         err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
                             bp_run_keys_of(self->config)->dir);

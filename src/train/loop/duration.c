@@ -11,18 +11,14 @@
 
 #define WEIGHTS_SHOWN 20
 
-static int64_t steps_of_epochs(const trainer *self, double epochs)
-{
-    return bp_epoch_steps(epochs, self->epoch_windows, self->spec.batch);
-}
-
 void trainer_find_steps(trainer *self)
 {
     if (self->mesh->coordinates)
         self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
-        self->spec.rate.steps = steps_of_epochs(self, bp_train_keys_of(self->config)->epochs);
+        self->spec.rate.steps = bp_epoch_steps(bp_train_keys_of(self->config)->epochs,
+                                               self->epoch_windows, self->spec.batch);
 }
 
 /* How often the run goes through each corpus. */

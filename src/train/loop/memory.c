@@ -77,59 +77,38 @@ bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage)
 
 /* ---- ranks ---- */
 
-/* One rank of a node writes the checkpoint for all of it. */
-static bp_rank_memory of_plan(const bp_plan *plan)
-{
-    return (bp_rank_memory){.own_bytes = (int64_t)(bp_plan_total(plan) - plan->writer),
-                            .node_bytes = (int64_t)plan->writer};
-}
-
-/* Rank `at` of the computing ranks is of this stage; a dedicated coordinator is before the first.
- */
-static int stage_of(const bp_mesh_shape *mesh, int at)
-{
-    return at / mesh->tensor / mesh->data % mesh->pipeline;
-}
-
-/* The ranks of a case: `loader` bytes more on those that read the corpus. */
-static void fill_ranks(bp_rank_memory *all, const memory_case *one, const bp_rank_memory *stages,
-                       int64_t loader)
+bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one)
 {
     const bp_mesh_shape *mesh = &one->mesh;
-    int ranks = bp_mesh_shape_ranks(&one->mesh),
-        dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
+    int ranks = bp_mesh_shape_ranks(mesh), first = mesh->coordinator == BP_COORDINATOR_DEDICATED;
+    bp_rank_memory *stages = bp_alloc("train.memory", mesh->pipeline, sizeof *stages);
+    bp_rank_memory *all = bp_alloc("train.memory", ranks, sizeof *all);
+    int64_t loader = (int64_t)loader_bytes(self, one);
+    bp_err err = BP_OK;
 
-    if (dedicated)
+    for (int s = 0; s < mesh->pipeline && err == BP_OK; s++) {
+        bp_plan plan = {0};
+
+        err = plan_stage(self, one, s, &plan);
+        stages[s] = /* one rank of a node writes the checkpoint for all of it */
+            (bp_rank_memory){.own_bytes = (int64_t)(bp_plan_total(&plan) - plan.writer),
+                             .node_bytes = (int64_t)plan.writer};
+    }
+    if (first > 0)
         all[0] = (bp_rank_memory){.own_bytes = (int64_t)bp_mem_resident_peak_bytes()};
-    for (int r = dedicated; r < ranks; r++) {
-        int at = r - dedicated, stage = stage_of(mesh, at);
+    for (int r = first; r < ranks && err == BP_OK; r++) {
+        int at = r - first, stage = at / mesh->tensor / mesh->data % mesh->pipeline;
 
         all[r] = stages[stage];
         if (stage == 0 && at % mesh->tensor == 0)
             all[r].own_bytes += loader;
     }
-}
-
-bp_err memory_case_list(bp_rank_memory **out, const trainer *self, const memory_case *one)
-{
-    int stages = one->mesh.pipeline, ranks = bp_mesh_shape_ranks(&one->mesh);
-    bp_rank_memory *of_stages = bp_alloc("train.memory", stages, sizeof *of_stages);
-    bp_rank_memory *all = bp_alloc("train.memory", ranks, sizeof *all);
-    bp_err err =
-        of_stages && all ? BP_OK : bp_fail_memory("the plan of all ranks", ranks, sizeof *all);
-
-    for (int s = 0; s < stages && err == BP_OK; s++) {
-        bp_plan plan = {0};
-
-        err = plan_stage(self, one, s, &plan);
-        of_stages[s] = of_plan(&plan);
-    }
-    if (err == BP_OK)
-        fill_ranks(all, one, of_stages, (int64_t)loader_bytes(self, one));
-    else
+    bp_free(stages);
+    *out = all;
+    if (err != BP_OK) {
         bp_free(all);
-    *out = err == BP_OK ? all : NULL;
-    bp_free(of_stages);
+        *out = NULL;
+    }
     return err;
 }
 

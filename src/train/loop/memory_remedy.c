@@ -10,6 +10,8 @@
 
 /* What takes less memory on the same mesh, the cheapest first: a bit each. */
 enum { SYNC = 1, RUNNING = 2, RECOMPUTE = 4, SMALL = 8, ECONOMIES = 4 };
+static const char *const KEYS[ECONOMIES] = {"checkpoint.async=no", "train.reduction=running",
+                                            "train.recompute=yes", "mesh.micro_batch=1"};
 
 typedef struct search {
     const trainer *self;
@@ -40,20 +42,15 @@ static int economies_of(const memory_case *one)
            (one->spec.recompute ? 0 : RECOMPUTE) | (one->spec.micro_batch > 1 ? SMALL : 0);
 }
 
-/* Weights and a gradient of each copy, and one copy of the moments, spread evenly: what no mesh
- * goes below. Most that is tried ends here, before stages are planned one by one. */
-static bool is_hopeless(const search *s, const memory_case *one, int nodes)
-{
-    double copies = (double)one->mesh.data, members = (double)one->mesh.members;
-    double floats = (double)bp_model_parameters(&s->self->shape) * members * (2 * copies + 1);
-
-    return floats * sizeof(float) / nodes > (double)s->has;
-}
-
 static bool does_fit(const search *s, const memory_case *one, int nodes)
 {
+    /* weights and a gradient of each copy, and one copy of the moments, spread evenly, are what no
+     * mesh goes below: most that is tried ends there, before stages are planned one by one */
+    double copies = (double)one->mesh.data, members = (double)one->mesh.members;
+    double floats = (double)bp_model_parameters(&s->self->shape) * members * (2 * copies + 1);
     bp_rank_memory *all = NULL;
-    bool fits = !is_hopeless(s, one, nodes) && memory_case_is_valid(s->self, one) &&
+    bool fits = floats * sizeof(float) / nodes <= (double)s->has &&
+                memory_case_is_valid(s->self, one) &&
                 memory_case_list(&all, s->self, one) == BP_OK &&
                 bp_node_memory_fullest(all, bp_mesh_shape_ranks(&one->mesh), nodes) <= s->has;
 
@@ -61,29 +58,24 @@ static bool does_fit(const search *s, const memory_case *one, int nodes)
     return fits;
 }
 
-/* The fewest economies that make it fit; false: not even all of them do. */
-static bool find_economies(const search *s, const memory_case *one, int *economies)
+/* The fewest economies that make it fit; 0: not even all of them do. */
+static int find_economies(const search *s, const memory_case *one)
 {
     int possible = economies_of(one), taken = 0;
+    memory_case other = *one;
 
-    for (int k = 0; k < ECONOMIES; k++) {
-        memory_case other = with_economies(one, taken);
-
-        if (does_fit(s, &other, s->nodes))
-            break;
+    for (int k = 0; k < ECONOMIES && !does_fit(s, &other, s->nodes); k++) {
         taken |= possible & 1 << k;
+        other = with_economies(one, taken);
     }
-    memory_case all = with_economies(one, taken);
-    if (taken == 0 || !does_fit(s, &all, s->nodes))
-        return false;
+    if (taken == 0 || !does_fit(s, &other, s->nodes))
+        return 0;
     for (int k = ECONOMIES - 1; k >= 0; k--) { /* a later one may do without those before */
-        memory_case without = with_economies(one, taken & ~(1 << k));
-
-        if (does_fit(s, &without, s->nodes))
+        other = with_economies(one, taken & ~(1 << k));
+        if (does_fit(s, &other, s->nodes))
             taken &= ~(1 << k);
     }
-    *economies = taken;
-    return true;
+    return taken;
 }
 
 static bool mesh_fits(void *context, const bp_mesh_shape *mesh, int nodes)
@@ -97,23 +89,18 @@ static bool mesh_fits(void *context, const bp_mesh_shape *mesh, int nodes)
 
 static void add_economies(bp_buffer *out, int economies)
 {
-    if (economies & SYNC)
-        bp_buffer_printf(out, " checkpoint.async=no");
-    if (economies & RUNNING)
-        bp_buffer_printf(out, " train.reduction=running");
-    if (economies & RECOMPUTE)
-        bp_buffer_printf(out, " train.recompute=yes");
-    if (economies & SMALL)
-        bp_buffer_printf(out, " mesh.micro_batch=1");
+    for (int k = 0; k < ECONOMIES; k++)
+        if (economies & 1 << k)
+            bp_buffer_printf(out, " %s", KEYS[k]);
 }
 
 /* The same mesh with fewer things kept; another mesh with all that there are now. */
 static void search_here(bp_buffer *out, search *s, const bp_mesh_search *meshes)
 {
     bp_buffer mesh = {0};
-    int economies;
+    int economies = find_economies(s, &s->one);
 
-    if (find_economies(s, &s->one, &economies)) {
+    if (economies != 0) {
         bp_buffer_printf(out, "use");
         add_economies(out, economies);
     }

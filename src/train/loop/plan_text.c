@@ -91,9 +91,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("program", plan->program, "the program and its libraries");
     print_row("parameters", plan->parameters, "float32");
     print_row("copies", plan->copies, "of the weights, as the products want them");
-    snprintf(remark, sizeof remark, "%s",
-             self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
-    print_row("gradients", plan->gradients, remark);
+    print_row("gradients", plan->gradients,
+              self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
     print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
     print_row("activations", plan->activations,
               self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");

@@ -41,52 +41,44 @@ void bp_pretrain_check(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
-static void check_patience(bp_config *config)
+/* One form of each list: a resume compares texts. */
+static void check_weights(bp_config *config)
 {
-    bool has_valid = bp_config_is_set(config, "corpus.valid");
-    int64_t patience = bp_train_keys_of(config)->patience;
+    double *weights = NULL;
+    int64_t count;
 
+    if (!bp_config_is_set(config, "corpus.weights"))
+        return;
+    if (bp_corpus_weights(&weights, &count, bp_corpus_keys_of(config)->weights) == BP_OK) {
+        char *text = bp_corpus_weights_text(weights, count);
+
+        BP_CHECK(bp_config_set(config, "corpus.weights", text) == BP_OK);
+        bp_free(text);
+    } else {
+        bp_config_fault(config, "%s", bp_err_message());
+    }
+    bp_free(weights);
+}
+
+void bp_pretrain_check_model(bp_config *config)
+{
+    int64_t patience = bp_train_keys_of(config)->patience;
+    bool has_valid = bp_config_is_set(config, "corpus.valid");
+    bp_mesh_shape mesh = bp_mesh_shape_of(config);
+    bp_engine_spec spec = bp_engine_spec_of(config);
+    bp_model_shape shape = {0};
+
+    if (!bp_config_is_set(config, "model.init")) {
+        shape = bp_model_shape_of(config, NULL);
+        bp_model_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
+    }
+    bp_engine_spec_check(&spec, &shape, &mesh, config);
     if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
         bp_config_fault(config,
                         "train.patience = %lld counts validations, but %s: at train.patience; give "
                         "corpus.valid and train.valid_every, or leave train.patience out",
                         (long long)patience,
                         has_valid ? "train.valid_every is 0" : "there is no corpus.valid");
-}
-
-/* One form of each list: a resume compares texts. */
-static void check_weights(bp_config *config)
-{
-    double *weights = NULL;
-    int64_t count;
-    char *text = NULL;
-
-    if (!bp_config_is_set(config, "corpus.weights"))
-        return;
-    if (bp_corpus_weights(&weights, &count, bp_corpus_keys_of(config)->weights) == BP_OK) {
-        text = bp_corpus_weights_text(weights, count);
-        if (!text || bp_config_set(config, "corpus.weights", text) != BP_OK)
-            bp_config_fault(config, "no memory for corpus.weights: at corpus.weights");
-    } else {
-        bp_config_fault(config, "%s", bp_err_message());
-    }
-    bp_free(text);
-    bp_free(weights);
-}
-
-void bp_pretrain_check_model(bp_config *config)
-{
-    bool has_init = bp_config_is_set(config, "model.init");
-    bp_mesh_shape mesh = bp_mesh_shape_of(config);
-    bp_engine_spec spec = bp_engine_spec_of(config);
-    bp_model_shape shape = {0};
-
-    if (!has_init) {
-        shape = bp_model_shape_of(config, NULL);
-        bp_model_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
-    }
-    bp_engine_spec_check(&spec, &shape, &mesh, config);
-    check_patience(config);
     if (bp_config_is_set(config, "train.epochs") && bp_train_keys_of(config)->epochs <= 0)
         bp_config_fault(config, "train.epochs = 0: at train.epochs; give a number above 0");
     check_weights(config);
@@ -191,23 +183,10 @@ static bp_err open_run(trainer *self)
     return err;
 }
 
-/* What was traced is told however training ended; the first failure is the one to tell. */
-static bp_err finish_trace(trainer *self, bp_err err)
-{
-    char message[BP_ERR_MESSAGE_BYTES];
-    bp_err traced;
-
-    snprintf(message, sizeof message, "%s", bp_err_message());
-    traced = trainer_trace_close(self);
-    if (err == BP_OK)
-        return traced;
-    bp_err_set_message(message);
-    return err;
-}
-
 static bp_err run(trainer *self)
 {
-    bp_err err = BP_OK;
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err = BP_OK, traced;
 
     if (self->mesh->coordinates) {
         json_t *members = json_pack("{s:I}", "step", (json_int_t)self->progress.step);
@@ -232,7 +211,13 @@ static bp_err run(trainer *self)
     trainer_sweep_end(self);
     bp_log_keep_progress();
     trainer_tell_commit(self);
-    err = finish_trace(self, err);
+    /* what was traced is told however training ended; the first failure is the one to tell */
+    snprintf(message, sizeof message, "%s", bp_err_message());
+    traced = trainer_trace_close(self);
+    if (err != BP_OK)
+        bp_err_set_message(message);
+    else
+        err = traced;
     plan_print_peak(self);
     return err == BP_OK ? trainer_end(self) : err;
 }

@@ -16,12 +16,6 @@ static bool is_apart(int kind)
     return kind >= BP_TRACE_CHECKPOINT;
 }
 
-/* Its own time is counted as another's. */
-static bool is_nested(int kind)
-{
-    return kind == BP_TRACE_STEP || kind == BP_TRACE_PASS_FORWARD || kind == BP_TRACE_PASS_BACKWARD;
-}
-
 static double seconds_of(const rank_trace *rank, int kind)
 {
     return 1e-9 * (double)rank->work[kind].nanoseconds;
@@ -93,32 +87,6 @@ static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank
     *above = *above || (ceiling > 0 && rate > ceiling);
 }
 
-static void say_rank(char out[CELL_BYTES], const rank_trace *ranks, int rank, int kind)
-{
-    snprintf(out, CELL_BYTES, "%.3f (%d)", seconds_of(&ranks[rank], kind), rank);
-}
-
-/* Of the ranks that compute, those that took the least and the most seconds; false: there is one
- * such rank. */
-static bool say_spread(char least[CELL_BYTES], char most[CELL_BYTES], const rank_trace *ranks,
-                       int size, int kind)
-{
-    int low = -1, high = -1, computing = 0;
-
-    for (int r = 0; r < size; r++) {
-        if (!ranks[r].computes)
-            continue;
-        computing++;
-        if (low < 0 || ranks[r].work[kind].nanoseconds < ranks[low].work[kind].nanoseconds)
-            low = r;
-        if (high < 0 || ranks[r].work[kind].nanoseconds > ranks[high].work[kind].nanoseconds)
-            high = r;
-    }
-    say_rank(least, ranks, low, kind);
-    say_rank(most, ranks, high, kind);
-    return computing > 1;
-}
-
 /* No rank did any of it. */
 static bool is_idle(const rank_trace *ranks, int size, int kind)
 {
@@ -139,17 +107,29 @@ static void print_row(const rank_trace *own, int kind, bool *above)
            (long long)own->work[kind].calls, seconds_of(own, kind), share, speed, ceiling);
 }
 
-/* Of each kind of work, the ranks that took the least and the most seconds. */
+/* Of each kind of work, the ranks that took the least and the most seconds, of those that compute.
+ */
 static void print_spread(const rank_trace *ranks, int size)
 {
     char least[CELL_BYTES], most[CELL_BYTES];
+    int first = !ranks[0].computes;
 
     bp_log("  %-25s %*s %*s", "seconds of ranks", RANK_WIDTH, "least (rank)", RANK_WIDTH,
            "most (rank)");
-    for (int kind = BP_TRACE_PRODUCT_FORWARD; kind < BP_TRACE_KINDS; kind++)
-        if (!is_idle(ranks, size, kind) && say_spread(least, most, ranks, size, kind))
-            bp_log("  %-25s %*s %*s", bp_trace_name((bp_trace_kind)kind), RANK_WIDTH, least,
-                   RANK_WIDTH, most);
+    for (int kind = BP_TRACE_PRODUCT_FORWARD; kind < BP_TRACE_KINDS; kind++) {
+        int low = first, high = first;
+
+        if (is_idle(ranks, size, kind))
+            continue;
+        for (int r = first; r < size; r++) {
+            low = seconds_of(&ranks[r], kind) < seconds_of(&ranks[low], kind) ? r : low;
+            high = seconds_of(&ranks[r], kind) > seconds_of(&ranks[high], kind) ? r : high;
+        }
+        snprintf(least, CELL_BYTES, "%.3f (%d)", seconds_of(&ranks[low], kind), low);
+        snprintf(most, CELL_BYTES, "%.3f (%d)", seconds_of(&ranks[high], kind), high);
+        bp_log("  %-25s %*s %*s", bp_trace_name((bp_trace_kind)kind), RANK_WIDTH, least, RANK_WIDTH,
+               most);
+    }
 }
 
 static void print_shares(const rank_trace *own)
@@ -207,7 +187,8 @@ static json_t *work_of(const rank_trace *rank)
         const bp_trace_count *count = &rank->work[kind];
         char key[64];
 
-        if (is_nested(kind))
+        if (kind == BP_TRACE_STEP || kind == BP_TRACE_PASS_FORWARD ||
+            kind == BP_TRACE_PASS_BACKWARD) /* its own time is counted as another's */
             continue;
         key_of(key, kind);
         json_object_set_new(work, key,
@@ -218,40 +199,32 @@ static json_t *work_of(const rank_trace *rank)
     return work;
 }
 
-static json_t *rank_json(const rank_trace *rank, int number)
-{
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:{s:f, s:f}}", "rank", number,
-                     "host", rank->host, "pipeline", rank->pipeline_at, "data", rank->data_at,
-                     "tensor", rank->tensor_at, "seconds", 1e-9 * (double)rank->nanoseconds,
-                     "silicon_flops", rank->silicon, "memory_bytes", rank->bandwidth, "work",
-                     work_of(rank), "beside", "input", rank->reader_seconds, "checkpoint",
-                     rank->writer_seconds);
-}
-
-static json_t *shares_json(const rank_trace *own)
-{
-    double shares[PARTS];
-    json_t *object = json_object();
-
-    find_shares(shares, own);
-    for (int part = 0; part < PARTS; part++)
-        json_object_set_new(object, PART_NAMES[part].key, json_real(shares[part]));
-    return object;
-}
-
 static bp_err save(const trainer *self, const rank_trace *own, const rank_trace *ranks)
 {
     char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "profile.json");
-    json_t *list = json_array();
-    json_t *root =
-        json_pack("{s:i, s:I, s:I, s:f, s:f, s:o, s:o}", "format_version", 1, "first_step",
-                  (json_int_t)own->first_step, "steps", (json_int_t)own->steps, "step_seconds",
-                  step_seconds(own) / (double)own->steps, "input_wait",
-                  seconds_of(own, BP_TRACE_INPUT) / step_seconds(own), "shares", shares_json(own),
-                  "ranks", list);
-    for (int r = 0; r < self->mesh->size; r++)
-        if (ranks[r].computes)
-            json_array_append_new(list, rank_json(&ranks[r], r));
+    json_t *list = json_array(), *part_shares = json_object();
+    double shares[PARTS];
+
+    find_shares(shares, own);
+    for (int part = 0; part < PARTS; part++)
+        json_object_set_new(part_shares, PART_NAMES[part].key, json_real(shares[part]));
+    json_t *root = json_pack(
+        "{s:i, s:I, s:I, s:f, s:f, s:o, s:o}", "format_version", 1, "first_step",
+        (json_int_t)own->first_step, "steps", (json_int_t)own->steps, "step_seconds",
+        step_seconds(own) / (double)own->steps, "input_wait",
+        seconds_of(own, BP_TRACE_INPUT) / step_seconds(own), "shares", part_shares, "ranks", list);
+    for (int r = 0; r < self->mesh->size; r++) {
+        const rank_trace *rank = &ranks[r];
+
+        if (rank->computes)
+            json_array_append_new(
+                list, json_pack("{s:i, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:{s:f, s:f}}",
+                                "rank", r, "host", rank->host, "pipeline", rank->pipeline_at,
+                                "data", rank->data_at, "tensor", rank->tensor_at, "seconds",
+                                1e-9 * (double)rank->nanoseconds, "silicon_flops", rank->silicon,
+                                "memory_bytes", rank->bandwidth, "work", work_of(rank), "beside",
+                                "input", rank->reader_seconds, "checkpoint", rank->writer_seconds));
+    }
     bp_err err = bp_json_save(path, root);
     json_decref(root);
     bp_free(path);

@@ -26,41 +26,27 @@ static double number_of(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* "  committed 400": the last one since the line before. */
-static void take_commit(char *out, size_t bytes, trainer *self)
-{
-    out[0] = '\0';
-    if (self->untold_commit > 0)
-        snprintf(out, bytes, "  committed %lld%s", (long long)self->untold_commit,
-                 self->untold_best == self->untold_commit ? " (best)" : "");
-    self->untold_commit = self->untold_best = 0;
-}
-
 static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
     double speed = number_of(line, "tokens_per_second");
     double left =
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
-    char time_left[64], validated[64] = "", committed[64];
+    char time_left[64], validated[64] = "", committed[64] = "";
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
         snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
-    take_commit(committed, sizeof committed, self);
+    if (self->untold_commit > 0) /* since the line before */
+        snprintf(committed, sizeof committed, "  committed %lld%s", (long long)self->untold_commit,
+                 self->untold_best == self->untold_commit ? " (best)" : "");
+    self->untold_commit = self->untold_best = 0;
     bp_log_progress("step %lld/%lld  loss %.4f%s%s  %.0f tokens/s  %s left  lr %.2e",
                     (long long)step, (long long)steps, number_of(line, "loss"), validated,
                     committed, speed, time_left, number_of(line, "lr"));
-}
-
-/* A stop takes the step at work, one more at most, and a checkpoint. */
-static void tell_needs(trainer *self, const json_t *line)
-{
-    double speed = number_of(line, "tokens_per_second");
-    double tokens = 2.0 * (double)(self->spec.batch * self->shape.context);
-
-    if (speed > 0)
-        bp_run_needs(self->run, tokens / speed + self->commit_seconds);
+    if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
+        bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
+                                    self->commit_seconds);
 }
 
 static bool hears_coordinator(const trainer *self)
@@ -111,33 +97,43 @@ bp_async_checkpoint_state report_written(trainer *self)
     return own > self->behind.coordinator ? own : self->behind.coordinator;
 }
 
+/* What the ranks that compute have counted. */
+static progress progress_of(const trainer *self, const json_t *value)
+{
+    const json_t *best = json_object_get(value, "best_valid_loss");
+    progress p = {.committed = self->progress.committed,
+                  .best_valid_loss = json_is_null(best) ? INFINITY : json_number_value(best)};
+    json_int_t step, updates, skipped, in_row, best_step, stale;
+
+    BP_CHECK(json_unpack((json_t *)value, "{s:I, s:I, s:I, s:I, s:I, s:I}", "step", &step,
+                         "updates", &updates, "skipped", &skipped, "skipped_in_row", &in_row,
+                         "best_step", &best_step, "stale", &stale) == 0);
+    p.step = step;
+    p.updates = updates;
+    p.skipped = skipped;
+    p.skipped_in_row = in_row;
+    p.best_step = best_step;
+    p.stale = stale;
+    return p;
+}
+
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
 {
+    bool best;
+
     switch (kind) {
     case REPORT_METRIC:
         log_metric(self, value);
-        tell_needs(self, value);
-        if (self->hooks)
+        if (self->hooks && self->hooks->metric)
             self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
     case REPORT_EVENT:
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
-    case REPORT_COMMIT: {
-        double best = json_number_value(json_object_get(value, "best_valid_loss"));
-        self->progress = (progress){
-            .committed = self->progress.committed,
-            .step = json_integer_value(json_object_get(value, "step")),
-            .updates = json_integer_value(json_object_get(value, "updates")),
-            .skipped = json_integer_value(json_object_get(value, "skipped")),
-            .skipped_in_row = json_integer_value(json_object_get(value, "skipped_in_row")),
-            .best_valid_loss =
-                json_is_null(json_object_get(value, "best_valid_loss")) ? INFINITY : best,
-            .best_step = json_integer_value(json_object_get(value, "best_step")),
-            .stale = json_integer_value(json_object_get(value, "stale"))};
-        bool is_best = json_is_true(json_object_get(value, "best"));
-        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, is_best)
-                                                              : trainer_commit(self, is_best);
-    }
+    case REPORT_COMMIT:
+        self->progress = progress_of(self, value);
+        best = json_is_true(json_object_get(value, "best"));
+        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, best)
+                                                              : trainer_commit(self, best);
     case REPORT_FINISH:
         tell_written(self, true);
         return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
@@ -176,7 +172,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
         note_failure(self, kind, report_handle(self, kind, value));
     } else if (hears_coordinator(self)) {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+        int64_t bytes = (int64_t)strlen(text) + 1;
         int64_t head[2] = {kind, bytes};
         bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
         bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
@@ -285,32 +281,21 @@ bp_err report_serve(trainer *self)
     }
 }
 
-/* Where products are slower than the model made of them, something else had the cores while they
- * were measured: there is no share to tell. */
-static double mfu_of(const trainer *self, double speed)
-{
-    double flops = bp_model_train_flops(&self->shape) * speed;
-
-    return self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
-}
-
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
 {
     int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
     double seconds = bp_clock_now() - self->clock;
     double speed =
         (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
-    double mfu = mfu_of(self, speed);
-    json_t *line = json_object();
-
-    json_object_set_new(line, "step", json_integer(step));
-    json_object_set_new(line, "tokens", json_integer(step * batch * T));
-    json_object_set_new(line, "loss", bp_json_real(result->loss));
-    json_object_set_new(line, "lr", bp_json_real(result->rate));
-    json_object_set_new(line, "grad_norm", bp_json_real(result->grad_norm));
-    json_object_set_new(line, "seconds", bp_json_real(seconds));
-    json_object_set_new(line, "tokens_per_second", bp_json_real(speed));
-    json_object_set_new(line, "mfu", bp_json_real(mfu));
+    double flops = bp_model_train_flops(&self->shape) * speed;
+    /* where products are slower than the model made of them, something else had the cores while
+     * they were measured: there is no share to tell */
+    double mfu = self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
+    json_t *line = json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)step, "tokens",
+        (json_int_t)(step * batch * T), "loss", bp_json_real(result->loss), "lr",
+        bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
+        bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
     if (valid_loss)
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
     report_send(self, REPORT_METRIC, line);

@@ -30,7 +30,7 @@ static bp_err open_init(trainer *self, const char *init)
     bp_err previous = bp_run_previous(self->mesh->world, run_dir, "model.init", &begun);
     if (previous == BP_OK && begun)
         err = bp_checkpoint_open_any(self->mesh->world, run_dir, &self->source);
-    if (err != BP_OK && message)
+    if (err != BP_OK)
         bp_err_set_message(message);
     bp_free(message);
     bp_free(begun);
@@ -118,115 +118,75 @@ bp_err trainer_check_bag_version(const trainer *self)
                          known, BP_BAG_VERSION, bp_checkpoint_folder(self->source));
 }
 
-/* The folder of checkpoints is there, without what a killed job left half-done. */
+/* On the coordinator: the folder of checkpoints is there, without what a killed job left half-done.
+ */
 static bp_err prepare_folder(const trainer *self, const char *folder)
 {
-    bp_err err = BP_OK;
+    bp_err err = bp_dir_make(folder);
 
-    if (self->mesh->coordinates) {
-        err = bp_dir_make(folder);
-        if (err == BP_OK)
-            err = bp_checkpoints_check_best(folder);
-        if (err == BP_OK)
-            err = bp_checkpoints_clean(folder, bp_run_check_owner, self->run);
-    }
-    return bp_agree(self->mesh->world, err);
-}
-
-/* A job may have been killed between a commit and its link. */
-static void mend_best(const trainer *self, const char *folder)
-{
-    int64_t best = self->progress.best_step;
-
-    if (best > 0 && bp_checkpoints_best(folder) != best &&
-        bp_checkpoints_link_best(folder, best) != BP_OK)
-        bp_warn("%s", bp_err_message());
-}
-
-static bp_err find_source(trainer *self)
-{
-    bp_checkpoint *newest = NULL;
-    char *folder = trainer_checkpoints_folder(self);
-    bp_err err = prepare_folder(self, folder);
-
-    self->progress.best_valid_loss = INFINITY;
     if (err == BP_OK)
-        err =
-            bp_checkpoint_newest(self->mesh->world, folder, bp_run_check_owner, self->run, &newest);
-    if (err == BP_OK && newest) {
-        bp_checkpoint_close(&self->source);
-        self->source = newest;
-        self->resumes = true;
-        err = bp_agree(self->mesh->world, read_progress(self, newest));
-        if (err == BP_OK && self->mesh->coordinates)
-            mend_best(self, folder);
-    }
-    bp_free(folder);
+        err = bp_checkpoints_check_best(folder);
+    if (err == BP_OK)
+        err = bp_checkpoints_clean(folder, bp_run_check_owner, self->run);
     return err;
 }
 
 bp_err trainer_find_source(trainer *self)
 {
+    MPI_Comm world = self->mesh->world;
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
-    bp_err err = find_source(self);
+    bp_checkpoint *newest = NULL;
+    char *folder = trainer_checkpoints_folder(self);
+    bp_err err = bp_agree(world, self->mesh->coordinates ? prepare_folder(self, folder) : BP_OK);
 
+    self->progress.best_valid_loss = INFINITY;
+    if (err == BP_OK)
+        err = bp_checkpoint_newest(world, folder, bp_run_check_owner, self->run, &newest);
+    if (err == BP_OK && newest) {
+        bp_checkpoint_close(&self->source);
+        self->source = newest;
+        self->resumes = true;
+        err = bp_agree(world, read_progress(self, newest));
+        int64_t best = self->progress.best_step;
+        /* a job may have been killed between a commit and its link */
+        if (err == BP_OK && self->mesh->coordinates && best > 0 &&
+            bp_checkpoints_best(folder) != best && bp_checkpoints_link_best(folder, best) != BP_OK)
+            bp_warn("%s", bp_err_message());
+    }
+    bp_free(folder);
     (void)bp_heartbeat_phase(before);
     return err;
 }
 
-/* Fill the slices that this rank needs: weights, and the moments too unless only the model is
- * wanted. */
-static bp_err load_slices(trainer *self)
+/* Weights, and the moments too unless only the model is wanted; what is in memory then is what was
+ * saved, however it is split. */
+static bp_err load_source(trainer *self)
 {
     bp_slice *slices = NULL;
     int64_t count = 0;
-    bp_err err = BP_OK;
 
     if (self->engine)
-        err = bp_engine_slices_to_load(self->engine, !self->resumes, &slices, &count);
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK)
-        err = bp_checkpoint_load(self->source, slices, count);
+        slices = bp_engine_slices_to_load(self->engine, !self->resumes, &count);
+    bp_err err = bp_checkpoint_load(self->source, slices, count);
     bp_free(slices);
-    return err;
-}
-
-/* What is in memory now is what was saved, however it is split. */
-static bp_err check_loaded(trainer *self)
-{
-    bp_slice *slices;
-    int64_t count;
-    bp_err err = trainer_slices_to_save(self, &slices, &count);
-
-    if (err == BP_OK)
-        err = bp_checkpoint_check_digests(self->source, slices, count);
+    if (err != BP_OK || !self->resumes)
+        return err;
+    slices = trainer_slices_to_save(self, &count);
+    err = bp_checkpoint_check_digests(self->source, slices, count);
     bp_free(slices);
-    return err;
-}
-
-static bp_err load(trainer *self)
-{
-    bp_err err;
-
-    if (!self->source) {
-        if (self->engine)
-            bp_engine_initialise(self->engine);
-        return BP_OK;
-    }
-    err = load_slices(self);
-    if (err == BP_OK && self->resumes)
-        err = check_loaded(self);
-    if (err == BP_OK && self->engine)
-        bp_engine_loaded(self->engine);
-    bp_checkpoint_close(&self->source);
     return err;
 }
 
 bp_err trainer_load(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
-    bp_err err = load(self);
+    bp_err err = self->source ? load_source(self) : BP_OK;
 
+    if (err == BP_OK && self->engine && self->source)
+        bp_engine_loaded(self->engine);
+    else if (self->engine && !self->source)
+        bp_engine_initialise(self->engine);
+    bp_checkpoint_close(&self->source);
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -18,11 +18,6 @@
  *     width 256   66.5  49.2  46.4  43.1  41.8
  *
  * So a warning is worth it below 512 rows, from width 128 on, and where rows can be doubled. */
-static bool is_slow(const trainer *self, const memory_case *one)
-{
-    return self->shape.width >= LEAST_WIDTH &&
-           one->spec.micro_batch * self->shape.context < SLOW_ROWS;
-}
 
 static bool fits(const trainer *self, const memory_case *one)
 {
@@ -61,7 +56,9 @@ static int64_t better_micro_batch(const trainer *self, const memory_case *one)
 
 void trainer_warn_of_rows(const trainer *self, const memory_case *one)
 {
-    int64_t better = is_slow(self, one) ? better_micro_batch(self, one) : 0;
+    bool slow =
+        self->shape.width >= LEAST_WIDTH && one->spec.micro_batch * self->shape.context < SLOW_ROWS;
+    int64_t better = slow ? better_micro_batch(self, one) : 0;
 
     if (better > 0)
         bp_warn(

@@ -64,13 +64,10 @@ static bp_err find_tokenizer(trainer *self)
                       "at %s; give the "
                       "corpus's tokenizer, or none",
                       (long long)bp_tokenizer_size(tokenizer), (long long)facts->vocab_size, path);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
                  bp_tokenizer_hash(tokenizer));
-    if (err == BP_OK) {
         self->tokenizer = bp_tokenizer_text(tokenizer);
-        if (!self->tokenizer)
-            err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %s; use fewer ranks a node", path);
     }
     bp_tokenizer_free(&tokenizer);
     return err;
@@ -131,13 +128,13 @@ static bp_err check_valid_corpus(const trainer *self)
     const char *path = bp_corpus_keys_of(self->config)->valid;
     const char *train = bp_corpus_tokenizer_hash(self->corpus),
                *valid = bp_corpus_tokenizer_hash(self->valid_corpus);
+    int64_t vocab_size = bp_corpus_vocab_size(self->valid_corpus);
 
-    if (bp_corpus_vocab_size(self->valid_corpus) != bp_corpus_vocab_size(self->corpus))
+    if (vocab_size != self->facts.vocab_size)
         return BP_FAIL(BP_ERR_FORMAT,
                        "vocab_size is %lld, but that of corpus.train is %lld: at %s; make both "
                        "with one tokenizer",
-                       (long long)bp_corpus_vocab_size(self->valid_corpus),
-                       (long long)bp_corpus_vocab_size(self->corpus), path);
+                       (long long)vocab_size, (long long)self->facts.vocab_size, path);
     if (train[0] && valid[0] && strcmp(train, valid) != 0)
         return BP_FAIL(BP_ERR_FORMAT,
                        "the tokenizer is %.12s..., but that of corpus.train is %.12s...: at %s; "
@@ -184,15 +181,6 @@ static bp_err open_corpora(trainer *self)
     return err;
 }
 
-static void set_resolved(bp_config *config, const char *key, int64_t value)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    if (bp_config_set(config, key, text) != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
-}
-
 /* config.ini has every key as resolved: what a 0 or "auto" stood for. */
 static void resolve_keys(trainer *self)
 {
@@ -200,9 +188,9 @@ static void resolve_keys(trainer *self)
     bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
 
     bp_model_shape_resolve(&self->shape, config);
-    set_resolved(config, "mesh.data", self->mesh_shape.data);
-    set_resolved(config, "math.threads", bp_math_threads());
-    if (bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
+    if (bp_config_set_int(config, "mesh.data", self->mesh_shape.data) != BP_OK ||
+        bp_config_set_int(config, "math.threads", bp_math_threads()) != BP_OK ||
+        bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
 }
 
@@ -250,14 +238,6 @@ static bp_err check_shape(trainer *self)
     return bp_config_faults(config);
 }
 
-static bp_err check_length(const trainer *self)
-{
-    const bp_mesh *mesh = self->mesh;
-
-    return bp_agree(mesh->world,
-                    mesh->coordinates ? bp_stream_check(self->stream, self->shape.context) : BP_OK);
-}
-
 bp_err trainer_check_bag(const bp_corpus *corpus)
 {
     int64_t documents = bp_corpus_documents(corpus);
@@ -296,7 +276,9 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         err = bp_agree(world, check_shape(self));
     if (err == BP_OK) {
         self->maker = trainer_maker(self, self->shape.context);
-        err = check_length(self);
+        if (self->mesh->coordinates)
+            err = bp_stream_check(self->stream, self->shape.context);
+        err = bp_agree(world, err);
     }
     if (err == BP_OK)
         trainer_find_steps(self);
@@ -321,24 +303,9 @@ static bp_err open_lanes(trainer *self)
         return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
-    self->window = bp_try_alloc("input", self->maker.window, sizeof *self->window);
-    if (!self->window)
-        return bp_fail_memory("a window", self->maker.window, sizeof *self->window);
+    self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
     bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
     return bp_loader_new(&self->loader, &spec);
-}
-
-/* Room for a copy of what this rank saves. */
-static bp_err make_snapshot(trainer *self)
-{
-    bp_slice *slices;
-    int64_t count;
-    bp_err err = trainer_slices_to_save(self, &slices, &count);
-
-    if (err == BP_OK)
-        err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_slices_floats(slices, count));
-    bp_free(slices);
-    return err;
 }
 
 void trainer_measure_peak(trainer *self, double seconds)
@@ -372,19 +339,6 @@ static void measure_peaks(trainer *self)
     self->gemm_cores = both[1];
 }
 
-static void warn_of_repeats(const trainer *self)
-{
-    int64_t windows = bp_loader_windows(self->loader);
-
-    if (bp_stream_weights(self->stream))
-        bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
-                "repeat within a step; use a smaller batch or a shorter context");
-    else
-        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
-                "a step; use a smaller batch or a shorter context",
-                (long long)windows, (long long)self->spec.batch);
-}
-
 bp_err trainer_build(trainer *self)
 {
     bp_precision precision;
@@ -394,7 +348,6 @@ bp_err trainer_build(trainer *self)
     if (err == BP_OK)
         err = trainer_plan(self, &self->plan, &stage);
     err = bp_agree(self->mesh->world, err);
-
     if (err != BP_OK)
         return err;
     measure_peaks(self);
@@ -405,11 +358,23 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async)
-        err = make_snapshot(self);
-    if (err == BP_OK && self->loader && bp_loader_repeat(self->loader) && self->mesh->data_at == 0)
-        warn_of_repeats(self);
-    return err;
+    if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
+        int64_t count;
+        bp_slice *slices = trainer_slices_to_save(self, &count); /* room for a copy of them */
+
+        err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_slices_floats(slices, count));
+        bp_free(slices);
+    }
+    if (err != BP_OK || !self->loader || !bp_loader_repeat(self->loader) || self->mesh->data_at > 0)
+        return err;
+    if (bp_stream_weights(self->stream))
+        bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
+                "repeat within a step; use a smaller batch or a shorter context");
+    else
+        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
+                "a step; use a smaller batch or a shorter context",
+                (long long)bp_loader_windows(self->loader), (long long)self->spec.batch);
+    return BP_OK;
 }
 
 void trainer_close(trainer *self)

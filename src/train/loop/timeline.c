@@ -150,16 +150,6 @@ static bp_err write_rank(writer *self, const rank_trace *rank, int pid, bp_trace
     return err;
 }
 
-/* Events of a rank come when the coordinator is at it. */
-static void send_events(const trainer *self, const rank_trace *mine)
-{
-    int64_t count = 0, dropped = 0;
-    const bp_trace_event *events = bp_trace_is_on() ? bp_trace_events(&count, &dropped) : NULL;
-
-    if (mine->events > 0)
-        bp_send(events, mine->events * (int64_t)sizeof *events, 0, TAG_EVENTS, self->mesh->world);
-}
-
 static bp_err begin(writer *self, const trainer *training, const rank_trace *ranks)
 {
     const rank_trace *own = ranks[0].computes ? &ranks[0] : &ranks[1];
@@ -208,19 +198,20 @@ bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_tr
 {
     const bp_mesh *mesh = self->mesh;
     writer out = {.origin = self->trace_origin};
-    bp_trace_event *room = NULL;
+    int64_t count, dropped;
     bp_err err = BP_OK;
 
     if (mesh->coordinates) {
-        room = bp_alloc("trace", trainer_trace_events(self), sizeof *room);
-    }
-    if (mesh->coordinates)
+        bp_trace_event *room = bp_alloc("trace", trainer_trace_events(self), sizeof *room);
+
         err = write_all(&out, self, ranks, room);
-    else
-        send_events(self, mine);
-    if (mesh->coordinates && err == BP_OK)
-        bp_log("timeline: %s", self->trace_path);
-    bp_buffer_clear(&out.text);
-    bp_free(room);
+        if (err == BP_OK)
+            bp_log("timeline: %s", self->trace_path);
+        bp_buffer_clear(&out.text);
+        bp_free(room);
+    } else if (mine->events > 0) { /* they come when the coordinator is at them */
+        bp_send(bp_trace_events(&count, &dropped), mine->events * (int64_t)sizeof(bp_trace_event),
+                0, TAG_EVENTS, mesh->world);
+    }
     return bp_agree(mesh->world, err);
 }

@@ -9,6 +9,7 @@
 #include "mesh/collective.h"
 #include "train/engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,29 +31,21 @@ int64_t trainer_trace_events(const trainer *self)
                                        : each;
 }
 
-/* train.trace; a later start leaves a timeline that is there: trace.start-2.json. */
-static char *find_path(const trainer *self)
+/* Can the file be made? Told now, not after hours. */
+static bp_err try_path(trainer *self)
 {
     const char *path = bp_train_keys_of(self->config)->trace;
     int64_t start = bp_run_start_number(self->run);
     char word[32];
-
-    if (start == 1 || !bp_path_exists(path) || bp_path_is_dir(path)) /* a folder is refused */
-        return bp_strdup(path);
-    snprintf(word, sizeof word, "start-%lld", (long long)start);
-    return bp_path_insert(path, word);
-}
-
-/* Can the file be made? Told now, not after hours. */
-static bp_err try_path(trainer *self)
-{
     bp_draft draft;
 
-    if (!bp_config_is_set(self->config, "train.trace") || !self->mesh->coordinates)
+    if (!path || !self->mesh->coordinates)
         return BP_OK;
-    self->trace_path = find_path(self);
-    if (!self->trace_path)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the name of the timeline");
+    /* a later start leaves a timeline that is there: trace.start-2.json; a folder is refused */
+    snprintf(word, sizeof word, "start-%lld", (long long)start);
+    self->trace_path = start > 1 && bp_path_exists(path) && !bp_path_is_dir(path)
+                           ? bp_path_insert(path, word)
+                           : bp_strdup(path);
     bp_err err = bp_draft_open(&draft, self->trace_path);
     if (err == BP_OK)
         bp_draft_drop(&draft);
@@ -97,21 +90,6 @@ static int64_t align_clock(MPI_Comm world)
     return 0;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* By turns: a moment in which others are busy spoils some repeats, not all of one kind. */
-static void find_ceilings(trainer *self)
-{
-    for (int k = 0; k < CEILING_REPEATS; k++) {
-        self->silicon = larger(self->silicon, bp_math_peak(self->spec.precision, CEILING_SECONDS));
-        self->bandwidth = larger(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
-    }
-    bp_mem_resident_peak_reset(); /* what that took is given back */
-}
-
 bp_err trainer_trace_open(trainer *self)
 {
     bool profiles = bp_train_keys_of(self->config)->profile;
@@ -124,8 +102,13 @@ bp_err trainer_trace_open(trainer *self)
     self->trace_origin = bp_trace_clock();
     if (traces)
         self->clock_offset = align_clock(self->mesh->world);
+    /* by turns: a moment in which others are busy spoils some repeats, not all of one kind */
+    for (int k = 0; profiles && self->mesh->computes && k < CEILING_REPEATS; k++) {
+        self->silicon = fmax(self->silicon, bp_math_peak(self->spec.precision, CEILING_SECONDS));
+        self->bandwidth = fmax(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
+    }
     if (profiles && self->mesh->computes)
-        find_ceilings(self);
+        bp_mem_resident_peak_reset(); /* what that took is given back */
     if (self->mesh->computes)
         bp_trace_start(trainer_trace_events(self));
     return bp_agree(self->mesh->world, err);
@@ -191,9 +174,8 @@ bp_err trainer_trace_close(trainer *self)
     if (!traces && !bp_train_keys_of(self->config)->profile)
         return BP_OK;
     describe(self, &mine);
-    if (mesh->coordinates) {
+    if (mesh->coordinates)
         ranks = bp_alloc("trace.ranks", mesh->size, sizeof *ranks);
-    }
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
                                      MPI_BYTE, 0, mesh->world));
     if (mesh->coordinates && bp_train_keys_of(self->config)->profile)

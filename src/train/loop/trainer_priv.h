@@ -171,10 +171,9 @@ bp_err trainer_check_bits(trainer *self);
 bp_err trainer_say_corruption(trainer *self);
 
 /* commit.c */
-/** What this rank saves: none where it does not compute. Collective over world.
- *  Owns: *slices is the caller's, bp_free(), also after a failure. Errors: those of
- *  bp_engine_slices_to_save: the same on all ranks. */
-bp_err trainer_slices_to_save(trainer *self, bp_slice **slices, int64_t *count);
+/** What this rank saves: none where it does not compute. Local. Owns: the slices are the caller's,
+ *  bp_free(). */
+bp_slice *trainer_slices_to_save(trainer *self, int64_t *count);
 /** Commit the state of progress.step, if that is not done yet; best: let the link point at it. None
  *  is on its way. Collective over world. Errors: those of bp_checkpoint_save; BP_ERR_SOFTWARE the
  *  state is not finite; a metrics line before could not be written: the same on all ranks. */

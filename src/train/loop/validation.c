@@ -105,21 +105,17 @@ static double mean_of(const double *sums, const double *counts, int64_t pieces)
     return counted > 0 ? total / counted : NAN;
 }
 
-static bp_err validate(trainer *self, double *loss)
+bp_err trainer_validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
     int64_t whole, pieces = piece_count(self, &whole);
     const bp_objective *objective = self->shape.family->objective;
     int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
-    double *sums = bp_try_alloc("validation", 2 * values, sizeof *sums);
-    bp_err err = sums
-                     ? BP_OK
-                     : BP_FAIL(BP_ERR_SYSTEM,
-                               "memory is short: at the validation's sums; use fewer ranks a node");
+    double *sums = bp_alloc("validation", 2 * values, sizeof *sums);
 
-    err = bp_agree(mesh->compute, err);
-    if (err == BP_OK)
-        err = bp_agree(mesh->compute, run_pieces(self, pieces, whole, sums, sums + values));
+    BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
+    bp_err err = bp_agree(mesh->compute, run_pieces(self, pieces, whole, sums, sums + values));
     if (err == BP_OK) {
         bp_bcast_bytes(sums, 2 * values * (int64_t)sizeof *sums, mesh->pipelines - 1,
                        mesh->pipeline);
@@ -130,15 +126,6 @@ static bp_err validate(trainer *self, double *loss)
                      mean_of(sums + t * pieces, sums + values + t * pieces, pieces);
     }
     bp_free(sums);
-    return err;
-}
-
-bp_err trainer_validate(trainer *self, double *loss)
-{
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
-
-    BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
-    bp_err err = validate(self, loss);
     (void)bp_heartbeat_phase(before);
     return err;
 }

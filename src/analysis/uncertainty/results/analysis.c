@@ -8,35 +8,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the figures of a method");
-}
-
-const char *comparison_figure_name(int figure)
-{
-    static const char *const NAMES[] = {
-        "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
-
-    return NAMES[figure];
-}
-
-const char *comparison_detection_name(int detection)
-{
-    static const char *const NAMES[] = {"auroc", "aupr", "fpr95"};
-
-    return NAMES[detection];
-}
+const char *const comparison_figure_names[] = {
+    "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
+const char *const comparison_detection_names[] = {"auroc", "aupr", "fpr95"};
 
 int64_t comparison_columns(int64_t shifts)
 {
     return COMPARISON_FIGURES + shifts * COMPARISON_SCORES * COMPARISON_DETECTIONS;
 }
 
-int64_t comparison_column(int64_t shift, comparison_score score, int detection)
+int64_t comparison_column(int64_t shift, int score, int detection)
 {
-    return COMPARISON_FIGURES +
-           (shift * COMPARISON_SCORES + (int64_t)score) * COMPARISON_DETECTIONS + detection;
+    return COMPARISON_FIGURES + (shift * COMPARISON_SCORES + score) * COMPARISON_DETECTIONS +
+           detection;
 }
 
 comparison_value comparison_perplexity(const comparison_result *result)
@@ -98,10 +82,9 @@ static void measure(double *values, const int32_t *const *counts, const void *da
             if (!(self->one && c == COMPARISON_INFORMATION))
                 figures = bp_detection_of(self->detections[s * COMPARISON_SCORES + c], domain,
                                           counts ? counts[1 + s] : NULL);
-
-            values[comparison_column(s, (comparison_score)c, COMPARISON_AUROC)] = figures.auroc;
-            values[comparison_column(s, (comparison_score)c, COMPARISON_AUPR)] = figures.aupr;
-            values[comparison_column(s, (comparison_score)c, COMPARISON_FPR95)] = figures.fpr95;
+            values[comparison_column(s, c, COMPARISON_AUROC)] = figures.auroc;
+            values[comparison_column(s, c, COMPARISON_AUPR)] = figures.aupr;
+            values[comparison_column(s, c, COMPARISON_FPR95)] = figures.fpr95;
         }
 }
 
@@ -118,12 +101,11 @@ static bp_err sort_tokens(evidence *self)
                             .correct = scores->correct,
                             .nll = scores->nll,
                             .doc_start = scores->doc_start};
-    bp_err err = confidence ? BP_OK : out_of_memory();
-
-    for (int64_t i = 0; err == BP_OK && i < tokens; i++)
+    if (!confidence)
+        return bp_fail_memory("the figures of a method", tokens, sizeof(*confidence));
+    for (int64_t i = 0; i < tokens; i++)
         confidence[i] = -scores->uncertain[COMPARISON_BY_CONFIDENCE][i];
-    if (err == BP_OK)
-        err = bp_token_order_new(&self->by_confidence, &table);
+    bp_err err = bp_token_order_new(&self->by_confidence, &table);
     for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++) {
         table.score = scores->uncertain[o];
         err = bp_token_order_new(&self->orders[o], &table);
@@ -135,9 +117,9 @@ static bp_err sort_tokens(evidence *self)
 /* values[count] = the means of a group's documents. */
 static double *gather(const double *means, const comparison_group *group)
 {
-    double *values = bp_try_alloc("comparison.scores", group->document_count, sizeof(*values));
+    double *values = bp_alloc("comparison.scores", group->document_count, sizeof(*values));
 
-    for (int64_t k = 0; values && k < group->document_count; k++)
+    for (int64_t k = 0; k < group->document_count; k++)
         values[k] = means[group->documents[k]];
     return values;
 }
@@ -146,21 +128,16 @@ static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spe
 {
     bp_err err = BP_OK;
 
-    self->detections = bp_try_alloc("comparison.scores", self->shifts * COMPARISON_SCORES,
-                                    sizeof(*self->detections));
-    if (!self->detections)
-        return out_of_memory();
+    self->detections =
+        bp_alloc("comparison.scores", self->shifts * COMPARISON_SCORES, sizeof(*self->detections));
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; err == BP_OK && c < COMPARISON_SCORES; c++) {
             const comparison_group *group = &spec->shifted->items[s];
             double *in_domain = gather(self->scores->means[c], spec->in_domain);
             double *shifted = gather(self->scores->means[c], group);
 
-            err = in_domain && shifted
-                      ? bp_detection_new(&self->detections[s * COMPARISON_SCORES + c], in_domain,
-                                         spec->in_domain->document_count, shifted,
-                                         group->document_count)
-                      : out_of_memory();
+            err = bp_detection_new(&self->detections[s * COMPARISON_SCORES + c], in_domain,
+                                   spec->in_domain->document_count, shifted, group->document_count);
             bp_free(shifted);
             bp_free(in_domain);
         }
@@ -179,39 +156,25 @@ static void clear_evidence(evidence *self)
 
 /* ---- resamples ---- */
 
-static bp_err resample(comparison_result *out, const evidence *self,
-                       const comparison_analysis_spec *spec, int64_t columns)
+static bp_err find_values(comparison_result *out, const evidence *self,
+                          const comparison_analysis_spec *spec)
 {
-    int64_t groups = 1 + self->shifts;
-    int64_t *documents = bp_try_alloc("comparison.scores", groups, sizeof(*documents));
+    int64_t columns = comparison_columns(self->shifts), groups = 1 + self->shifts;
+    double *points = bp_alloc("comparison.values", columns, sizeof(*points));
+    int64_t *documents = bp_alloc("comparison.values", groups, sizeof(*documents));
     bp_bootstrap bootstrap = {.seed = spec->seed,
                               .resamples = spec->resamples,
                               .groups = groups,
                               .documents = documents,
                               .width = columns};
-    bp_err err = documents ? BP_OK : out_of_memory();
-
-    if (err == BP_OK) {
-        documents[0] = spec->in_domain->document_count;
-        for (int64_t s = 0; s < self->shifts; s++)
-            documents[1 + s] = spec->shifted->items[s].document_count;
-        err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
-    }
-    bp_free(documents);
-    return err;
-}
-
-static bp_err find_values(comparison_result *out, const evidence *self,
-                          const comparison_analysis_spec *spec)
-{
-    int64_t columns = comparison_columns(self->shifts);
-    double *points = bp_alloc("comparison.values", columns, sizeof(*points));
     bp_err err;
 
+    documents[0] = spec->in_domain->document_count;
+    for (int64_t s = 0; s < self->shifts; s++)
+        documents[1 + s] = spec->shifted->items[s].document_count;
     out->values = bp_alloc("comparison.values", columns, sizeof(*out->values));
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
-    err = points && out->values && out->resampled ? resample(out, self, spec, columns)
-                                                  : out_of_memory();
+    err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
     if (err == BP_OK)
         measure(points, NULL, self);
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {
@@ -220,6 +183,7 @@ static bp_err find_values(comparison_result *out, const evidence *self,
         err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns);
         out->values[c] = (comparison_value){points[c], interval.low, interval.high};
     }
+    bp_free(documents);
     bp_free(points);
     return err;
 }
@@ -254,87 +218,58 @@ static int compare_scored(const void *a, const void *b)
     return (x->score < y->score) - (x->score > y->score);
 }
 
-static scored *sort_scored(const double *means, const comparison_group *in_domain,
-                           const comparison_group *shifted)
-{
-    int64_t n = in_domain->document_count, m = shifted->document_count;
-    scored *all = bp_alloc("comparison.curves", n + m, sizeof(*all));
-
-    for (int64_t k = 0; all && k < n + m; k++)
-        all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
-                       : (scored){means[shifted->documents[k - n]], true};
-    if (all)
-        qsort(all, (size_t)(n + m), sizeof(*all), compare_scored);
-    return all;
-}
-
 /* Points of distinct thresholds, but none nearer than 1/500 to the one before: a plot shows no
  * more. */
-static bp_err make_curve(comparison_curve *curve, const double *means,
-                         const comparison_group *in_domain, const comparison_group *shifted)
+static void make_curve(comparison_curve *curve, const double *means,
+                       const comparison_group *in_domain, const comparison_group *shifted)
 {
     const double step = 1.0 / 500;
     int64_t n = in_domain->document_count, m = shifted->document_count, taken[2] = {0, 0};
-    scored *all = sort_scored(means, in_domain, shifted);
+    scored *all = bp_alloc("comparison.curves", n + m, sizeof(*all));
     comparison_point last = {0, 0};
 
+    for (int64_t k = 0; k < n + m; k++)
+        all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
+                       : (scored){means[shifted->documents[k - n]], true};
+    qsort(all, (size_t)(n + m), sizeof(*all), compare_scored);
     curve->points = bp_alloc("comparison.curves", 1100, sizeof(*curve->points));
-    if (!all || !curve->points) {
-        bp_free(all);
-        return out_of_memory();
-    }
     curve->points[curve->count++] = last;
     for (int64_t k = 0; k < n + m; k++) {
-        comparison_point here;
-
         taken[all[k].shifted]++;
         if (k + 1 < n + m && all[k + 1].score == all[k].score)
             continue;
-        here = (comparison_point){(double)taken[0] / (double)n, (double)taken[1] / (double)m};
+        comparison_point here = {(double)taken[0] / (double)n, (double)taken[1] / (double)m};
         if (k + 1 < n + m && here.fpr - last.fpr < step && here.tpr - last.tpr < step)
             continue;
         curve->points[curve->count++] = last = here;
     }
     bp_free(all);
-    return BP_OK;
-}
-
-static void count_group(comparison_histogram *out, int64_t at, const double *means,
-                        const comparison_group *group)
-{
-    double width = out->top - out->bottom;
-    int64_t *counts = out->counts + at * COMPARISON_HISTOGRAM_BINS;
-
-    for (int64_t k = 0; k < group->document_count; k++) {
-        double above = means[group->documents[k]] - out->bottom;
-        int64_t bin = width > 0 ? (int64_t)(above / width * COMPARISON_HISTOGRAM_BINS) : 0;
-
-        counts[bin < COMPARISON_HISTOGRAM_BINS ? bin : COMPARISON_HISTOGRAM_BINS - 1]++;
-    }
-}
-
-static void widen(comparison_histogram *out, const double *means, const comparison_group *group)
-{
-    for (int64_t k = 0; k < group->document_count; k++) {
-        out->bottom = fmin(out->bottom, means[group->documents[k]]);
-        out->top = fmax(out->top, means[group->documents[k]]);
-    }
 }
 
 static void make_histogram(comparison_histogram *out, const double *means,
                            const comparison_analysis_spec *spec)
 {
-    int64_t shifts = spec->shifted->count;
+    int64_t groups = 1 + spec->shifted->count;
+    double width = 0;
 
     out->counts =
-        bp_alloc("comparison.curves", (1 + shifts) * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
+        bp_alloc("comparison.curves", groups * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
     out->bottom = out->top = means[spec->in_domain->documents[0]];
-    widen(out, means, spec->in_domain);
-    for (int64_t s = 0; s < shifts; s++)
-        widen(out, means, &spec->shifted->items[s]);
-    count_group(out, 0, means, spec->in_domain);
-    for (int64_t s = 0; s < shifts; s++)
-        count_group(out, 1 + s, means, &spec->shifted->items[s]);
+    for (int counts = 0; counts < 2; counts++, width = out->top - out->bottom)
+        for (int64_t g = 0; g < groups; g++) {
+            const comparison_group *group = g == 0 ? spec->in_domain : &spec->shifted->items[g - 1];
+
+            for (int64_t k = 0; k < group->document_count; k++) {
+                double value = means[group->documents[k]], above = value - out->bottom;
+                int64_t bin = width > 0 ? (int64_t)(above / width * COMPARISON_HISTOGRAM_BINS) : 0;
+
+                bin = bin < COMPARISON_HISTOGRAM_BINS ? bin : COMPARISON_HISTOGRAM_BINS - 1;
+                if (counts)
+                    out->counts[g * COMPARISON_HISTOGRAM_BINS + bin]++;
+                out->bottom = fmin(out->bottom, value);
+                out->top = fmax(out->top, value);
+            }
+        }
 }
 
 double comparison_histogram_edge(const comparison_histogram *histogram, double b)
@@ -342,31 +277,20 @@ double comparison_histogram_edge(const comparison_histogram *histogram, double b
     return histogram->bottom + (histogram->top - histogram->bottom) * b / COMPARISON_HISTOGRAM_BINS;
 }
 
-static bp_err make_curves(comparison_result *out, const comparison_scores *scores,
-                          const comparison_analysis_spec *spec)
+static void make_curves(comparison_result *out, const comparison_scores *scores,
+                        const comparison_analysis_spec *spec)
 {
     int64_t shifts = spec->shifted->count;
-    bp_err err = BP_OK;
 
     out->curves = bp_alloc("comparison.curves", shifts * COMPARISON_SCORES, sizeof(*out->curves));
     for (int64_t s = 0; s < shifts; s++)
-        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0;
-             err == BP_OK && c < COMPARISON_SCORES; c++)
-            err = make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c],
-                             spec->in_domain, &spec->shifted->items[s]);
-    if (err == BP_OK)
-        make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
-    return err;
+        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
+            make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,
+                       &spec->shifted->items[s]);
+    make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
 }
 
 /* ---- all of it ---- */
-
-static void clear_risk(bp_risk *risk)
-{
-    risk->area_error = risk->area_nll = NAN;
-    for (int p = 0; p < BP_RISK_POINTS; p++)
-        risk->error[p] = risk->nll[p] = NAN;
-}
 
 bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
                           const comparison_analysis_spec *spec)
@@ -386,10 +310,15 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
         out->bars[b] = bp_calibration_bar(&sums, b);
     for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++)
         bp_risk_of(&out->risk[o], self.orders[o], NULL);
-    if (err == BP_OK && spec->one)
-        clear_risk(&out->risk[COMPARISON_BY_INFORMATION]);
+    if (err == BP_OK && spec->one) {
+        bp_risk *none = &out->risk[COMPARISON_BY_INFORMATION];
+
+        none->area_error = none->area_nll = NAN;
+        for (int p = 0; p < BP_RISK_POINTS; p++)
+            none->error[p] = none->nll[p] = NAN;
+    }
     if (err == BP_OK)
-        err = make_curves(out, scores, spec);
+        make_curves(out, scores, spec);
     clear_evidence(&self);
     return err;
 }

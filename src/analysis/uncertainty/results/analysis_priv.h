@@ -16,8 +16,7 @@ typedef enum comparison_score {
     COMPARISON_NLL,
     COMPARISON_SCORES
 } comparison_score;
-const char *
-comparison_score_name(comparison_score score); /* "mutual_information", "entropy", "nll" */
+extern const char *const comparison_score_names[]; /* "mutual_information", "entropy", "nll" */
 
 /** What tells certain tokens from others: high is uncertain. */
 typedef enum comparison_order {
@@ -26,7 +25,7 @@ typedef enum comparison_order {
     COMPARISON_BY_INFORMATION,
     COMPARISON_ORDERS
 } comparison_order;
-const char *comparison_order_name(comparison_order order); /* "confidence", ... */
+extern const char *const comparison_order_names[]; /* "confidence", ... */
 
 typedef struct comparison_scores {
     int64_t documents;                   /* of all corpora */
@@ -70,12 +69,12 @@ enum { /* columns of a method's figures; behind them, for each shift and score, 
        COMPARISON_FIGURES
 };
 enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
-const char *comparison_figure_name(int figure);       /* "nll", "accuracy", ... */
-const char *comparison_detection_name(int detection); /* "auroc", "aupr", "fpr95" */
+extern const char *const comparison_figure_names[];    /* "nll", "accuracy", ... */
+extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
 
 /** Columns with so many shifts, and the column of one figure of detection. */
 int64_t comparison_columns(int64_t shifts);
-int64_t comparison_column(int64_t shift, comparison_score score, int detection);
+int64_t comparison_column(int64_t shift, int score, int detection);
 
 typedef struct comparison_value {
     double value, low, high; /* the 95 % interval; NaN: there is none that covers 95 % */
@@ -127,7 +126,8 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
                           const comparison_analysis_spec *spec);
 void comparison_result_clear(comparison_result *result, int64_t shifts);
 
-/** one - other, on the same resamples. values[columns]. Errors: BP_ERR_SYSTEM. */
+/** one - other, on the same resamples. values[columns]. Errors: those of bp_interval_of_difference.
+ */
 bp_err comparison_difference(comparison_value *values, const comparison_result *one,
                              const comparison_result *other, int64_t columns, int64_t resamples);
 

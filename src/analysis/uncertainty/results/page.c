@@ -59,7 +59,7 @@ static json_t *figures_json(bool difference)
     for (int f = 0; f < COMPARISON_FIGURES; f++)
         add(figures, json_string(title_of(f == COMPARISON_FIGURE_SQUARED && !difference
                                               ? "rms_calibration_error"
-                                              : comparison_figure_name(f))));
+                                              : comparison_figure_names[f])));
     return figures;
 }
 
@@ -98,37 +98,24 @@ static json_t *detection_json(const comparison_results *results)
                 json_t *values = json_array();
 
                 for (int d = 0; d < COMPARISON_DETECTIONS; d++)
-                    add(values, cell(&results->results[m]
-                                          .values[comparison_column(s, (comparison_score)c, d)],
+                    add(values, cell(&results->results[m].values[comparison_column(s, c, d)],
                                      DIGITS, false));
                 add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
                                     "method", results->methods.items[m].name, "score",
-                                    comparison_score_name((comparison_score)c), "values", values));
+                                    comparison_score_names[c], "values", values));
             }
     return rows;
 }
 
-/* The columns behind the figures of a difference. */
-static json_t *aurocs_json(const comparison_results *results)
-{
-    json_t *columns = json_array();
-
-    for (int64_t s = 0; s < results->shifted.count; s++)
-        for (int c = 0; c < COMPARISON_SCORES; c++)
-            add(columns, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
-                                   comparison_score_name((comparison_score)c)));
-    return columns;
-}
-
 static json_t *differences_json(const comparison_results *results)
 {
-    int64_t methods = results->methods.count, columns = comparison_columns(results->shifted.count);
+    int64_t methods = results->methods.count;
+    const comparison_value *all = results->differences;
     json_t *rows = json_array();
 
     for (int64_t i = 0; i < methods; i++)
-        for (int64_t k = i + 1; k < methods; k++) {
-            const comparison_value *all =
-                results->differences + comparison_pair(i, k, methods) * columns;
+        for (int64_t k = i + 1; k < methods;
+             k++, all += comparison_columns(results->shifted.count)) {
             json_t *values = json_array();
 
             for (int f = 0; f < COMPARISON_FIGURES; f++)
@@ -137,21 +124,11 @@ static json_t *differences_json(const comparison_results *results)
             for (int64_t s = 0; s < results->shifted.count; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
                     add(values,
-                        cell(&all[comparison_column(s, (comparison_score)c, COMPARISON_AUROC)],
-                             DIGITS, true));
+                        cell(&all[comparison_column(s, c, COMPARISON_AUROC)], DIGITS, true));
             add(rows, json_pack("{s:s, s:s, s:o}", "method", results->methods.items[i].name,
                                 "other", results->methods.items[k].name, "values", values));
         }
     return rows;
-}
-
-static json_t *definitions_json(void)
-{
-    json_t *definitions = json_array();
-
-    for (const comparison_definition *one = comparison_definitions; one->key; one++)
-        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text", one->text));
-    return definitions;
 }
 
 /* Null: nothing is shifted. */
@@ -177,7 +154,7 @@ static json_t *plot_json(const comparison_results *results, const comparison_plo
     size_t bytes;
     json_t *out;
 
-    if (path && bp_path_exists(path))
+    if (bp_path_exists(path))
         (void)bp_file_read(path, SVG_LIMIT, &text, &bytes); /* else it was not drawn */
     svg = bp_report_svg(text, plot->name);
     out = json_pack("{s:s, s:s, s:{s:b}, s:s?}", "name", plot->name, "title", plot->title, "kind",
@@ -188,35 +165,32 @@ static json_t *plot_json(const comparison_results *results, const comparison_plo
     return out;
 }
 
-static bp_err add_plots(json_t *page, const comparison_results *results)
-{
-    comparison_plot *plots = NULL;
-    bp_err err = comparison_plots_list(&plots, results);
-
-    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
-        add(json_object_get(page, "plots"), plot_json(results, plot));
-    comparison_plots_clear(&plots);
-    return err;
-}
-
 bp_err comparison_page_write(const comparison_results *results)
 {
     int64_t methods = results->methods.count;
     char *path = bp_path_join(results->folder, "index.html");
+    comparison_plot *plots = comparison_plots_list(results);
+    json_t *aurocs = json_array(), *definitions = json_array(), *drawings = json_array();
+
+    for (int64_t s = 0; s < results->shifted.count; s++) /* behind the figures of a difference */
+        for (int c = 0; c < COMPARISON_SCORES; c++)
+            add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
+                                  comparison_score_names[c]));
+    for (const comparison_definition *one = comparison_definitions; one->key; one++)
+        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text", one->text));
+    for (const comparison_plot *plot = plots; plot->name; plot++)
+        add(drawings, plot_json(results, plot));
     json_t *page =
-        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[]}",
+        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                   "command", results->command, "method_count", (json_int_t)methods,
                   "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
                   "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
                   (json_int_t)results->resamples, "figures", figures_json(false), "compared",
                   figures_json(true), "methods", methods_json(results), "shifted",
-                  shifted_json(results), "aurocs", aurocs_json(results), "differences",
-                  differences_json(results), "definitions", definitions_json(), "plots");
-    bp_err err = path && page ? add_plots(page, results)
-                              : BP_FAIL(BP_ERR_SYSTEM, "no memory for the page of a study");
-
-    if (err == BP_OK)
-        err = bp_report_page(path, "uncertainty", page);
+                  shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
+                  "definitions", definitions, "plots", drawings);
+    bp_err err = bp_report_page(path, "uncertainty", page);
+    comparison_plots_clear(&plots);
     json_decref(page);
     bp_free(path);
     return err;

@@ -15,69 +15,38 @@
 
 /* ---- which plots ---- */
 
-static const char *method_name(const comparison_results *results, int64_t m)
-{
-    return results->methods.items[m].name;
-}
-
-static bool add_plot(comparison_plot *plots, int64_t *count, const comparison_plot *plot)
-{
-    plots[(*count)++] = *plot;
-    return plot->name && plot->title;
-}
-
-static bool add_roc(comparison_plot *plots, int64_t *count, const comparison_results *results,
-                    int64_t s)
-{
-    const char *shift = results->shifted.items[s].name;
-    char *safe = comparison_safe_name(shift);
-    comparison_plot plot = {.name = safe ? bp_sprintf("roc-%02" PRId64 "-%s", s + 1, safe) : NULL,
-                            .title = bp_sprintf("In the domain or %s?", shift),
-                            .kind = "roc",
-                            .shift = s};
-
-    bp_free(safe);
-    return add_plot(plots, count, &plot);
-}
-
-static bool add_histogram(comparison_plot *plots, int64_t *count, const comparison_results *results,
-                          int64_t m)
-{
-    const char *method = method_name(results, m);
-    comparison_plot plot = {.name = bp_sprintf("histogram-%s", method),
-                            .title = bp_sprintf("Mutual information of %s", method),
-                            .kind = "histogram",
-                            .method = m};
-
-    return add_plot(plots, count, &plot);
-}
-
-bp_err comparison_plots_list(comparison_plot **out, const comparison_results *results)
+comparison_plot *comparison_plots_list(const comparison_results *results)
 {
     static const char *const KINDS[] = {"nll", "reliability", "risk_coverage"};
     static const char *const TITLES[] = {"Negative log-likelihood in the domain",
                                          "Reliability of the top prediction", "Risk and coverage"};
-    int64_t shifts = results->shifted.count, methods = results->methods.count, count = 0;
+    int64_t shifts = results->shifted.count, methods = results->methods.count;
     comparison_plot *plots = bp_alloc("comparison.plots", 4 + shifts + methods, sizeof(*plots));
-    bool added = plots != NULL;
+    comparison_plot *plot = plots;
 
-    for (int k = 0; added && k < 3; k++)
-        added = add_plot(plots, &count,
-                         &(comparison_plot){.name = bp_strdup(KINDS[k]),
-                                            .title = bp_strdup(TITLES[k]),
-                                            .kind = KINDS[k]});
-    for (int64_t s = 0; added && s < shifts; s++)
-        added = add_roc(plots, &count, results, s);
-    for (int64_t m = 0; added && m < methods; m++)
+    for (int k = 0; k < 3; k++)
+        *plot++ = (comparison_plot){bp_strdup(KINDS[k]), bp_strdup(TITLES[k]), .kind = KINDS[k]};
+    for (int64_t s = 0; s < shifts; s++) {
+        const char *shift = results->shifted.items[s].name;
+        char *safe = comparison_safe_name(shift);
+
+        *plot++ =
+            (comparison_plot){bp_sprintf("roc-%02" PRId64 "-%s", s + 1, safe),
+                              bp_sprintf("In the domain or %s?", shift), .kind = "roc", .shift = s};
+        bp_free(safe);
+    }
+    for (int64_t m = 0; m < methods; m++)
         if (results->members[m] > 1) /* one distribution has no mutual information */
-            added = add_histogram(plots, &count, results, m);
-    *out = plots;
-    return added ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots of a study");
+            *plot++ = (comparison_plot){
+                bp_sprintf("histogram-%s", results->methods.items[m].name),
+                bp_sprintf("Mutual information of %s", results->methods.items[m].name),
+                .kind = "histogram", .method = m};
+    return plots;
 }
 
 void comparison_plots_clear(comparison_plot **plots)
 {
-    for (comparison_plot *plot = *plots; plot && (plot->name || plot->title); plot++) {
+    for (comparison_plot *plot = *plots; plot && plot->name; plot++) {
         bp_free(plot->name);
         bp_free(plot->title);
     }
@@ -132,12 +101,12 @@ static void put_bins(bp_buffer *out, const comparison_results *results, int64_t 
 static json_t *variables_of(const comparison_results *results, const comparison_plot *plot)
 {
     json_t *methods = json_array(), *drawn = json_array(), *groups = json_array();
-    char *output = bp_sprintf("plots/%s", plot->name), *text;
+    char *output = bp_sprintf("plots/%s", plot->name);
     bp_buffer rows = {0};
     json_t *variables;
 
     for (int64_t m = 0; m < results->methods.count; m++) {
-        (void)json_array_append_new(methods, json_string(method_name(results, m)));
+        (void)json_array_append_new(methods, json_string(results->methods.items[m].name));
         (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
     }
     (void)json_array_append_new(groups, json_string("in the domain"));
@@ -147,11 +116,10 @@ static json_t *variables_of(const comparison_results *results, const comparison_
         put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)
         put_bins(&rows, results, plot->method);
-    text = bp_buffer_take(&rows);
     variables = json_pack("{s:s, s:s?, s:s, s:o, s:o, s:o, s:s?}", "formats", "svg png", "output",
                           output, "title", plot->title, "methods", methods, "drawn", drawn,
-                          "groups", groups, "$rows", text);
-    bp_free(text);
+                          "groups", groups, "$rows", rows.data ? rows.data : "");
+    bp_buffer_clear(&rows);
     bp_free(output);
     return variables;
 }
@@ -168,9 +136,9 @@ static bool is_ours(const char *folder, const char *name)
     char *path = bp_sprintf("%s/%s.gp", folder, name), *mark = bp_sprintf(MARK, name);
     char line[MARK_BYTES];
     int fd = -1;
-    bool opened = path && bp_plain_open(path, O_RDONLY, &fd) == BP_OK;
+    bool opened = bp_plain_open(path, O_RDONLY, &fd) == BP_OK;
     FILE *file = opened ? fdopen(fd, "r") : NULL;
-    bool ours = file && mark && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
+    bool ours = file && fgets(line, sizeof(line), file) != NULL && strcmp(line, mark) == 0;
 
     if (file)
         (void)fclose(file); /* only read from */
@@ -181,20 +149,11 @@ static bool is_ours(const char *folder, const char *name)
     return ours;
 }
 
-/* One that can't be removed is in nobody's way. */
-static void remove_file(const char *folder, const char *name, const char *suffix)
-{
-    char *path = bp_sprintf("%s/%s.%s", folder, name, suffix);
-
-    if (path)
-        (void)unlink(path);
-    bp_free(path);
-}
-
 /* Scripts and drawings of ours: of methods and shifts that are gone, and those that a missing
  * gnuplot would leave as they were. */
 static bp_err remove_drawn(const char *folder)
 {
+    static const char *const SUFFIXES[] = {"svg", "png", "gp"};
     char **names = NULL;
     int64_t count = 0;
     bp_err err = bp_dir_list(folder, &names, &count);
@@ -207,9 +166,12 @@ static bp_err remove_drawn(const char *folder)
         *dot = '\0';
         if (!is_ours(folder, names[k]))
             continue;
-        remove_file(folder, names[k], "svg");
-        remove_file(folder, names[k], "png");
-        remove_file(folder, names[k], "gp");
+        for (int s = 0; s < 3; s++) {
+            char *path = bp_sprintf("%s/%s.%s", folder, names[k], SUFFIXES[s]);
+
+            (void)unlink(path); /* one that can't be removed is in nobody's way */
+            bp_free(path);
+        }
     }
     bp_names_free(&names, count);
     return err;
@@ -226,8 +188,7 @@ static bp_err write_script(const comparison_results *results, const comparison_p
 
     if (err == BP_OK) {
         text = bp_sprintf(MARK "%s", plot->name, script);
-        err = path && text ? bp_file_write(path, text, strlen(text))
-                           : BP_FAIL(BP_ERR_SYSTEM, "no memory for a plot: at %s", plot->name);
+        err = bp_file_write(path, text, strlen(text));
         bp_free(text);
     }
     json_decref(variables);
@@ -237,39 +198,31 @@ static bp_err write_script(const comparison_results *results, const comparison_p
     return err;
 }
 
-/* false: there is no use in drawing the others. */
-static bool draw_plot(const comparison_results *results, const comparison_plot *plot)
-{
-    char *script = bp_sprintf("load 'plots/%s.gp'\n", plot->name), *nothing = NULL;
-    size_t bytes;
-    bp_err err = script ? bp_gnuplot(&nothing, &bytes, results->folder, script) : BP_ERR_SYSTEM;
-
-    if (err == BP_ERR_FORMAT)
-        bp_warn("%s is not drawn: %s", plot->name, bp_err_message());
-    else if (err != BP_OK)
-        bp_warn("no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s draws "
-                "them later",
-                bp_err_message(), results->folder);
-    bp_free(nothing);
-    bp_free(script);
-    return err == BP_OK || err == BP_ERR_FORMAT;
-}
-
 bp_err comparison_plots_draw(const comparison_results *results)
 {
     char *folder = bp_path_join(results->folder, "plots");
-    comparison_plot *plots = NULL;
-    bp_err err = folder ? bp_dir_make(folder) : BP_FAIL(BP_ERR_SYSTEM, "no memory for the plots");
+    comparison_plot *plots = comparison_plots_list(results);
+    bp_err err = bp_dir_make(folder), drawn = BP_OK;
 
     if (err == BP_OK)
         err = remove_drawn(folder);
-    if (err == BP_OK)
-        err = comparison_plots_list(&plots, results);
     for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
         err = write_script(results, plot);
-    for (const comparison_plot *plot = plots; err == BP_OK && plot->name; plot++)
-        if (!draw_plot(results, plot))
-            break;
+    for (const comparison_plot *plot = plots;
+         err == BP_OK && (drawn == BP_OK || drawn == BP_ERR_FORMAT) && plot->name; plot++) {
+        char *script = bp_sprintf("load 'plots/%s.gp'\n", plot->name), *nothing = NULL;
+        size_t bytes;
+
+        drawn = bp_gnuplot(&nothing, &bytes, results->folder, script);
+        if (drawn == BP_ERR_FORMAT)
+            bp_warn("%s is not drawn: %s", plot->name, bp_err_message());
+        else if (drawn != BP_OK) /* there is no use in drawing the others */
+            bp_warn("no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s "
+                    "draws them later",
+                    bp_err_message(), results->folder);
+        bp_free(nothing);
+        bp_free(script);
+    }
     comparison_plots_clear(&plots);
     bp_free(folder);
     return err;

@@ -11,16 +11,6 @@
 
 #define FEW_DOCUMENTS 30
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the results of a study");
-}
-
-int64_t comparison_pair(int64_t i, int64_t k, int64_t methods)
-{
-    return i * methods - i * (i + 1) / 2 + (k - i - 1);
-}
-
 void comparison_results_init(comparison_results *results)
 {
     int64_t methods = results->methods.count;
@@ -62,21 +52,12 @@ static char *folder_of(const comparison_results *results, int64_t method)
 
 /* ---- the same documents for all ---- */
 
-static bp_err count_tokens(const comparison_results *results, int64_t method, int64_t documents,
-                           int64_t **tokens)
-{
-    char *folder = folder_of(results, method);
-    bp_err err = folder ? comparison_scores_count(tokens, folder, documents) : out_of_memory();
-
-    bp_free(folder);
-    return err;
-}
-
 static bp_err check_same(const comparison_results *results, int64_t method, const int64_t *tokens,
                          int64_t documents)
 {
     int64_t *others = NULL;
-    bp_err err = count_tokens(results, method, documents, &others);
+    char *folder = folder_of(results, method);
+    bp_err err = comparison_scores_count(&others, folder, documents);
 
     for (int64_t d = 0; err == BP_OK && d < documents; d++)
         if (others[d] != tokens[d])
@@ -86,6 +67,7 @@ static bp_err check_same(const comparison_results *results, int64_t method, cons
                           ": at %s/scores; remove that folder, to score again",
                           d, results->methods.items[0].name, tokens[d],
                           results->methods.items[method].name, others[d], results->folder);
+    bp_free(folder);
     bp_free(others);
     return err;
 }
@@ -108,15 +90,6 @@ static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64
     return BP_OK;
 }
 
-static bp_err filter_groups(comparison_results *results, const int64_t *tokens)
-{
-    bp_err err = filter_group(&results->in_domain.items[0], tokens, &results->dropped[0]);
-
-    for (int64_t s = 0; err == BP_OK && s < results->shifted.count; s++)
-        err = filter_group(&results->shifted.items[s], tokens, &results->dropped[1 + s]);
-    return err;
-}
-
 /* ---- one after the other: the tokens of one method are in memory at a time ---- */
 
 static bp_err analyse_method(comparison_results *results, int64_t method, const int64_t *tokens,
@@ -129,8 +102,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
     comparison_scores scores = {0};
-    bp_err err = folder ? comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain)
-                        : out_of_memory();
+    bp_err err = comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain);
 
     if (err == BP_OK)
         err = comparison_analyse(&results->results[method], &scores, &spec);
@@ -139,46 +111,29 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
     return err;
 }
 
-static bp_err compare_methods(comparison_results *results)
-{
-    int64_t methods = results->methods.count, columns = comparison_columns(results->shifted.count);
-    bp_err err = BP_OK;
-
-    for (int64_t i = 0; i < methods; i++)
-        for (int64_t k = i + 1; err == BP_OK && k < methods; k++)
-            err = comparison_difference(
-                results->differences + comparison_pair(i, k, methods) * columns,
-                &results->results[i], &results->results[k], columns, results->resamples);
-    return err;
-}
-
-/* The shifts are known by now. */
-static bp_err make_room(comparison_results *results)
-{
-    int64_t methods = results->methods.count, shifts = results->shifted.count;
-    int64_t pairs = methods * (methods - 1) / 2;
-
-    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));
-    results->differences = bp_alloc("comparison.results", pairs * comparison_columns(shifts),
-                                    sizeof(*results->differences));
-    return results->dropped && results->differences ? BP_OK : out_of_memory();
-}
-
 bp_err comparison_results_analyse(comparison_results *results, int64_t documents)
 {
-    int64_t *tokens = NULL;
-    bp_err err = make_room(results);
+    int64_t methods = results->methods.count, shifts = results->shifted.count;
+    int64_t columns = comparison_columns(shifts), *tokens = NULL;
+    comparison_value *difference;
+    char *folder = folder_of(results, 0);
+    bp_err err = comparison_scores_count(&tokens, folder, documents);
 
-    if (err == BP_OK)
-        err = count_tokens(results, 0, documents, &tokens);
-    for (int64_t m = 1; err == BP_OK && m < results->methods.count; m++)
+    bp_free(folder);
+    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));
+    results->differences = difference =
+        bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof(*difference));
+    for (int64_t m = 1; err == BP_OK && m < methods; m++)
         err = check_same(results, m, tokens, documents);
-    if (err == BP_OK)
-        err = filter_groups(results, tokens);
-    for (int64_t m = 0; err == BP_OK && m < results->methods.count; m++)
+    for (int64_t g = 0; err == BP_OK && g <= shifts; g++)
+        err = filter_group(g == 0 ? &results->in_domain.items[0] : &results->shifted.items[g - 1],
+                           tokens, &results->dropped[g]);
+    for (int64_t m = 0; err == BP_OK && m < methods; m++)
         err = analyse_method(results, m, tokens, documents);
-    if (err == BP_OK)
-        err = compare_methods(results);
+    for (int64_t i = 0; i < methods; i++)
+        for (int64_t k = i + 1; err == BP_OK && k < methods; k++, difference += columns)
+            err = comparison_difference(difference, &results->results[i], &results->results[k],
+                                        columns, results->resamples);
     bp_free(tokens);
     return err;
 }

@@ -41,20 +41,17 @@ typedef struct comparison_results {
     comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
 } comparison_results;
 
-/** Room for what is known of each method. Errors: BP_ERR_SYSTEM. */
+/** Room for what is known of each method. */
 void comparison_results_init(comparison_results *results);
 void comparison_results_clear(comparison_results *results);
-
-/** The pair (i, k), i < k. */
-int64_t comparison_pair(int64_t i, int64_t k, int64_t methods);
 
 /** Analyse RUN/uncertainty/scores/NAME of all methods: results and differences. `documents` as in
  * the corpora. Errors: those of comparison_scores_read; BP_ERR_FORMAT methods that scored other
  * tokens, a group that has fewer than 2 documents with scored tokens. */
 bp_err comparison_results_analyse(comparison_results *results, int64_t documents);
 
-/** summary.json. Owns: *out is a new reference. Errors: BP_ERR_SYSTEM. */
-bp_err comparison_summary(json_t **out, const comparison_results *results);
+/** summary.json. Owns: a new reference. */
+json_t *comparison_summary(const comparison_results *results);
 /** What each figure is, in a sentence: `definitions` of the summary, and of the page. NULL ends. */
 typedef struct comparison_definition {
     const char *key, *title, *text;
@@ -62,28 +59,28 @@ typedef struct comparison_definition {
 extern const comparison_definition comparison_definitions[];
 
 /** methods.csv, detection.csv, differences.csv, reliability.csv, risk_coverage.csv, roc.csv,
- * histogram.csv. Errors: those of bp_file_write; BP_ERR_SYSTEM. */
+ * histogram.csv. Errors: those of bp_file_write. */
 bp_err comparison_tables_write(const comparison_results *results);
-/** Add a cell to a row: text in quotes where it must be, a number with all its digits, nothing for
- * what is not finite. */
-void comparison_csv_text(bp_buffer *row, const char *text);
-void comparison_csv_real(bp_buffer *row, double value);
+/** Add cells to a row, a letter each: t a text, in quotes where it must be; i an int64_t; r a
+ * double with all its digits, nothing for what is not finite; v a comparison_value *, three cells;
+ * a line break ends the row. */
+void comparison_csv_put(bp_buffer *row, const char *cells, ...);
 
 /** plots/NAME.gp, .svg and .png, from the tables. A gnuplot that is missing or fails is a warning.
- * Errors: those of bp_file_write, bp_dir_make and bp_report_script; BP_ERR_SYSTEM. */
+ * Errors: those of bp_file_write, bp_dir_make and bp_report_script. */
 bp_err comparison_plots_draw(const comparison_results *results);
 /** The plots that there are, in order: file names without suffix and titles. NULL name ends.
- * Owns: names and titles are the caller's, comparison_plots_clear(). Errors: BP_ERR_SYSTEM. */
+ * Owns: names and titles are the caller's, comparison_plots_clear(). */
 typedef struct comparison_plot {
     char *name, *title;
     const char *kind; /* of the installed script uncertainty-KIND.gp */
     int64_t shift;    /* ROC: of which shift */
     int64_t method;   /* histogram: of which method */
 } comparison_plot;
-bp_err comparison_plots_list(comparison_plot **out, const comparison_results *results);
+comparison_plot *comparison_plots_list(const comparison_results *results);
 void comparison_plots_clear(comparison_plot **plots);
 
-/** index.html. Errors: those of bp_report_page; BP_ERR_SYSTEM. */
+/** index.html. Errors: those of bp_report_page. */
 bp_err comparison_page_write(const comparison_results *results);
 
 /** The table of methods, to the log. */

@@ -75,6 +75,13 @@ static void put_real(json_t *object, const char *key, double value)
     (void)json_object_set_new(object, key, bp_json_real(value));
 }
 
+/* Takes the reference. */
+static void put_all(json_t *object, json_t *more)
+{
+    (void)json_object_update(object, more);
+    json_decref(more);
+}
+
 static void put_value(json_t *object, const char *name, const comparison_value *value)
 {
     char key[64];
@@ -98,13 +105,12 @@ static json_t *detection_json(const comparison_value *values, int64_t shift, int
             char key[32];
 
             for (int c = 0; c < COMPARISON_SCORES; c++) {
-                const comparison_value *v =
-                    &values[comparison_column(shift, (comparison_score)c, d)];
+                const comparison_value *v = &values[comparison_column(shift, c, d)];
 
-                put_real(scores, comparison_score_name((comparison_score)c),
+                put_real(scores, comparison_score_names[c],
                          e == 0 ? v->value : (e == 1 ? v->low : v->high));
             }
-            snprintf(key, sizeof(key), "%s%s", comparison_detection_name(d), ENDS[e]);
+            snprintf(key, sizeof(key), "%s%s", comparison_detection_names[d], ENDS[e]);
             (void)json_object_set_new(object, key, scores);
         }
     return object;
@@ -121,123 +127,86 @@ static json_t *all_detection_json(const comparison_results *results, const compa
     return object;
 }
 
-static void put_temper(json_t *object, const comparison_temperature *temperature)
-{
-    put_real(object, "temperature", temperature->temperature);
-    put_real(object, "temperature_nll_before", temperature->before);
-    put_real(object, "temperature_nll", temperature->after);
-    (void)json_object_set_new(object, "temperature_tokens", json_integer(temperature->tokens));
-    (void)json_object_set_new(object, "temperature_at_edge", json_boolean(temperature->at_edge));
-}
-
-static json_t *risk_json(const comparison_result *result)
-{
-    json_t *object = json_object();
-
-    for (int o = 0; o < COMPARISON_ORDERS; o++) {
-        json_t *risk = json_object();
-
-        put_real(risk, "area_error", result->risk[o].area_error);
-        put_real(risk, "area_nll", result->risk[o].area_nll);
-        (void)json_object_set_new(object, comparison_order_name((comparison_order)o), risk);
-    }
-    return object;
-}
-
-static json_t *reliability_json(const comparison_result *result)
-{
-    json_t *bars = json_array();
-
-    for (int b = 0; b < BP_CALIBRATION_BINS; b++) {
-        const bp_reliability *bar = &result->bars[b];
-        json_t *object = json_object();
-
-        put_real(object, "low", bar->low);
-        put_real(object, "high", bar->high);
-        (void)json_object_set_new(object, "tokens", json_integer(bar->tokens));
-        put_real(object, "confidence", bar->confidence);
-        put_real(object, "accuracy", bar->accuracy);
-        (void)json_array_append_new(bars, object);
-    }
-    return bars;
-}
-
 static json_t *method_json(const comparison_results *results, int64_t m)
 {
     const comparison_method *method = &results->methods.items[m];
     const comparison_result *result = &results->results[m];
+    const comparison_temperature *temperature = &results->temperatures[m];
+    const comparison_cost *cost = &results->costs[m];
     const comparison_value perplexity = comparison_perplexity(result), rms = comparison_rms(result);
-    json_t *object = json_object();
+    json_t *risk = json_object(), *bars = json_array();
+    json_t *object =
+        json_pack("{s:s, s:b, s:I}", "way", comparison_way_name(method->way), "ensemble",
+                  (int)results->metadata[m].ensemble, "members", (json_int_t)results->members[m]);
 
-    (void)json_object_set_new(object, "way", json_string(comparison_way_name(method->way)));
-    (void)json_object_set_new(object, "ensemble", json_boolean(results->metadata[m].ensemble));
-    (void)json_object_set_new(object, "members", json_integer(results->members[m]));
+    for (int o = 0; o < COMPARISON_ORDERS; o++)
+        (void)json_object_set_new(risk, comparison_order_names[o],
+                                  json_pack("{s:o, s:o}", "area_error",
+                                            bp_json_real(result->risk[o].area_error), "area_nll",
+                                            bp_json_real(result->risk[o].area_nll)));
+    for (const bp_reliability *bar = result->bars; bar < result->bars + BP_CALIBRATION_BINS; bar++)
+        (void)json_array_append_new(
+            bars,
+            json_pack("{s:o, s:o, s:I, s:o, s:o}", "low", bp_json_real(bar->low), "high",
+                      bp_json_real(bar->high), "tokens", (json_int_t)bar->tokens, "confidence",
+                      bp_json_real(bar->confidence), "accuracy", bp_json_real(bar->accuracy)));
     put_value(object, "nll", &result->values[COMPARISON_FIGURE_NLL]);
     put_value(object, "perplexity", &perplexity);
     for (int f = COMPARISON_FIGURE_ACCURACY; f < COMPARISON_FIGURES; f++)
-        put_value(object, comparison_figure_name(f), &result->values[f]);
+        put_value(object, comparison_figure_names[f], &result->values[f]);
     put_value(object, "rms_calibration_error", &rms);
-    put_temper(object, &results->temperatures[m]);
-    put_real(object, "train_seconds", results->costs[m].train_seconds);
-    put_real(object, "fit_seconds", results->costs[m].fit_seconds);
-    put_real(object, "score_seconds", results->costs[m].score_seconds);
-    put_real(object, "memory_mib", results->costs[m].memory_mib);
-    (void)json_object_set_new(object, "ood",
-                              all_detection_json(results, result->values, COMPARISON_FPR95));
-    (void)json_object_set_new(object, "risk_coverage", risk_json(result));
-    (void)json_object_set_new(object, "reliability", reliability_json(result));
-    return object;
-}
-
-static json_t *difference_json(const comparison_results *results, const comparison_value *values)
-{
-    json_t *object = json_object();
-
-    for (int f = 0; f < COMPARISON_FIGURES; f++)
-        put_value(object, comparison_figure_name(f), &values[f]);
-    (void)json_object_set_new(object, "ood", all_detection_json(results, values, COMPARISON_AUROC));
+    put_all(object,
+            json_pack("{s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "temperature",
+                      bp_json_real(temperature->temperature), "temperature_nll_before",
+                      bp_json_real(temperature->before), "temperature_nll",
+                      bp_json_real(temperature->after), "temperature_tokens",
+                      (json_int_t)temperature->tokens, "temperature_at_edge",
+                      (int)temperature->at_edge, "train_seconds", bp_json_real(cost->train_seconds),
+                      "fit_seconds", bp_json_real(cost->fit_seconds), "score_seconds",
+                      bp_json_real(cost->score_seconds), "memory_mib",
+                      bp_json_real(cost->memory_mib), "ood",
+                      all_detection_json(results, result->values, COMPARISON_FPR95),
+                      "risk_coverage", risk, "reliability", bars));
     return object;
 }
 
 static json_t *differences_json(const comparison_results *results)
 {
     int64_t methods = results->methods.count, columns = comparison_columns(results->shifted.count);
+    const comparison_value *values = results->differences;
     json_t *object = json_object();
 
     for (int64_t i = 0; i + 1 < methods; i++) {
         json_t *row = json_object();
 
-        for (int64_t k = i + 1; k < methods; k++)
-            (void)json_object_set_new(
-                row, results->methods.items[k].name,
-                difference_json(results,
-                                results->differences + comparison_pair(i, k, methods) * columns));
+        for (int64_t k = i + 1; k < methods; k++, values += columns) {
+            json_t *one = json_object();
+
+            for (int f = 0; f < COMPARISON_FIGURES; f++)
+                put_value(one, comparison_figure_names[f], &values[f]);
+            (void)json_object_set_new(one, "ood",
+                                      all_detection_json(results, values, COMPARISON_AUROC));
+            (void)json_object_set_new(row, results->methods.items[k].name, one);
+        }
         (void)json_object_set_new(object, results->methods.items[i].name, row);
     }
     return object;
 }
 
-static json_t *group_json(const comparison_group *group, int64_t dropped)
-{
-    json_t *object = json_object();
-
-    (void)json_object_set_new(object, "documents", json_integer(group->document_count));
-    (void)json_object_set_new(object, "documents_without_tokens", json_integer(dropped));
-    return object;
-}
-
 static json_t *groups_json(const comparison_results *results)
 {
-    json_t *object = json_object(), *shifted = json_object();
-    json_t *in_domain = group_json(&results->in_domain.items[0], results->dropped[0]);
+    json_t *shifted = json_object();
 
-    (void)json_object_set_new(in_domain, "tokens", json_integer(results->results[0].tokens));
-    (void)json_object_set_new(object, "in_domain", in_domain);
     for (int64_t s = 0; s < results->shifted.count; s++)
         (void)json_object_set_new(shifted, results->shifted.items[s].name,
-                                  group_json(&results->shifted.items[s], results->dropped[1 + s]));
-    (void)json_object_set_new(object, "shifted", shifted);
-    return object;
+                                  json_pack("{s:I, s:I}", "documents",
+                                            (json_int_t)results->shifted.items[s].document_count,
+                                            "documents_without_tokens",
+                                            (json_int_t)results->dropped[1 + s]));
+    return json_pack("{s:{s:I, s:I, s:I}, s:o}", "in_domain", "documents",
+                     (json_int_t)results->in_domain.items[0].document_count,
+                     "documents_without_tokens", (json_int_t)results->dropped[0], "tokens",
+                     (json_int_t)results->results[0].tokens, "shifted", shifted);
 }
 
 static json_t *definitions_json(const comparison_results *results)
@@ -246,23 +215,20 @@ static json_t *definitions_json(const comparison_results *results)
 
     for (const comparison_definition *one = comparison_definitions; one->key; one++)
         (void)json_object_set_new(object, one->key, json_string(one->text));
-    (void)json_object_set_new(object, "bins", json_integer(BP_CALIBRATION_BINS));
-    (void)json_object_set_new(object, "norm", json_string("L1"));
-    (void)json_object_set_new(object, "positive_class", json_string("shifted"));
-    (void)json_object_set_new(object, "logarithm", json_string("natural (nats)"));
-    (void)json_object_set_new(object, "resamples", json_integer(results->resamples));
-    (void)json_object_set_new(object, "confidence_level", json_real(0.95));
+    put_all(object,
+            json_pack("{s:i, s:s, s:s, s:s, s:I, s:f}", "bins", BP_CALIBRATION_BINS, "norm", "L1",
+                      "positive_class", "shifted", "logarithm", "natural (nats)", "resamples",
+                      (json_int_t)results->resamples, "confidence_level", 0.95));
     return object;
 }
 
-bp_err comparison_summary(json_t **out, const comparison_results *results)
+json_t *comparison_summary(const comparison_results *results)
 {
     json_t *methods = json_object();
 
     for (int64_t m = 0; m < results->methods.count; m++)
         (void)json_object_set_new(methods, results->methods.items[m].name, method_json(results, m));
-    *out = json_pack("{s:i, s:o, s:o, s:o, s:o}", "format_version", 1, "methods", methods,
+    return json_pack("{s:i, s:o, s:o, s:o, s:o}", "format_version", 1, "methods", methods,
                      "differences", differences_json(results), "groups", groups_json(results),
                      "definitions", definitions_json(results));
-    return *out ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of a study");
 }

@@ -31,24 +31,19 @@ double score_page_perplexity(const bp_score_table *table, int64_t document)
 json_t *score_page_text(const char *text, size_t bytes)
 {
     bp_buffer out = {0};
-    char *clean;
-    json_t *value;
 
     bp_text_escape(&out, text, bytes);
-    clean = bp_buffer_take(&out);
-    value = json_string(clean);
-    bp_free(clean);
+    json_t *value = json_stringn(out.data ? out.data : "", out.bytes);
+    bp_buffer_clear(&out);
     return value;
 }
 
-static json_t *name_text(const char *name)
+void score_page_add_value(json_t *object, const char *key, const char *format, double value)
 {
-    return score_page_text(name, strlen(name));
-}
+    char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the page of the scores");
+    (void)json_object_set_new(object, key, text ? json_string(text) : json_null());
+    bp_free(text);
 }
 
 /* ---- groups of documents and how their perplexities are distributed ---- */
@@ -140,15 +135,6 @@ static void add_histogram(drawing *self, json_t *name, const group *which)
                          exp(low + (b + 0.5) * width), (double)counts[b] / (double)of.count);
 }
 
-static json_t *corpus_name(const bp_score_plan *plan, int64_t file)
-{
-    char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, file)));
-    json_t *out = name ? name_text(name) : NULL;
-
-    bp_free(name);
-    return out;
-}
-
 static void add_corpora(drawing *self)
 {
     const bp_score_plan *plan = self->table->plan;
@@ -165,50 +151,40 @@ static void add_corpora(drawing *self)
         add_histogram(self, json_string("all documents"), &all);
     for (int64_t f = 0; f < plan->files; f++) {
         group one = {.first = plan->first_document[f], .end = plan->first_document[f + 1]};
+        char *name = bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(plan->corpus, f)));
 
-        add_quantiles(self, corpus_name(plan, f), &one);
+        add_quantiles(self, score_page_text(name, strlen(name)), &one);
         if (plan->files <= LINES_MOST)
-            add_histogram(self, corpus_name(plan, f), &one);
+            add_histogram(self, score_page_text(name, strlen(name)), &one);
+        bp_free(name);
     }
-}
-
-/* The number of documents that come in at the VALUES_MOST-th place, or 0. */
-static int64_t least_shown(const bp_score_column *column, int64_t documents)
-{
-    double *counts = bp_alloc("score.page", column->value_count, sizeof *counts);
-    int64_t least = 0;
-
-    for (int64_t d = 0; counts && d < documents; d++)
-        if (column->codes[d] >= 0)
-            counts[column->codes[d]]++;
-    if (counts && column->value_count > VALUES_MOST) {
-        qsort(counts, (size_t)column->value_count, sizeof *counts, compare_reals);
-        least = (int64_t)counts[column->value_count - VALUES_MOST];
-    }
-    bp_free(counts);
-    return least;
 }
 
 static void add_label(drawing *self, const bp_score_column *column)
 {
-    int64_t documents = self->table->plan->documents, shown = 0;
-    int64_t least = least_shown(column, documents);
+    int64_t documents = self->table->plan->documents, values = column->value_count, shown = 0;
+    double *counts = bp_alloc("score.page", values, sizeof *counts);
+    double *sorted = bp_alloc("score.page", values, sizeof *sorted), least = 0;
 
-    for (int64_t v = 0; v < column->value_count && shown < VALUES_MOST; v++) {
+    for (int64_t d = 0; d < documents; d++)
+        if (column->codes[d] >= 0)
+            counts[column->codes[d]]++;
+    memcpy(sorted, counts, (size_t)values * sizeof *sorted);
+    qsort(sorted, (size_t)values, sizeof *sorted, compare_reals);
+    if (values > VALUES_MOST)
+        least = sorted[values - VALUES_MOST];
+    for (int64_t v = 0; v < values && shown < VALUES_MOST; v++) {
         group one = {.end = documents, .codes = column->codes, .value = (int32_t)v};
-        int64_t count = 0;
-        char *name;
 
-        for (int64_t d = 0; d < documents; d++)
-            count += column->codes[d] == v;
-        if (count < least)
+        if (counts[v] < least)
             continue;
-        name = bp_sprintf("%s: %s", column->name, column->values[v]);
-        if (name)
-            add_quantiles(self, name_text(name), &one);
+        char *name = bp_sprintf("%s: %s", column->name, column->values[v]);
+        add_quantiles(self, score_page_text(name, strlen(name)), &one);
         bp_free(name);
         shown++;
     }
+    bp_free(sorted);
+    bp_free(counts);
 }
 
 /* ---- plots ---- */
@@ -222,7 +198,7 @@ static bp_err add_plot(json_t *page, drawing *self)
     json_t *variables =
         json_pack("{s:f, s:f, s:O, s:O, s:s, s:s}", "low", self->low, "high", self->high, "lines",
                   self->lines, "names", self->names, "$bins", bins, "$quantiles", quantiles);
-    bp_err err = variables ? bp_report_script(&script, "score", variables) : out_of_memory();
+    bp_err err = bp_report_script(&script, "score", variables);
 
     if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
         svg = bp_report_svg(picture, "perplexities");
@@ -245,15 +221,13 @@ static bp_err add_distribution(json_t *page, const bp_score_table *table)
                     .scratch = bp_alloc("score.page", table->plan->documents, sizeof(double)),
                     .lines = json_array(),
                     .names = json_array()};
-    bp_err err = self.scratch ? BP_OK : out_of_memory();
+    bp_err err = BP_OK;
 
-    if (err == BP_OK) {
-        add_corpora(&self);
-        for (int64_t c = 0; c < table->column_count; c++)
-            add_label(&self, &table->columns[c]);
-        if (json_array_size(self.lines) > 0)
-            err = add_plot(page, &self);
-    }
+    add_corpora(&self);
+    for (int64_t c = 0; c < table->column_count; c++)
+        add_label(&self, &table->columns[c]);
+    if (json_array_size(self.lines) > 0)
+        err = add_plot(page, &self);
     bp_buffer_clear(&self.bins);
     bp_buffer_clear(&self.quantiles);
     json_decref(self.lines);
@@ -264,28 +238,24 @@ static bp_err add_distribution(json_t *page, const bp_score_table *table)
 
 /* ---- the table of figures ---- */
 
-static json_t *real_text(const char *format, const json_t *value)
-{
-    char *text = json_is_number(value) ? bp_sprintf(format, json_number_value(value)) : NULL;
-    json_t *out = text ? json_string(text) : json_null();
-
-    bp_free(text);
-    return out;
-}
-
 static void add_figures(json_t *rows, const char *kind, const char *name, const json_t *figures)
 {
+    static const char *const REALS[][2] = {{"perplexity", "perplexity"},
+                                           {"stderr", "perplexity_stderr_documents"},
+                                           {"bits", "bits_per_byte"},
+                                           {"information", "mutual_information"}};
     char *title = bp_sprintf("%s%s%s", kind, kind[0] ? ": " : "", name);
-    json_t *row = json_pack(
-        "{s:o, s:O?, s:O?, s:o, s:o, s:o, s:o}", "name", title ? name_text(title) : json_null(),
-        "documents", json_object_get(figures, "documents"), "tokens",
-        json_object_get(figures, "tokens"), "perplexity",
-        real_text("%.4f", json_object_get(figures, "perplexity")), "stderr",
-        real_text("%.4f", json_object_get(figures, "perplexity_stderr_documents")), "bits",
-        real_text("%.4f", json_object_get(figures, "bits_per_byte")), "information",
-        real_text("%.4f", json_object_get(figures, "mutual_information")));
+    json_t *row = json_pack("{s:o, s:O?, s:O?}", "name", score_page_text(title, strlen(title)),
+                            "documents", json_object_get(figures, "documents"), "tokens",
+                            json_object_get(figures, "tokens"));
 
-    if (row && json_array_size(rows) < TABLE_MOST)
+    for (size_t k = 0; k < sizeof REALS / sizeof REALS[0]; k++) {
+        const json_t *value = json_object_get(figures, REALS[k][1]);
+
+        score_page_add_value(row, REALS[k][0], "%.4f",
+                             json_is_number(value) ? json_number_value(value) : NAN);
+    }
+    if (json_array_size(rows) < TABLE_MOST)
         (void)json_array_append(rows, row);
     json_decref(row);
     bp_free(title);
@@ -310,19 +280,17 @@ static json_t *figures_of(const json_t *summary)
 bp_err score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
+    const char *model = bp_score_keys_of(self->config)->model;
     char *path = bp_path_join(self->folder, "index.html");
-    json_t *page =
-        json_pack("{s:o, s:o, s:O?, s:O?, s:O?, s:I, s:b, s:I, s:i}", "model",
-                  name_text(bp_score_keys_of(self->config)->model), "figures",
-                  figures_of(self->summary), "convention", json_object_get(convention, "name"),
-                  "context", json_object_get(convention, "context"), "step",
-                  json_object_get(json_object_get(self->summary, "model"), "step"), "members",
-                  (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
-                  "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
-    bp_err err = path && page ? BP_OK : out_of_memory();
+    json_t *page = json_pack(
+        "{s:o, s:o, s:O?, s:O?, s:O?, s:I, s:b, s:I, s:i}", "model",
+        score_page_text(model, strlen(model)), "figures", figures_of(self->summary), "convention",
+        json_object_get(convention, "name"), "context", json_object_get(convention, "context"),
+        "step", json_object_get(json_object_get(self->summary, "model"), "step"), "members",
+        (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0, "documents",
+        (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
+    bp_err err = add_distribution(page, table);
 
-    if (err == BP_OK)
-        err = add_distribution(page, table);
     if (err == BP_OK)
         err = score_page_add_texts(page, self, table);
     if (err == BP_OK)

@@ -15,8 +15,11 @@ bp_err score_page_write(const scorer *self, const bp_score_table *table);
 /** exp(nll / tokens) of a document; NaN: nothing of it was scored. */
 double score_page_perplexity(const bp_score_table *table, int64_t document);
 
-/** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference; NULL: no memory. */
+/** Any bytes as a string of valid UTF-8 (bp_text_escape). New reference. */
 json_t *score_page_text(const char *text, size_t bytes);
+
+/** object[key]: the value as text, or null where it is not finite. */
+void score_page_add_value(json_t *object, const char *key, const char *format, double value);
 
 /** Fill the page's "hardest", "easiest" and "samples". Errors: as above. */
 bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_table *table);

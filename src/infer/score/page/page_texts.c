@@ -31,11 +31,6 @@ typedef struct texts {
     bool spaced;             /* a space stands between tokens */
 } texts;
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the texts of a page");
-}
-
 /* ---- the tokenizer ---- */
 
 /* The one of tokenizer.path, if it is the corpora's. */
@@ -157,14 +152,6 @@ static bp_err add_beginning(const texts *self, json_t *row, int64_t document)
     return BP_OK;
 }
 
-static void add_value(json_t *object, const char *key, const char *format, double value)
-{
-    char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
-
-    (void)json_object_set_new(object, key, text ? json_string(text) : json_null());
-    bp_free(text);
-}
-
 /* A document of a list; *out is a new reference. */
 static bp_err describe(const texts *self, const candidate *one, json_t **out)
 {
@@ -175,23 +162,21 @@ static bp_err describe(const texts *self, const candidate *one, json_t **out)
     char id[ID_BYTES], *name = bp_score_corpus_name(bp_corpus_file_path(corpus));
     bp_err err = bp_corpus_file_doc_id(corpus, document, id, sizeof id);
 
-    *out = NULL;
     if (err == BP_OK && id[0] == '\0')
         (void)snprintf(id, sizeof id, "document %" PRId64, document);
-    if (err == BP_OK && name)
-        *out = json_pack("{s:o, s:o, s:I}", "id", score_page_text(id, strlen(id)), "corpus",
-                         score_page_text(name, strlen(name)), "tokens", (json_int_t)one->tokens);
+    *out = err != BP_OK
+               ? NULL
+               : json_pack("{s:o, s:o, s:I}", "id", score_page_text(id, strlen(id)), "corpus",
+                           score_page_text(name, strlen(name)), "tokens", (json_int_t)one->tokens);
     bp_free(name);
-    if (err == BP_OK && !*out)
-        err = out_of_memory();
     if (err != BP_OK)
         return err;
-    add_value(*out, "perplexity", "%.4f", one->perplexity);
+    score_page_add_value(*out, "perplexity", "%.4f", one->perplexity);
     if (self->table->statistics->members > 0)
-        add_value(*out, "information", "%.4f",
-                  bp_fixed_real(bp_score_document_statistics(
-                      self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
-                      (double)one->tokens);
+        score_page_add_value(*out, "information", "%.4f",
+                             bp_fixed_real(bp_score_document_statistics(
+                                 self->table, one->document)[BP_MODEL_MUTUAL_INFORMATION - 1]) /
+                                 (double)one->tokens);
     return self->tokenizer ? add_beginning(self, *out, one->document) : BP_OK;
 }
 
@@ -218,8 +203,8 @@ static bp_err add_token(const texts *self, json_t *list, int32_t id, double logp
 {
     bp_buffer text = {0}, says = {0};
     bp_err err = bp_tokenizer_token_text(self->tokenizer, id, &text);
-    char *shown = bp_buffer_take(&text), *said;
-    size_t bytes = shown ? strlen(shown) : 0;
+    char *shown = bp_buffer_take(&text);
+    size_t bytes = strlen(shown);
 
     bp_buffer_printf(&says, "token %d", id);
     if (isfinite(logprob))
@@ -228,20 +213,17 @@ static bp_err add_token(const texts *self, json_t *list, int32_t id, double logp
         bp_buffer_printf(&says, ", not scored");
     if (isfinite(information))
         bp_buffer_printf(&says, ", mutual information %.4f", information);
-    said = bp_buffer_take(&says);
-    if (err == BP_OK && (!shown || !said))
-        err = out_of_memory();
     if (err == BP_OK) {
-        json_t *token = json_pack("{s:s, s:s, s:b, s:b, s:b}", "text", shown, "says", said, "space",
-                                  (int)self->spaced, "line",
+        json_t *token = json_pack("{s:s, s:s, s:b, s:b, s:b}", "text", shown, "says", says.data,
+                                  "space", (int)self->spaced, "line",
                                   (int)(bytes >= 2 && strcmp(shown + bytes - 2, "\\n") == 0),
                                   "unscored", (int)!isfinite(logprob));
 
-        add_value(token, "p", "%.2f", shade(-logprob, DARKEST_NATS));
-        add_value(token, "m", "%.2f", shade(information, darkest));
+        score_page_add_value(token, "p", "%.2f", shade(-logprob, DARKEST_NATS));
+        score_page_add_value(token, "m", "%.2f", shade(information, darkest));
         (void)json_array_append_new(list, token);
     }
-    bp_free(said);
+    bp_buffer_clear(&says);
     bp_free(shown);
     return err;
 }
@@ -273,7 +255,7 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
         (void)json_object_set_new(sample, "which", json_string(which));
         (void)json_object_set(sample, "spans", tokens);
         (void)json_object_set_new(sample, "cut", json_boolean(count < place.text));
-        add_value(sample, "darkest", "%.4f", ensemble ? darkest : NAN);
+        score_page_add_value(sample, "darkest", "%.4f", ensemble ? darkest : NAN);
         (void)json_array_append(samples, sample);
     }
     json_decref(tokens);
@@ -282,15 +264,6 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
 }
 
 /* ---- all ---- */
-
-static bp_err open_tokens(texts *self)
-{
-    char *path = bp_path_join(self->self->folder, "tokens.h5");
-    bp_err err = path ? bp_h5_open(&self->tokens, path) : out_of_memory();
-
-    bp_free(path);
-    return err;
-}
 
 static bp_err add_lists(const texts *self, json_t *page, const candidate *all, int64_t count)
 {
@@ -309,42 +282,36 @@ static bp_err add_lists(const texts *self, json_t *page, const candidate *all, i
     return err;
 }
 
-static bp_err add_samples(const texts *self, json_t *page, const candidate *all, int64_t count)
-{
-    json_t *samples = json_object_get(page, "samples");
-    bp_err err = BP_OK;
-
-    if (count > 0)
-        err = add_sample(self, samples, "The hardest document", &all[count - 1]);
-    if (err == BP_OK && count > 2)
-        err = add_sample(self, samples, "The document in the middle", &all[count / 2]);
-    if (err == BP_OK && count > 1)
-        err = add_sample(self, samples, "The easiest document", &all[0]);
-    return err;
-}
-
 bp_err score_page_add_texts(json_t *page, const scorer *self, const bp_score_table *table)
 {
     texts all_texts = {.self = self, .table = table};
     bool wants = bp_score_keys_of(self->config)->tokens;
     candidate *all = NULL;
     int64_t count = 0, least = 0;
+    json_t *samples = json_array();
     bp_err err = load_tokenizer(&all_texts);
 
     if (err == BP_OK)
         find_candidates(&all_texts, &all, &count, &least);
     (void)json_object_set_new(page, "hardest", json_array());
     (void)json_object_set_new(page, "easiest", json_array());
-    (void)json_object_set_new(page, "samples", json_array());
+    (void)json_object_set_new(page, "samples", samples);
     (void)json_object_set_new(page, "least_tokens", json_integer(least));
     (void)json_object_set_new(page, "has_text", json_boolean(all_texts.tokenizer));
     (void)json_object_set_new(page, "has_tokens", json_boolean(wants));
     if (err == BP_OK)
         err = add_lists(&all_texts, page, all, count);
     if (err == BP_OK && wants && all_texts.tokenizer) {
-        err = open_tokens(&all_texts);
-        if (err == BP_OK)
-            err = add_samples(&all_texts, page, all, count);
+        char *path = bp_path_join(self->folder, "tokens.h5");
+
+        err = bp_h5_open(&all_texts.tokens, path);
+        bp_free(path);
+        if (err == BP_OK && count > 0)
+            err = add_sample(&all_texts, samples, "The hardest document", &all[count - 1]);
+        if (err == BP_OK && count > 2)
+            err = add_sample(&all_texts, samples, "The document in the middle", &all[count / 2]);
+        if (err == BP_OK && count > 1)
+            err = add_sample(&all_texts, samples, "The easiest document", &all[0]);
     }
     bp_h5_drop(&all_texts.tokens);
     bp_tokenizer_free(&all_texts.tokenizer);

@@ -1,6 +1,7 @@
 /* Part files: appended records, each checked by hashes. */
 #include "infer/score/tables/parts.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
@@ -30,8 +31,7 @@ typedef struct record {
 struct bp_part_writer {
     int fd;
     char *path;
-    char *buffer; /* a record and its result: written with one call */
-    size_t room_bytes;
+    bp_buffer buffer; /* a record and its result: written with one call */
     double synced;
     bool failed;
 };
@@ -52,34 +52,19 @@ bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *ke
     char block[BLOCK_BYTES + 1];
     bp_err err = BP_OK;
 
-    *out = NULL;
-    writer->fd = -1;
+    block_text(block, key);
     writer->path = bp_strdup(path);
     writer->synced = bp_clock_now();
-    if (err == BP_OK) {
-        writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (writer->fd < 0)
-            err = bp_fail_errno(BP_ERR_CREATE, "create", path);
-    }
-    block_text(block, key);
-    if (err == BP_OK && bp_write_all(writer->fd, block, BLOCK_BYTES) != 0)
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->fd < 0)
+        err = bp_fail_errno(BP_ERR_CREATE, "create", path);
+    else if (bp_write_all(writer->fd, block, BLOCK_BYTES) != 0)
         err = bp_fail_errno(BP_ERR_IO, "write", path);
-    if (err != BP_OK) {
-        writer->failed = true;
+    writer->failed = err != BP_OK;
+    if (err != BP_OK)
         (void)bp_part_writer_close(&writer);
-    }
     *out = writer;
     return err;
-}
-
-static void reserve(bp_part_writer *writer, size_t bytes)
-{
-    if (bytes <= writer->room_bytes)
-        return;
-
-    char *buffer = bp_realloc("infer.parts", writer->buffer, (int64_t)bytes, 1);
-    writer->buffer = buffer;
-    writer->room_bytes = bytes;
 }
 
 static bp_err sync_part(bp_part_writer *writer)
@@ -90,29 +75,22 @@ static bp_err sync_part(bp_part_writer *writer)
     return BP_OK;
 }
 
-static int write_record(bp_part_writer *writer, size_t bytes)
-{
-    if (bp_fault("score.part")) {
-        errno = ENOSPC;
-        return -1;
-    }
-    return bp_write_all(writer->fd, writer->buffer, bytes);
-}
-
 bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *result, size_t bytes)
 {
     record head = {.magic = MAGIC, .unit = unit, .bytes = (int64_t)bytes};
     bp_err err = BP_OK;
 
-    reserve(writer, sizeof(head) + bytes);
     BP_ASSERT(!writer->failed);
-    if (err == BP_OK) {
-        head.result_hash = bp_xxh3(result, bytes);
-        head.header_hash = bp_xxh3(&head, offsetof(record, header_hash));
-        memcpy(writer->buffer, &head, sizeof(head));
-        memcpy(writer->buffer + sizeof(head), result, bytes);
-        if (write_record(writer, sizeof(head) + bytes) != 0)
-            err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
+    head.result_hash = bp_xxh3(result, bytes);
+    head.header_hash = bp_xxh3(&head, offsetof(record, header_hash));
+    writer->buffer.bytes = 0;
+    bp_buffer_add(&writer->buffer, &head, sizeof(head));
+    bp_buffer_add(&writer->buffer, result, bytes);
+    if (bp_fault("score.part")) {
+        errno = ENOSPC;
+        err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
+    } else if (bp_write_all(writer->fd, writer->buffer.data, writer->buffer.bytes) != 0) {
+        err = bp_fail_errno(BP_ERR_IO, "write", writer->path);
     }
     if (err == BP_OK && bp_clock_now() - writer->synced > SYNC_SECONDS)
         err = sync_part(writer);
@@ -134,7 +112,7 @@ bp_err bp_part_writer_close(bp_part_writer **writer)
         if (close(old->fd) != 0 && err == BP_OK && !old->failed)
             err = bp_fail_errno(BP_ERR_IO, "close", old->path);
     }
-    bp_free(old->buffer);
+    bp_buffer_clear(&old->buffer);
     bp_free(old->path);
     bp_free(old);
     *writer = NULL;
@@ -142,23 +120,6 @@ bp_err bp_part_writer_close(bp_part_writer **writer)
 }
 
 /* ---- reading ---- */
-
-typedef struct place {
-    int32_t file;
-    int64_t offset; /* of the record */
-} place;
-
-struct bp_parts {
-    int64_t units, done_count, foreign, damaged, start;
-    uint8_t *done;
-    place *places; /* [units] */
-    char **paths;
-    int64_t files;
-    int fd; /* of file `open` */
-    int64_t open;
-    char *buffer;
-    size_t room_bytes;
-};
 
 static bp_err open_file(bp_parts *parts, int64_t file)
 {
@@ -169,16 +130,6 @@ static bp_err open_file(bp_parts *parts, int64_t file)
     bp_err err = bp_plain_open(parts->paths[file], O_RDONLY, &parts->fd);
     parts->open = err == BP_OK ? file : -1;
     return err;
-}
-
-static void reserve_result(bp_parts *parts, size_t bytes)
-{
-    if (bytes <= parts->room_bytes)
-        return;
-
-    char *buffer = bp_realloc("infer.parts", parts->buffer, (int64_t)bytes, 1);
-    parts->buffer = buffer;
-    parts->room_bytes = bytes;
 }
 
 /* The record at `offset` of the open file, its result in parts->buffer; false where it is not
@@ -201,7 +152,10 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
     }
     if (head->bytes > left)
         return BP_OK;
-    reserve_result(parts, (size_t)head->bytes);
+    if ((size_t)head->bytes > parts->room_bytes) {
+        parts->room_bytes = (size_t)head->bytes;
+        parts->buffer = bp_realloc("infer.parts", parts->buffer, head->bytes, 1);
+    }
     if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
                      offset + (int64_t)sizeof(*head)) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", path);
@@ -217,38 +171,28 @@ static bp_err scan_file(bp_parts *parts, int64_t file, const char *key)
     bool whole = true;
     bp_err err = open_file(parts, file);
 
-    if (err != BP_OK)
+    if (err != BP_OK || bytes < BLOCK_BYTES) /* torn when it was made: nothing is in it */
         return err;
     block_text(want, key);
-    if (bytes < BLOCK_BYTES) /* torn when it was made: nothing is in it */
-        return BP_OK;
     if (bp_pread_all(parts->fd, block, BLOCK_BYTES, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "read", parts->paths[file]);
     if (memcmp(block, want, BLOCK_BYTES) != 0) {
         parts->foreign++;
         return BP_OK;
     }
-    for (int64_t offset = BLOCK_BYTES; err == BP_OK && whole;) {
+    for (int64_t offset = BLOCK_BYTES;;) {
         record head;
 
         err = read_record(parts, offset, bytes, &head, &whole);
         if (err != BP_OK || !whole)
-            break;
+            return err;
         if (head.unit >= 0 && head.unit < parts->units && !parts->done[head.unit]) {
             parts->done[head.unit] = 1;
             parts->done_count++;
-            parts->places[head.unit] = (place){.file = (int32_t)file, .offset = offset};
+            parts->places[head.unit] = (bp_part_place){.file = file, .offset = offset};
         }
         offset += (int64_t)sizeof(head) + head.bytes;
     }
-    return err;
-}
-
-static bool is_part(const char *name)
-{
-    size_t length = strlen(name), suffix = strlen(SUFFIX);
-
-    return length > suffix && strcmp(name + length - suffix, SUFFIX) == 0;
 }
 
 static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
@@ -262,8 +206,9 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
     parts->paths = bp_alloc("infer.parts", count, sizeof(*parts->paths));
     for (int64_t i = 0; err == BP_OK && i < count; i++) {
         int64_t start = strtoll(names[i], NULL, 10);
+        size_t length = strlen(names[i]), suffix = strlen(SUFFIX);
 
-        if (!is_part(names[i]))
+        if (length <= suffix || strcmp(names[i] + length - suffix, SUFFIX) != 0)
             continue;
         parts->start = start >= parts->start ? start + 1 : parts->start;
         parts->paths[parts->files] = bp_path_join(folder, names[i]);
@@ -278,11 +223,7 @@ bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_
     bp_parts *parts = bp_alloc("infer.parts", 1, sizeof(*parts));
     bp_err err = BP_OK;
 
-    *out = NULL;
-    parts->units = units;
-    parts->fd = -1;
-    parts->open = -1;
-    parts->start = 1;
+    *parts = (bp_parts){.units = units, .start = 1, .fd = -1, .open = -1};
     parts->done = bp_alloc("infer.parts", units, sizeof(*parts->done));
     parts->places = bp_alloc("infer.parts", units, sizeof(*parts->places));
     if (bp_path_is_dir(folder))
@@ -309,31 +250,6 @@ void bp_parts_free(bp_parts **parts)
     bp_free(old->done);
     bp_free(old);
     *parts = NULL;
-}
-
-const uint8_t *bp_parts_done(const bp_parts *parts)
-{
-    return parts->done;
-}
-
-int64_t bp_parts_done_count(const bp_parts *parts)
-{
-    return parts->done_count;
-}
-
-int64_t bp_parts_foreign(const bp_parts *parts)
-{
-    return parts->foreign;
-}
-
-int64_t bp_parts_damaged(const bp_parts *parts)
-{
-    return parts->damaged;
-}
-
-int64_t bp_parts_start(const bp_parts *parts)
-{
-    return parts->start;
 }
 
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,

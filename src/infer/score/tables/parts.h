@@ -24,8 +24,27 @@ bp_err bp_part_writer_add(bp_part_writer *writer, int64_t unit, const void *resu
 /** fsync and close; *writer is NULL afterwards in any case. Errors: BP_ERR_IO. */
 bp_err bp_part_writer_close(bp_part_writer **writer);
 
+typedef struct bp_part_place {
+    int64_t file, offset; /* of the record */
+} bp_part_place;
+
 /** What the files of a folder hold. */
-typedef struct bp_parts bp_parts;
+typedef struct bp_parts {
+    int64_t units;
+    uint8_t *done; /* [units]: 1 where there is a result */
+    int64_t done_count;
+    int64_t foreign; /* files with another key: of another model, rule or mesh */
+    int64_t damaged; /* files with a damaged record, behind which nothing is read */
+    int64_t start;   /* files are named after the start that wrote them; this one's number */
+
+    bp_part_place *places; /* [units]; this and what follows is parts.c's own */
+    char **paths;          /* [files] */
+    int64_t files;
+    int64_t open; /* the file of `fd`; -1: none */
+    int fd;
+    char *buffer;
+    size_t room_bytes;
+} bp_parts;
 
 /** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
  *
@@ -35,15 +54,6 @@ typedef struct bp_parts bp_parts;
  */
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units);
 void bp_parts_free(bp_parts **parts);
-/** done[units]: 1 where there is a result. Borrowed. */
-const uint8_t *bp_parts_done(const bp_parts *parts);
-int64_t bp_parts_done_count(const bp_parts *parts);
-/** Files with another key: of another model, rule or mesh. */
-int64_t bp_parts_foreign(const bp_parts *parts);
-/** Files with a damaged record, behind which nothing is read. */
-int64_t bp_parts_damaged(const bp_parts *parts);
-/** Files are named after the start that wrote them; this start's number is one above all. */
-int64_t bp_parts_start(const bp_parts *parts);
 /** The result of a unit, valid until the next call. Errors: BP_ERR_FORMAT there is none, or it is
  * damaged by now; BP_ERR_IO. */
 bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t *bytes,

@@ -22,29 +22,21 @@ char *bp_score_corpus_name(const char *path)
     return bp_sprintf("%.*s", length, base);
 }
 
-static bp_err out_of_memory(void)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the summary of the scores");
-}
-
 bp_err bp_score_check_names(const bp_corpus *corpus)
 {
     json_t *seen = json_object();
-    bp_err err = seen ? BP_OK : out_of_memory();
+    bp_err err = BP_OK;
 
     for (int64_t k = 0; err == BP_OK && k < bp_corpus_files(corpus); k++) {
         const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, k));
         char *name = bp_score_corpus_name(path);
 
-        if (!name)
-            err = out_of_memory();
-        else if (json_object_get(seen, name))
+        if (json_object_get(seen, name))
             err = BP_FAIL(BP_ERR_CONFIG,
                           "two corpora have the name '%s' in the summary: at %s and %s; "
                           "rename one, or score them in two runs",
                           name, json_string_value(json_object_get(seen, name)), path);
-        else if (json_object_set_new_nocheck(seen, name, json_string_nocheck(path)) != 0)
-            err = out_of_memory();
+        (void)json_object_set_new_nocheck(seen, name, json_string_nocheck(path));
         bp_free(name);
     }
     json_decref(seen);
@@ -136,19 +128,6 @@ static double deviation_of(const grouping *split, const bp_score_draw *draws, in
     return bp_score_bootstrap(draws, documents, seed);
 }
 
-static json_t *figures_of(const grouping *split, const group_sums *all, int64_t g, double deviation,
-                          bp_err *err)
-{
-    const bp_token_statistics *statistics = split->table->statistics;
-    json_t *figures = bp_score_figures(&all->sums[g], deviation);
-
-    *err = figures ? bp_token_statistics_figure(figures, statistics,
-                                                all->statistics + g * (statistics->count - 1),
-                                                all->sums[g].tokens, !split->whole)
-                   : out_of_memory();
-    return figures;
-}
-
 /* figures[g] of every group; new references, after an error too. */
 static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figures)
 {
@@ -161,18 +140,18 @@ static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figur
     };
     int64_t *at = bp_alloc("score.summary", groups + 1, sizeof(*at));
     bp_score_draw *draws = bp_alloc("score.summary", documents, sizeof(*draws));
-    bp_err err = all.sums && all.statistics && all.begins && at && draws ? BP_OK : out_of_memory();
+    bp_err err = sum_groups(split, &all);
 
-    if (err == BP_OK)
-        err = sum_groups(split, &all);
     if (err == BP_OK) {
         memcpy(at, all.begins, (size_t)(groups + 1) * sizeof(*at));
         list_draws(split, at, draws);
     }
     for (int64_t g = 0; err == BP_OK && g < groups; g++) {
-        double deviation = deviation_of(split, draws + all.begins[g], all.sums[g].documents, seed);
-
-        figures[g] = figures_of(split, &all, g, deviation, &err);
+        figures[g] = bp_score_figures(
+            &all.sums[g], deviation_of(split, draws + all.begins[g], all.sums[g].documents, seed));
+        err = bp_token_statistics_figure(figures[g], split->table->statistics,
+                                         all.statistics + g * more, all.sums[g].tokens,
+                                         !split->whole);
     }
     bp_free(draws);
     bp_free(at);
@@ -182,72 +161,60 @@ static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figur
     return err;
 }
 
-/* {name: figures} of every group; a group without documents is left out if `sparse`. */
-static bp_err object_of_groups(json_t **out, const grouping *split, char *const *names, bool sparse,
-                               uint64_t seed)
+static bp_err not_utf8(const char *name)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "'%s' can't be a name in the summary: it is not UTF-8", name);
+}
+
+/* root[key] = {name: figures} of every group; a group without documents is left out if `sparse`. */
+static bp_err add_groups(json_t *root, const char *key, const grouping *split, char *const *names,
+                         bool sparse, uint64_t seed)
 {
     json_t **figures = bp_alloc("score.summary", split->groups, sizeof(json_t *));
     json_t *object = json_object();
-    bp_err err = figures && object ? figure_groups(split, seed, figures) : out_of_memory();
+    bp_err err = figure_groups(split, seed, figures);
 
-    for (int64_t g = 0; figures && g < split->groups; g++) {
+    for (int64_t g = 0; g < split->groups; g++) {
         json_t *one = figures[g];
         bool empty = sparse && json_integer_value(json_object_get(one, "documents")) == 0;
 
         if (err != BP_OK || empty)
             json_decref(one);
         else if (json_object_set_new(object, names[g], one) != 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "'%s' can't be a name in the summary: it is not UTF-8",
-                          names[g]);
+            err = not_utf8(names[g]);
     }
     bp_free(figures);
-    if (err != BP_OK) {
-        json_decref(object);
-        object = NULL;
-    }
-    *out = object;
+    if (json_object_set_new(root, key, object) != 0)
+        err = not_utf8(key);
     return err;
 }
 
-static bp_err by_corpus(json_t **out, const bp_score_table *table, const json_t *whole,
-                        uint64_t seed)
+static bp_err add_corpora(json_t *root, const bp_score_table *table, uint64_t seed)
 {
-    grouping split = {
-        .table = table, .groups = table->plan->files, .by_file = true, .whole = whole};
+    grouping split = {.table = table, .groups = table->plan->files, .by_file = true, .whole = root};
     char **names = bp_alloc("score.summary", split.groups, sizeof(*names));
-    bp_err err = names ? BP_OK : out_of_memory();
 
-    for (int64_t k = 0; err == BP_OK && k < split.groups; k++) {
+    for (int64_t k = 0; k < split.groups; k++)
         names[k] =
             bp_score_corpus_name(bp_corpus_file_path(bp_corpus_file_at(table->plan->corpus, k)));
-        if (!names[k])
-            err = out_of_memory();
-    }
-    if (err == BP_OK)
-        err = object_of_groups(out, &split, names, false, seed);
-    for (int64_t k = 0; names && k < split.groups; k++)
-        bp_free(names[k]);
-    bp_free(names);
+    bp_err err = add_groups(root, "corpora", &split, names, false, seed);
+    bp_names_free(&names, split.groups);
     return err;
 }
 
-static bp_err by_label(json_t **out, const bp_score_table *table, const json_t *whole,
-                       uint64_t seed)
+static bp_err add_labels(json_t *root, const bp_score_table *table, uint64_t seed)
 {
     json_t *labels = json_object();
-    bp_err err = labels ? BP_OK : out_of_memory();
+    bp_err err = BP_OK;
 
     for (int64_t i = 0; err == BP_OK && i < table->column_count; i++) {
         const bp_score_column *column = &table->columns[i];
         grouping split = {
-            .table = table, .groups = column->value_count, .codes = column->codes, .whole = whole};
-        json_t *values = NULL;
+            .table = table, .groups = column->value_count, .codes = column->codes, .whole = root};
 
-        err = object_of_groups(&values, &split, column->values, true, seed);
-        if (err == BP_OK && json_object_set_new(labels, column->name, values) != 0)
-            err = out_of_memory();
+        err = add_groups(labels, column->name, &split, column->values, true, seed);
     }
-    *out = labels;
+    (void)json_object_set_new(root, "labels", labels);
     return err;
 }
 
@@ -262,10 +229,8 @@ static json_t *convention_object(const bp_score_plan *plan, const char *tokenize
                   "prefix", rule->prefix ? "eod" : "none", "end", (int)rule->end, "words",
                   "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
 
-    if (plan->bag && json_object_set_new(out, "select", json_string("out_of_bag")) != 0) {
-        json_decref(out);
-        out = NULL;
-    }
+    if (plan->bag)
+        (void)json_object_set_new(out, "select", json_string("out_of_bag"));
     return out;
 }
 
@@ -274,30 +239,22 @@ bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_mo
 {
     grouping all = {.table = table, .groups = 1};
     const char *hash = bp_corpus_tokenizer_hash(table->plan->corpus);
-    json_t *root = NULL, *corpora = NULL, *labels = NULL;
+    json_t *root = NULL;
     bp_err err = figure_groups(&all, seed, &root);
 
-    *out = NULL;
-    if (err == BP_OK)
-        err = by_corpus(&corpora, table, root, seed);
-    if (err == BP_OK)
-        err = by_label(&labels, table, root, seed);
-    if (err == BP_OK &&
-        (json_object_set_new(
-             root, "convention",
-             convention_object(table->plan, hash[0] ? hash : model->tokenizer_hash)) != 0 ||
-         json_object_set_new(
-             root, "model",
-             json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step)) != 0 ||
-         json_object_set(root, "corpora", corpora) != 0 ||
-         json_object_set(root, "labels", labels) != 0))
-        err = out_of_memory();
-    json_decref(corpora);
-    json_decref(labels);
-    if (err != BP_OK) {
-        json_decref(root);
-        root = NULL;
+    if (err == BP_OK) {
+        (void)json_object_set_new(
+            root, "convention",
+            convention_object(table->plan, hash[0] ? hash : model->tokenizer_hash));
+        (void)json_object_set_new(
+            root, "model",
+            json_pack("{ss sI}", "digest", model->digest, "step", (json_int_t)model->step));
+        err = add_corpora(root, table, seed);
     }
-    *out = root;
+    if (err == BP_OK)
+        err = add_labels(root, table, seed);
+    *out = err == BP_OK ? root : NULL;
+    if (err != BP_OK)
+        json_decref(root);
     return err;
 }

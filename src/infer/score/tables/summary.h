@@ -3,21 +3,21 @@
 #define BP_INFER_SCORE_TABLES_SUMMARY_H
 
 #include "base/json.h"
-#include "infer/score/tables/merge.h"
+#include "infer/score/tables/table.h"
 #include "models/model.h"
 
 /** The whole summary, keys in the order of CONTRACT section 6. A function of the table, the rule,
  * the model's digest and step, and `seed` (of the bootstrap).
  *
  * Owns:       *out is a new reference; NULL after an error.
- * Errors:     BP_ERR_SYSTEM memory; those of bp_corpus_file_doc_counts.
+ * Errors:     those of bp_corpus_file_doc_counts; BP_ERR_FORMAT a name that is not UTF-8.
  */
 bp_err bp_score_summarise(json_t **out, const bp_score_table *table, const bp_model_info *model,
                           uint64_t seed);
 
 /** A corpus's name in the summary: its file name without folder and suffix. Free with bp_free(). */
 char *bp_score_corpus_name(const char *path);
-/** Errors: BP_ERR_CONFIG two corpora have one name; BP_ERR_SYSTEM. */
+/** Errors: BP_ERR_CONFIG two corpora have one name. */
 bp_err bp_score_check_names(const bp_corpus *corpus);
 
 const char *bp_score_convention_name(bp_score_convention convention);

@@ -94,11 +94,6 @@ static double stderr_tokens(const bp_score_sums *sums, double mean)
     return variance > 0 ? sqrt(variance / (n - 1)) * exp(mean) : 0;
 }
 
-static void put(json_t *object, bool *ok, const char *key, json_t *value)
-{
-    *ok = json_object_set_new(object, key, value) == 0 && *ok;
-}
-
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents)
 {
     double nll = bp_fixed_real(sums->nll);
@@ -109,24 +104,15 @@ json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents)
     double per_byte = bytes ? nll / (double)sums->bytes : NAN;
     double per_word = words ? nll / (double)sums->words : NAN;
 
-    json_t *out = json_object();
-    bool ok = true;
-
-    put(out, &ok, "documents", json_integer(sums->documents));
-    put(out, &ok, "tokens", json_integer(sums->tokens));
-    put(out, &ok, "bytes", bytes ? json_integer(sums->bytes) : json_null());
-    put(out, &ok, "words", words ? json_integer(sums->words) : json_null());
-    put(out, &ok, "nll_nats", bp_json_real(nll));
-    put(out, &ok, "perplexity", bp_json_real(exp(mean)));
-    put(out, &ok, "perplexity_stderr", bp_json_real(stderr_tokens(sums, mean)));
-    put(out, &ok, "perplexity_stderr_documents", bp_json_real(stderr_documents));
-    put(out, &ok, "bits_per_byte", bp_json_real(per_byte / log(2)));
-    put(out, &ok, "byte_perplexity", bp_json_real(exp(per_byte)));
-    put(out, &ok, "word_perplexity", bp_json_real(exp(per_word)));
-    put(out, &ok, "words_split", split ? json_integer(sums->words_split) : json_null());
-    if (!ok) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
+    return json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", /* in this order */
+        "documents", (json_int_t)sums->documents, "tokens", (json_int_t)sums->tokens, "bytes",
+        bytes ? json_integer(sums->bytes) : json_null(), "words",
+        words ? json_integer(sums->words) : json_null(), "nll_nats", bp_json_real(nll),
+        "perplexity", bp_json_real(exp(mean)), "perplexity_stderr",
+        bp_json_real(stderr_tokens(sums, mean)), "perplexity_stderr_documents",
+        bp_json_real(stderr_documents), "bits_per_byte", bp_json_real(per_byte / log(2)),
+        "byte_perplexity", bp_json_real(exp(per_byte)), "word_perplexity",
+        bp_json_real(exp(per_word)), "words_split",
+        split ? json_integer(sums->words_split) : json_null());
 }

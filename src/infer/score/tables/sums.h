@@ -42,8 +42,7 @@ double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
 /** The figures of a set, as CONTRACT section 6 lists them; null where one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
- * times the perplexity (tokens taken as independent). Returns:    a new reference; NULL when memory
- * is short.
+ * times the perplexity (tokens taken as independent). Returns:    a new reference.
  */
 json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents);
 

@@ -1,5 +1,197 @@
-/* Sums of one document of a table. */
+/* Adding up the parts, document by document, and the labels of all corpora as one. */
 #include "infer/score/tables/table.h"
+
+#include "base/fault.h"
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "infer/score/tables/tables.h"
+#include "infer/score/unit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- label columns: a corpus numbers its values as it likes, so equal values meet by name ---- */
+
+static bp_score_column *find_column(bp_score_table *table, const char *name)
+{
+    int64_t count = table->column_count, documents = table->plan->documents;
+
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(table->columns[i].name, name) == 0)
+            return &table->columns[i];
+    table->columns = bp_realloc("score.labels", table->columns, count + 1, sizeof(*table->columns));
+    bp_score_column *added = &table->columns[table->column_count++];
+    *added = (bp_score_column){.name = bp_strdup(name)};
+    added->codes = bp_alloc("score.labels", documents, sizeof(*added->codes));
+    for (int64_t d = 0; d < documents; d++)
+        added->codes[d] = -1;
+    return added;
+}
+
+/* map[k] = number in the column of the label's value k. A JSON object serves as the dictionary. */
+static void map_values(bp_score_column *column, const bp_corpus_label *label, int32_t *map)
+{
+    json_t *numbers = json_object();
+
+    column->values = bp_realloc("score.labels", column->values,
+                                column->value_count + label->value_count, sizeof(char *));
+    for (int64_t i = 0; i < column->value_count; i++)
+        (void)json_object_set_new_nocheck(numbers, column->values[i], json_integer(i));
+    for (int64_t k = 0; k < label->value_count; k++) {
+        const json_t *known = json_object_get(numbers, label->values[k]);
+
+        map[k] = (int32_t)(known ? json_integer_value(known) : column->value_count);
+        if (known)
+            continue;
+        column->values[column->value_count++] = bp_strdup(label->values[k]);
+        (void)json_object_set_new_nocheck(numbers, label->values[k], json_integer(map[k]));
+    }
+    json_decref(numbers);
+}
+
+static bp_err load_label(bp_score_table *table, int64_t file, int k)
+{
+    bp_corpus_file *corpus = bp_corpus_file_at(table->plan->corpus, file);
+    int64_t first = table->plan->first_document[file];
+    int64_t documents = table->plan->first_document[file + 1] - first;
+    bp_corpus_label label;
+    bp_err err = bp_corpus_file_label(corpus, k, &label);
+
+    if (err != BP_OK)
+        return err;
+
+    bp_score_column *column = find_column(table, label.name);
+    int32_t *map = bp_alloc("score.labels", label.value_count, sizeof(*map));
+    map_values(column, &label, map);
+    for (int64_t d = 0; err == BP_OK && d < documents; d++) {
+        if (label.codes[d] >= label.value_count)
+            err = BP_FAIL(
+                BP_ERR_FORMAT,
+                "label %s has %" PRId64 " values, but a document has number %" PRIu32 ": at %s",
+                label.name, label.value_count, label.codes[d], bp_corpus_file_path(corpus));
+        else
+            column->codes[first + d] = map[label.codes[d]];
+    }
+    bp_free(map);
+    return err;
+}
+
+bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
+                           const bp_token_statistics *statistics)
+{
+    bp_err err = BP_OK;
+
+    *table = (bp_score_table){.plan = plan, .statistics = statistics};
+    table->rows = bp_try_alloc("score.rows", plan->documents, sizeof(*table->rows));
+    table->sums =
+        bp_try_alloc("score.rows", plan->documents * (statistics->count - 1), sizeof(*table->sums));
+    if (!table->rows || !table->sums)
+        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
+                       plan->documents);
+    for (int64_t file = 0; file < plan->files; file++) {
+        int labels = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->labels;
+
+        for (int k = 0; err == BP_OK && k < labels; k++)
+            err = load_label(table, file, k);
+    }
+    return err;
+}
+
+void bp_score_table_clear(bp_score_table *table)
+{
+    for (int64_t i = 0; i < table->column_count; i++) {
+        bp_score_column *column = &table->columns[i];
+
+        for (int64_t k = 0; k < column->value_count; k++)
+            bp_free(column->values[k]);
+        bp_free(column->values);
+        bp_free(column->codes);
+        bp_free(column->name);
+    }
+    bp_free(table->columns);
+    bp_free(table->sums);
+    bp_free(table->rows);
+    *table = (bp_score_table){0};
+}
+
+/* ---- the parts ---- */
+
+/* `sums` is room for those of one piece. */
+static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
+                         const char *path)
+{
+    int64_t more = table->statistics->count - 1;
+
+    for (int64_t i = 0; i < result->pieces; i++) {
+        bp_score_piece piece = bp_score_result_piece(result, i);
+
+        if (piece.document < 0 || piece.document >= table->plan->documents)
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with document %" PRId64 ": at %s",
+                           piece.document, path);
+        bp_score_row *row = &table->rows[piece.document];
+        row->nll += piece.nll;
+        row->square += piece.square;
+        row->tokens += piece.tokens;
+        row->unscored += piece.text - piece.text_scored;
+        bp_score_result_sums(result, i, sums);
+        for (int64_t c = 0; c < more; c++)
+            table->sums[piece.document * more + c] += sums[c];
+    }
+    return BP_OK;
+}
+
+static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result)
+{
+    int64_t value = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; err == BP_OK && i < result->runs; i++) {
+        bp_score_run run = bp_score_result_run(result, i);
+
+        if (run.count < 0 || run.count > result->values - value)
+            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a run of %" PRId64 " tokens",
+                           run.count);
+        err = bp_tokens_writer_add(
+            writer, run.first, run.count,
+            bp_score_result_values(result, 0) + (size_t)value * sizeof(float), result->values);
+        value += run.count;
+    }
+    return err;
+}
+
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path)
+{
+    int64_t statistics = table->statistics->count;
+    bp_fixed *sums = bp_alloc("score.rows", statistics - 1, sizeof(*sums));
+    bp_tokens_writer *writer = NULL;
+    bp_err err = BP_OK;
+
+    if (bp_fault("score.merge"))
+        err = BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
+    else if (tokens_path)
+        err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
+    for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
+        const char *data, *path;
+        size_t bytes;
+        bp_score_result result;
+
+        bp_heartbeat_progress();
+        err = bp_parts_read(parts, unit, &data, &bytes, &path);
+        if (err == BP_OK)
+            err = bp_score_result_read(&result, data, bytes, statistics, path);
+        if (err == BP_OK)
+            err = add_pieces(table, &result, sums, path);
+        if (err == BP_OK && writer)
+            err = add_tokens(writer, &result);
+    }
+    if (err == BP_OK && writer)
+        err = bp_tokens_writer_commit(writer);
+    bp_tokens_writer_free(&writer);
+    bp_free(sums);
+    return err;
+}
+
+/* ---- one document ---- */
 
 bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out)
 {

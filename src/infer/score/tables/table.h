@@ -1,8 +1,10 @@
-/* What scoring came to, a row a document, in memory. */
+/* What scoring came to, a row a document, in memory: a function of the parts and the corpora.
+ * Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_TABLE_H
 #define BP_INFER_SCORE_TABLES_TABLE_H
 
 #include "infer/score/plan.h"
+#include "infer/score/tables/parts.h"
 #include "infer/score/tables/sums.h"
 #include "infer/score/tables/token_statistics.h"
 
@@ -32,15 +34,26 @@ typedef struct bp_score_table {
     int64_t column_count;
 } bp_score_table;
 
+/** Read the corpora's labels, and room for all documents. Clear after an error too.
+ *  Errors: BP_ERR_SYSTEM; those of bp_corpus_file_label. */
+bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
+                           const bp_token_statistics *statistics);
+void bp_score_table_clear(bp_score_table *table);
+
+/** Add the results of all units; if `tokens_path` is not NULL, also write tokens.h5 there.
+ *
+ * Errors: those of bp_parts_read; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED of tokens.h5. */
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path);
+
 /** The sums of one document, its counts of bytes and words among them. The counts of its file are
  *  borrowed once for all by bp_score_counts_of. */
 typedef struct bp_score_counts {
     const int64_t *bytes, *words, *words_split; /* of a file's documents; NULL: not told */
 } bp_score_counts;
 bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out);
-/** sums[statistics - 1] of a document; borrowed. */
-const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document);
 bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
                                      int64_t file, int64_t document);
+/** sums[statistics - 1] of a document; borrowed. */
+const bp_fixed *bp_score_document_statistics(const bp_score_table *table, int64_t document);
 
 #endif

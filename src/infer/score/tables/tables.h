@@ -4,6 +4,7 @@
 #define BP_INFER_SCORE_TABLES_TABLES_H
 
 #include "infer/score/tables/table.h"
+#include "io/h5/h5.h"
 
 /** tokens.h5, written front to back. */
 typedef struct bp_tokens_writer bp_tokens_writer;
@@ -26,5 +27,12 @@ void bp_tokens_writer_free(bp_tokens_writer **writer);
 /** documents.h5, from the merged table. Errors: BP_ERR_IO, those of bp_h5_create and of the
  * corpora. */
 bp_err bp_documents_write(const bp_score_table *table, const char *path);
+
+/** What comes from the corpora: /doc_id of all documents. Errors: BP_ERR_IO, those of the corpora.
+ */
+bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan);
+/** What makes tokens.h5 readable without the corpora: /tokens, /doc_start, /doc_id,
+ * /source/tokenizer (where a corpus keeps it), named as in a corpus file. Errors: as above. */
+bp_err bp_score_text_write(bp_h5 *out, const bp_score_plan *plan);
 
 #endif

@@ -1,5 +1,5 @@
 /* What the score files hold of the corpora themselves. */
-#include "infer/score/tables/tables_priv.h"
+#include "infer/score/tables/tables.h"
 
 #include "base/heartbeat.h"
 #include "base/mem.h"
@@ -58,14 +58,11 @@ static bp_err write_file_ids(bp_h5 *out, const bp_score_plan *plan, int64_t file
 bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan)
 {
     size_t width;
-    char *block = NULL;
     bp_err err = find_id_width(plan, &width);
+    char *block = bp_alloc("score.tables", BLOCK_ROWS, width);
 
     if (err == BP_OK)
         err = bp_h5_make_text(out, "doc_id", width, plan->documents);
-    if (err == BP_OK) {
-        block = bp_alloc("score.tables", BLOCK_ROWS, width);
-    }
     for (int64_t file = 0; err == BP_OK && file < plan->files; file++)
         err = write_file_ids(out, plan, file, width, block);
     bp_free(block);
@@ -74,40 +71,26 @@ bp_err bp_score_ids_write(bp_h5 *out, const bp_score_plan *plan)
 
 /* ---- tokens.h5: ids of tokens, and what they are text of ---- */
 
-/* Entries of one corpus; `block` and `narrow` are scratch of BLOCK_ROWS. */
-static bp_err write_file_tokens(bp_h5 *out, const bp_score_plan *plan, int64_t file, int32_t *block,
-                                uint16_t *narrow)
-{
-    int64_t base = plan->first_token[file], total = plan->first_token[file + 1] - base;
-    bp_err err = BP_OK;
-
-    for (int64_t first = 0; err == BP_OK && first < total; first += BLOCK_ROWS) {
-        int64_t count = total - first < BLOCK_ROWS ? total - first : BLOCK_ROWS;
-
-        bp_heartbeat_progress();
-        err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, file), first, count, block);
-        for (int64_t i = 0; narrow && i < count; i++)
-            narrow[i] = (uint16_t)block[i];
-        if (err == BP_OK)
-            err = bp_h5_write_slab(out, "tokens", narrow ? BP_H5_U16 : BP_H5_U32, base + first,
-                                   narrow ? (void *)narrow : block, count);
-    }
-    return err;
-}
-
+/* Two bytes a token where the vocabulary allows it: HDF5 narrows them. */
 static bp_err write_tokens(bp_h5 *out, const bp_score_plan *plan)
 {
-    bool fits = bp_corpus_vocab_size(plan->corpus) <= UINT16_MAX;
+    bool narrow = bp_corpus_vocab_size(plan->corpus) <= UINT16_MAX;
     int32_t *block = bp_alloc("score.tables", BLOCK_ROWS, sizeof(*block));
-    uint16_t *narrow = fits ? bp_alloc("score.tables", BLOCK_ROWS, sizeof(*narrow)) : NULL;
-    bp_err err = block && (narrow || !fits)
-                     ? bp_h5_make(out, "tokens", fits ? BP_H5_U16 : BP_H5_U32,
-                                  plan->first_token[plan->files])
-                     : bp_fail_memory("tokens", BLOCK_ROWS, sizeof(*block));
+    bp_err err =
+        bp_h5_make(out, "tokens", narrow ? BP_H5_U16 : BP_H5_U32, plan->first_token[plan->files]);
 
-    for (int64_t file = 0; err == BP_OK && file < plan->files; file++)
-        err = write_file_tokens(out, plan, file, block, narrow);
-    bp_free(narrow);
+    for (int64_t file = 0; err == BP_OK && file < plan->files; file++) {
+        int64_t base = plan->first_token[file], total = plan->first_token[file + 1] - base;
+
+        for (int64_t first = 0; err == BP_OK && first < total; first += BLOCK_ROWS) {
+            int64_t count = total - first < BLOCK_ROWS ? total - first : BLOCK_ROWS;
+
+            bp_heartbeat_progress();
+            err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, file), first, count, block);
+            if (err == BP_OK)
+                err = bp_h5_write_slab(out, "tokens", BP_H5_U32, base + first, block, count);
+        }
+    }
     bp_free(block);
     return err;
 }
@@ -116,8 +99,7 @@ static bp_err write_tokens(bp_h5 *out, const bp_score_plan *plan)
 static bp_err write_starts(bp_h5 *out, const bp_score_plan *plan)
 {
     int64_t *block = bp_alloc("score.tables", BLOCK_ROWS, sizeof(*block));
-    bp_err err = block ? bp_h5_make(out, "doc_start", BP_H5_I64, plan->documents + 1)
-                       : bp_fail_memory("documents", BLOCK_ROWS, sizeof(*block));
+    bp_err err = bp_h5_make(out, "doc_start", BP_H5_I64, plan->documents + 1);
 
     for (int64_t first = 0; err == BP_OK && first <= plan->documents; first += BLOCK_ROWS) {
         int64_t left = plan->documents + 1 - first, count = left < BLOCK_ROWS ? left : BLOCK_ROWS;

@@ -6,11 +6,6 @@
 
 #include <math.h>
 
-static bp_err out_of_memory(int64_t members)
-{
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the names of %lld members", (long long)members);
-}
-
 void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_info *info)
 {
     int64_t members = info->members;
@@ -23,24 +18,17 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
         statistics->oob[m] = NAN;
 }
 
-bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
-                                double oob)
+void bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
+                              double oob)
 {
-    char *copy = bp_strdup(name);
-
     bp_free(statistics->names[member]);
-    statistics->names[member] = copy;
+    statistics->names[member] = bp_strdup(name);
     statistics->oob[member] = oob;
-    return BP_OK;
 }
 
-bp_err bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_Comm comm)
+void bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_Comm comm)
 {
-    bp_err err = BP_OK;
-
-    if (from == 0 || statistics->members == 0)
-        return BP_OK;
-    for (int64_t m = 0; m < statistics->members; m++) {
+    for (int64_t m = 0; from != 0 && m < statistics->members; m++) {
         char *name = bp_comm_rank(comm) == from ? statistics->names[m] : NULL;
         double oob = statistics->oob[m];
 
@@ -48,12 +36,10 @@ bp_err bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_
         bp_bcast_bytes(&oob, sizeof(oob), from, comm);
         if (bp_comm_rank(comm) == from)
             continue;
-        if (bp_comm_is_root(comm) && err == BP_OK)
-            err = name ? bp_token_statistics_name(statistics, m, name, oob)
-                       : out_of_memory(statistics->members);
+        if (bp_comm_is_root(comm))
+            bp_token_statistics_name(statistics, m, name, oob);
         bp_free(name);
     }
-    return bp_agree(comm, err);
 }
 
 void bp_token_statistics_clear(bp_token_statistics *statistics)
@@ -67,33 +53,22 @@ void bp_token_statistics_clear(bp_token_statistics *statistics)
 
 /* ---- figures ---- */
 
-/* {name, nll_nats, perplexity, oob_perplexity}; a new reference. */
-static json_t *member_of(const bp_token_statistics *statistics, int64_t member, double nll,
-                         int64_t tokens, bool oob)
-{
-    json_t *one =
-        json_pack("{ss so so}", "name", statistics->names[member], "nll_nats", bp_json_real(nll),
-                  "perplexity", bp_json_real(exp(nll / (double)tokens)));
-
-    if (one && oob && isfinite(statistics->oob[member]) &&
-        json_object_set_new(one, "oob_perplexity", bp_json_real(statistics->oob[member])) != 0) {
-        json_decref(one);
-        return NULL;
-    }
-    return one;
-}
-
+/* {name, nll_nats, perplexity, oob_perplexity} of each. */
 static bp_err list_members(json_t *out, const bp_token_statistics *statistics, const bp_fixed *sums,
                            int64_t tokens, bool oob)
 {
     for (int64_t m = 0; m < statistics->members; m++) {
         double nll = bp_fixed_real(-sums[BP_MODEL_MEMBER + m - 1]);
+        json_t *one =
+            json_pack("{ss so so}", "name", statistics->names[m], "nll_nats", bp_json_real(nll),
+                      "perplexity", bp_json_real(exp(nll / (double)tokens)));
 
-        if (json_array_append_new(out, member_of(statistics, m, nll, tokens, oob)) != 0)
+        if (json_array_append_new(out, one) != 0)
             return BP_FAIL(BP_ERR_FORMAT,
-                           "member %lld can't stand in the summary: its name is not UTF-8, or "
-                           "there is no memory",
+                           "member %lld can't stand in the summary: its name is not UTF-8",
                            (long long)m);
+        if (oob && isfinite(statistics->oob[m]))
+            (void)json_object_set_new(one, "oob_perplexity", bp_json_real(statistics->oob[m]));
     }
     return BP_OK;
 }

@@ -14,16 +14,14 @@ typedef struct bp_token_statistics {
     double *oob;     /* [members]: perplexity of the documents that a bag lacks; NaN: not known */
 } bp_token_statistics;
 
-/** Channels of a model, names still empty. Clear after an error too. Errors: BP_ERR_SYSTEM. */
+/** Channels of a model, names still empty. */
 void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_info *info);
-/** Name a member. Errors: BP_ERR_SYSTEM. */
-bp_err bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
-                                double oob);
+void bp_token_statistics_name(bp_token_statistics *statistics, int64_t member, const char *name,
+                              double oob);
 /** Names and perplexities of rank `from` go to rank 0, which has none yet.
  *
- * Collective: over `comm`; the counts are equal on all ranks. Errors: BP_ERR_SYSTEM: the same on
- * all ranks. */
-bp_err bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_Comm comm);
+ * Collective: over `comm`; the counts are equal on all ranks. */
+void bp_token_statistics_share(bp_token_statistics *statistics, int from, MPI_Comm comm);
 void bp_token_statistics_clear(bp_token_statistics *statistics);
 
 /** An ensemble's variance of log p_m(target) as an estimate of that of all members there might be:
@@ -37,7 +35,7 @@ double bp_score_unbiased_factor(int64_t members);
  * member's sum and perplexity, with that out of its bag if `oob`. Nothing for a plain model.
  *
  * Shapes:     sums[count - 1], of the statistics behind the log-probability.
- * Errors:     BP_ERR_SYSTEM memory; BP_ERR_FORMAT a member's name is not UTF-8.
+ * Errors:     BP_ERR_FORMAT a member's name is not UTF-8.
  */
 bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *statistics,
                                   const bp_fixed *sums, int64_t tokens, bool oob);
