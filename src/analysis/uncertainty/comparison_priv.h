@@ -71,7 +71,7 @@ typedef struct comparison_groups {
  * or its file; parts of one given name are one group. `whole` (a name): all are one group.
  *
  * Local; looks only whether an item, as it stands, is a file. Clear after an error too.
- * Errors:     BP_ERR_CONFIG an empty item or part of one, a group's name twice; BP_ERR_SYSTEM.
+ * Errors:     BP_ERR_CONFIG an empty item or part of one, a group's name twice.
  */
 bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const char *text,
                                const char *whole);
@@ -100,7 +100,7 @@ typedef struct comparison_corpora {
  * Errors:     those of bp_corpus_open; BP_ERR_INPUT a glob that matches nothing; BP_ERR_FORMAT an
  *             unknown label or value (with those that there are), a group of fewer than 2
  *             documents; BP_ERR_CONFIG a document that is in the domain and shifted, two groups or
- *             corpora of one name; BP_ERR_SYSTEM.
+ *             corpora of one name.
  */
 bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *in_domain,
                                comparison_groups *shifted);
@@ -124,7 +124,7 @@ typedef struct comparison_metadata {
  * Local.
  * Errors:     BP_ERR_INPUT a folder that is missing or holds no checkpoint; those of
  *             bp_ensemble_list_load; BP_ERR_CONFIG dropout or Laplace of an ensemble; BP_ERR_FORMAT
- *             members of different tokenizers or vocabularies; BP_ERR_SYSTEM.
+ *             members of different tokenizers or vocabularies.
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
 
@@ -133,7 +133,7 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
 char *comparison_safe_name(const char *name);
 
 /** The next item of a list with commas, blanks around it cut: *text moves on; *item is a new string
- * (bp_free). false: no item is left. Errors: BP_ERR_SYSTEM, *item NULL. */
+ * (bp_free). false: no item is left. */
 bool comparison_next_item(const char **text, char **item);
 
 #endif

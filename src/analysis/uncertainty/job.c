@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
 
@@ -153,6 +154,52 @@ static bp_err run(comparison_job *self)
     return err;
 }
 
+/* ---- memory: does each method fit into that of its nodes? Asked before anything is made ---- */
+
+/* What a rank takes to fit the Laplace approximation of method m. */
+static int64_t fit_bytes(const comparison_job *self, int64_t m)
+{
+    const comparison_metadata *metadata = &self->results.metadata[m];
+    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
+    bp_mesh_shape shape = self->mesh_shape;
+
+    shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
+    return bp_laplace_bytes(&spec, &shape, metadata->vocab_size, metadata->width);
+}
+
+static bp_err check_fits(const comparison_job *self, const bp_score_memory_spec *spec)
+{
+    bp_mesh_shape shape = bp_mesh_shape_of(spec->config);
+    bool alone = spec->plan && bp_comm_size(self->world) == 1;
+    bp_err err = alone ? bp_mesh_shape_plan(&shape, spec->plan->ranks)
+                       : bp_mesh_shape_fit(&shape, bp_comm_size(self->world));
+
+    return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec, NULL) : err;
+}
+
+/* plan: of a job to come (NULL: of this one). Collective over world. */
+static bp_err check_memory(const comparison_job *self, int64_t m, const bp_planned_world *plan)
+{
+    const comparison_method *method = &self->results.methods.items[m];
+    bp_ensemble_spec way = {.path = method->path};
+    bp_config *config = NULL;
+    bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
+    bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
+
+    if (method->way == COMPARISON_DROPOUT)
+        way.dropout_passes = self->results.members[m];
+    if (err == BP_OK && method->way == COMPARISON_LAPLACE) { /* the fit, and then its samples */
+        spec.more_bytes = fit_bytes(self, m);
+        err = check_fits(self, &spec);
+        spec.more_bytes = 0;
+        spec.samples = self->results.members[m];
+    }
+    if (err == BP_OK)
+        err = check_fits(self, &spec);
+    bp_config_free(&config);
+    return err == BP_ERR_SYSTEM ? bp_err_prefix(err, "method %s", method->name) : err;
+}
+
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables)
 {
     comparison_job self;
@@ -160,7 +207,7 @@ bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const 
 
     if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
         for (int64_t m = 0; err == BP_OK && m < self.results.methods.count; m++)
-            err = comparison_job_check_memory(&self, m, NULL);
+            err = check_memory(&self, m, NULL);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
@@ -190,13 +237,6 @@ static void print_plan(const comparison_job *self)
                results->shifted.items[s].document_count);
 }
 
-static void print_fit(const comparison_job *self, int64_t m)
-{
-    bp_log("  %" PRId64 " samples repeat its last layer so many times; the fit before takes "
-           "%.1f MiB on a rank besides the model",
-           self->results.members[m], (double)comparison_job_fit_bytes(self, m) / 1048576);
-}
-
 /* A pass or a sample repeats a part of the model: what it costs at most is said, not measured. */
 static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_world *asked)
 {
@@ -214,10 +254,13 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
             bp_log("  %" PRId64 " passes take up to so many times as long",
                    self->results.members[m]);
         if (method->way == COMPARISON_LAPLACE)
-            print_fit(self, m);
+            bp_log("  %" PRId64
+                   " samples repeat its last layer so many times; the fit before takes "
+                   "%.1f MiB on a rank besides the model",
+                   self->results.members[m], (double)fit_bytes(self, m) / 1048576);
     }
     if (err == BP_OK)
-        err = comparison_job_check_memory(self, m, asked);
+        err = check_memory(self, m, asked);
     if (err == BP_OK)
         err = bp_score_estimate(self->world, config, asked);
     bp_config_free(&config);

@@ -60,12 +60,4 @@ double comparison_record_real(const json_t *entry, const char *key);
 bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
                              double seconds);
 
-/** memory.c: what is computed for method m fits into the memory of each node; plan: of a job to
- * come (NULL: of this one). Collective over world. Errors: BP_ERR_SYSTEM it does not, with the mesh
- * that would: the same on all ranks. */
-bp_err comparison_job_check_memory(const comparison_job *self, int64_t m,
-                                   const bp_planned_world *plan);
-/** What a rank takes to fit the Laplace approximation of method m. */
-int64_t comparison_job_fit_bytes(const comparison_job *self, int64_t m);
-
 #endif

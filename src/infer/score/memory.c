@@ -45,24 +45,6 @@ static bool read_state(json_t **out, const char *path)
     return json_is_object(*out);
 }
 
-static void read_states(models *self, const bp_ensemble_list *list, const char *path, bool *known)
-{
-    self->count = list->count > 0 ? list->count : 1;
-    self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
-    for (int64_t k = 0; k < self->count && *known; k++)
-        *known = read_state(&self->states[k], list->count > 0 ? list->members[k].path : path);
-}
-
-/* By the size of their file: opening it would hash all of it. */
-static int64_t count_samples(const models *self, const char *path)
-{
-    const json_t *model = json_object_get(self->states[0], "model");
-    int64_t one = (int64_t)sizeof(float) * json_integer_value(json_object_get(model, "width")) *
-                  json_integer_value(json_object_get(model, "vocab_size"));
-
-    return one > 0 ? (bp_file_size(path) + one - 1) / one : 0;
-}
-
 static void open_models(models *self, bool *known)
 {
     const bp_ensemble_spec *method = self->spec->method;
@@ -71,24 +53,25 @@ static void open_models(models *self, bool *known)
 
     if (bp_ensemble_is(path))
         *known = bp_ensemble_list_load(&list, path) == BP_OK;
-    if (*known)
-        read_states(self, &list, path, known);
+    self->count = list.count > 0 ? list.count : 1;
+    self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
+    for (int64_t k = 0; k < self->count && *known; k++)
+        *known = read_state(&self->states[k], list.count > 0 ? list.members[k].path : path);
     self->ensemble = method || list.count > 0;
     self->members = self->count;
     if (method && method->dropout_passes > 0)
         self->members = method->dropout_passes;
-    if (*known && method && method->samples && self->samples == 0)
-        self->samples = count_samples(self, method->samples);
+    if (*known && method && method->samples && self->samples == 0) {
+        const json_t *model = json_object_get(self->states[0], "model");
+        int64_t one = (int64_t)sizeof(float) * json_integer_value(json_object_get(model, "width")) *
+                      json_integer_value(json_object_get(model, "vocab_size"));
+
+        /* by the size of their file: opening it would hash all of it */
+        self->samples = one > 0 ? (bp_file_size(method->samples) + one - 1) / one : 0;
+    }
     if (self->samples > 0)
         self->members = self->samples;
     bp_ensemble_list_clear(&list);
-}
-
-static void clear_models(models *self)
-{
-    for (int64_t k = 0; self->states && k < self->count; k++)
-        json_decref(self->states[k]);
-    bp_free(self->states);
 }
 
 /* ---- ranks ---- */
@@ -259,6 +242,8 @@ bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
             *alone_fits = !lacks_alone(&self);
     }
     bp_free(all);
-    clear_models(&self);
+    for (int64_t k = 0; k < self.count; k++)
+        json_decref(self.states[k]);
+    bp_free(self.states);
     return err;
 }

@@ -15,7 +15,6 @@
 #define HUGE_REAL    1e10 /* from here on powers of ten */
 #define NAME_LEAST   12
 #define NAME_MOST    48 /* from 13 on the first table is wider than 80 columns */
-#define COLUMNS_MOST 6
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
 typedef struct column {
@@ -24,14 +23,6 @@ typedef struct column {
     int places;                                              /* behind the point */
     double (*value)(const json_t *figures, const char *key); /* NaN: there is none */
 } column;
-
-/* Rows are measured, then printed: a column has one format, by the largest figure in it. */
-typedef struct grid {
-    const column *columns;
-    int count, name_width;
-    double most[COLUMNS_MOST];
-    bool prints;
-} grid;
 
 static double figure(const json_t *figures, const char *key)
 {
@@ -72,98 +63,88 @@ static int continued(const char *text)
     return count;
 }
 
-static void print_row(const grid *table, const char *name, const json_t *figures)
+static double largest(const column *c, const json_t *rows)
 {
-    bp_buffer line = {0};
-    char *text;
+    double most = 0;
+    const json_t *row;
+    size_t k;
 
-    bp_buffer_printf(&line, "%-*s", table->name_width + continued(name), name);
-    for (int k = 0; k < table->count; k++) {
-        const column *c = &table->columns[k];
-        double value = c->value(figures, c->key);
-
-        if (isnan(value))
-            bp_buffer_printf(&line, "  %*s", c->width, "-");
-        else if (c->places > 0 && table->most[k] >= HUGE_REAL)
-            bp_buffer_printf(&line, "  %*.4e", c->width, value);
-        else
-            bp_buffer_printf(&line, "  %*.*f", c->width,
-                             table->most[k] < WHOLE_REAL ? c->places : 0, value);
-    }
-    text = bp_buffer_take(&line);
-    if (text)
-        bp_log("%s", text);
-    bp_free(text);
+    json_array_foreach(rows, k, row) most =
+        fmax(most, c->value(json_object_get(row, "figures"), c->key));
+    return most;
 }
 
-static void measure_row(grid *table, const char *name, const json_t *figures)
+/* A cell's text: a column has one format, by `most`, the largest figure in it. */
+static void add_cell(bp_buffer *line, const column *c, double value, double most)
 {
-    int length = (int)strlen(name) - continued(name);
-
-    if (length > table->name_width)
-        table->name_width = length < NAME_MOST ? length : NAME_MOST;
-    for (int k = 0; k < table->count; k++)
-        table->most[k] =
-            fmax(table->most[k], table->columns[k].value(figures, table->columns[k].key));
-}
-
-static void do_row(grid *table, const char *name, const json_t *figures)
-{
-    if (table->prints)
-        print_row(table, name, figures);
+    if (isnan(value))
+        bp_buffer_printf(line, "  %*s", c->width, "-");
+    else if (c->places > 0 && most >= HUGE_REAL)
+        bp_buffer_printf(line, "  %*.4e", c->width, value);
     else
-        measure_row(table, name, figures);
+        bp_buffer_printf(line, "  %*.*f", c->width, most < WHOLE_REAL ? c->places : 0, value);
 }
 
-static void do_group(grid *table, const char *prefix, const json_t *group)
+static void add_row(json_t *rows, const char *prefix, const char *name, const json_t *figures)
 {
-    const char *name;
-    const json_t *figures;
+    char *line = bp_sprintf("%s%s%s", prefix, prefix[0] ? " " : "", name);
 
-    json_object_foreach((json_t *)group, name, figures)
-    {
-        char line[128];
-
-        snprintf(line, sizeof(line), "%s%s", prefix, name);
-        do_row(table, line, figures);
-    }
+    (void)json_array_append_new(rows, json_pack("{s:s, s:O}", "name", line, "figures", figures));
+    bp_free(line);
 }
 
 /* All, each corpus and each label value. */
-static void do_rows(grid *table, const json_t *summary)
+static json_t *list_rows(const json_t *summary)
 {
     const json_t *corpora = json_object_get(summary, "corpora");
-    const char *name;
-    const json_t *values;
+    json_t *rows = json_array(), *values, *figures;
+    const char *label, *name;
 
-    do_row(table, "all", summary);
+    add_row(rows, "", "all", summary);
     if (json_object_size(corpora) > 1)
-        do_group(table, "corpus ", corpora);
-    json_object_foreach(json_object_get(summary, "labels"), name, values)
-    {
-        char prefix[64];
-
-        snprintf(prefix, sizeof(prefix), "%s ", name);
-        do_group(table, prefix, values);
-    }
+        json_object_foreach((json_t *)corpora, name, figures)
+            add_row(rows, "corpus", name, figures);
+    json_object_foreach(json_object_get(summary, "labels"), label, values)
+        json_object_foreach(values, name, figures) add_row(rows, label, name, figures);
+    return rows;
 }
 
-static void print_table(const column *columns, int count, const json_t *summary)
+static void print_line(bp_buffer *line)
 {
-    grid table = {.columns = columns, .count = count, .name_width = NAME_LEAST};
-    bp_buffer line = {0};
-    char *text;
+    bp_log("%s", line->data);
+    line->bytes = 0;
+}
 
-    do_rows(&table, summary);
-    bp_buffer_printf(&line, "%-*s", table.name_width, "");
-    for (int k = 0; k < count; k++)
-        bp_buffer_printf(&line, "  %*s", columns[k].width, columns[k].heading);
-    text = bp_buffer_take(&line);
-    if (text)
-        bp_log("%s", text);
-    bp_free(text);
-    table.prints = true;
-    do_rows(&table, summary);
+static void print_table(const column *columns, int count, const json_t *rows)
+{
+    int width = NAME_LEAST;
+    bp_buffer line = {0};
+    const json_t *row;
+    size_t k;
+
+    json_array_foreach(rows, k, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        int length = (int)strlen(name) - continued(name);
+
+        width = length > width ? length < NAME_MOST ? length : NAME_MOST : width;
+    }
+    bp_buffer_printf(&line, "%-*s", width, "");
+    for (int c = 0; c < count; c++)
+        bp_buffer_printf(&line, "  %*s", columns[c].width, columns[c].heading);
+    print_line(&line);
+    json_array_foreach(rows, k, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        const json_t *figures = json_object_get(row, "figures");
+
+        bp_buffer_printf(&line, "%-*s", width + continued(name), name);
+        for (int c = 0; c < count; c++)
+            add_cell(&line, &columns[c], columns[c].value(figures, columns[c].key),
+                     largest(&columns[c], rows));
+        print_line(&line);
+    }
+    bp_buffer_clear(&line);
 }
 
 /* How often the best choice is the right one. */
@@ -196,9 +177,12 @@ void scorer_report(const scorer *self)
                                       {"mutual inf.", "mutual_information", 11, 4, figure},
                                       {"accuracy", "accuracy", 8, 4, figure}};
 
-    print_table(PLAIN, COUNT(PLAIN), self->summary);
+    json_t *rows = list_rows(self->summary);
+
+    print_table(PLAIN, COUNT(PLAIN), rows);
     if (self->statistics.members > 0)
-        print_table(ENSEMBLE, COUNT(ENSEMBLE), self->summary);
+        print_table(ENSEMBLE, COUNT(ENSEMBLE), rows);
+    json_decref(rows);
     if (self->unscored > 0)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),

@@ -71,28 +71,21 @@ bp_err bp_grid_new(bp_grid **out, MPI_Comm comm)
 {
     int size = bp_comm_size(comm), root = ROOT;
     bp_grid *grid = bp_alloc("math.distributed", 1, sizeof *grid);
-    int *places = bp_try_alloc("math.distributed", size, sizeof *places);
-    bp_err err = grid && places ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a grid of ranks");
+    int *places = bp_alloc("math.distributed", size, sizeof *places);
 
-    *out = NULL;
-    err = bp_agree(comm, err);
-    if (err == BP_OK) {
-        grid->comm = comm;
-        grid->rows = largest_divisor_below_root(size);
-        grid->columns = size / grid->rows;
-        for (int rank = 0; rank < size; rank++)
-            places[rank] = rank;
-        grid->system = Csys2blacs_handle(comm);
-        grid->context = map_grid(grid->system, places, grid->rows, grid->columns);
-        grid->root_context = map_grid(grid->system, &root, 1, 1);
-        Cblacs_gridinfo(grid->context, &grid->rows, &grid->columns, &grid->row, &grid->column);
-        BP_ASSERT(grid->row >= 0 && grid->rows * grid->columns == size);
-        *out = grid;
-        grid = NULL;
-    }
+    grid->comm = comm;
+    grid->rows = largest_divisor_below_root(size);
+    grid->columns = size / grid->rows;
+    for (int rank = 0; rank < size; rank++)
+        places[rank] = rank;
+    grid->system = Csys2blacs_handle(comm);
+    grid->context = map_grid(grid->system, places, grid->rows, grid->columns);
+    grid->root_context = map_grid(grid->system, &root, 1, 1);
+    Cblacs_gridinfo(grid->context, &grid->rows, &grid->columns, &grid->row, &grid->column);
+    BP_ASSERT(grid->row >= 0 && grid->rows * grid->columns == size);
     bp_free(places);
-    bp_free(grid);
-    return err;
+    *out = grid;
+    return BP_OK;
 }
 
 void bp_grid_free(bp_grid **grid)
@@ -147,29 +140,26 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
 {
     bp_distributed *matrix = bp_alloc("math.distributed", 1, sizeof *matrix);
     int m = checked_int(columns), n = checked_int(rows), b = checked_int(block);
-    int64_t own = 0;
-    bp_err err = matrix ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a matrix over ranks");
+    bp_err err = BP_OK;
 
     BP_ASSERT(rows > 0 && columns > 0);
-    *out = NULL;
     b = b > 0 ? b : GOOD_BLOCK;
-    if (matrix) {
-        matrix->grid = grid;
-        matrix->rows = rows;
-        matrix->columns = columns;
-        matrix->own_m = numroc_(&m, &b, &grid->row, &ZERO, &grid->rows);
-        matrix->own_n = numroc_(&n, &b, &grid->column, &ZERO, &grid->columns);
-        describe(matrix->desc, grid->context, m, n, b, b, matrix->own_m);
-        own = (int64_t)matrix->own_m * matrix->own_n;
-        if (own <= INT_MAX) /* ScaLAPACK's own places are 32 bits */
-            matrix->values = bp_try_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
-        if (!matrix->values)
-            err = BP_FAIL(BP_ERR_SYSTEM,
-                          "memory is short: at a rank's part of %lld x %lld of a matrix of %lld x "
-                          "%lld; use more ranks",
-                          (long long)matrix->own_n, (long long)matrix->own_m, (long long)rows,
-                          (long long)columns);
-    }
+    matrix->grid = grid;
+    matrix->rows = rows;
+    matrix->columns = columns;
+    matrix->own_m = numroc_(&m, &b, &grid->row, &ZERO, &grid->rows);
+    matrix->own_n = numroc_(&n, &b, &grid->column, &ZERO, &grid->columns);
+    describe(matrix->desc, grid->context, m, n, b, b, matrix->own_m);
+    int64_t own = (int64_t)matrix->own_m * matrix->own_n;
+    if (own <= INT_MAX) /* ScaLAPACK's own places are 32 bits */
+        matrix->values = bp_try_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
+    if (!matrix->values)
+        err =
+            BP_FAIL(BP_ERR_SYSTEM,
+                    "memory is short: at a rank's part of %lld x %lld of a matrix of %lld x %lld; "
+                    "use more ranks",
+                    (long long)matrix->own_n, (long long)matrix->own_m, (long long)rows,
+                    (long long)columns);
     err = bp_agree(grid->comm, err);
     if (err != BP_OK)
         bp_distributed_free(&matrix);
@@ -215,39 +205,30 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
 {
     int size = bp_comm_size(grid->comm), own[2] = {row_part, column_part}, taken = 0;
     bp_placement *placement = bp_alloc("math.distributed", 1, sizeof *placement);
-    int(*parts)[2] = bp_try_alloc("math.distributed", size, sizeof *parts);
-    int *places = bp_try_alloc("math.distributed", size, sizeof *places);
-    bp_err err = placement && parts && places
-                     ? BP_OK
-                     : BP_FAIL(BP_ERR_SYSTEM, "no memory for a grid of ranks");
+    int(*parts)[2] = bp_alloc("math.distributed", size, sizeof *parts);
+    int *places = bp_alloc("math.distributed", size, sizeof *places);
 
-    *out = NULL;
-    err = bp_agree(grid->comm, err);
-    if (err == BP_OK) {
-        BP_MPI_WAIT("all_gather", MPI_Allgather(own, 2, MPI_INT, parts, 2, MPI_INT, grid->comm));
-        for (int rank = 0; rank < size; rank++) {
-            if (parts[rank][0] >= placement->row_parts)
-                placement->row_parts = parts[rank][0] + 1;
-            if (parts[rank][1] >= placement->column_parts)
-                placement->column_parts = parts[rank][1] + 1;
-        }
-        for (int rank = 0; rank < size; rank++)
-            if (parts[rank][0] >= 0) {
-                places[parts[rank][0] * placement->column_parts + parts[rank][1]] = rank;
-                taken++;
-            }
-        BP_ASSERT(taken > 0 && taken == placement->row_parts * placement->column_parts);
-        placement->grid = grid;
-        placement->column_part = column_part;
-        placement->context =
-            map_grid(grid->system, places, placement->column_parts, placement->row_parts);
-        *out = placement;
-        placement = NULL;
+    BP_MPI_WAIT("all_gather", MPI_Allgather(own, 2, MPI_INT, parts, 2, MPI_INT, grid->comm));
+    for (int rank = 0; rank < size; rank++) {
+        if (parts[rank][0] >= placement->row_parts)
+            placement->row_parts = parts[rank][0] + 1;
+        if (parts[rank][1] >= placement->column_parts)
+            placement->column_parts = parts[rank][1] + 1;
     }
+    for (int rank = 0; rank < size; rank++)
+        if (parts[rank][0] >= 0) {
+            places[parts[rank][0] * placement->column_parts + parts[rank][1]] = rank;
+            taken++;
+        }
+    BP_ASSERT(taken > 0 && taken == placement->row_parts * placement->column_parts);
+    placement->grid = grid;
+    placement->column_part = column_part;
+    placement->context =
+        map_grid(grid->system, places, placement->column_parts, placement->row_parts);
     bp_free(places);
     bp_free(parts);
-    bp_free(placement);
-    return err;
+    *out = placement;
+    return BP_OK;
 }
 
 void bp_placement_free(bp_placement **placement)
@@ -394,12 +375,6 @@ static bool all_finite(const double *values, int64_t n)
     return true;
 }
 
-/* pdsyevd may go on forever with values that are not finite. */
-static bool is_finite_matrix(const bp_distributed *a)
-{
-    return all_finite(a->values, (int64_t)a->own_m * a->own_n);
-}
-
 /* All that pdsyevd uses besides the matrices: on the heap, for it may be abandoned. */
 typedef struct eigen_call {
     bp_distributed *a, *vectors;
@@ -426,19 +401,17 @@ static bp_err eigen_call_new(eigen_call **out, bp_distributed *a, bp_distributed
     eigen_call *call = bp_alloc("math.distributed", 1, sizeof *call);
 
     *out = call;
-    if (call) {
-        call->a = a;
-        call->vectors = vectors;
-        call->n = checked_int(a->rows);
-        call->threads = omp_get_max_threads();
-        call->reals = size.reals <= INT_MAX ? (int)size.reals : 0;
-        call->integers = checked_int(size.integers);
-        call->values = bp_try_alloc("math.distributed", call->n, sizeof(double));
-        if (call->reals > 0)
-            call->work = bp_try_alloc("math.distributed", call->reals, sizeof(double));
-        call->iwork = bp_try_alloc("math.distributed", call->integers, sizeof(int));
-    }
-    if (call && call->values && call->work && call->iwork)
+    call->a = a;
+    call->vectors = vectors;
+    call->n = checked_int(a->rows);
+    call->threads = omp_get_max_threads();
+    call->reals = size.reals <= INT_MAX ? (int)size.reals : 0;
+    call->integers = checked_int(size.integers);
+    call->values = bp_alloc("math.distributed", call->n, sizeof(double));
+    call->iwork = bp_alloc("math.distributed", call->integers, sizeof(int));
+    if (call->reals > 0)
+        call->work = bp_try_alloc("math.distributed", call->reals, sizeof(double));
+    if (call->work)
         return BP_OK;
     return BP_FAIL(BP_ERR_SYSTEM,
                    "memory is short: at the workspace for the eigenvectors of %lld x %lld, %.1f "
@@ -503,7 +476,7 @@ bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *v
 
     BP_ASSERT(a->rows == a->columns && vectors->rows == a->rows && vectors->columns == a->rows);
     BP_ASSERT(vectors->desc[DESC_NB] == a->desc[DESC_NB]);
-    if (!is_finite_matrix(a))
+    if (!all_finite(a->values, (int64_t)a->own_m * a->own_n)) /* pdsyevd may go on forever then */
         err = BP_FAIL(BP_ERR_SOFTWARE, "a matrix of %lld x %lld holds values that are not finite",
                       (long long)a->rows, (long long)a->columns);
     err = bp_agree(a->grid->comm, err);

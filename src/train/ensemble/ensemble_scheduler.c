@@ -53,6 +53,7 @@ typedef enum member_phase { WAITS, TRAINS, TRAINED, DIVERGED } member_phase;
 /* The coordinator's view of a member. */
 typedef struct member_state {
     member_phase phase;
+    char name[ENSEMBLE_NAME_BYTES];
     int64_t first_step, step; /* where it went on from, and is */
     double loss, oob_perplexity;
     char *text; /* why it diverged */
@@ -94,8 +95,10 @@ bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
         scheduler->states = bp_alloc("ensemble.scheduler", self->members, sizeof(member_state));
         scheduler->done = bp_alloc("ensemble.scheduler", self->members, sizeof(uint8_t));
         scheduler->left = bp_alloc("ensemble.scheduler", self->shape.members, sizeof(bool));
-        for (int64_t k = 0; k < self->members; k++)
+        for (int64_t k = 0; k < self->members; k++) {
             scheduler->states[k].oob_perplexity = NAN;
+            ensemble_name(self, k, scheduler->states[k].name);
+        }
         err = ensemble_metrics_new(&scheduler->metrics, self);
     }
     spec.done = scheduler->done;
@@ -155,12 +158,9 @@ static void note_failure(ensemble_scheduler *scheduler, bp_err err)
 static void add_event(ensemble_scheduler *scheduler, const char *name,
                       const ensemble_message *message, const char *key, json_t *value)
 {
-    char member[ENSEMBLE_NAME_BYTES];
-    json_t *members = json_object();
+    json_t *members =
+        json_pack("{s:s, s:o}", "member", scheduler->states[message->member].name, key, value);
 
-    ensemble_name(scheduler->self, message->member, member);
-    json_object_set_new(members, "member", json_string(member));
-    json_object_set_new(members, key, value);
     if (bp_run_event(scheduler->self->run, name, members) != BP_OK)
         bp_warn("%s", bp_err_message());
     json_decref(members);
@@ -191,9 +191,8 @@ static void on_started(ensemble_scheduler *scheduler, const ensemble_message *me
 static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *message)
 {
     member_state *state = &scheduler->states[message->member];
-    char name[ENSEMBLE_NAME_BYTES], oob[64] = "";
-
     bool early = ensemble_member_ended_early(scheduler->self, message->member);
+    char oob[64] = "";
 
     state->phase = TRAINED;
     state->step =
@@ -202,25 +201,22 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
     ensemble_metrics_ended(scheduler->metrics, message->member,
                            early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
     add_event(scheduler, "member_trained", message, "oob_perplexity", bp_json_real(message->value));
-    ensemble_name(scheduler->self, message->member, name);
     if (isfinite(message->value))
         snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f", message->value);
-    bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", name, oob, count(scheduler, TRAINED),
-           scheduler->self->members);
+    bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", state->name, oob,
+           count(scheduler, TRAINED), scheduler->self->members);
 }
 
 static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *message)
 {
     member_state *state = &scheduler->states[message->member];
-    char name[ENSEMBLE_NAME_BYTES];
 
     state->phase = DIVERGED;
     bp_free(state->text);
     state->text = bp_strdup(message->text);
     ensemble_metrics_ended(scheduler->metrics, message->member, ENSEMBLE_DIVERGED);
     add_event(scheduler, "member_diverged", message, "message", json_string(message->text));
-    ensemble_name(scheduler->self, message->member, name);
-    bp_warn("%s: %s; the other members go on", name, message->text);
+    bp_warn("%s: %s; the other members go on", state->name, message->text);
 }
 
 static void on_left(ensemble_scheduler *scheduler, int from)
@@ -297,7 +293,7 @@ static void show_progress(ensemble_scheduler *scheduler, double now)
     static const char *const WORDS[] = {"at work", "waiting", "diverged"};
     const ensemble *self = scheduler->self;
     int64_t steps = self->steps, done = 0, left = 0;
-    char name[ENSEMBLE_NAME_BYTES], time_left[64];
+    char time_left[64];
     bp_buffer line = {0};
     int shown = 0;
 
@@ -313,8 +309,7 @@ static void show_progress(ensemble_scheduler *scheduler, double now)
         left += state->phase == TRAINS || state->phase == WAITS ? steps - state->step : 0;
         if (state->phase != TRAINS || ++shown > SHOWN)
             continue;
-        ensemble_name(self, k, name);
-        bp_buffer_printf(&line, "%s %s %" PRId64 "/%" PRId64, shown > 1 ? "," : ";", name,
+        bp_buffer_printf(&line, "%s %s %" PRId64 "/%" PRId64, shown > 1 ? "," : ";", state->name,
                          state->step, steps);
         if (isfinite(state->loss)) /* it has one when its first line is there */
             bp_buffer_printf(&line, " %.4f", state->loss);
@@ -502,16 +497,13 @@ static bp_err save_list(const ensemble_scheduler *scheduler)
 
     list.members = bp_alloc("ensemble.list", self->members, sizeof *list.members);
     for (int64_t k = 0; k < self->members; k++) {
-        bp_ensemble_member *to = &list.members[list.count];
-        char name[ENSEMBLE_NAME_BYTES];
+        const member_state *state = &scheduler->states[k];
 
-        if (scheduler->states[k].phase != TRAINED)
-            continue;
-        list.count++;
-        ensemble_name(self, k, name);
-        to->name = bp_strdup(name);
-        to->path = bp_sprintf("members/%s", name);
-        to->oob_perplexity = scheduler->states[k].oob_perplexity;
+        if (state->phase == TRAINED)
+            list.members[list.count++] =
+                (bp_ensemble_member){.name = bp_strdup(state->name),
+                                     .path = bp_sprintf("members/%s", state->name),
+                                     .oob_perplexity = state->oob_perplexity};
     }
     bp_err err = bp_ensemble_list_save(&list, bp_run_keys_of(self->config)->dir);
     bp_ensemble_list_clear(&list);
@@ -526,13 +518,12 @@ static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverge
     int64_t shown = 0;
 
     for (int64_t k = 0; k < self->members; k++) {
-        char name[ENSEMBLE_NAME_BYTES];
+        const member_state *state = &scheduler->states[k];
 
-        if (scheduler->states[k].phase != DIVERGED || ++shown > SHOWN)
+        if (state->phase != DIVERGED || ++shown > SHOWN)
             continue;
-        ensemble_name(self, k, name);
-        bp_buffer_printf(&names, "%s%s", shown > 1 ? ", " : "", name);
-        first = first ? first : scheduler->states[k].text;
+        bp_buffer_printf(&names, "%s%s", shown > 1 ? ", " : "", state->name);
+        first = first ? first : state->text;
     }
     bp_err err = BP_FAIL(BP_ERR_SOFTWARE, "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s",
                          diverged, self->members, names.data, shown > SHOWN ? ", ..." : "", first);

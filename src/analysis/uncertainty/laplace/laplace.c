@@ -52,36 +52,26 @@ static bp_err check_model(const bp_model *model)
     return BP_OK;
 }
 
-/* Of all that decides on the samples. Local; the root's. */
-static bp_err make_digest(const fit *self, const bp_corpus *corpus)
-{
-    const bp_laplace_spec *spec = self->spec;
-    bp_precision precision;
-    char *text = NULL;
-    bp_err err = bp_math_precision(self->config, &precision);
-
-    if (err == BP_OK) {
-        text = bp_sprintf("laplace 2\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
-                          "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
-                          self->model->info.digest, bp_corpus_hash(corpus),
-                          precision == BP_BF16 ? "bf16" : "f32", spec->tokens, spec->samples,
-                          spec->tau, spec->seed);
-        bp_sha256_of(text, strlen(text), self->report->digest);
-    }
-    bp_free(text);
-    return err;
-}
-
-/* The corpus's size, and the digest. */
+/* The corpus's size, and the digest of all that decides on the samples. */
 static bp_err look_at_corpus(fit *self)
 {
+    const bp_laplace_spec *spec = self->spec;
     bp_corpus *corpus = NULL;
+    bp_precision precision;
     bp_err err = self->roots ? bp_corpus_open(&corpus, self->corpus) : BP_OK;
 
+    if (err == BP_OK && self->roots)
+        err = bp_math_precision(self->config, &precision);
     if (err == BP_OK && self->roots) {
         self->report->data_tokens = bp_corpus_tokens(corpus);
         self->ends = bp_corpus_eod(corpus) >= 0;
-        err = make_digest(self, corpus);
+        char *text = bp_sprintf("laplace 2\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
+                                "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
+                                self->model->info.digest, bp_corpus_hash(corpus),
+                                precision == BP_BF16 ? "bf16" : "f32", spec->tokens, spec->samples,
+                                spec->tau, spec->seed);
+        bp_sha256_of(text, strlen(text), self->report->digest);
+        bp_free(text);
     }
     bp_corpus_close(&corpus);
     err = bp_agree(self->mesh->compute, err);
@@ -132,7 +122,7 @@ static bp_err read_notes(bp_laplace_report *report, const char *notes, const cha
 }
 
 /* Is there a finished file of this fit? One that is damaged or another's is made anew. */
-static bp_err find_finished(const fit *self)
+static void find_finished(const fit *self)
 {
     bp_laplace_report found = *self->report;
     bp_head_samples *file = NULL;
@@ -149,7 +139,6 @@ static bp_err find_finished(const fit *self)
     }
     bp_head_samples_close(&file);
     bp_bcast_bytes(self->report, sizeof *self->report, 0, self->mesh->compute);
-    return BP_OK;
 }
 
 /* ---- the matrix ---- */
@@ -186,13 +175,10 @@ static bp_err gather_weights(const fit *self, bp_grid *grid, float *weights, dou
     MPI_Comm comm = self->mesh->compute;
     int64_t V = self->model->info.vocab_size, C = self->model->info.width;
     int64_t block = READ_VALUES / C > 1 ? READ_VALUES / C : 1;
-    double *rows = bp_try_alloc("analysis.laplace", block * C, sizeof *rows);
+    double *rows = bp_alloc("analysis.laplace", block * C, sizeof *rows);
     bp_distributed *matrix = NULL;
-    bp_err err = rows ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the last matrix");
+    bp_err err = bp_distributed_new(&matrix, grid, V, C, 0);
 
-    err = bp_agree(comm, err);
-    if (err == BP_OK)
-        err = bp_distributed_new(&matrix, grid, V, C, 0);
     if (err == BP_OK)
         err = spread_weights(self, grid, matrix);
     *square = 0;
@@ -267,7 +253,7 @@ static bp_err fit_posterior(fit *self, laplace_factors *factors, float *weights)
     bp_err err = gather_weights(self, factors->grid, weights, &square);
 
     if (err == BP_OK)
-        err = laplace_spectra_init(&spectra, factors, self->mesh->compute, &self->course);
+        err = laplace_spectra_init(&spectra, factors, &self->course);
     report->eigen_seconds = bp_clock_now() - start;
     if (err == BP_OK)
         err = choose_prior(self, &(laplace_evidence){.output_values = spectra.output_values,
@@ -357,7 +343,7 @@ bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_mod
     if (err == BP_OK)
         err = look_at_corpus(&self);
     if (err == BP_OK)
-        err = find_finished(&self);
+        find_finished(&self);
     self.course = (laplace_course){
         .listener = self.roots ? listener : NULL,
         .tokens = spec->tokens < report->data_tokens ? spec->tokens : report->data_tokens,

@@ -236,50 +236,44 @@ static double target_log(const rounds *self, int64_t row, int32_t target, float 
 }
 
 /* p = softmax of each row of logits, whose columns are parted over tensor ranks. */
-static bp_err take_softmax(rounds *self, const int32_t *targets, int64_t count)
+static void take_softmax(rounds *self, const int32_t *targets, int64_t count)
 {
     const bp_mesh *mesh = self->from->mesh;
     int64_t columns = self->vocab_count;
-    float *most = bp_try_alloc("analysis.laplace", count, sizeof *most);
-    double *sum = bp_try_alloc("analysis.laplace", count, sizeof *sum);
-    bp_err err = most && sum ? BP_OK : out_of_memory(count);
+    float *most = bp_alloc("analysis.laplace", count, sizeof *most);
+    double *sum = bp_alloc("analysis.laplace", count, sizeof *sum);
 
-    err = bp_agree(mesh->tensor, err);
-    for (int64_t r = 0; err == BP_OK && r < count; r++) {
+    for (int64_t r = 0; r < count; r++) {
         most[r] = -INFINITY;
         for (int64_t v = 0; v < columns; v++)
             most[r] = fmaxf(most[r], self->logits[r * columns + v]);
     }
-    if (err == BP_OK) {
-        bp_all_max(most, count, mesh->tensor);
+    bp_all_max(most, count, mesh->tensor);
 #pragma omp parallel for schedule(static)
-        for (int64_t r = 0; r < count; r++)
-            for (int64_t v = 0; v < columns; v++) {
-                double e = exp((double)self->logits[r * columns + v] - (double)most[r]);
-                self->probabilities[r * columns + v] = e;
-                sum[r] += e;
-            }
-        bp_all_sum_double(sum, count, mesh->tensor);
-        for (int64_t r = 0; r < count; r++)
-            self->log_likelihood += target_log(self, r, targets[r], most[r], sum[r]);
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t v = 0; v < columns; v++) {
+            double e = exp((double)self->logits[r * columns + v] - (double)most[r]);
+            self->probabilities[r * columns + v] = e;
+            sum[r] += e;
+        }
+    bp_all_sum_double(sum, count, mesh->tensor);
+    for (int64_t r = 0; r < count; r++)
+        self->log_likelihood += target_log(self, r, targets[r], most[r], sum[r]);
 #pragma omp parallel for schedule(static)
-        for (int64_t r = 0; r < count; r++)
-            for (int64_t v = 0; v < columns; v++)
-                self->probabilities[r * columns + v] /= sum[r];
-    }
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t v = 0; v < columns; v++)
+            self->probabilities[r * columns + v] /= sum[r];
     bp_free(sum);
     bp_free(most);
-    return err;
 }
 
 /* The states and probabilities of this rank's tokens [first, first + count); the rest of the round
  * is zero. */
-static bp_err fill_round(rounds *self, int64_t first, int64_t count)
+static void fill_round(rounds *self, int64_t first, int64_t count)
 {
     const collector *from = self->from;
     const float *states = count > 0 ? from->states + first * from->width : NULL; /* maybe none */
     int64_t columns = self->vocab_count, C = from->width;
-    bp_err err;
 
     for (int64_t i = 0; i < count * C; i++)
         self->state_rows[i] = (double)states[i];
@@ -287,15 +281,12 @@ static bp_err fill_round(rounds *self, int64_t first, int64_t count)
         self->state_rows[i] = 0;
     if (columns > 0 && count > 0)
         from->model->ops->logits(from->model, 0, states, count, self->logits);
-    err = take_softmax(self, count > 0 ? from->targets + first : NULL, count);
-    if (err != BP_OK)
-        return err;
+    take_softmax(self, count > 0 ? from->targets + first : NULL, count);
     for (int64_t r = 0; r < count; r++)
         for (int64_t v = 0; v < columns; v++)
             self->sums[self->vocab_first + v] += self->probabilities[r * columns + v];
     for (int64_t i = count * columns; i < self->rows * columns; i++)
         self->probabilities[i] = 0;
-    return BP_OK;
 }
 
 static bp_err add_round(rounds *self, int64_t round)
@@ -307,11 +298,8 @@ static bp_err add_round(rounds *self, int64_t round)
     bp_err err = laplace_course_look(from->course, (double)round / (double)self->count);
 
     left = left < 0 ? 0 : left;
-    if (from->holds) {
-        bp_err filled =
-            fill_round(self, left > 0 ? first : 0, left < self->rows ? left : self->rows);
-        err = err == BP_OK ? filled : err;
-    }
+    if (from->holds)
+        fill_round(self, left > 0 ? first : 0, left < self->rows ? left : self->rows);
     err = bp_agree(from->mesh->compute, err);
     if (err != BP_OK)
         return err;

@@ -13,16 +13,11 @@
 /* ---- the eigenbasis ---- */
 
 static bp_err decompose(double **values, bp_distributed **vectors, bp_distributed **factor,
-                        bp_grid *grid, laplace_course *course, MPI_Comm comm, int64_t n)
+                        bp_grid *grid, laplace_course *course, int64_t n)
 {
-    bp_err err = BP_OK;
+    bp_err err = bp_distributed_new(vectors, grid, n, n, 0);
 
-    *values = bp_try_alloc("analysis.laplace", n, sizeof **values);
-    if (!*values)
-        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at %lld eigenvalues", (long long)n);
-    err = bp_agree(comm, err);
-    if (err == BP_OK)
-        err = bp_distributed_new(vectors, grid, n, n, 0);
+    *values = bp_alloc("analysis.laplace", n, sizeof **values);
     if (err == BP_OK)
         err = bp_distributed_eigen(*factor, *values, *vectors, laplace_course_stop, course);
     if (err == BP_ERR_STOPPED)
@@ -33,7 +28,7 @@ static bp_err decompose(double **values, bp_distributed **vectors, bp_distribute
     return err;
 }
 
-bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors, MPI_Comm comm,
+bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors,
                             laplace_course *course)
 {
     int64_t V = course->V, C = course->C;
@@ -42,10 +37,10 @@ bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors, 
     *spectra = (laplace_spectra){.V = V, .C = C};
     laplace_course_step(course, LAPLACE_EIGEN);
     err = decompose(&spectra->input_values, &spectra->input_vectors, &factors->input, factors->grid,
-                    course, comm, C);
+                    course, C);
     if (err == BP_OK)
         err = decompose(&spectra->output_values, &spectra->output_vectors, &factors->output,
-                        factors->grid, course, comm, V);
+                        factors->grid, course, V);
     return err;
 }
 
@@ -155,20 +150,6 @@ static bp_err write_sample(drawing *self, bp_head_samples *file, int64_t sample,
     return err;
 }
 
-static bp_err draw_all(drawing *self, MPI_Comm comm, bp_head_samples *file, int64_t samples,
-                       double *rows, float *out)
-{
-    bp_err err = BP_OK;
-
-    laplace_course_step(self->draw->course, LAPLACE_SAMPLES);
-    for (int64_t s = 0; s < samples && err == BP_OK; s++) {
-        err = draw_noise(self, comm, s, samples);
-        if (err == BP_OK)
-            err = bp_agree(comm, write_sample(self, file, s, rows, out));
-    }
-    return err;
-}
-
 static int64_t written_values(int64_t C)
 {
     return WRITE_VALUES > C ? WRITE_VALUES : C;
@@ -183,20 +164,19 @@ bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_sam
                             int64_t samples)
 {
     int64_t V = draw->spectra->V, C = draw->spectra->C, most = written_values(C);
-    double *rows = bp_try_alloc("analysis.laplace", file ? most : 1, sizeof *rows);
-    float *out = bp_try_alloc("analysis.laplace", file ? most : 1, sizeof *out);
+    double *rows = bp_alloc("analysis.laplace", file ? most : 1, sizeof *rows);
+    float *out = bp_alloc("analysis.laplace", file ? most : 1, sizeof *out);
     drawing self = {.draw = draw};
-    bp_err err = BP_OK;
+    bp_err err = bp_distributed_new(&self.noise, draw->grid, V, C, 0);
 
-    if (!rows || !out)
-        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the samples of the last layer");
-    err = bp_agree(comm, err);
-    if (err == BP_OK)
-        err = bp_distributed_new(&self.noise, draw->grid, V, C, 0);
     if (err == BP_OK)
         err = bp_distributed_new(&self.turned, draw->grid, V, C, 0);
-    if (err == BP_OK)
-        err = draw_all(&self, comm, file, samples, rows, out);
+    laplace_course_step(draw->course, LAPLACE_SAMPLES);
+    for (int64_t s = 0; s < samples && err == BP_OK; s++) {
+        err = draw_noise(&self, comm, s, samples);
+        if (err == BP_OK)
+            err = bp_agree(comm, write_sample(&self, file, s, rows, out));
+    }
     bp_distributed_free(&self.turned);
     bp_distributed_free(&self.noise);
     bp_free(out);

@@ -81,11 +81,11 @@ typedef struct laplace_spectra {
 
 /** Decompose the factors, which are freed.
  *
- * Collective: over `comm`, the grid's communicator. Clear after an error too.
+ * Collective: over the grid's communicator. Clear after an error too.
  * Errors:     those of bp_distributed_eigen (BP_ERR_STOPPED: all is abandoned that is on the grid),
- *             of bp_distributed_new; BP_ERR_SYSTEM.
+ *             of bp_distributed_new.
  */
-bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors, MPI_Comm comm,
+bp_err laplace_spectra_init(laplace_spectra *spectra, laplace_factors *factors,
                             laplace_course *course);
 void laplace_spectra_clear(laplace_spectra *spectra);
 
@@ -135,8 +135,8 @@ int64_t laplace_draw_bytes(int64_t C);
 /** Draw all samples of `file` and write them: rank 0 of the grid has the file.
  *
  * Collective: over the grid's communicator, `comm`.
- * Errors:     BP_ERR_SYSTEM memory; those of bp_head_samples_write; BP_ERR_STOPPED: the same on all
- *             ranks.
+ * Errors:     those of bp_distributed_new and of bp_head_samples_write; BP_ERR_STOPPED: the same on
+ *             all ranks.
  */
 bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_samples *file,
                             int64_t samples);

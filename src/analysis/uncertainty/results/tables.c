@@ -37,7 +37,7 @@ void comparison_csv_put(bp_buffer *row, const char *cells, ...)
 
     va_start(list, cells);
     for (const char *c = cells; *c; c++) {
-        if (*c != '\n')
+        if (!strchr("v\n", *c)) /* a value begins its own */
             begin_cell(row);
         switch (*c) {
         case 't':
