@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "bench/bench.h"
 #include "bench/models.h"
-#include "bench/samples.h"
 #include "math/math.h"
 #include "mesh/mesh.h"
 #include "run/run_folder.h"
@@ -34,6 +33,17 @@ typedef struct bench {
 } bench;
 
 /* ---- measure.c ---- */
+
+/** The middle of repeats, and where eight in ten of them lie. */
+typedef struct bp_spread {
+    double median, low, high;
+    int64_t repeats; /* 0: nothing was measured */
+} bp_spread;
+
+/** Median, and the quantiles 0.1 and 0.9, of n values, which are sorted for it; all 0 for n = 0. */
+bp_spread bp_spread_of(double *values, int64_t n);
+/** From seconds for `amount` to amount a second: what was slow is low. */
+bp_spread bp_spread_rate(const bp_spread *seconds, double amount);
 
 /** Work that is repeated and timed. */
 typedef struct bench_task {

@@ -130,16 +130,6 @@ static json_t *measure_sizes(const bench *self, const kind *what, exchange *e, d
 
 /* ---- who sends to whom ---- */
 
-/* Ranks of one host; and those that have the same number on their hosts, one a host. Collective
- * over compute. */
-static void split_hosts(const bp_mesh *mesh, MPI_Comm *node, MPI_Comm *across)
-{
-    BP_MPI_WAIT("comm_split",
-                MPI_Comm_split_type(mesh->compute, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node));
-    BP_MPI_WAIT("comm_split", MPI_Comm_split(mesh->compute, bp_comm_rank(*node),
-                                             bp_comm_rank(mesh->compute), across));
-}
-
 static json_t *measure_pairs(const bench *self, exchange *e, MPI_Comm comm)
 {
     bool any = false;
@@ -166,8 +156,12 @@ static void measure_all(const bench *self, exchange *e, json_t *into)
     e->comm = mesh->compute;
     bench_put(into, ALL_SUM.name, measure_sizes(self, &ALL_SUM, e, links));
     bench_put(into, SHARDS.name, measure_sizes(self, &SHARDS, e, links));
-    if (mesh->computes)
-        split_hosts(mesh, &node, &across);
+    if (mesh->computes) { /* ranks of one host; and those of one number on their hosts */
+        BP_MPI_WAIT("comm_split", MPI_Comm_split_type(mesh->compute, MPI_COMM_TYPE_SHARED, 0,
+                                                      MPI_INFO_NULL, &node));
+        BP_MPI_WAIT("comm_split", MPI_Comm_split(mesh->compute, bp_comm_rank(node),
+                                                 bp_comm_rank(mesh->compute), &across));
+    }
     bench_put(into, "send_host", measure_pairs(self, e, node));
     bench_put(into, "send_across", measure_pairs(self, e, across));
     if (mesh->computes) {

@@ -6,15 +6,39 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "base/sort.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
+#include "statistics/resample.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define REPEATS_MOST  2000 /* of which quantiles are taken */
 #define REPEATS_LEAST 3
 #define WARM_MOST     3
 #define TOO_LONG      10.0 /* times bench.seconds that the least repeats may take */
+
+bp_spread bp_spread_of(double *values, int64_t n)
+{
+    if (n <= 0)
+        return (bp_spread){0};
+    bp_sort_reals(values, n);
+    return (bp_spread){.median = bp_quantile(values, n, 0.5),
+                       .low = bp_quantile(values, n, 0.1),
+                       .high = bp_quantile(values, n, 0.9),
+                       .repeats = n};
+}
+
+bp_spread bp_spread_rate(const bp_spread *seconds, double amount)
+{
+    if (seconds->repeats == 0)
+        return (bp_spread){0};
+    return (bp_spread){.median = amount / seconds->median,
+                       .low = amount / seconds->high,
+                       .high = amount / seconds->low,
+                       .repeats = seconds->repeats};
+}
 
 bp_err bench_next(bench *self, const char *what)
 {

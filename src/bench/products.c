@@ -148,18 +148,6 @@ static bp_err measure_matrix(const bench *self, bp_gemm *gemm, const bp_bench_ma
     return err;
 }
 
-static bp_err measure_all(const bench *self, bp_precision precision,
-                          const bp_bench_matrix matrices[BP_BENCH_MATRICES], products *out)
-{
-    bp_gemm *gemm = NULL;
-    bp_err err = bp_agree(self->mesh->compute, bp_gemm_new(&gemm, precision));
-
-    for (int k = 0; k < BP_BENCH_MATRICES && err == BP_OK; k++)
-        err = measure_matrix(self, gemm, &matrices[k], out, k);
-    bp_gemm_free(&gemm);
-    return err;
-}
-
 /* A figure, with its share of the silicon. */
 static void put_rate(const bench *self, json_t *object, const char *key, bp_precision precision,
                      const bp_spread *seconds, double flops)
@@ -204,11 +192,15 @@ static bp_err step_products(bench *self, bp_precision precision, const bp_model_
     products found = {0};
     double flops = bp_bench_form_flops(shape, ROWS);
     json_t *object = self->result ? json_object() : NULL;
+    bp_gemm *gemm = NULL;
     bp_err err = BP_OK;
 
     bp_bench_matrices(shape, matrices);
     if (self->mesh->computes)
-        err = measure_all(self, precision, matrices, &found);
+        err = bp_agree(self->mesh->compute, bp_gemm_new(&gemm, precision));
+    for (int k = 0; k < BP_BENCH_MATRICES && err == BP_OK && gemm; k++)
+        err = measure_matrix(self, gemm, &matrices[k], &found, k);
+    bp_gemm_free(&gemm);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK) {
         json_decref(object);

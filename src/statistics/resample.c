@@ -124,13 +124,12 @@ bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic s
     return err;
 }
 
-/* Linear between order statistics: place share * (n - 1), as numpy.percentile. */
-static double percentile(const double *sorted, int64_t n, double share)
+double bp_quantile(const double *sorted, int64_t n, double p)
 {
-    double place = share * (double)(n - 1), whole = floor(place);
-    int64_t low = (int64_t)whole, high = low + 1 < n ? low + 1 : low;
+    double place = p * (double)(n - 1), below = floor(place);
+    int64_t low = (int64_t)below, high = low + 1 < n ? low + 1 : low;
 
-    return sorted[low] + (place - whole) * (sorted[high] - sorted[low]);
+    return sorted[low] + (place - below) * (sorted[high] - sorted[low]);
 }
 
 bp_err bp_interval_of_difference(bp_interval *out, const double *one, const double *other,
@@ -150,7 +149,7 @@ bp_err bp_interval_of_difference(bp_interval *out, const double *one, const doub
     }
     if (n >= 2) {
         bp_sort_reals(kept, n);
-        *out = (bp_interval){percentile(kept, n, 0.025), percentile(kept, n, 0.975)};
+        *out = (bp_interval){bp_quantile(kept, n, 0.025), bp_quantile(kept, n, 0.975)};
     }
     bp_free(kept);
     return BP_OK;

@@ -49,6 +49,10 @@ typedef struct bp_interval {
     double low, high;
 } bp_interval;
 
+/** The p-quantile of sorted values, p from 0 to 1, n > 0: interpolated linearly between the order
+ * statistics around (n - 1) p (numpy.quantile's default). */
+double bp_quantile(const double *sorted, int64_t n, double p);
+
 /** The 95 % percentile interval: the 2.5 and 97.5 percentiles, interpolated linearly between order
  * statistics (numpy.percentile's default). Values that are not finite are left out; NaN and NaN
  * where fewer than 2 are left.

@@ -2,6 +2,7 @@
 #include "bp_test.h"
 
 #include "bench/bench_priv.h"
+#include "statistics/resample.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Reading a score folder: tokens.h5 from front to back, cut into documents by what documents.h5
  * counts. */
-#include "analysis/uncertainty/results/analysis_priv.h"
+#include "analysis/uncertainty/results/results_priv.h"
 
 #include "base/fs.h"
 #include "base/mem.h"

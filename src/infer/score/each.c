@@ -156,17 +156,6 @@ static bp_err follow(sampler *self)
 
 /* ---- before and after ---- */
 
-/* The rule, but for what depends on the end-of-document token. A copy of the configuration takes
- * the resolved values. */
-static bp_err resolve(sampler *self, bp_config **config)
-{
-    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
-    bp_err err = self->each->config ? bp_config_derive(config, self->each->config, tables, tables)
-                                    : bp_config_new(config, tables, tables);
-
-    return err == BP_OK ? scorer_resolve(*config, self->each->model, &self->rule) : err;
-}
-
 static bp_err open_corpus(sampler *self, const bp_config *config)
 {
     const bp_model_info *model = self->each->model;
@@ -187,8 +176,15 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
 
 static bp_err open_sampler(sampler *self)
 {
-    bp_config *config = NULL;
-    bp_err err = bp_agree(self->each->mesh->compute, resolve(self, &config));
+    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
+    const bp_config *given = self->each->config;
+    bp_config *config = NULL; /* takes the resolved values */
+    bp_err err = given ? bp_config_derive(&config, given, tables, tables)
+                       : bp_config_new(&config, tables, tables);
+
+    if (err == BP_OK) /* the rule, but for what depends on the end-of-document token */
+        err = scorer_resolve(config, self->each->model, &self->rule);
+    err = bp_agree(self->each->mesh->compute, err);
 
     if (err == BP_OK && self->leads)
         err = open_corpus(self, config);
@@ -205,16 +201,6 @@ static bp_err open_sampler(sampler *self)
     return bp_agree(self->each->mesh->compute, err);
 }
 
-static void close_sampler(sampler *self)
-{
-    bp_free(self->targets);
-    bp_free(self->inputs);
-    bp_free(self->scored);
-    bp_score_unit_free(&self->unit);
-    bp_score_plan_clear(&self->plan);
-    bp_corpus_close(&self->corpus);
-}
-
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
 {
     sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->ensemble)};
@@ -224,6 +210,11 @@ bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
         err = bp_agree(each->mesh->compute, self.leads ? lead(&self) : follow(&self));
     if (tokens)
         *tokens = bp_all_sum_int(self.done, each->mesh->compute);
-    close_sampler(&self);
+    bp_free(self.targets);
+    bp_free(self.inputs);
+    bp_free(self.scored);
+    bp_score_unit_free(&self.unit);
+    bp_score_plan_clear(&self.plan);
+    bp_corpus_close(&self.corpus);
     return err;
 }

@@ -6,6 +6,7 @@
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
 #include "infer/score/plan.h"
+#include "infer/score/tables/merge.h"
 #include "infer/score/tables/summary.h"
 #include "models/model.h"
 #include "run/run_folder.h"

@@ -307,10 +307,25 @@ static bool scores_end(const bp_score_unit *unit, const unit_row *row)
            row->window.first + row->window.inputs == unit->parts[row->part].line - 1;
 }
 
+/* Of one statistic over a part's values. */
+static bp_fixed sum_values(const bp_score_unit *unit, const unit_part *part, int64_t statistic)
+{
+    bp_fixed sum = 0;
+
+    for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
+        const float *from = unit->values + statistic * unit->room + unit->rows[r].value;
+
+        for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
+            sum += bp_fixed_of((double)from[j]);
+    }
+    return sum;
+}
+
 static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
 {
     bp_score_piece piece = {.document = part->number,
-                            .text = part->opens ? part->document.text : 0};
+                            .text = part->opens ? part->document.text : 0,
+                            .nll = -sum_values(unit, part, 0)};
 
     for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
         const unit_row *row = &unit->rows[r];
@@ -318,7 +333,6 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
         for (int64_t j = 0; j < row->window.scored; j++) {
             double x = (double)unit->values[row->value + j];
 
-            piece.nll += bp_fixed_of(-x);
             piece.square += bp_fixed_of(x * x);
         }
         piece.tokens += row->window.scored;
@@ -341,22 +355,6 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
                           .count = row->window.scored - (scores_end(unit, row) && !held)};
 }
 
-/* Sums of the statistics behind the log-probability, over a part's values. */
-static void pack_sums(const bp_score_unit *unit, const unit_part *part, bp_buffer *out)
-{
-    for (int64_t c = 1; c < unit->statistics; c++) {
-        bp_fixed sum = 0;
-
-        for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
-            const float *from = unit->values + c * unit->room + unit->rows[r].value;
-
-            for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
-                sum += bp_fixed_of((double)from[j]);
-        }
-        bp_buffer_add(out, &sum, sizeof(sum));
-    }
-}
-
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
 {
     int64_t counts[4] = {unit->part_count, tokens ? unit->row_count : 0, 0, unit->statistics};
@@ -368,7 +366,11 @@ void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
         bp_score_piece piece = sum_part(unit, &unit->parts[i]);
 
         bp_buffer_add(out, &piece, sizeof(piece));
-        pack_sums(unit, &unit->parts[i], out);
+        for (int64_t c = 1; c < unit->statistics; c++) {
+            bp_fixed sum = sum_values(unit, &unit->parts[i], c);
+
+            bp_buffer_add(out, &sum, sizeof(sum));
+        }
     }
     for (int64_t r = 0; r < counts[1]; r++) {
         bp_score_run run = run_of(unit, &unit->rows[r]);

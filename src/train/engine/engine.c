@@ -7,7 +7,7 @@
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "train/engine/gradient.h"
-#include "train/engine/optimizer_priv.h"
+#include "train/engine/optimizer.h"
 #include "train/engine/stage.h"
 #include "train/engine/tree.h"
 

@@ -5,7 +5,6 @@
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "train/engine/optimizer_priv.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Faults of tests inside a step: a flipped bit, a gradient that is not finite. */
-#include "train/engine/optimizer_priv.h"
+#include "train/engine/optimizer.h"
 
 #include "base/fault.h"
 

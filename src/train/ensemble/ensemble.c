@@ -526,14 +526,6 @@ static bp_err train_members(ensemble *self)
     return err;
 }
 
-static bool is_whole(const ensemble *self)
-{
-    bool whole = self->mesh->coordinates && bp_ensemble_is(bp_run_keys_of(self->config)->dir) &&
-                 is_trained(self);
-
-    return bp_run_is_finished(self->run) && bp_all_max_int(whole, self->mesh->world) != 0;
-}
-
 static bp_err run_all(ensemble *self, MPI_Comm world)
 {
     bp_err err = open_mesh(self, world);
@@ -541,16 +533,19 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
     if (err == BP_OK)
         err = open_run(self);
     if (err == BP_OK) {
-        bool whole = is_whole(self);
+        const char *run_dir = bp_run_keys_of(self->config)->dir;
+        bool listed = self->mesh->coordinates && bp_ensemble_is(run_dir) && is_trained(self);
+        bool whole =
+            bp_run_is_finished(self->run) && bp_all_max_int(listed, self->mesh->world) != 0;
 
         if (whole)
-            bp_log("the ensemble is finished: %s", bp_run_keys_of(self->config)->dir);
+            bp_log("the ensemble is finished: %s", run_dir);
         else
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
         if (err == BP_OK && !whole && self->mesh->coordinates)
-            bp_training_leave_page(bp_run_keys_of(self->config)->dir);
+            bp_training_leave_page(run_dir);
     }
     bp_mesh_free(&self->mesh);
     return err;

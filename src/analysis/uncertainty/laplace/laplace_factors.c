@@ -143,16 +143,6 @@ static bp_err collect_batch(void *context, int64_t unit, const bp_model_batch *w
     return err;
 }
 
-/* Every token is a target, as in training: a document's first one after an end-of-document token,
- * and the end-of-document token at its end. */
-static bp_err make_rule(bp_config **out, bool ends)
-{
-    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
-    bp_err err = bp_config_new(out, tables, tables);
-
-    return err == BP_OK ? bp_config_set(*out, "score.end", ends ? "yes" : "no") : err;
-}
-
 static bp_err collect(collector *self, const laplace_text *text, int64_t *scored)
 {
     bp_score_each each = {.mesh = self->mesh,
@@ -162,9 +152,15 @@ static bp_err collect(collector *self, const laplace_text *text, int64_t *scored
                           .batch = collect_batch,
                           .look = look_around,
                           .context = self};
+    static const bp_option *const tables[] = {bp_score_rule_options, NULL};
     bp_config *rule = NULL;
-    bp_err err = bp_agree(self->mesh->compute, make_rule(&rule, text->ends));
+    bp_err err = bp_config_new(&rule, tables, tables);
 
+    /* every token is a target, as in training: a document's first one after an end-of-document
+     * token, and the end-of-document token at its end */
+    if (err == BP_OK)
+        err = bp_config_set(rule, "score.end", text->ends ? "yes" : "no");
+    err = bp_agree(self->mesh->compute, err);
     each.config = rule;
     if (err == BP_OK)
         err = bp_score_each_batch(&each, scored);
@@ -313,33 +309,6 @@ static bp_err add_round(rounds *self, int64_t round)
     return BP_OK;
 }
 
-static void rounds_clear(rounds *self)
-{
-    bp_free(self->sums);
-    bp_free(self->logits);
-    bp_free(self->probabilities);
-    bp_free(self->state_rows);
-    bp_distributed_free(&self->rows_all);
-    bp_distributed_free(&self->states);
-    bp_placement_free(&self->rows_place);
-    bp_placement_free(&self->states_place);
-}
-
-/* The ranks' places: a copy of the model is a part of the rows, its last stage's tensor ranks are
- * parts of the columns, as its vocabulary is. Their states are all alike. */
-static bp_err place_ranks(rounds *self, bp_grid *grid)
-{
-    const bp_mesh *mesh = self->from->mesh;
-    bool holds = self->from->holds;
-    int copy = holds ? mesh->data_at * mesh->members + mesh->member_at : -1;
-    bool first = holds && mesh->tensor_at == 0;
-    bp_err err = bp_placement_new(&self->states_place, grid, first ? copy : -1, first ? 0 : -1);
-
-    if (err == BP_OK)
-        err = bp_placement_new(&self->rows_place, grid, copy, holds ? mesh->tensor_at : -1);
-    return err;
-}
-
 static bp_err rounds_init(rounds *self, laplace_factors *factors, const collector *from)
 {
     const bp_mesh *mesh = from->mesh;
@@ -363,8 +332,16 @@ static bp_err rounds_init(rounds *self, laplace_factors *factors, const collecto
               ? BP_OK
               : out_of_memory(self->rows);
     err = bp_agree(mesh->compute, err);
+    /* a copy of the model is a part of the rows, its last stage's tensor ranks are parts of the
+     * columns, as its vocabulary is; their states are all alike */
+    int copy = from->holds ? mesh->data_at * mesh->members + mesh->member_at : -1;
+    bool first = from->holds && mesh->tensor_at == 0;
     if (err == BP_OK)
-        err = place_ranks(self, factors->grid);
+        err =
+            bp_placement_new(&self->states_place, factors->grid, first ? copy : -1, first ? 0 : -1);
+    if (err == BP_OK)
+        err = bp_placement_new(&self->rows_place, factors->grid, copy,
+                               from->holds ? mesh->tensor_at : -1);
     if (err == BP_OK)
         err = bp_distributed_new(&self->states, factors->grid, self->rows * copies, from->width, 0);
     if (err == BP_OK)
@@ -391,7 +368,14 @@ static bp_err add_all(laplace_factors *factors, const collector *from)
             self.sums[v] /= (double)factors->tokens;
         bp_distributed_add_diagonal(factors->output, self.sums);
     }
-    rounds_clear(&self);
+    bp_free(self.sums);
+    bp_free(self.logits);
+    bp_free(self.probabilities);
+    bp_free(self.state_rows);
+    bp_distributed_free(&self.rows_all);
+    bp_distributed_free(&self.states);
+    bp_placement_free(&self.rows_place);
+    bp_placement_free(&self.states_place);
     return err;
 }
 

@@ -1,5 +1,5 @@
 /* Figures of a method, on all documents and on each resample of them. */
-#include "analysis/uncertainty/results/analysis_priv.h"
+#include "analysis/uncertainty/results/results_priv.h"
 
 #include "base/mem.h"
 #include "statistics/detection.h"
@@ -277,19 +277,6 @@ double comparison_histogram_edge(const comparison_histogram *histogram, double b
     return histogram->bottom + (histogram->top - histogram->bottom) * b / COMPARISON_HISTOGRAM_BINS;
 }
 
-static void make_curves(comparison_result *out, const comparison_scores *scores,
-                        const comparison_analysis_spec *spec)
-{
-    int64_t shifts = spec->shifted->count;
-
-    out->curves = bp_alloc("comparison.curves", shifts * COMPARISON_SCORES, sizeof(*out->curves));
-    for (int64_t s = 0; s < shifts; s++)
-        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
-            make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,
-                       &spec->shifted->items[s]);
-    make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
-}
-
 /* ---- all of it ---- */
 
 bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
@@ -317,8 +304,14 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
         for (int p = 0; p < BP_RISK_POINTS; p++)
             none->error[p] = none->nll[p] = NAN;
     }
+    out->curves =
+        bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof(*out->curves));
+    for (int64_t s = 0; err == BP_OK && s < self.shifts; s++)
+        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
+            make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,
+                       &spec->shifted->items[s]);
     if (err == BP_OK)
-        make_curves(out, scores, spec);
+        make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
     clear_evidence(&self);
     return err;
 }

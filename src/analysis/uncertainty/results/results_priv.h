@@ -1,11 +1,138 @@
-/* What a comparison came to, and how it is told: summary.json, tables, plots, a page. Local: no
- * MPI. */
+/* What the methods of a comparison come to, from score folders to figures with intervals, and how
+ * it is told: summary.json, tables, plots, a page. Local: no MPI. */
 #ifndef BP_ANALYSIS_UNCERTAINTY_RESULTS_RESULTS_PRIV_H
 #define BP_ANALYSIS_UNCERTAINTY_RESULTS_RESULTS_PRIV_H
 
-#include "analysis/uncertainty/results/analysis_priv.h"
+#include "analysis/uncertainty/comparison_priv.h"
 #include "base/buffer.h"
 #include "base/json.h"
+#include "statistics/calibration.h"
+#include "statistics/risk.h"
+
+/* ---- what a method said, from its score folder ---- */
+
+typedef enum comparison_score {
+    COMPARISON_INFORMATION, /* mutual information */
+    COMPARISON_ENTROPY,     /* of the mixture */
+    COMPARISON_NLL,
+    COMPARISON_SCORES
+} comparison_score;
+extern const char *const comparison_score_names[]; /* "mutual_information", "entropy", "nll" */
+
+/** What tells certain tokens from others: high is uncertain. */
+typedef enum comparison_order {
+    COMPARISON_BY_CONFIDENCE, /* minus the largest probability */
+    COMPARISON_BY_ENTROPY,
+    COMPARISON_BY_INFORMATION,
+    COMPARISON_ORDERS
+} comparison_order;
+extern const char *const comparison_order_names[]; /* "confidence", ... */
+
+typedef struct comparison_scores {
+    int64_t documents;                   /* of all corpora */
+    double *means[COMPARISON_SCORES];    /* [documents]; NaN: no token was scored */
+    int64_t domain;                      /* documents of the in-domain group */
+    int64_t *doc_start;                  /* [domain + 1] */
+    float *uncertain[COMPARISON_ORDERS]; /* [doc_start[domain]] of tokens */
+    float *nll;
+    unsigned char *correct;
+    bp_calibration *calibration; /* [domain] */
+} comparison_scores;
+
+/** tokens[documents]: how many tokens of each document `folder`/documents.h5 says were scored; of
+ * `documents` documents, or BP_ERR_FORMAT. Owns: bp_free(). */
+bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents);
+
+/** Read `folder`/tokens.h5, cut into documents by `tokens`.
+ *
+ * in_domain: documents of which tokens are kept; all have some.
+ * Owns:       *out: comparison_scores_clear(), after an error too.
+ * Errors:     those of bp_h5_open and bp_h5_read; BP_ERR_FORMAT other numbers of scored tokens than
+ *             `tokens` has; BP_ERR_SYSTEM.
+ */
+bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
+                              int64_t documents, const comparison_group *in_domain);
+void comparison_scores_clear(comparison_scores *scores);
+
+/** Keep of a group the documents of which something was scored. Returns how many were dropped. */
+int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
+
+/* ---- figures ---- */
+
+enum { /* columns of a method's figures; behind them, for each shift and score, three more */
+       COMPARISON_FIGURE_NLL,
+       COMPARISON_FIGURE_ACCURACY,
+       COMPARISON_FIGURE_BRIER,
+       COMPARISON_FIGURE_ECE,
+       COMPARISON_FIGURE_ECE_ADAPTIVE,
+       COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
+       COMPARISON_FIGURE_AURC,
+       COMPARISON_FIGURES
+};
+enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
+extern const char *const comparison_figure_names[];    /* "nll", "accuracy", ... */
+extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
+
+/** Columns with so many shifts, and the column of one figure of detection. */
+int64_t comparison_columns(int64_t shifts);
+int64_t comparison_column(int64_t shift, int score, int detection);
+
+typedef struct comparison_value {
+    double value, low, high; /* the 95 % interval; NaN: there is none that covers 95 % */
+} comparison_value;
+
+typedef struct comparison_point {
+    double fpr, tpr;
+} comparison_point;
+
+typedef struct comparison_curve {
+    comparison_point *points;
+    int64_t count;
+} comparison_curve;
+
+#define COMPARISON_HISTOGRAM_BINS 30
+typedef struct comparison_histogram {
+    double bottom, top; /* bins of equal width between them */
+    int64_t *counts;    /* [1 + shifts][COMPARISON_HISTOGRAM_BINS]: in the domain first */
+} comparison_histogram;
+/** The lower edge of bin b; 0.5 more is its middle. */
+double comparison_histogram_edge(const comparison_histogram *histogram, double b);
+
+/** What one method came to. */
+typedef struct comparison_result {
+    int64_t documents, tokens; /* in the domain */
+    comparison_value *values;  /* [columns] */
+    double *resampled;         /* [resamples][columns] */
+    bp_reliability bars[BP_CALIBRATION_BINS];
+    bp_risk risk[COMPARISON_ORDERS];
+    comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
+    comparison_histogram histogram;
+} comparison_result;
+
+/** exp of the NLL and of its ends. */
+comparison_value comparison_perplexity(const comparison_result *result);
+/** The root of the squared calibration error and of its ends, 0 of what is below 0. */
+comparison_value comparison_rms(const comparison_result *result);
+
+typedef struct comparison_analysis_spec {
+    uint64_t seed;
+    int64_t resamples;
+    bool one; /* one distribution: no mutual information, and no figure by it (NaN, no curve) */
+    const comparison_group *in_domain; /* filtered */
+    const comparison_groups *shifted;  /* filtered */
+} comparison_analysis_spec;
+
+/** Errors: BP_ERR_SYSTEM. Clear after an error too. */
+bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
+                          const comparison_analysis_spec *spec);
+void comparison_result_clear(comparison_result *result, int64_t shifts);
+
+/** one - other, on the same resamples. values[columns]. Errors: those of bp_interval_of_difference.
+ */
+bp_err comparison_difference(comparison_value *values, const comparison_result *one,
+                             const comparison_result *other, int64_t columns, int64_t resamples);
+
+/* ---- what a comparison came to ---- */
 
 /** What a method costs. NaN: not known. */
 typedef struct comparison_cost {

@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "infer/score/keys.h"
 #include "report/report.h"
 #include "text/tokenizer.h"
@@ -60,13 +61,6 @@ typedef struct distribution {
     int64_t count;
 } distribution;
 
-static int compare_reals(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* values: room for all documents. */
 static distribution distribution_of(const bp_score_table *table, const group *which, double *values)
 {
@@ -78,7 +72,7 @@ static distribution distribution_of(const bp_score_table *table, const group *wh
         if (isfinite(value) && (!which->codes || which->codes[d] == which->value))
             values[out.count++] = value;
     }
-    qsort(values, (size_t)out.count, sizeof *values, compare_reals);
+    bp_sort_reals(values, out.count);
     return out;
 }
 
@@ -170,7 +164,7 @@ static void add_label(drawing *self, const bp_score_column *column)
         if (column->codes[d] >= 0)
             counts[column->codes[d]]++;
     memcpy(sorted, counts, (size_t)values * sizeof *sorted);
-    qsort(sorted, (size_t)values, sizeof *sorted, compare_reals);
+    bp_sort_reals(sorted, values);
     if (values > VALUES_MOST)
         least = sorted[values - VALUES_MOST];
     for (int64_t v = 0; v < values && shown < VALUES_MOST; v++) {

@@ -1,11 +1,7 @@
-/* Adding up the parts, document by document, and the labels of all corpora as one. */
+/* The rows of all documents, and the labels of all corpora as one. */
 #include "infer/score/tables/table.h"
 
-#include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/mem.h"
-#include "infer/score/tables/tables.h"
-#include "infer/score/unit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -112,83 +108,6 @@ void bp_score_table_clear(bp_score_table *table)
     bp_free(table->sums);
     bp_free(table->rows);
     *table = (bp_score_table){0};
-}
-
-/* ---- the parts ---- */
-
-/* `sums` is room for those of one piece. */
-static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
-                         const char *path)
-{
-    int64_t more = table->statistics->count - 1;
-
-    for (int64_t i = 0; i < result->pieces; i++) {
-        bp_score_piece piece = bp_score_result_piece(result, i);
-
-        if (piece.document < 0 || piece.document >= table->plan->documents)
-            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with document %" PRId64 ": at %s",
-                           piece.document, path);
-        bp_score_row *row = &table->rows[piece.document];
-        row->nll += piece.nll;
-        row->square += piece.square;
-        row->tokens += piece.tokens;
-        row->unscored += piece.text - piece.text_scored;
-        bp_score_result_sums(result, i, sums);
-        for (int64_t c = 0; c < more; c++)
-            table->sums[piece.document * more + c] += sums[c];
-    }
-    return BP_OK;
-}
-
-static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result)
-{
-    int64_t value = 0;
-    bp_err err = BP_OK;
-
-    for (int64_t i = 0; err == BP_OK && i < result->runs; i++) {
-        bp_score_run run = bp_score_result_run(result, i);
-
-        if (run.count < 0 || run.count > result->values - value)
-            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a run of %" PRId64 " tokens",
-                           run.count);
-        err = bp_tokens_writer_add(
-            writer, run.first, run.count,
-            bp_score_result_values(result, 0) + (size_t)value * sizeof(float), result->values);
-        value += run.count;
-    }
-    return err;
-}
-
-bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path)
-{
-    int64_t statistics = table->statistics->count;
-    bp_fixed *sums = bp_alloc("score.rows", statistics - 1, sizeof(*sums));
-    bp_tokens_writer *writer = NULL;
-    bp_err err = BP_OK;
-
-    if (bp_fault("score.merge"))
-        err = BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
-    else if (tokens_path)
-        err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
-    for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {
-        const char *data, *path;
-        size_t bytes;
-        bp_score_result result;
-
-        bp_heartbeat_progress();
-        err = bp_parts_read(parts, unit, &data, &bytes, &path);
-        if (err == BP_OK)
-            err = bp_score_result_read(&result, data, bytes, statistics, path);
-        if (err == BP_OK)
-            err = add_pieces(table, &result, sums, path);
-        if (err == BP_OK && writer)
-            err = add_tokens(writer, &result);
-    }
-    if (err == BP_OK && writer)
-        err = bp_tokens_writer_commit(writer);
-    bp_tokens_writer_free(&writer);
-    bp_free(sums);
-    return err;
 }
 
 /* ---- one document ---- */

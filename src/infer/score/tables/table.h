@@ -4,7 +4,6 @@
 #define BP_INFER_SCORE_TABLES_TABLE_H
 
 #include "infer/score/plan.h"
-#include "infer/score/tables/parts.h"
 #include "infer/score/tables/sums.h"
 #include "infer/score/tables/token_statistics.h"
 
@@ -39,11 +38,6 @@ typedef struct bp_score_table {
 bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
                            const bp_token_statistics *statistics);
 void bp_score_table_clear(bp_score_table *table);
-
-/** Add the results of all units; if `tokens_path` is not NULL, also write tokens.h5 there.
- *
- * Errors: those of bp_parts_read; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED of tokens.h5. */
-bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path);
 
 /** The sums of one document, its counts of bytes and words among them. The counts of its file are
  *  borrowed once for all by bp_score_counts_of. */

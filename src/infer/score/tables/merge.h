@@ -1,0 +1,13 @@
+/* From parts to documents: a pure function of the parts and the corpora. Local: no MPI. */
+#ifndef BP_INFER_SCORE_TABLES_MERGE_H
+#define BP_INFER_SCORE_TABLES_MERGE_H
+
+#include "infer/score/tables/parts.h"
+#include "infer/score/tables/table.h"
+
+/** Add the results of all units; if `tokens_path` is not NULL, also write tokens.h5 there.
+ *
+ * Errors: those of bp_parts_read; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED of tokens.h5. */
+bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *tokens_path);
+
+#endif
