@@ -184,18 +184,18 @@ static bp_err open_parts(generator *self, bp_parts **parts)
         err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
     if (err != BP_OK)
         return err;
-    if (bp_parts_foreign(*parts) > 0)
+    if ((*parts)->foreign > 0)
         bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
                 "another mesh.pipeline, mesh.tensor, mesh.members or precision, or are damaged: at "
                 "%s; what they hold is made again",
-                bp_parts_foreign(*parts), self->parts_folder);
-    if (bp_parts_damaged(*parts) > 0)
+                (*parts)->foreign, self->parts_folder);
+    if ((*parts)->damaged > 0)
         bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
                 "after the damage is made again",
-                bp_parts_damaged(*parts), self->parts_folder);
-    if (bp_parts_done_count(*parts) > 0)
-        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done",
-               bp_parts_done_count(*parts), self->plan.units);
+                (*parts)->damaged, self->parts_folder);
+    if ((*parts)->done_count > 0)
+        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", (*parts)->done_count,
+               self->plan.units);
     return BP_OK;
 }
 
@@ -247,10 +247,10 @@ static bp_err run_units(generator *self)
     bp_err err = mesh->coordinates ? open_parts(self, &parts) : BP_OK;
 
     if (err == BP_OK && parts) {
-        start = bp_parts_start(parts);
-        view.done_before = bp_parts_done_count(parts);
+        start = parts->start;
+        view.done_before = parts->done_count;
         spec.units = self->plan.units;
-        spec.done = bp_parts_done(parts);
+        spec.done = parts->done;
         tell_units(&view, 0);
     }
     err = bp_agree(mesh->world, err);
