@@ -22,6 +22,14 @@ const bp_option bp_corpus_options[] = {
      .help = "shares of the training windows, a number for each file of corpus.train, with commas; "
              "without them files share by size",
      .at = BP_AT(bp_corpus_keys, weights)},
+    {.key = "corpus.order",
+     .type = BP_OPTION_CHOICE,
+     .value = "auto",
+     .choices = "auto|shuffle|stream",
+     .help = "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
+             "of the corpus in order; auto: stream for models that carry a state from window to "
+             "window, and only they can tell the difference",
+     .at = BP_AT(bp_corpus_keys, order)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,
      .help = "corpora for the validation loss: a file, a list with commas, or a glob",

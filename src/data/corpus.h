@@ -13,6 +13,7 @@ extern const bp_option bp_corpus_options[];
 typedef struct bp_corpus_keys {
     const char *train;
     const char *weights;
+    const char *order;
     const char *valid;
     const char *resample;
     int64_t member;

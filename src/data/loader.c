@@ -257,6 +257,7 @@ static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t t
     out->first = first;
     out->windows = (tokens - 1) / context;
     bp_order_init(&out->order, out->windows, context, spec->seed, spec->member + k);
+    out->order.in_sequence = spec->in_sequence;
     err = cache_init(&out->cache, &out->order, buffers);
     if (err != BP_OK)
         return err;

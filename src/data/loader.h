@@ -17,7 +17,9 @@ typedef struct bp_loader_spec {
     int64_t batch;             /* B: slots over all ranks */
     int64_t first_slot, slots; /* this rank's run of slots */
     uint64_t seed;
-    int64_t member; /* of the shuffle: 0, since run.member keys the bag alone */
+    bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
+                         order, epoch after epoch. Not with weights */
+    int64_t member;   /* of the shuffle: 0, since run.member keys the bag alone */
 } bp_loader_spec;
 
 /** Starts a helper thread; it reads ahead from the first step asked for.

@@ -34,6 +34,12 @@ int64_t bp_order_block_first(const bp_order *order, int64_t block)
     return first < order->windows ? first : order->windows;
 }
 
+/* Entry `at` of a list of n. */
+static int64_t permuted(const bp_order *order, const bp_rng_key *key, int64_t at, int64_t n)
+{
+    return order->in_sequence ? at : bp_rng_permute(key, at, n);
+}
+
 static int64_t block_windows(const bp_order *order, int64_t block)
 {
     return bp_order_block_first(order, block + 1) - bp_order_block_first(order, block);
@@ -47,7 +53,7 @@ static void enter_epoch(bp_order *order, int64_t epoch)
     for (int64_t i = 0; i < order->blocks; i++) {
         if (i % BP_BUFFER_BLOCKS == 0)
             order->buffer_first[i / BP_BUFFER_BLOCKS] = at;
-        at += block_windows(order, bp_rng_permute(&key, i, order->blocks));
+        at += block_windows(order, permuted(order, &key, i, order->blocks));
     }
     order->buffer_first[order->buffers] = at;
     BP_ASSERT(at == order->windows);
@@ -79,14 +85,14 @@ void bp_order_find(bp_order *order, int64_t epoch, int64_t entry, bp_order_buffe
     buffer->windows = order->buffer_first[low + 1] - buffer->first;
     buffer->blocks = left < BP_BUFFER_BLOCKS ? (int)left : BP_BUFFER_BLOCKS;
     for (int i = 0; i < buffer->blocks; i++)
-        buffer->block[i] = bp_rng_permute(&key, first_block + i, order->blocks);
+        buffer->block[i] = permuted(order, &key, first_block + i, order->blocks);
     buffer->key = bp_rng_key_of(order->seed, BP_RNG_SHUFFLE, order->member, epoch, 1 + low);
 }
 
 int64_t bp_order_window(const bp_order *order, const bp_order_buffer *buffer, int64_t entry,
                         int64_t *block)
 {
-    int64_t place = bp_rng_permute(&buffer->key, entry - buffer->first, buffer->windows);
+    int64_t place = permuted(order, &buffer->key, entry - buffer->first, buffer->windows);
 
     for (int i = 0; i < buffer->blocks; i++) {
         int64_t windows = block_windows(order, buffer->block[i]);

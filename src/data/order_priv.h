@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define BP_SHUFFLE_BLOCK_TOKENS 65536
@@ -13,11 +14,12 @@
 /** A list of all windows for each epoch. Window k begins at token kT; block i holds the windows
  * that begin in tokens [i 64Ki, (i+1) 64Ki). The list takes the blocks as a permutation has them,
  * BP_BUFFER_BLOCKS at a time (a buffer), and the windows of a buffer as a second permutation has
- * them. */
+ * them. In sequence (corpus.order=stream) both permutations are the identity. */
 typedef struct bp_order {
     int64_t windows, context, blocks, buffers;
     uint64_t seed;
     int64_t member;
+    bool in_sequence;
     int64_t epoch;         /* that buffer_first is of; -1: none yet */
     int64_t *buffer_first; /* [buffers + 1]: first entry of each buffer in the epoch's list */
 } bp_order;

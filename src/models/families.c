@@ -4,16 +4,18 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
+#include "models/recurrent/recurrent.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define ROOM 64
 
-static const bp_model_family *families[ROOM] = {&bp_gpt_family, &bp_llama_family,
-                                                &bp_gpt_neox_family};
+static const bp_model_family *families[ROOM] = {&bp_gpt_family,      &bp_llama_family,
+                                                &bp_gpt_neox_family, &bp_rnn_family,
+                                                &bp_lstm_family,     &bp_gru_family};
 
-static char kinds[256] = "gpt|llama|gpt_neox"; /* the names of all families, for model.kind */
+static char kinds[256] = "gpt|llama|gpt_neox|rnn|lstm|gru"; /* names of all families: model.kind */
 
 const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
@@ -73,6 +75,9 @@ const bp_option bp_model_options[] = {
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},
+    {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
+     "rnn, lstm, gru: width of the word vectors; model.width if not given", false,
+     .at = BP_AT(bp_model_keys, embedding)},
     {"model.parallel_residual", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "gpt_neox: attention and MLP read the same, and are added together; yes if not given", false,
      .at = BP_AT(bp_model_keys, parallel_residual)},

@@ -26,6 +26,7 @@ typedef struct bp_model_keys {
     int64_t head_width;
     int64_t inner;
     int64_t window;
+    int64_t embedding;
     double norm_epsilon;
     double rope_theta;
     double rope_fraction;
@@ -98,6 +99,8 @@ struct bp_model_family {
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
+    bool carries_state; /* from window to window of a batch slot (bp_network_add_carry): windows are
+                           read in order, and tensor ranks do not share rows out */
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */

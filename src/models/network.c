@@ -18,6 +18,24 @@ float *bp_arena_floats(bp_arena *arena, int64_t floats)
     return NULL;
 }
 
+/* Step s reads the rows of s - 1 and leaves those of s. */
+static float *carried_rows(const bp_carry *carry, const bp_pass *pass, int64_t step)
+{
+    if (!carry->rows[0] || !pass->training)
+        return NULL;
+    return carry->rows[step & 1] + (pass->first_slot - carry->first_slot) * carry->columns;
+}
+
+const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass)
+{
+    return carried_rows(carry, pass, pass->step - 1);
+}
+
+float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass)
+{
+    return carried_rows(carry, pass, pass->step);
+}
+
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins)
 {
@@ -39,6 +57,7 @@ void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
         network->blocks = bp_alloc("nn.network", blocks, sizeof(bp_block *));
         network->behind = bp_alloc("nn.network", blocks, sizeof(bp_activations));
         network->groups = bp_alloc("nn.network", groups, sizeof(bp_group));
+        network->carries = bp_alloc("nn.network", 2 * (int64_t)blocks, sizeof(bp_carry));
     }
     *out = network;
 }
@@ -55,6 +74,7 @@ void bp_network_free(bp_network **network)
     bp_free(self->behind);
     bp_free(self->tables);
     bp_free(self->groups);
+    bp_free(self->carries);
     bp_free(self);
     *network = NULL;
 }
@@ -84,6 +104,16 @@ bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, i
     group->published = stage == 0;
     return bp_group_add_matrix_part(group, table->name, table->rows, table->columns,
                                     table->init_std, 0, first, count);
+}
+
+bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns)
+{
+    BP_ASSERT(network->carry_count < 2 * network->block_capacity);
+    bp_carry *carry = &network->carries[network->carry_count++];
+
+    *carry = (bp_carry){.columns = columns};
+    (void)snprintf(carry->name, sizeof carry->name, "carry/%s", name);
+    return carry;
 }
 
 void bp_network_add_block(bp_network *network, bp_block *block)

@@ -15,6 +15,8 @@ typedef struct bp_network {
     int block_count, block_capacity;
     bp_group *groups;
     int group_count, group_capacity;
+    bp_carry *carries; /* what blocks carry from window to window, two a block at most */
+    int carry_count;
     int chunk_end[BP_NETWORK_CHUNKS]; /* blocks end there: a chunk's follow one another in the
                                          model, and a pipeline stage may have several */
     bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
@@ -41,6 +43,9 @@ typedef struct bp_tied_table {
 } bp_tied_table;
 bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
                               int stages, int blocks);
+/** What a block that is being made carries for each batch slot: the logical tensor "carry/NAME"
+ * [batch][columns]. Borrowed by the block. */
+bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);
 void bp_network_add_block(bp_network *network, bp_block *block); /* takes ownership */
 /** What block k is given, leaves, and works on: what is behind it, or before it where nothing
  * passes on. Without data. */

@@ -208,7 +208,8 @@ static void network_logits(bp_model *model, int64_t head, const float *hidden, i
         head == 0 ? bp_lm_head_map(network_head(self)) : self->heads[head - 1].map;
 
     if (map)
-        bp_linear_forward(self->gemm, logits, hidden, map, NULL, rows);
+        bp_linear_forward(self->gemm, logits, hidden, map, bp_lm_head_bias(network_head(self)),
+                          rows);
 }
 
 static const float *network_head_weights(const bp_model *model)

@@ -89,6 +89,23 @@ typedef struct bp_pass {
     int64_t loss_count[BP_TERMS];
 } bp_pass;
 
+/** What a block carries for each batch slot from one of its windows to the next (a recurrent
+ * state): the logical tensor NAME [batch][columns]. Two copies take turns by step: a step reads
+ * what the one before it left, as often as it runs forward (recomputation), and writes the other.
+ */
+typedef struct bp_carry {
+    char name[BP_PARAM_NAME]; /* "carry/h.0.state" */
+    int64_t columns;
+    int64_t first_slot; /* of this data rank */
+    float *rows[2]; /* [slots of this data rank][columns], by parity of the step; NULL: nothing is
+                       carried, and each window begins with zeros */
+} bp_carry;
+
+/** The rows that a pass's examples begin with, [pass->B][columns]; NULL: zeros. */
+const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass);
+/** Where what they end with goes; NULL: nowhere. */
+float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass);
+
 typedef struct bp_block bp_block;
 
 /** Memory of matrix products, for the plan. */

@@ -56,9 +56,28 @@ typedef struct bp_layer_shape {
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 
+/** A recurrent layer: Elman's with tanh, LSTM, or GRU as torch.nn has it. */
+typedef enum bp_recurrent_cell { BP_CELL_RNN, BP_CELL_LSTM, BP_CELL_GRU } bp_recurrent_cell;
+typedef struct bp_recurrent_shape {
+    bp_recurrent_cell cell;
+    int64_t I, H;   /* width of its inputs; of its state, which is its output */
+    int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
+                       "h.NUMBER.hidden.weight" [G H][H] and biases, gates i f g o or r z n */
+    int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
+                       et al. 2014) */
+    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: LSTM alone, else
+                        NULL. Borrowed */
+} bp_recurrent_shape;
+
+/** hidden [B * T][I] becomes [B * T][H]; the only item of the activations. All of it is on each
+ * tensor rank (bp_model_family.carries_state). Adds its params to the replicated group. */
+void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
+                            bp_group *group);
+
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
-    const char *norm; /* the name of its norm: "ln_f"; borrowed */
+    const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
+    bp_param *bias;   /* of the logits, this rank's part of [V]; borrowed. NULL: none */
     bool rms;         /* by the root mean square */
     float epsilon;    /* 0: 1e-5 */
     int item, stream, term;
@@ -83,7 +102,9 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
 void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, int64_t rows);
 /** This rank's rows of the vocabulary as a linear map; NULL where it has none. Borrowed. */
 const bp_weight *bp_lm_head_map(const bp_block *head);
-/** The same as plain values [V here][C]. Borrowed. NULL where products read a
+/** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
+const float *bp_lm_head_bias(const bp_block *head);
+/** The map as plain values [V here][C]. Borrowed. NULL where products read a
  * copy of them, and they were not to be kept before they were loaded. */
 const float *bp_lm_head_values(const bp_block *head);
 void bp_lm_head_keep_values(const bp_block *head);

@@ -172,19 +172,32 @@ static void head_refresh(bp_block *block)
         bp_weight_refresh(self->vocabulary);
 }
 
-static bp_norm norm_of(const head *self, float *mean, float *rstd)
+/* What the vocabulary's matrix is applied to; mean and rstd are kept for backward (NULL: not). */
+static void norm_rows(const head *self, const bp_operand *to, const float *hidden, float *mean,
+                      float *rstd)
 {
-    return (bp_norm){self->gain->value, self->bias ? self->bias->value : NULL, self->shape.epsilon,
-                     mean, rstd};
+    if (!self->gain) {
+        bp_operand_fill(to, hidden);
+        return;
+    }
+    bp_norm norm = {self->gain->value, self->bias ? self->bias->value : NULL, self->shape.epsilon,
+                    mean, rstd};
+    bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = hidden});
 }
 
 void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
 {
     const head *self = (const head *)block;
     bp_operand to = bp_operand_floats(normed, rows, self->wte->shape[1]);
-    bp_norm norm = norm_of(self, NULL, NULL);
 
-    bp_layer_norm_forward(&to, NULL, &norm, &(bp_residual){.base = hidden});
+    norm_rows(self, &to, hidden, NULL, NULL);
+}
+
+const float *bp_lm_head_bias(const bp_block *block)
+{
+    const bp_param *bias = ((const head *)block)->shape.bias;
+
+    return bias ? bias->value : NULL;
 }
 
 const bp_weight *bp_lm_head_map(const bp_block *block)
@@ -216,7 +229,8 @@ static void chunk_forward(const head *self, chunk *c, const bp_operand *normed,
                         .first = self->wte->offset[0]};
 
     if (V > 0)
-        bp_linear_forward_operand(nn->gemm, c->logits, normed, self->vocabulary, NULL);
+        bp_linear_forward_operand(nn->gemm, c->logits, normed, self->vocabulary,
+                                  bp_lm_head_bias(&self->block));
     bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
 }
 
@@ -267,7 +281,6 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
             targets = target_count(self, pass);
     evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows));
     chunk *c = &work.c;
-    bp_norm norm = norm_of(self, NULL, NULL);
     float *logprob = self->shape.term == 0 ? pass->logprob : NULL; /* the first term is scored */
 
     BP_ASSERT(rows <= INT32_MAX);
@@ -280,7 +293,7 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
         for (int64_t r = 0; r < n; r++)
             memcpy(work.hidden + r * C, hidden + c->rows_of[r] * C, (size_t)C * sizeof(float));
         bp_zero(work.hidden + n * C, (filled - n) * C);
-        bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = work.hidden});
+        norm_rows(self, &normed, work.hidden, NULL, NULL);
         chunk_forward(self, c, &normed, c->targets, n);
         chunk_loss(self, pass, c, c->targets, n);
         for (int64_t r = 0; logprob && r < n; r++)
@@ -299,6 +312,32 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activat
     else
         evaluate(self, pass, activations->item[self->shape.item].data);
     pass->scratch->used_bytes = mark;
+}
+
+static float value_at(const bp_operand *x, int64_t at)
+{
+    float value;
+
+    if (x->form != BP_OPERAND_BF16)
+        return ((const float *)x->data)[at];
+    uint32_t bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* sums[V here] += the columns of dlogits, in row order. */
+static void add_bias_gradient(float *sums, const bp_operand *dlogits)
+{
+    enum { COLUMNS = 256 };
+
+#pragma omp parallel for schedule(static) if (dlogits->rows * dlogits->columns > 8192)
+    for (int64_t first = 0; first < dlogits->columns; first += COLUMNS) {
+        int64_t end = first + COLUMNS < dlogits->columns ? first + COLUMNS : dlogits->columns;
+
+        for (int64_t r = 0; r < dlogits->rows; r++)
+            for (int64_t v = first; v < end; v++)
+                sums[v] += value_at(dlogits, r * dlogits->stride + v);
+    }
 }
 
 /* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
@@ -322,6 +361,8 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
                         self->wte->offset[0]);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
     bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
+    if (self->shape.bias)
+        add_bias_gradient(self->shape.bias->gradient, &dlogits);
 }
 
 /* Every row has its target. */
@@ -376,6 +417,26 @@ static void backward_scored(head *self, bp_pass *pass, backward_work *work, bool
         bp_zero(self->wte->gradient, bp_param_floats(self->wte));
 }
 
+/* The gradient of this rank's rows of the hidden state, from that behind the norm. */
+static void norm_backward(const head *self, float *dx, const backward_work *work,
+                          const float *hidden, bp_row_range own)
+{
+    int64_t C = self->wte->shape[1];
+    float *dnormed = work->dnormed + own.first * C;
+
+    if (self->gain) {
+        bp_norm norm = {self->gain->value, self->bias ? self->bias->value : NULL,
+                        self->shape.epsilon, work->mean, work->rstd};
+        bp_norm_gradients to = {dx, self->gain->gradient, self->bias ? self->bias->gradient : NULL,
+                                !self->shape.passes_on};
+        bp_layer_norm_backward(&to, NULL, dnormed, hidden, &norm, own.count, C, work->sums);
+    } else if (self->shape.passes_on) {
+        bp_add(dx, dnormed, own.count * C);
+    } else {
+        memcpy(dx, dnormed, (size_t)(own.count * C) * sizeof *dx);
+    }
+}
+
 static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     head *self = (head *)block;
@@ -384,20 +445,16 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
     bp_row_range own = bp_nn_rows(block->nn, pass);
     backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows));
     bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
-    bp_norm norm = norm_of(self, work.mean, work.rstd);
-    bp_norm_gradients to = {activations->item[self->shape.item].data, self->gain->gradient,
-                            self->bias ? self->bias->gradient : NULL, !self->shape.passes_on};
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
-    bp_layer_norm_forward(&own_normed, NULL, &norm, &(bp_residual){.base = saved});
+    norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(block->nn, pass, &work.normed);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else
         backward_all(self, pass, &work, fresh);
     bp_nn_sum(block->nn, pass, work.dnormed, C);
-    bp_layer_norm_backward(&to, NULL, work.dnormed + own.first * C, saved, &norm, own.count, C,
-                           work.sums);
+    norm_backward(self, activations->item[self->shape.item].data, &work, saved, own);
     pass->scratch->used_bytes = mark;
 }
 
@@ -427,7 +484,6 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     head *self = bp_alloc("nn.head", 1, sizeof *self);
     char name[BP_PARAM_NAME];
 
-    *out = NULL;
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->block.stream = shape->stream;
@@ -435,9 +491,11 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     self->wte = wte;
     self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
+    *out = &self->block;
+    if (!shape->norm)
+        return;
     snprintf(name, sizeof name, "%s.gain", shape->norm);
     self->gain = bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ONE);
     snprintf(name, sizeof name, "%s.bias", shape->norm);
     self->bias = shape->rms ? NULL : bp_group_add_vector(whole, name, wte->shape[1], BP_INIT_ZERO);
-    *out = &self->block;
 }

@@ -87,18 +87,24 @@ bool bp_params_take_fresh(bp_param *params, int count)
     return fresh;
 }
 
-static void initialise_normal(bp_param *param, uint64_t seed)
+static void initialise_random(bp_param *param, uint64_t seed)
 {
+    bool normal = param->init == BP_INIT_NORMAL;
     int64_t stream = (int64_t)bp_xxh3(param->name, strlen(param->name));
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_INIT, 0, 0, stream);
-    int64_t rows = param->extent[0], columns = param->extent[1];
+    int last = param->dims - 1;
+    int64_t rows = last ? param->extent[0] : 1, columns = param->extent[last];
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        int64_t first = (param->offset[0] + r) * param->shape[1] + param->offset[1];
-        for (int64_t c = 0; c < columns; c++)
-            param->value[r * columns + c] =
-                (float)(param->init_std * bp_rng_normal(&key, (uint64_t)(first + c)));
+        int64_t row = last ? param->offset[0] + r : 0;
+        int64_t first = row * param->shape[last] + param->offset[last];
+        for (int64_t c = 0; c < columns; c++) {
+            uint64_t at = (uint64_t)(first + c);
+            double drawn = normal ? bp_rng_normal(&key, at) : 2 * bp_rng_uniform(&key, at) - 1;
+
+            param->value[r * columns + c] = (float)(param->init_std * drawn);
+        }
     }
 }
 
@@ -106,8 +112,8 @@ void bp_param_initialise(bp_param *param, uint64_t seed)
 {
     int64_t n = bp_param_floats(param);
 
-    if (param->init == BP_INIT_NORMAL) {
-        initialise_normal(param, seed);
+    if (param->init == BP_INIT_NORMAL || param->init == BP_INIT_UNIFORM) {
+        initialise_random(param, seed);
         return;
     }
     for (int64_t i = 0; i < n; i++)

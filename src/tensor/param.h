@@ -9,7 +9,7 @@
 #define BP_PARAM_DIMS   2
 #define BP_GROUP_PARAMS 32
 
-typedef enum bp_init { BP_INIT_ZERO, BP_INIT_ONE, BP_INIT_NORMAL } bp_init;
+typedef enum bp_init { BP_INIT_ZERO, BP_INIT_ONE, BP_INIT_NORMAL, BP_INIT_UNIFORM } bp_init;
 
 /** This rank's slab of one logical tensor: rows (and columns) offset .. offset + extent of shape.
  */
@@ -26,7 +26,7 @@ typedef struct bp_param {
     bool fresh;         /* what the gradient holds counts for nothing: the next product
                        writes it, instead of adding to it (bp_params_take_fresh) */
     bp_init init;
-    float init_std;  /* of BP_INIT_NORMAL */
+    float init_std;  /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values lie within +- this */
     int64_t place;   /* of its first element in the group */
     float *value;    /* [extent], set by bp_network_bind_values */
     float *gradient; /* [extent], set by bp_network_bind_gradients; NULL where nothing trains */

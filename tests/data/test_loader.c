@@ -94,6 +94,36 @@ static void steps_are_the_plain_loops_steps(void **state)
     end_world(&w);
 }
 
+/* Each slot reads its stretch of the stream, window behind window, epoch after epoch. */
+static void in_sequence_a_slot_reads_on(void **state)
+{
+    enum { T = 1000, BATCH = 6 };
+    toy_corpus toy = {.documents = 700, .length = 999, .vocab_size = 1000, .eod_id = 999};
+    world w = make_world(&toy, "sequence.h5", T, BATCH);
+    int64_t length = w.windows / BATCH;
+    bp_loader *loader;
+    int32_t *got = bp_alloc("test", BATCH * (T + 1), sizeof(*got));
+
+    (void)state;
+    bp_test_expect(bp_loader_new(&loader, &(bp_loader_spec){.stream = w.stream,
+                                                            .maker = window_maker(T, BATCH),
+                                                            .batch = BATCH,
+                                                            .slots = BATCH,
+                                                            .in_sequence = true,
+                                                            .seed = 3}),
+                   BP_OK);
+    for (int64_t step = 1; step <= 2 * length + 3; step++) {
+        bp_test_expect(read_windows(loader, step, got), BP_OK);
+        for (int64_t b = 0; b < BATCH; b++)
+            assert_memory_equal(got + b * (T + 1),
+                                w.tokens + (b * length + (step - 1) % length) * T,
+                                (T + 1) * sizeof(*got));
+    }
+    bp_loader_free(&loader);
+    bp_free(got);
+    end_world(&w);
+}
+
 static void any_step_at_any_time(void **state)
 {
     static const int64_t steps[] = {117, 1, 2, 3, 50, 49, 50, 51, 1000000007, 116, 117, 118};
@@ -330,6 +360,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_the_plain_loops_steps),
+        cmocka_unit_test(in_sequence_a_slot_reads_on),
         cmocka_unit_test(any_step_at_any_time),
         cmocka_unit_test(an_epoch_has_every_window_once),
         cmocka_unit_test(slots_do_not_depend_on_who_owns_them),

@@ -287,7 +287,7 @@ class Status(JobTest):
         self.assertEqual(file["format"], "bagpipe status")
         self.assertLess(os.path.getsize(self.at("phases/status.json")), 8192)
         process.send_signal(signal.SIGTERM)
-        process.wait()
+        self.assertEqual(process.wait(), 75)
         with open(self.at("phases/run.json"), encoding="utf-8") as record:
             self.assertEqual(json.load(record)["exit"], json.loads(self.text("phases/status.json"))["exit"])
 

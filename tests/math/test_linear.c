@@ -235,6 +235,46 @@ static void rows_do_not_depend_on_their_number(void **state)
     }
 }
 
+/* A row's bits do not depend on where it stands among others: batches are put together in several
+ * ways. */
+static void check_places(int way, int64_t outs, int64_t ins)
+{
+    enum { ROWS = 500 };
+    problem p = problem_of(ROWS, outs, ins);
+    bp_gemm *gemm = gemm_of(way);
+    bp_weight *weight;
+
+    for (int64_t r = 1; r < ROWS; r++) {
+        memcpy(p.x + r * ins, p.x, (size_t)ins * sizeof *p.x);
+        memcpy(p.dy + r * outs, p.dy, (size_t)outs * sizeof *p.dy);
+    }
+    assert_int_equal(bp_weight_new(&weight, gemm, p.w, outs, ins), BP_OK);
+    bp_linear_forward(gemm, p.y, p.x, weight, p.bias, ROWS);
+    bp_linear_backward_input(gemm, p.dx, p.dy, weight, ROWS);
+    for (int64_t r = 1; r < ROWS; r++) {
+        if (memcmp(p.y + r * outs, p.y, (size_t)outs * sizeof *p.y) != 0)
+            fail_msg("y of row %d differs from that of row 0 (%d x %d)", (int)r, (int)outs,
+                     (int)ins);
+        if (memcmp(p.dx + r * ins, p.dx, (size_t)ins * sizeof *p.dx) != 0)
+            fail_msg("dx of row %d differs from that of row 0 (%d x %d)", (int)r, (int)outs,
+                     (int)ins);
+    }
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+    problem_free(&p);
+}
+
+static void rows_do_not_depend_on_their_place(void **state)
+{
+    static const int64_t shapes[][2] = {{257, 96}, {192, 768}, {48, 1024}, {500, 32}, {130, 32},
+                                        {96, 32},  {7, 24},    {33, 7},    {3000, 64}};
+
+    (void)state;
+    for (int way = F32; way < ways(); way++)
+        for (size_t i = 0; is_used_here(way) && i < sizeof shapes / sizeof *shapes; i++)
+            check_places(way, shapes[i][0], shapes[i][1]);
+}
+
 /* All products of one shape with so many threads, one result behind the other. */
 static float *all_products(problem *p, int way, int threads, bool with_weight)
 {
@@ -590,6 +630,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_equal_plain_loops),
         cmocka_unit_test(rows_do_not_depend_on_their_number),
+        cmocka_unit_test(rows_do_not_depend_on_their_place),
         cmocka_unit_test(same_threads_give_same_bits),
         cmocka_unit_test(threads_do_not_change_rows_with_avx512),
         cmocka_unit_test(refreshed_weight_is_used),

@@ -69,10 +69,12 @@ static void set_name(char name[HF_NAME], const char *pattern, int64_t layer)
 
 static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
 {
+    const char *columns = row->first_columns && layer == 0 ? row->first_columns : row->columns;
+
     set_name(out->name, row->theirs, layer);
     out->dims = row->columns == NULL ? 1 : 2;
     out->shape[0] = bp_hf_size_of(shape, row->rows);
-    out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, row->columns);
+    out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, columns);
     out->transposed = row->transposed;
     out->parts = row->parts;
     out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
@@ -139,9 +141,9 @@ int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **res
 
         if (bytes > 0 && strncmp(name, row->theirs, bytes) == 0)
             layer = number_at(name + bytes, rest);
-        if (layer < 0 || **rest != '.')
+        if (layer < 0 || (**rest != '.' && **rest != '\0'))
             continue;
-        ++*rest;
+        *rest += **rest == '.';
         return layer;
     }
     return -1;

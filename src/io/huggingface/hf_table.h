@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define BP_HF_SIZES 24
-#define BP_HF_PARTS 3
+#define BP_HF_PARTS 4
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
  * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
@@ -51,6 +51,7 @@ typedef struct bp_hf_row {
     const char
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
     const char *blocks; /* an extent, "heads"; NULL: parts lie side by side */
+    const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
 } bp_hf_row;
 
 struct bp_hf_shape;

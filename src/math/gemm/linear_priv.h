@@ -75,8 +75,10 @@ void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
 
 /** y = f(x) row by row, through a library that picks its kernels by the number of rows: `product`
  * is called on blocks of BP_ROW_BLOCK rows alone, the last one filled up with zeros, so that a row
- * is computed the same way however many there are. */
-#define BP_ROW_BLOCK 128
+ * is computed the same way however many there are, and wherever it stands: oneDNN's AVX2 kernel
+ * takes 6 rows at a time and the rest otherwise, so the block is a multiple of 6 for each of 2, 4,
+ * 8, 16 or 32 threads. */
+#define BP_ROW_BLOCK 192
 typedef struct bp_rows {
     float *y;
     const float *x;

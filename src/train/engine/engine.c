@@ -28,9 +28,42 @@ struct bp_engine {
     int ready;                /* blocks from the first on whose parameters are there, copies too */
     float *scratch;           /* of the reduction */
     int64_t slots;            /* of the batch, on this data rank */
+    float *carried;           /* rows of network->carries, all of one parity before the other */
+    int64_t step;             /* that left them: the last one */
     double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
     bp_corruption corruption; /* the first that was found */
 };
+
+int64_t bp_engine_carried_floats(const bp_network *network, int64_t slots)
+{
+    int64_t columns = 0;
+
+    for (int k = 0; k < network->carry_count; k++)
+        columns += network->carries[k].columns;
+    return columns * slots;
+}
+
+/* What blocks carry begins with zeros. */
+static bool allocate_carried(bp_engine *engine)
+{
+    bp_network *network = engine->network;
+    int64_t floats = bp_engine_carried_floats(network, engine->slots), at = 0;
+
+    if (floats == 0)
+        return true;
+    engine->carried = bp_try_alloc("carried state", 2 * floats, sizeof(float));
+    if (!engine->carried)
+        return false;
+    for (int k = 0; k < network->carry_count; k++) {
+        bp_carry *carry = &network->carries[k];
+
+        carry->first_slot = engine->slots * engine->mesh->data_at;
+        carry->rows[0] = engine->carried + at;
+        carry->rows[1] = engine->carried + floats + at;
+        at += carry->columns * engine->slots;
+    }
+    return true;
+}
 
 static bp_err allocate(bp_engine *engine)
 {
@@ -43,7 +76,7 @@ static bp_err allocate(bp_engine *engine)
         bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
-    if (!engine->values || !engine->scratch || !engine->losses)
+    if (!engine->values || !engine->scratch || !engine->losses || !allocate_carried(engine))
         return BP_FAIL(BP_ERR_SYSTEM,
                        "memory is short: at %lld parameters on this rank; use more tensor or "
                        "pipeline ranks, see --plan",
@@ -177,6 +210,7 @@ void bp_engine_free(bp_engine **engine)
     bp_free(self->values);
     bp_free(self->scratch);
     bp_free(self->losses);
+    bp_free(self->carried);
     bp_free(self);
     *engine = NULL;
 }
@@ -276,6 +310,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
                           .context = engine};
 
     BP_ASSERT(batch->B == engine->slots);
+    engine->step = step;
     count_scored(engine, batch, scored);
     for (int t = 0; t < objective->terms; t++)
         work.loss_weight[t] =
@@ -335,9 +370,26 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
     }
 }
 
+/* What this data rank's batch slots carry. */
+static void carry_slices(const bp_engine *engine, int parity, bp_slice *slices, int64_t *used)
+{
+    for (int k = 0; k < engine->network->carry_count; k++) {
+        const bp_carry *carry = &engine->network->carries[k];
+        bp_slice *slice = &slices[(*used)++];
+
+        *slice = (bp_slice){.dims = 2,
+                            .shape = {engine->spec.batch, carry->columns},
+                            .offset = {carry->first_slot, 0},
+                            .extent = {engine->slots, carry->columns},
+                            .data = carry->rows[parity]};
+        (void)snprintf(slice->name, sizeof slice->name, "%s", carry->name);
+    }
+}
+
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
 {
-    int64_t capacity = 3 * bp_network_slice_capacity(engine->network);
+    int64_t capacity =
+        3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count;
     bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     settle(engine);
@@ -352,12 +404,15 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
                               shard, slices, count, capacity);
     }
     moment_slices(engine, true, slices, count, capacity);
+    if (engine->mesh->tensor_at == 0) /* tensor ranks carry the same */
+        carry_slices(engine, (int)(engine->step & 1), slices, count);
     return slices;
 }
 
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count)
 {
-    int64_t capacity = 3 * bp_network_slice_capacity(engine->network);
+    int64_t capacity =
+        3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count;
     bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     end_gathers(engine);
@@ -367,14 +422,20 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *
         bp_network_slices(engine->network, g, "", engine->values + group->place, 0, group->floats,
                           slices, count, capacity);
     }
-    if (!model_only)
+    if (!model_only) {
         moment_slices(engine, false, slices, count, capacity);
+        carry_slices(engine, 0, slices, count);
+    }
     return slices;
 }
 
 void bp_engine_loaded(bp_engine *engine)
 {
+    int64_t carried = bp_engine_carried_floats(engine->network, engine->slots);
+
     bp_inject_loaded(engine->network, engine->values);
+    if (carried > 0) /* whichever parity the next step reads */
+        memcpy(engine->carried + carried, engine->carried, (size_t)carried * sizeof(float));
     bp_network_refresh(engine->network);
     begin_with_values(engine);
 }

@@ -204,10 +204,16 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
+/* A row needs the one before it, in the window and behind it. */
+static bool carries_state(const bp_model_shape *shape)
+{
+    return shape->family && shape->family->carries_state;
+}
+
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors)
 {
-    return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO &&
+    return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !carries_state(shape) &&
            bp_rows_divide(spec->micro_batch * shape->context, tensors);
 }
 
@@ -227,6 +233,13 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
     if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
         shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
+    if (carries_state(shape)) {
+        bp_config_fault(config,
+                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs the one "
+                        "before it: at mesh.sequence_parallel; use auto",
+                        shape->family->name);
+        return;
+    }
     bp_config_fault(config,
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
                     "multiple of mesh.tensor = %d, but %lld x %lld is not: at "

@@ -53,6 +53,8 @@ typedef struct bp_stage {
 /** What stage `stage` does, of a training with these settings on so many data ranks. */
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages);
+/** Floats that the blocks of a stage carry from a step to the next for so many batch slots. */
+int64_t bp_engine_carried_floats(const bp_network *network, int64_t slots);
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,

@@ -97,7 +97,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("activations", plan->activations,
               self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
     print_row("scratch", plan->scratch, "of a block at work and of matrix products");
-    print_row("input", plan->input, "tokens");
+    print_row("input", plan->input, "tokens, and what batch slots carry");
     if (plan->snapshot > 0)
         print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.async=no has none");
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");

@@ -297,12 +297,20 @@ static bp_err open_lanes(trainer *self)
                            .batch = self->spec.batch,
                            .seed = self->spec.seed};
     int64_t slots = self->spec.batch / self->mesh->datas;
+    const char *order = bp_corpus_keys_of(self->config)->order;
 
+    spec.in_sequence = strcmp(order, "stream") == 0 ||
+                       (strcmp(order, "auto") == 0 && self->shape.family->carries_state);
     self->examples = bp_try_alloc("input", (int64_t)bp_batch_bytes(&self->maker.form, slots), 1);
     if (!self->examples)
         return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
+    if (spec.in_sequence && bp_stream_weights(self->stream))
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "corpus.weights takes windows of several corpora in turns, but "
+                       "here each batch slot reads one text in order (corpus.order): "
+                       "at corpus.weights; leave it out");
     self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
     bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
     return bp_loader_new(&self->loader, &spec);

@@ -1,0 +1,204 @@
+/* The families of recurrent language models: word vectors, layers of one kind of cell, a head with
+ * a bias and without a norm. The state is carried from window to window of a batch slot. */
+#include "models/recurrent/recurrent.h"
+
+#include "nn/layers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define INIT_STD                                                                                   \
+    0.1F /* of word vectors and head: between Zaremba et al. 2014's small and large                \
+          */
+
+static const bp_model_size SIZES[] = {
+    {.name = "layers", .at = BP_SIZE_AT(layers)},
+    {.name = "width", .at = BP_SIZE_AT(width)},
+    {.name = "embedding", .at = BP_SIZE_AT(own[BP_RECURRENT_EMBEDDING]), .optional = true},
+    {.name = "context", .at = BP_SIZE_AT(context)},
+    {.name = "tied",
+     .at = BP_SIZE_AT(own[BP_RECURRENT_TIED]),
+     .type = BP_SIZE_FLAG,
+     .optional = true},
+    {0}};
+
+static bp_recurrent_cell cell_of(const bp_model_shape *shape)
+{
+    return shape->family == &bp_rnn_family    ? BP_CELL_RNN
+           : shape->family == &bp_lstm_family ? BP_CELL_LSTM
+                                              : BP_CELL_GRU;
+}
+
+static int64_t gates_of(const bp_model_shape *shape)
+{
+    static const int64_t GATES[] = {[BP_CELL_RNN] = 1, [BP_CELL_LSTM] = 4, [BP_CELL_GRU] = 3};
+
+    return GATES[cell_of(shape)];
+}
+
+static int64_t embedding_of(const bp_model_shape *shape)
+{
+    return shape->own[BP_RECURRENT_EMBEDDING];
+}
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *embedding = &shape->own[BP_RECURRENT_EMBEDDING];
+
+    *embedding = *embedding > 0 ? *embedding : shape->width;
+}
+
+static bool ties_widths(const bp_model_shape *shape)
+{
+    return shape->own[BP_RECURRENT_TIED] && embedding_of(shape) != shape->width;
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    (void)tensors; /* they split the vocabulary; each has all layers */
+    if (ties_widths(shape))
+        bp_config_fault(config,
+                        "model.tied = yes needs word vectors as wide as the states, but "
+                        "model.embedding = %lld and model.width = %lld: at model.embedding; leave "
+                        "it out",
+                        (long long)embedding_of(shape), (long long)shape->width);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (!ties_widths(shape))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT,
+                   "the head is the embedding, but its width %lld is not the states' %lld: at %s; "
+                   "the checkpoint is wrong",
+                   (long long)embedding_of(shape), (long long)shape->width, where);
+}
+
+static int64_t inputs_of(const bp_model_shape *shape, int64_t layer)
+{
+    return layer == 0 ? embedding_of(shape) : shape->width;
+}
+
+/* Weights of a layer's gates. */
+static int64_t layer_matrices(const bp_model_shape *shape, int64_t layer)
+{
+    return gates_of(shape) * shape->width * (inputs_of(shape, layer) + shape->width);
+}
+
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t V = shape->vocab_size, H = shape->width, matrices = V * H, parameters = V;
+
+    for (int64_t k = 0; k < shape->layers; k++) {
+        matrices += layer_matrices(shape, k);
+        parameters += 2 * gates_of(shape) * H;
+    }
+    parameters += matrices + (shape->own[BP_RECURRENT_TIED] ? 0 : V * embedding_of(shape));
+    return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)matrices};
+}
+
+static int blocks_of(const bp_model_shape *shape)
+{
+    return (int)shape->layers + 2;
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    if (block == 0)
+        return 50 * (double)embedding_of(shape);
+    if (block == blocks_of(shape) - 1)
+        return 2 * (double)(shape->vocab_size * shape->width);
+    return 2 * (double)layer_matrices(shape, block - 1);
+}
+
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    return (bp_activations){
+        .count = 1,
+        .item = {{.name = "hidden", .columns = inputs_of(shape, block), .has_gradient = true}}};
+}
+
+/* The word vectors, where they are the head too. */
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int blocks)
+{
+    bp_tied_table table = {"wte", shape->vocab_size, shape->width, INIT_STD};
+
+    return shape->own[BP_RECURRENT_TIED]
+               ? bp_network_add_tied(network, &table, stage, stages, blocks)
+               : NULL;
+}
+
+static bp_param *add_table(bp_network *network, const bp_model_shape *shape, const char *name,
+                           int64_t columns)
+{
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    return bp_group_add_matrix_part(bp_network_add_group(network, false), name, shape->vocab_size,
+                                    columns, INIT_STD, 0, first, count);
+}
+
+static void add_head(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_group *biases;
+    bp_head_shape head = {0};
+    bp_block *block;
+    int64_t first, count;
+    bp_param *table = shared ? shared : add_table(network, shape, "head", shape->width);
+
+    biases = bp_network_add_group(network, false);
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
+    bp_network_add_block(network, block);
+}
+
+static bp_carry *add_carry(bp_network *network, const bp_model_shape *shape, int64_t layer,
+                           const char *what)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "h.%lld.%s", (long long)layer, what);
+    return bp_network_add_carry(network, name, shape->width);
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    bp_block *block = NULL;
+
+    if (number == blocks_of(shape) - 1) {
+        add_head(network, shape, shared);
+        return;
+    }
+    if (number == 0) {
+        bp_embedding_part part = {
+            .wte = shared ? shared : add_table(network, shape, "wte", embedding_of(shape))};
+        bp_embedding_new(&block, &network->nn, &part, 1);
+    } else {
+        bool lstm = cell_of(shape) == BP_CELL_LSTM;
+        bp_recurrent_shape layer = {.cell = cell_of(shape),
+                                    .I = inputs_of(shape, number - 1),
+                                    .H = shape->width,
+                                    .number = number - 1,
+                                    .mask = number,
+                                    .h = add_carry(network, shape, number - 1, "state"),
+                                    .c = lstm ? add_carry(network, shape, number - 1, "cell")
+                                              : NULL};
+        bp_recurrent_layer_new(&block, &network->nn, &layer, bp_network_add_group(network, true));
+    }
+    bp_network_add_block(network, block);
+}
+
+#define FAMILY(kind, tables)                                                                       \
+    {                                                                                              \
+        .name = kind, .sizes = SIZES, .settle = settle, .check = check, .check_read = check_read,  \
+        .facts = facts, .carries_state = true, .objective = &bp_objective_causal,                  \
+        .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
+        .cost = cost, .behind = behind, .add_shared = add_shared, .add_block = add_block           \
+    }
+
+const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),
+                      bp_lstm_family = FAMILY("lstm", bp_lstm_huggingface),
+                      bp_gru_family = FAMILY("gru", bp_gru_huggingface);

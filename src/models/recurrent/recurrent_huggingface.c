@@ -1,0 +1,101 @@
+/* Recurrent models in folders of the form of Hugging Face's, with the names of torch.nn's modules.
+ */
+#include "models/recurrent/recurrent.h"
+
+static const bp_hf_size SIZES[] = {
+    {"layers", "num_layers", NULL},
+    {"width", "hidden_size", NULL},
+    {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},
+    {"context", "context", NULL, BP_HF_COUNT, "64"}, /* of training windows alone */
+    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
+    {"vocab_size", "vocab_size", NULL},
+    {0}};
+
+static const bp_hf_setting SETTINGS[] = {{0}};
+static const char *const BUFFERS[] = {NULL};
+
+#define EMBEDDING                                                                                  \
+    {                                                                                              \
+        "encoder.weight", "vocab_size", "embedding", false, 1,                                     \
+        {                                                                                          \
+            "wte"                                                                                  \
+        }                                                                                          \
+    }
+#define WEIGHTS(gates)                                                                             \
+    {"rnn.weight_ih_l*",          gates, "width", false, 1, {"h.*.input.weight"},                  \
+     .first_columns = "embedding"},                                                                \
+    {                                                                                              \
+        "rnn.weight_hh_l*", gates, "width", false, 1,                                              \
+        {                                                                                          \
+            "h.*.hidden.weight"                                                                    \
+        }                                                                                          \
+    }
+#define HIDDEN_BIAS(gates)                                                                         \
+    {                                                                                              \
+        "rnn.bias_hh_l*", gates, NULL, false, 1,                                                   \
+        {                                                                                          \
+            "h.*.hidden.bias"                                                                      \
+        }                                                                                          \
+    }
+#define INPUT_BIAS(gates)                                                                          \
+    {                                                                                              \
+        "rnn.bias_ih_l*", gates, NULL, false, 1,                                                   \
+        {                                                                                          \
+            "h.*.input.bias"                                                                       \
+        }                                                                                          \
+    }
+#define HEAD                                                                                       \
+    {"decoder.weight", "vocab_size", "width", false, 1, {"head"}, "!tied"},                        \
+    {                                                                                              \
+        "decoder.bias", "vocab_size", NULL, false, 1,                                              \
+        {                                                                                          \
+            "head.bias"                                                                            \
+        }                                                                                          \
+    }
+
+static const bp_hf_row RNN_ROWS[] = {
+    EMBEDDING, WEIGHTS("width"), INPUT_BIAS("width"), HIDDEN_BIAS("width"), HEAD, {0}};
+static const bp_hf_row GRU_ROWS[] = {
+    EMBEDDING, WEIGHTS("3*width"), INPUT_BIAS("3*width"), HIDDEN_BIAS("3*width"), HEAD, {0}};
+/* The forget gate's bias begins with 1, so the gates' are apart. */
+static const bp_hf_row LSTM_ROWS[] = {
+    EMBEDDING,
+    WEIGHTS("4*width"),
+    {"rnn.bias_ih_l*",
+     "4*width",
+     NULL,
+     false,
+     4,
+     {"h.*.input.bias.i", "h.*.input.bias.f", "h.*.input.bias.g", "h.*.input.bias.o"}},
+    HIDDEN_BIAS("4*width"),
+    HEAD,
+    {0}};
+
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t embedding = bp_hf_size_of(shape, "embedding"), width = bp_hf_size_of(shape, "width");
+
+    if (bp_hf_size_of(shape, "tied") == 0 || embedding == width)
+        return BP_OK;
+    return BP_FAIL(
+        BP_ERR_FORMAT,
+        "\"tie_word_embeddings\" needs \"embedding_size\" %lld and \"hidden_size\" %lld to "
+        "be equal: at %s; give another model",
+        (long long)embedding, (long long)width, path);
+}
+
+#define TABLE(type, class, rows_of)                                                                \
+    {                                                                                              \
+        .kind = type, .model_type = type, .architecture = class, .prefix = "",                     \
+        .first = "encoder.weight", .head = "decoder.weight", .tied = "encoder.weight",             \
+        .sizes = SIZES, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,                 \
+        .more = "{\"torch_dtype\": \"float32\"}", .check = check                                   \
+    }
+
+static const bp_hf_table RNN = TABLE("rnn", "RNNForCausalLM", RNN_ROWS),
+                         LSTM = TABLE("lstm", "LSTMForCausalLM", LSTM_ROWS),
+                         GRU = TABLE("gru", "GRUForCausalLM", GRU_ROWS);
+
+const bp_hf_table *const bp_rnn_huggingface[] = {&RNN, NULL},
+                         *const bp_lstm_huggingface[] = {&LSTM, NULL},
+                         *const bp_gru_huggingface[] = {&GRU, NULL};

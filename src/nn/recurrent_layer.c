@@ -1,0 +1,443 @@
+/* A recurrent layer: Elman's, LSTM or GRU. The input's part of all gates of a window is one matrix
+ * product; then one position follows the other. Rows are kept by position first (row t B + b), so
+ * that those of a position lie together. What an example's window ends with is carried to its next
+ * one; gradients end at a window's beginning (truncated back-propagation through time). */
+#include "nn/layers.h"
+
+#include "base/err.h"
+#include "math/kernels/kernels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct layer {
+    bp_block block;
+    bp_recurrent_shape shape;
+    int64_t G; /* gates */
+    bp_param *input, *hidden, *input_bias, *hidden_bias;
+    bp_weight *input_map, *hidden_map;
+} layer;
+
+static layer *layer_of(const bp_block *block)
+{
+    return (layer *)block;
+}
+
+/* What forward makes and backward reads, N = T B rows. */
+typedef struct states {
+    float *x;     /* [N][I] */
+    float *gates; /* [N][G H] behind their activation */
+    float *h, *c; /* [B + N][H]: the first B rows are what the window begins with; c: LSTM */
+    float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
+} states;
+
+static states alloc_states(const layer *self, bp_arena *arena, int64_t B, int64_t T)
+{
+    const bp_recurrent_shape *s = &self->shape;
+    int64_t N = T * B;
+    states out = {.x = bp_arena_floats(arena, N * s->I),
+                  .gates = bp_arena_floats(arena, N * self->G * s->H),
+                  .h = bp_arena_floats(arena, (B + N) * s->H)};
+
+    if (s->cell == BP_CELL_LSTM)
+        out.c = bp_arena_floats(arena, (B + N) * s->H);
+    if (s->cell == BP_CELL_GRU)
+        out.n = bp_arena_floats(arena, N * s->H);
+    return out;
+}
+
+/* What backward works in. */
+typedef struct gradients {
+    float *out;           /* [N][H] */
+    float *input, *state; /* [N][G H] of the gates by their input's part and by their state's: the
+                             same but in a GRU */
+    float *dx;            /* [N][I] */
+    float *dh, *dc;       /* [B][H] */
+} gradients;
+
+static gradients alloc_gradients(const layer *self, bp_arena *arena, int64_t B, int64_t T)
+{
+    const bp_recurrent_shape *s = &self->shape;
+    int64_t N = T * B;
+    gradients g = {.out = bp_arena_floats(arena, N * s->H),
+                   .input = bp_arena_floats(arena, N * self->G * s->H)};
+
+    g.state = s->cell == BP_CELL_GRU ? bp_arena_floats(arena, N * self->G * s->H) : g.input;
+    g.dx = bp_arena_floats(arena, N * s->I);
+    g.dh = bp_arena_floats(arena, B * s->H);
+    g.dc = bp_arena_floats(arena, B * s->H);
+    return g;
+}
+
+/* The state's part of a position's gates. */
+static float *alloc_step(const layer *self, bp_arena *arena, int64_t B)
+{
+    return bp_arena_floats(arena, B * self->G * self->shape.H);
+}
+
+static size_t layer_saved(const bp_block *block, const bp_extent *most)
+{
+    bp_arena count = {0};
+
+    alloc_states(layer_of(block), &count, most->B, most->T[block->stream]);
+    return count.used_bytes;
+}
+
+static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
+{
+    const layer *self = layer_of(block);
+    int64_t B = most->B, T = most->T[block->stream];
+    bp_arena forward = {0}, backward = {0};
+
+    alloc_step(self, &forward, B);
+    if (!training)
+        alloc_states(self, &forward, B, T);
+    alloc_gradients(self, &backward, B, T);
+    return training && backward.used_bytes > forward.used_bytes ? backward.used_bytes
+                                                                : forward.used_bytes;
+}
+
+static bp_product_bytes layer_products(const bp_block *block, const bp_extent *most)
+{
+    const layer *self = layer_of(block);
+    int64_t rows = most->B * most->T[block->stream], H = self->shape.H;
+    bp_product_bytes bytes = {0};
+
+    bp_product_bytes_add(&bytes, block->nn, rows, self->G * H, self->shape.I);
+    bp_product_bytes_add(&bytes, block->nn, rows, self->G * H, H);
+    return bytes;
+}
+
+static bp_err layer_bind(bp_block *block)
+{
+    layer *self = layer_of(block);
+    int64_t outs = self->G * self->shape.H;
+    bp_err err =
+        bp_weight_new(&self->input_map, block->nn->gemm, self->input->value, outs, self->shape.I);
+
+    if (err == BP_OK)
+        err = bp_weight_new(&self->hidden_map, block->nn->gemm, self->hidden->value, outs,
+                            self->shape.H);
+    return err;
+}
+
+static void layer_refresh(bp_block *block)
+{
+    bp_weight_refresh(layer_of(block)->input_map);
+    bp_weight_refresh(layer_of(block)->hidden_map);
+}
+
+static float logistic(float x)
+{
+    return 1.0F / (1.0F + expf(-x));
+}
+
+/* One row of a position. a[G H]: the gates' sums by the input, which become the gates; u[G H]: by
+ * the state. Source: Elman 1990. */
+static void rnn_forward(float *a, const float *u, float *h, int64_t H)
+{
+    for (int64_t k = 0; k < H; k++)
+        h[k] = a[k] = tanhf(a[k] + u[k]);
+}
+
+/* Gates i, f, g, o: c' = f c + i g, h' = o tanh(c'). Source: Hochreiter and Schmidhuber 1997; the
+ * forget gate: Gers et al. 2000. */
+static void lstm_forward(float *a, const float *u, const float *c, float *new_c, float *h,
+                         int64_t H)
+{
+    float *i = a, *f = a + H, *g = a + 2 * H, *o = a + 3 * H;
+
+    for (int64_t k = 0; k < H; k++) {
+        i[k] = logistic(i[k] + u[k]);
+        f[k] = logistic(f[k] + u[H + k]);
+        g[k] = tanhf(g[k] + u[2 * H + k]);
+        o[k] = logistic(o[k] + u[3 * H + k]);
+        new_c[k] = f[k] * c[k] + i[k] * g[k];
+        h[k] = o[k] * tanhf(new_c[k]);
+    }
+}
+
+/* Gates r, z, n: n = tanh(a_n + r u_n), h' = (1 - z) n + z h. Source: Cho et al. 2014, with the
+ * reset behind the product, as torch.nn.GRU has it. */
+static void gru_forward(float *a, const float *u, const float *h, float *new_h, float *kept,
+                        int64_t H)
+{
+    float *r = a, *z = a + H, *n = a + 2 * H;
+
+    for (int64_t k = 0; k < H; k++) {
+        r[k] = logistic(r[k] + u[k]);
+        z[k] = logistic(z[k] + u[H + k]);
+        kept[k] = u[2 * H + k];
+        n[k] = tanhf(n[k] + r[k] * kept[k]);
+        new_h[k] = (1 - z[k]) * n[k] + z[k] * h[k];
+    }
+}
+
+/* Position t, all examples. */
+static void forward_step(const layer *self, const states *to, float *u, int64_t t, int64_t B)
+{
+    int64_t H = self->shape.H, GH = self->G * H;
+
+    bp_linear_forward(self->block.nn->gemm, u, to->h + t * B * H, self->hidden_map,
+                      self->hidden_bias->value, B);
+    for (int64_t row = t * B; row < (t + 1) * B; row++) {
+        float *a = to->gates + row * GH, *h = to->h + row * H, *c = to->c + row * H;
+        const float *part = u + (row - t * B) * GH;
+
+        if (self->shape.cell == BP_CELL_RNN)
+            rnn_forward(a, part, h + B * H, H);
+        else if (self->shape.cell == BP_CELL_LSTM)
+            lstm_forward(a, part, c, c + B * H, h + B * H, H);
+        else
+            gru_forward(a, part, h, h + B * H, to->n + row * H, H);
+    }
+}
+
+/* rows[b T + t] and rows[t B + b]. */
+static void by_position(float *to, const float *from, int64_t B, int64_t T, int64_t C)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            memcpy(to + (t * B + b) * C, from + (b * T + t) * C, (size_t)C * sizeof *to);
+}
+
+static void by_example(float *to, const float *from, int64_t B, int64_t T, int64_t C)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t t = 0; t < T; t++)
+            memcpy(to + (b * T + t) * C, from + (t * B + b) * C, (size_t)C * sizeof *to);
+}
+
+static void begin_with(float *rows, const bp_carry *carry, const bp_pass *pass, int64_t H)
+{
+    const float *before = carry ? bp_carry_before(carry, pass) : NULL;
+
+    if (before)
+        memcpy(rows, before, (size_t)(pass->B * H) * sizeof *rows);
+    else
+        bp_zero(rows, pass->B * H);
+}
+
+static void carry_on(const bp_carry *carry, const bp_pass *pass, const float *rows, int64_t H)
+{
+    float *behind = carry ? bp_carry_behind(carry, pass) : NULL;
+
+    if (behind)
+        memcpy(behind, rows, (size_t)(pass->B * H) * sizeof *rows);
+}
+
+static bool drops(const layer *self, const bp_pass *pass)
+{
+    return pass->dropout && self->block.nn->dropout > 0;
+}
+
+static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    const layer *self = layer_of(block);
+    const bp_nn *nn = block->nn;
+    const bp_recurrent_shape *s = &self->shape;
+    int64_t B = pass->B, T = pass->T, N = B * T, H = s->H;
+    float *rows = activations->item[0].data;
+    size_t mark = pass->scratch->used_bytes;
+    bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
+    float *u = alloc_step(self, pass->scratch, B);
+    states to = alloc_states(self, saved ? &kept : pass->scratch, B, T);
+
+    by_position(to.x, rows, B, T, s->I);
+    bp_linear_forward(nn->gemm, to.gates, to.x, self->input_map, self->input_bias->value, N);
+    begin_with(to.h, s->h, pass, H);
+    if (to.c)
+        begin_with(to.c, s->c, pass, H);
+    for (int64_t t = 0; t < T; t++)
+        forward_step(self, &to, u, t, B);
+    carry_on(s->h, pass, to.h + N * H, H);
+    if (to.c)
+        carry_on(s->c, pass, to.c + N * H, H);
+    by_example(rows, to.h + B * H, B, T, H);
+    if (drops(self, pass)) {
+        bp_rng_key key = bp_mask_key(nn, pass, s->mask);
+        bp_add_dropout(rows, NULL, rows, N * H, nn->dropout, &key, bp_nn_first_row(nn, pass) * H);
+    }
+    pass->scratch->used_bytes = mark;
+}
+
+/* Gradients of one row of a position: dh of its new state (in a GRU it leaves with what goes past
+ * the gates), da and du of the gates' sums. */
+static void rnn_backward(float *da, const float *a, const float *dh, int64_t H)
+{
+    for (int64_t k = 0; k < H; k++)
+        da[k] = dh[k] * (1 - a[k] * a[k]);
+}
+
+static void lstm_backward(float *da, const float *a, const float *c, const float *new_c,
+                          const float *dh, float *dc, int64_t H)
+{
+    const float *i = a, *f = a + H, *g = a + 2 * H, *o = a + 3 * H;
+
+    for (int64_t k = 0; k < H; k++) {
+        float out = tanhf(new_c[k]), d = dc[k] + dh[k] * o[k] * (1 - out * out);
+
+        da[k] = d * g[k] * i[k] * (1 - i[k]);
+        da[H + k] = d * c[k] * f[k] * (1 - f[k]);
+        da[2 * H + k] = d * i[k] * (1 - g[k] * g[k]);
+        da[3 * H + k] = dh[k] * out * o[k] * (1 - o[k]);
+        dc[k] = d * f[k];
+    }
+}
+
+static void gru_backward(float *da, float *du, const float *a, const float *h, const float *kept,
+                         float *dh, int64_t H)
+{
+    const float *r = a, *z = a + H, *n = a + 2 * H;
+
+    for (int64_t k = 0; k < H; k++) {
+        float dn = dh[k] * (1 - z[k]) * (1 - n[k] * n[k]);
+
+        du[k] = da[k] = dn * kept[k] * r[k] * (1 - r[k]);
+        du[H + k] = da[H + k] = dh[k] * (h[k] - n[k]) * z[k] * (1 - z[k]);
+        da[2 * H + k] = dn;
+        du[2 * H + k] = dn * r[k];
+        dh[k] *= z[k];
+    }
+}
+
+static void backward_step(const layer *self, const states *of, const gradients *g, int64_t t,
+                          int64_t B)
+{
+    int64_t H = self->shape.H, GH = self->G * H;
+    bool gru = self->shape.cell == BP_CELL_GRU;
+    float *past = g->out + t * B * H; /* read, and then free for what comes by the product */
+
+    bp_add(g->dh, past, B * H);
+    for (int64_t b = 0; b < B; b++) {
+        int64_t row = t * B + b;
+        float *da = g->input + row * GH, *dh = g->dh + b * H;
+        const float *a = of->gates + row * GH;
+
+        if (self->shape.cell == BP_CELL_RNN)
+            rnn_backward(da, a, dh, H);
+        else if (gru)
+            gru_backward(da, g->state + row * GH, a, of->h + row * H, of->n + row * H, dh, H);
+        else
+            lstm_backward(da, a, of->c + row * H, of->c + (row + B) * H, dh, g->dc + b * H, H);
+    }
+    bp_linear_backward_input(self->block.nn->gemm, past, g->state + t * B * GH, self->hidden_map,
+                             B);
+    if (gru)
+        bp_add(g->dh, past, B * H);
+    else
+        memcpy(g->dh, past, (size_t)(B * H) * sizeof *past);
+}
+
+static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    layer *self = layer_of(block);
+    bp_gemm *gemm = block->nn->gemm;
+    int64_t B = pass->B, T = pass->T, N = B * T, H = self->shape.H, GH = self->G * H,
+            I = self->shape.I;
+    float *rows = activations->item[0].data;
+    size_t mark = pass->scratch->used_bytes;
+    bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
+    states of = alloc_states(self, &kept, B, T);
+    gradients g = alloc_gradients(self, pass->scratch, B, T);
+
+    if (drops(self, pass)) {
+        bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
+        bp_dropout_backward(rows, rows, N * H, block->nn->dropout, &key,
+                            bp_nn_first_row(block->nn, pass) * H);
+    }
+    by_position(g.out, rows, B, T, H);
+    bp_zero(g.dh, B * H);
+    bp_zero(g.dc, B * H);
+    for (int64_t t = T - 1; t >= 0; t--)
+        backward_step(self, &of, &g, t, B);
+    bp_linear_backward_weight(gemm, self->hidden->gradient, self->hidden_bias->gradient, g.state,
+                              of.h, N, GH, H);
+    bp_linear_backward_weight(gemm, self->input->gradient, self->input_bias->gradient, g.input,
+                              of.x, N, GH, I);
+    bp_linear_backward_input(gemm, g.dx, g.input, self->input_map, N);
+    by_example(rows, g.dx, B, T, I);
+    pass->scratch->used_bytes = mark;
+}
+
+static void layer_free(bp_block *block)
+{
+    layer *self = layer_of(block);
+
+    bp_weight_free(&self->input_map);
+    bp_weight_free(&self->hidden_map);
+    bp_free(self);
+}
+
+static const bp_block_ops OPS = {
+    .kind = "recurrent",
+    .saved_bytes = layer_saved,
+    .scratch_bytes = layer_scratch,
+    .product_bytes = layer_products,
+    .bind = layer_bind,
+    .refresh = layer_refresh,
+    .forward = layer_forward,
+    .backward = layer_backward,
+    .free = layer_free,
+};
+
+static const char *param_name(char *out, const layer *self, const char *part)
+{
+    (void)snprintf(out, BP_PARAM_NAME, "h.%lld.%s", (long long)self->shape.number, part);
+    return out;
+}
+
+/* Weights and biases begin as torch.nn's: uniform within 1 / sqrt(H). */
+static bp_param *add_matrix(const layer *self, bp_group *group, const char *part, int64_t columns)
+{
+    char name[BP_PARAM_NAME];
+    float bound = 1 / sqrtf((float)self->shape.H);
+    bp_param *param = bp_group_add_matrix(group, param_name(name, self, part),
+                                          self->G * self->shape.H, columns, bound);
+
+    param->init = BP_INIT_UNIFORM;
+    return param;
+}
+
+static bp_param *add_bias(const layer *self, bp_group *group, const char *part, int64_t n,
+                          bp_init init)
+{
+    char name[BP_PARAM_NAME];
+    bp_param *param = bp_group_add_vector(group, param_name(name, self, part), n, init);
+
+    param->init_std = 1 / sqrtf((float)self->shape.H);
+    return param;
+}
+
+/* An LSTM's are apart, as its forget gate's begin with 1 (Jozefowicz et al. 2015). */
+static void add_biases(layer *self, bp_group *group)
+{
+    int64_t H = self->shape.H;
+
+    if (self->shape.cell == BP_CELL_LSTM) {
+        self->input_bias = add_bias(self, group, "input.bias.i", H, BP_INIT_ZERO);
+        add_bias(self, group, "input.bias.f", H, BP_INIT_ONE);
+        add_bias(self, group, "input.bias.g", H, BP_INIT_ZERO);
+        add_bias(self, group, "input.bias.o", H, BP_INIT_ZERO);
+        self->hidden_bias = add_bias(self, group, "hidden.bias", self->G * H, BP_INIT_ZERO);
+    } else {
+        self->input_bias = add_bias(self, group, "input.bias", self->G * H, BP_INIT_UNIFORM);
+        self->hidden_bias = add_bias(self, group, "hidden.bias", self->G * H, BP_INIT_UNIFORM);
+    }
+}
+
+void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
+                            bp_group *group)
+{
+    layer *self = bp_alloc("nn.layer", 1, sizeof *self);
+
+    self->block.ops = &OPS;
+    self->block.nn = nn;
+    self->shape = *shape;
+    self->G = shape->cell == BP_CELL_RNN ? 1 : shape->cell == BP_CELL_GRU ? 3 : 4;
+    self->input = add_matrix(self, group, "input.weight", shape->I);
+    self->hidden = add_matrix(self, group, "hidden.weight", shape->H);
+    add_biases(self, group);
+    *out = &self->block;
+}

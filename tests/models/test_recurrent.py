@@ -1,0 +1,86 @@
+"""A recurrent model carries its state from window to window: it trains on every mesh, to the same bits on 1, 2 and 4 data ranks, is
+killed and goes on with the state it had, on another mesh too; it is scored, ensembled, and goes into a folder and back. Its numbers
+are those of models.recurrent."""
+import os
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, metrics, program, read_json, run, steps, timeless
+
+COMMON = ["model.heads=", "model.dropout=0.1", "train.valid_every=3"]
+
+
+class Recurrent(JobTest):
+    def keys(self, kind, *more):
+        return [f"model.kind={kind}", "train.steps=6", *COMMON, *more]
+
+    def recurrent(self, kind, name, ranks=0, *more):
+        return self.trained(name, ranks, *self.keys(kind, *more))
+
+    def test_every_mesh_trains_the_same_model(self):
+        for kind in ("rnn", "lstm", "gru"):
+            one = metrics(self.recurrent(kind, f"one-{kind}", 0, "train.recompute=yes"))
+            for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+                with self.subTest(name, kind=kind):
+                    other = metrics(self.recurrent(kind, f"{name}-{kind}", ranks, *keys))
+                    for a, b in zip(one, other, strict=True):
+                        self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+
+    def test_data_ranks_give_the_bits_of_one(self):
+        one = self.recurrent("lstm", "one")
+        for ranks in (2, 4):
+            other = self.recurrent("lstm", f"data{ranks}", ranks)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+
+    def test_the_state_is_carried_over_a_kill_and_to_another_mesh(self):
+        straight = self.recurrent("gru", "straight", 0)
+        self.assertIn("carry/h.0.state", digests(straight))
+        killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('killed')}", "checkpoint.every=2",
+                                  *self.keys("gru")], 2, env={"BP_FAULT": "step.end:5@1=kill"})
+        killed.communicate()
+        self.assertNotEqual(killed.returncode, 0)
+        self.assertLess(steps(self.at("killed"))[-1], "step-000000000006")
+        self.recurrent("gru", "killed", 0, "checkpoint.every=2")
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(self.at("killed"))))
+        self.assertEqual(digests(straight), digests(self.at("killed")))
+
+    def test_windows_in_order_are_what_carries_a_state(self):
+        stream = metrics(self.recurrent("rnn", "stream"))
+        shuffled = metrics(self.recurrent("rnn", "shuffled", 0, "corpus.order=shuffle"))
+        self.assertNotEqual(stream[-1]["loss"], shuffled[-1]["loss"])
+        self.assertEqual(timeless(stream), timeless(metrics(self.recurrent("rnn", "said", 0, "corpus.order=stream"))))
+
+    def test_it_is_scored_ensembled_and_goes_into_a_folder_and_back(self):
+        trained = self.recurrent("lstm", "exported", 0, "model.embedding=20")
+        self.must(["bagpipe-data", "export", trained, "--out", self.at("folder"), "--no-tokenizer"])
+        self.must(["bagpipe-data", "import", self.at("folder"), "--out", self.at("back"), "--no-tokenizer"])
+        self.must(["bagpipe-data", "export", self.at("back"), "--out", self.at("again"), "--no-tokenizer"])
+        for file in ("config.json", "model.safetensors"):
+            with open(os.path.join(self.at("folder"), file), "rb") as a, open(os.path.join(self.at("again"), file), "rb") as b:
+                self.assertEqual(a.read(), b.read(), file)
+        scores = []
+        for model, ranks in ((trained, 0), (self.at("back"), 2)):
+            folder = self.at("score-" + os.path.basename(model))
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={model}", f"score.corpus={self.at('valid.h5')}"],
+                      ranks)
+            scores.append(read_json(folder, "score", "summary.json")["corpora"])
+        self.assertEqual(scores[0], scores[1])
+        many = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2",
+                    "mesh.members=2", *self.keys("rnn")], 2)
+        self.assertEqual(many.status, 0, str(many))
+        folder = self.at("score-many")
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={self.at('many')}", f"score.corpus={self.at('valid.h5')}"])
+        self.assertGreater(read_json(folder, "score", "summary.json")["corpora"]["valid"]["mutual_information"], 0)
+
+    def test_what_does_not_fit_is_said(self):
+        for keys, words in ((["model.tied=yes", "model.embedding=20"], "model.embedding = 20"),
+                            (["mesh.tensor=2", "mesh.sequence_parallel=yes"], "mesh.sequence_parallel = yes"),
+                            (["model.heads=4"], "model.kind = lstm has no model.heads"),
+                            (["corpus.weights=1"], "corpus.weights takes windows of several corpora")):
+            result = self.pretrain("refused", 2 if "mesh.tensor=2" in keys else 0, *self.keys("lstm"), *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(words, result.err)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
