@@ -129,8 +129,8 @@ const bp_tool bp_tool_export = {
                      "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
                      "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
              .options = OPTIONS,
-             .examples = "  bagpipe-data export runs/small --out small-hf\n"
-                         "  bagpipe-data export runs/small/checkpoints/best --out small-hf "
-                         "--dtype bf16 --shard-size 2GB\n",
+             .examples =
+                 "  bagpipe-data export runs/small --out small-hf\n"
+                 "  bagpipe-data export runs/small --out small-hf --dtype bf16 --shard-size 2GB\n",
              .statuses = STATUSES},
     .run = run};

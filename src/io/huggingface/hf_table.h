@@ -50,7 +50,7 @@ typedef struct bp_hf_row {
     const char *ours[BP_HF_PARTS];
     const char
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
-    const char *blocks; /* an extent, "heads"; NULL: parts lie side by side */
+    const char *blocks;        /* an extent, "heads"; NULL: parts lie side by side */
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
 } bp_hf_row;
 
