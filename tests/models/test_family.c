@@ -1,21 +1,17 @@
 /* A family from existing parts alone, as a program that brings its own would write it: a source
- * that is read in both directions up to a length, a text that looks at it, and two heads. It is
- * linked to bagpipe's own main(): tests/models/test_family.py trains, stops, scores and ensembles
- * it. */
+ * that is read in both directions up to a length, a text that carries a state and looks at it, and
+ * two heads. Linked to bagpipe's own main(): test_family.py trains, stops, scores, ensembles it. */
 #include "models/family.h"
 #include "nn/layers.h"
 
 #include <string.h>
 
 enum { HIDDEN, SOURCE }; /* items of the activations, and streams of the batch */
-#define CLASSES     4
-#define FIRST_MASK  (1LL << 32)
-#define LAYER_MASKS 8
+#define CLASSES      4
+#define FIRST_MASK   (1LL << 32)
+#define LAYER_MASKS  8
 
-static int64_t source_of(int64_t T)
-{
-    return (T + 1) / 2;
-}
+#define SOURCE_OF(T) (((T) + 1) / 2)
 
 /* ---- the objective: the next token, and a class of the whole text that some texts have ---- */
 
@@ -36,7 +32,7 @@ static void make(const bp_example_maker *self, const int32_t *tokens, int64_t st
 static bp_example_maker maker(int64_t T, uint64_t seed)
 {
     return (bp_example_maker){
-        .form = {.stream = {{.T = T}, {.T = source_of(T), .has_lengths = true}}, .targets = {T, 1}},
+        .form = {.stream = {{.T = T}, {.T = SOURCE_OF(T), .has_lengths = true}}, .targets = {T, 1}},
         .window = T + 1,
         .seed = seed,
         .make = make};
@@ -45,21 +41,19 @@ static bp_example_maker maker(int64_t T, uint64_t seed)
 static const bp_objective OBJECTIVE = {
     .name = "pair", .terms = 2, .weight = {1, 0.5}, .maker = maker};
 
-/* ---- the network: embeddings, L layers of the source, L of the text, the heads ---- */
+/* ---- the network: embeddings, a GRU of the text, L layers of the source, L of the text, heads --
+ */
 
 static int blocks(const bp_model_shape *shape)
 {
-    return 2 * (int)shape->layers + 3;
+    return 2 * (int)shape->layers + 4;
 }
 
 static double cost(const bp_model_shape *shape, int block)
 {
-    double C = (double)shape->width;
+    int64_t C = shape->width, head = block == blocks(shape) - 1;
 
-    return block == 0                   ? C
-           : block < blocks(shape) - 2  ? 32 * C * C
-           : block == blocks(shape) - 1 ? 2 * (double)shape->vocab_size * C
-                                        : C;
+    return (double)(head ? 2 * shape->vocab_size * C : block > 0 ? 32 * C * C : C);
 }
 
 static bp_activations behind(const bp_model_shape *shape, int block)
@@ -122,20 +116,35 @@ static void add_head(bp_network *network, const bp_model_shape *shape, bool of_c
     bp_network_add_block(network, block);
 }
 
+static void add_gru(bp_network *network, const bp_model_shape *shape)
+{
+    bp_recurrent_shape layer = {.cell = BP_CELL_GRU,
+                                .I = shape->width,
+                                .H = shape->width,
+                                .mask = FIRST_MASK + 2,
+                                .h = bp_network_add_carry(network, "text", shape->width)};
+    bp_block *block;
+
+    bp_recurrent_layer_new(&block, &network->nn, &layer, bp_network_add_group(network, true));
+    bp_network_add_block(network, block);
+}
+
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
 {
     int64_t T = shape->context, C = shape->width;
 
-    if (number > 0 && number < blocks(shape) - 2) {
-        add_layer(network, shape, number - 1);
+    if (number == 1) {
+        add_gru(network, shape);
+    } else if (number > 1 && number < blocks(shape) - 2) {
+        add_layer(network, shape, number - 2);
     } else if (number > 0) {
         add_head(network, shape, number < blocks(shape) - 1, shared);
     } else {
         bp_group *whole = bp_network_add_group(network, true);
         bp_embedding_part parts[] = {
             {shared, bp_group_add_matrix(whole, "wpe", T, C, 0.01F), HIDDEN, HIDDEN, FIRST_MASK},
-            {shared, bp_group_add_matrix(whole, "source.wpe", source_of(T), C, 0.01F), SOURCE,
+            {shared, bp_group_add_matrix(whole, "source.wpe", SOURCE_OF(T), C, 0.01F), SOURCE,
              SOURCE, FIRST_MASK + 1}};
         bp_block *block;
 
@@ -151,8 +160,8 @@ extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int64_t C = shape->width, L = shape->layers;
-    int64_t parameters = L * (20 * C * C + 25 * C) + CLASSES * C + 4 * C +
-                         (shape->vocab_size + shape->context + source_of(shape->context)) * C;
+    int64_t parameters = L * (20 * C * C + 25 * C) + 6 * (C * C + C) + CLASSES * C + 4 * C +
+                         (shape->vocab_size + shape->context + SOURCE_OF(shape->context)) * C;
 
     return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)parameters};
 }
@@ -162,6 +171,7 @@ static const bp_model_family FAMILY = {.name = "pair",
                                        .check = bp_transformer_check,
                                        .check_read = bp_transformer_check_read,
                                        .facts = facts,
+                                       .carries_state = true,
                                        .objective = &OBJECTIVE,
                                        .huggingface = test_family_huggingface,
                                        .blocks = blocks,

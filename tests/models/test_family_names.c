@@ -4,6 +4,7 @@
 
 #define WIDE  "width", "width"
 #define INNER "2*width"
+#define GATES "3*width", "width"
 #define VECTOR(theirs, rows, name)                                                                 \
     {                                                                                              \
         theirs, rows, NULL, false, 1,                                                              \
@@ -42,6 +43,10 @@ static const bp_hf_setting SETTINGS[] = {{"classes", "4"}, {0}};
 static const bp_hf_row ROWS[] = {{"shared.weight", "vocab_size", "width", false, 1, {"wte"}},
                                  {"places.weight", "context", "width", false, 1, {"wpe"}},
                                  {"source.places.weight", "16", "width", false, 1, {"source.wpe"}},
+                                 MATRIX("gru.input.weight", GATES, "h.0.input.weight"),
+                                 MATRIX("gru.hidden.weight", GATES, "h.0.hidden.weight"),
+                                 VECTOR("gru.input.bias", "3*width", "h.0.input.bias"),
+                                 VECTOR("gru.hidden.bias", "3*width", "h.0.hidden.bias"),
                                  LAYER("encoder", "source"),
                                  LAYER("decoder", "text"),
                                  NORM("decoder.*.norm3", "text.*.cross.ln"),
