@@ -131,6 +131,6 @@ const bp_tool bp_tool_export = {
              .options = OPTIONS,
              .examples =
                  "  bagpipe-data export runs/small --out small-hf\n"
-                 "  bagpipe-data export runs/small --out small-hf --dtype bf16 --shard-size 2GB\n",
+                 "  bagpipe-data export runs/gpt --out gpt-hf --dtype bf16 --shard-size 2GB\n",
              .statuses = STATUSES},
     .run = run};
