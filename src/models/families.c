@@ -15,7 +15,18 @@ static const bp_model_family *families[ROOM] = {&bp_gpt_family,      &bp_llama_f
                                                 &bp_gpt_neox_family, &bp_rnn_family,
                                                 &bp_lstm_family,     &bp_gru_family};
 
-static char kinds[256] = "gpt|llama|gpt_neox|rnn|lstm|gru"; /* names of all families: model.kind */
+static char kinds[256]; /* names of all families, for model.kind */
+
+__attribute__((constructor)) static void list_kinds(void)
+{
+    size_t used = 0;
+
+    for (int k = 0; k < ROOM && families[k]; k++) {
+        BP_ASSERT(used + strlen(families[k]->name) + 2 <= sizeof kinds);
+        used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s", k ? "|" : "",
+                                 families[k]->name);
+    }
+}
 
 const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
@@ -112,11 +123,10 @@ const bp_hf_table *const *bp_model_huggingface_tables(void)
 void bp_model_family_register(const bp_model_family *family)
 {
     int count = 0;
-    size_t used = strlen(kinds);
 
     while (count < ROOM && families[count])
         count++;
-    BP_ASSERT(count < ROOM && used + strlen(family->name) + 2 <= sizeof kinds);
+    BP_ASSERT(count < ROOM);
     families[count] = family;
-    (void)snprintf(kinds + used, sizeof kinds - used, "|%s", family->name);
+    list_kinds();
 }

@@ -106,6 +106,17 @@ static int count_blocks(const bp_model_shape *shape, int stage, int stages, int 
     return count;
 }
 
+/* Of all params. */
+static int64_t count_parameters(const bp_network *network)
+{
+    int64_t count = 0;
+
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            count += bp_param_floats(&network->groups[g].params[k]);
+    return count;
+}
+
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
                                    int stage, int stages, int chunks)
 {
@@ -133,6 +144,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
         }
         bp_network_end_chunk(network);
     }
+    BP_ASSERT(stages * nn->tensors > 1 || count_parameters(network) == bp_model_parameters(shape));
     *out = network;
     return BP_OK;
 }

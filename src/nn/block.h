@@ -2,7 +2,7 @@
  *
  * A block knows its parameters and how each is split over tensor ranks, says how much memory it
  * keeps from forward to backward, and runs both ways. What passes from block to block, and from
- * stage to stage, is a activations of named activations. A new layer is a new file with one
+ * stage to stage, is a set of named activations. A new layer is a new file with one
  * bp_block_ops (docs/CONTRIBUTING.md has the recipe).
  */
 #ifndef BP_NN_BLOCK_H
@@ -133,7 +133,7 @@ typedef struct bp_block_ops {
     /** Can it continue sequences (pass->continuation)? What it takes for so many of so many
      * positions. NULL: it can't. Local. */
     bool (*cache)(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need);
-    /** Collective over nn->tensor. The activations holds gradients of the outputs and leaves with
+    /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
      * this rank's rows alone in replicated groups, by all rows in the others. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);

@@ -1,6 +1,6 @@
-/* The blocks of GPT-2's architecture. Source: Radford et al. 2019; the split is Megatron's (Shoeybi
- * et al. 2019, section 3): columns then rows, heads over tensor ranks, the vocabulary split in the
- * embedding and in the cross-entropy. */
+/* The blocks that networks are made of: embeddings, Transformer and recurrent layers, heads. The
+ * split of Transformers is Megatron's (Shoeybi et al. 2019, section 3): columns then rows, heads
+ * over tensor ranks, the vocabulary split in the embedding and in the cross-entropy. */
 #ifndef BP_NN_LAYERS_H
 #define BP_NN_LAYERS_H
 
@@ -21,17 +21,18 @@ void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
 
-/** Sizes of a pre-norm transformer layer; H, G and F are whole, the constructor takes this rank's
- * share. */
+/** Sizes of a Transformer layer whose norms stand before its branches; H, G and F are whole, the
+ * constructor takes this rank's share. */
 typedef struct bp_layer_shape {
-    int64_t C, H, F;          /* width, heads, inner width of the MLP (4C) */
+    int64_t C, H, F;          /* width, heads, inner width of the MLP */
     int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
     int64_t D;                /* width of a head; 0: C / H */
     bool rms;                 /* norms by the root mean square, without biases */
     float epsilon;            /* of the norms; 0: 1e-5 */
     bool no_bias;             /* products have none; */
     bool qkv_bias;            /* but those of q, k and v */
-    bp_activation activation; /* the MLP is down(f(up)), with BP_SWIGLU down(silu(gate) up) */
+    bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
+                                 BP_SWIGLU down(silu(gate) up) */
     bool parallel; /* attention and MLP both read the layer's input, each through its norm, and are
                       added to it together */
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
@@ -40,7 +41,7 @@ typedef struct bp_layer_shape {
     int64_t number;     /* of this layer, from 0 */
     const char *stack;  /* its params are "STACK.NUMBER.attn.q.weight"...; borrowed */
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
-                           where it crosses */
+                           where it crosses: 4 number + 1 where 0 is the embedding's */
     int64_t window;     /* a position sees the last so many, itself one of them; 0: all */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
@@ -77,7 +78,8 @@ void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
-    bp_param *bias;   /* of the logits, this rank's part of [V]; borrowed. NULL: none */
+    bp_param *bias;   /* of the logits, this rank's part of [V] (bp_vocab_share,
+                         bp_group_add_vector_part); borrowed. NULL: none */
     bool rms;         /* by the root mean square */
     float epsilon;    /* 0: 1e-5 */
     int item, stream, term;

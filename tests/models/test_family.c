@@ -160,7 +160,7 @@ extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int64_t C = shape->width, L = shape->layers;
-    int64_t parameters = L * (20 * C * C + 25 * C) + 6 * (C * C + C) + CLASSES * C + 4 * C +
+    int64_t parameters = L * (20 * C * C + 28 * C) + 6 * (C * C + C) + CLASSES * C + 4 * C +
                          (shape->vocab_size + shape->context + SOURCE_OF(shape->context)) * C;
 
     return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)parameters};
