@@ -86,17 +86,20 @@ typedef struct bp_model_ops {
     /** values[statistics][windows][length]: BP_MODEL_LOGPROB is the natural log of each target's
      * probability given the inputs up to its place; NaN in all statistics where the target is -1.
      * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
-     * on all its ranks; the result is valid on all. Errors: BP_ERR_SYSTEM memory. */
+     * on all its ranks; the result is valid on all. batch->length is at most info.context
+     * (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
 
     /* The parts that an ensemble, the Laplace approximation and explanations put together
-     * themselves; NULL for a model that can't. Collective over mesh->model. */
+     * themselves; NULL for a model that can't (an ensemble). Collective over mesh->model where
+     * nothing else is said. */
 
     /** hidden[windows * length][width]: what the last linear map is applied to, valid on the ranks
      * of the last pipeline stage. pass: BP_MODEL_NO_DROPOUT, or the number of a pass with dropout
      * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place).
      */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
+    /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
@@ -150,6 +153,7 @@ typedef struct bp_model_memory {
     int64_t vocab_size, width, context; /* of the model */
 } bp_model_memory;
 
+/** Local, after all decodings of it are freed. NULL in *lm is accepted. */
 void bp_model_free(bp_model **lm);
 
 /** What the model tells of a batch, as bp_model_ops.score says. Rows do not depend on each other,
@@ -166,11 +170,12 @@ bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
  *
  * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
- * Errors:     BP_ERR_CONFIG a model that can't decode, or a room beyond its context; BP_ERR_SYSTEM
- *             memory: the same on all ranks, *out NULL.
+ * Errors:     BP_ERR_CONFIG a model that can't decode (rnn, lstm, gru; passes with dropout), or a
+ *             room beyond its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
  */
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                            int64_t room);
+/** Local. NULL in *decoding is accepted. */
 void bp_model_decode_free(bp_decoding **decoding);
 
 /** Forget what a group has been fed: new prompts may begin. Local. */

@@ -26,8 +26,8 @@ typedef struct bp_network {
 } bp_network;
 
 /** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).
- * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. Errors:
- * BP_ERR_SYSTEM, *out is NULL. */
+ * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. No
+ * memory ends the program (bp_alloc). */
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
 void bp_network_free(bp_network **network);
 

@@ -89,10 +89,12 @@ typedef struct bp_pass {
     int64_t loss_count[BP_TERMS];
 } bp_pass;
 
-/** What a block carries for each batch slot from one of its windows to the next (a recurrent
- * state): the logical tensor NAME [batch][columns]. Two copies take turns by step: a step reads
- * what the one before it left, as often as it runs forward (recomputation), and writes the other.
- */
+/** What a block carries for each batch slot from one training window to the next (a recurrent
+ * state): the logical tensor NAME [batch][columns], equal on all tensor ranks. Step s writes
+ * rows[s & 1] and reads rows[(s - 1) & 1], as often as it runs forward (recomputation), so steps
+ * follow each other by one. A skipped update moves it on all the same. The network owns the struct
+ * (bp_network_add_carry); the engine owns what `rows` point at, begins it with zeros, and saves the
+ * copy of the last step. */
 typedef struct bp_carry {
     char name[BP_PARAM_NAME]; /* "carry/h.0.state" */
     int64_t columns;
@@ -101,9 +103,10 @@ typedef struct bp_carry {
                        carried, and each window begins with zeros */
 } bp_carry;
 
-/** The rows that a pass's examples begin with, [pass->B][columns]; NULL: zeros. */
+/** The rows that a pass's examples begin with, and where what they end with goes,
+ * [pass->B][columns]. NULL (zeros, nowhere) outside training, and where no engine has set `rows`.
+ * Borrowed. Local. */
 const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass);
-/** Where what they end with goes; NULL: nowhere. */
 float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass);
 
 typedef struct bp_block bp_block;

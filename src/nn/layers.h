@@ -7,7 +7,7 @@
 #include "nn/block.h"
 
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
- * borrowed. Errors: BP_ERR_SYSTEM, *out is NULL. */
+ * borrowed. Local. No memory ends the program (bp_alloc). */
 
 /** One stream's: item = wte[inputs] + wpe[position] (NULL: none), dropout. wte: this rank's rows of
  * [V][C], wpe [T][C]; parts may have the same. */
@@ -63,15 +63,19 @@ typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;
     int64_t I, H;   /* width of its inputs; of its state, which is its output */
     int64_t number; /* of this layer, from 0: its params are "h.NUMBER.input.weight" [G H][I],
-                       "h.NUMBER.hidden.weight" [G H][H] and biases, gates i f g o or r z n */
+                       "h.NUMBER.hidden.weight" [G H][H], "h.NUMBER.hidden.bias" [G H] and
+                       "h.NUMBER.input.bias" [G H], of an LSTM four of [H]: ".i", ".f", ".g", ".o"
+                       behind it. Gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n) */
     int64_t mask;   /* the stream of its outputs' dropout masks; the state is never dropped (Zaremba
                        et al. 2014) */
-    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: LSTM alone, else
-                        NULL. Borrowed */
+    bp_carry *h, *c; /* what it carries from window to window, H columns each; c: LSTM alone. NULL:
+                        each window begins with zeros. Borrowed */
 } bp_recurrent_shape;
 
-/** hidden [B * T][I] becomes [B * T][H]; the only item of the activations. All of it is on each
- * tensor rank (bp_model_family.carries_state). Adds its params to the replicated group. */
+/** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
+ * of it is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins
+ * (truncated back-propagation through time). It has no bp_block_ops.cache: bp_model_decode_new
+ * refuses such models with BP_ERR_CONFIG. Adds its params to the replicated group. */
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 

@@ -79,7 +79,7 @@ json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 /** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
-/** The canonical tokenizer.json text, NULL when memory is short. Free with bp_free(). */
+/** The canonical tokenizer.json text. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 
 /** Working memory of one thread that encodes (a cache of words). The tokenizer is borrowed and must

@@ -50,7 +50,8 @@ void bp_unit_free(bp_unit **unit);
 int64_t bp_unit_bytes(const bp_unit_spec *spec);
 
 /** Continue the prompts of unit `number`. On the rank that leads mesh->ensemble `result` gets what
- * came of it (bp_result_read, in results.h); elsewhere it stays as it is.
+ * came of it (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it
+ * is.
  *
  * *stopped: `look` asked for it, and nothing is in `result`; equal on all ranks.
  *

@@ -33,6 +33,7 @@ typedef struct bp_engine bp_engine;
  */
 bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec *spec,
                      const bp_model_shape *shape);
+/** Collective over mesh->data (the queue of sums ends). NULL in *engine is accepted. */
 void bp_engine_free(bp_engine **engine);
 
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
@@ -42,15 +43,17 @@ void bp_engine_initialise(bp_engine *engine);
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
 
 typedef struct bp_step_result {
-    double loss;      /* of the batch, before the update: nats a token */
+    double loss; /* of the batch, before the update: the sum over the objective's terms of weight x
+                    mean, in nats (of one causal term: nats a token) */
     double grad_norm; /* before clipping */
-    double rate;
-    bool skipped; /* the gradient was not finite: nothing was updated */
+    double rate;      /* the step's learning rate */
+    bool skipped;     /* the gradient was not finite: nothing was updated */
 } bp_step_result;
 
-/** One optimizer step. batch: the slots of this data rank. `update` counts the updates made,
- * this one included if it is not skipped. Collective over mesh->member; equal results on all its
- * ranks. */
+/** One optimizer step. batch: the slots of this data rank, as many as bp_engine_slots says. A
+ * gradient that is not finite is no error: result->skipped, and nothing is updated. `update` counts
+ * the updates made, this one included if it is not skipped. Collective over mesh->member; equal
+ * results on all its ranks. */
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
                     bp_step_result *result);
 
@@ -67,12 +70,15 @@ void bp_engine_check(bp_engine *engine, int64_t step);
 void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
 
-/** Slices of the state, for bp_checkpoint_save (tiling every tensor over all ranks) or to load into
- * (all that this rank needs). model_only: parameters without the optimizer's moments. What other
- * ranks still send after a step has come first. The slices are the caller's (bp_free). */
+/** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
+ * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).
+ * model_only: parameters alone. Not collective, but it waits for what other ranks still send: all
+ * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data lie
+ * in the engine and hold until the next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count);
-/** Values were loaded: copies are made anew. Like initial values, they are guarded from here on. */
+/** Values were loaded into all of bp_engine_slices_to_load: copies are made anew. Like initial
+ * values, they are guarded from here on. Local. */
 void bp_engine_loaded(bp_engine *engine);
 
 #endif
