@@ -1,4 +1,4 @@
-/* Which tokens come next in training: windows, loader (CONTRACT, section 4). Local: no
+/* Which tokens come next in training: windows, loader (src/data/README.md). Local: no
  * MPI.
  */
 #ifndef BP_DATA_LOADER_H

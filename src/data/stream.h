@@ -1,5 +1,5 @@
 /* The stream that training reads its windows from: all documents of a corpus, or a bag of them
- * (CONTRACT, section 4). Local: no MPI. */
+ * (src/data/README.md). Local: no MPI. */
 #ifndef BP_DATA_STREAM_H
 #define BP_DATA_STREAM_H
 

@@ -1,6 +1,6 @@
 /* Sums over ranks with a fixed order of additions. MPI_Allreduce may choose another algorithm, and
  * so other bits, for another size, count, placement or version; here the order is part of the
- * result (CONTRACT, "Same bits"). */
+ * result (src/train/README.md). */
 #include "mesh/collective.h"
 #include "base/trace.h"
 #include "mesh/collective_priv.h"

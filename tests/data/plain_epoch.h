@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-#define SPAN 65536 /* CONTRACT, section 4: blocks of 64 Ki tokens */
+#define SPAN 65536 /* blocks of 64 Ki tokens */
 #define POOL 4
 
 /* [windows], free with bp_free(); seed 3. */

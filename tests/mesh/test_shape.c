@@ -27,7 +27,7 @@ static void data_axis_takes_what_is_left(void **state)
     assert_fits(shape_of(1, 2, 0, 2, BP_COORDINATOR_DEDICATED), 9, 2, BP_COORDINATOR_DEDICATED);
 }
 
-/* CONTRACT 3: auto is shared, unless mesh.data is set and the world is one rank larger. */
+/* Auto is shared, unless mesh.data is set and the world is one rank larger. */
 static void coordinator_is_dedicated_only_where_one_rank_is_over(void **state)
 {
     assert_fits(shape_of(1, 2, 2, 2, BP_COORDINATOR_AUTO), 8, 2, BP_COORDINATOR_SHARED);

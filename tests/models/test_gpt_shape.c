@@ -191,7 +191,7 @@ static void rates_are_those_of_the_formula(void **state)
     assert_true(bp_rate_at(&rate, 12) == 0.24);
 }
 
-/* CONTRACT, section 3, by itself; 0 gives the bits that the formula without a least rate has. */
+/* The documented formula by itself; 0 gives the bits that the formula without a least rate has. */
 static void least_rate_is_where_decay_ends(void **state)
 {
     static const double leasts[] = {0, 0.1, 0.5, 1};

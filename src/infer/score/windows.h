@@ -1,5 +1,5 @@
 /* Which tokens of a document are fed together and which are scored: the three conventions of
- * CONTRACT, section 5. Local: no MPI. */
+ * docs/scoring.md. Local: no MPI. */
 #ifndef BP_INFER_SCORE_WINDOWS_H
 #define BP_INFER_SCORE_WINDOWS_H
 

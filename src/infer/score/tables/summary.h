@@ -6,7 +6,7 @@
 #include "infer/score/tables/table.h"
 #include "models/model.h"
 
-/** The whole summary, keys in the order of CONTRACT section 6. A function of the table, the rule,
+/** The whole summary, keys in the order of docs/formats.md. A function of the table, the rule,
  * the model's digest and step, and `seed` (of the bootstrap).
  *
  * Owns:       *out is a new reference; NULL after an error.

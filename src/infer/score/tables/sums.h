@@ -39,7 +39,7 @@ typedef struct bp_score_draw {
  */
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
 
-/** The figures of a set, as CONTRACT section 6 lists them; null where one is not defined.
+/** The figures of a set, as docs/formats.md lists them; null where one is not defined.
  *
  * Source:     perplexity_stderr as llama.cpp prints it: var = E[x^2] - E[x]^2, sqrt(var / (n-1))
  * times the perplexity (tokens taken as independent). Returns:    a new reference.
