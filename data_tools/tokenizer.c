@@ -10,6 +10,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,6 +236,23 @@ static void print_summary(const tokenizer_arguments *arguments, const bp_tokeniz
            bp_tokenizer_hash(tokenizer));
 }
 
+/* A vocabulary alone is a vocab.txt; a vocab.json says how pieces are merged elsewhere. */
+static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arguments)
+{
+    int first = EOF;
+    FILE *file = fopen(arguments->vocab, "rb");
+
+    if (file != NULL) {
+        first = fgetc(file);
+        (void)fclose(file);
+    }
+    if (first == '{')
+        return BP_FAIL(BP_ERR_USAGE,
+                       "a vocab.json needs its merges.txt: at %s; give --merges, or a vocab.txt",
+                       arguments->vocab);
+    return bp_tokenizer_load_bert(out, arguments->vocab, !arguments->cased);
+}
+
 static bp_err convert(const tokenizer_arguments *arguments)
 {
     bp_tokenizer *tokenizer = NULL;
@@ -245,8 +263,7 @@ static bp_err convert(const tokenizer_arguments *arguments)
     else if (arguments->merges != NULL)
         err = bp_tokenizer_load_gpt2(&tokenizer, arguments->vocab, arguments->merges);
     else
-        err = bp_tokenizer_load_bert(&tokenizer, arguments->vocab, !arguments->cased);
-
+        err = load_vocabulary(&tokenizer, arguments);
     if (err == BP_OK)
         err = bp_tokenizer_save(tokenizer, arguments->out);
     if (err == BP_OK)

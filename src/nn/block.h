@@ -92,7 +92,7 @@ typedef struct bp_pass {
 /** What a block carries for each batch slot from one training window to the next (a recurrent
  * state): the logical tensor NAME [batch][columns], equal on all tensor ranks. Step s writes
  * rows[s & 1] and reads rows[(s - 1) & 1], as often as it runs forward (recomputation), so steps
- * follow each other by one. A skipped update moves it on all the same. The network owns the struct
+ * follow each other by one. A skipped step leaves what it began with. The network owns the struct
  * (bp_network_add_carry); the engine owns what `rows` point at, begins it with zeros, and saves the
  * copy of the last step. */
 typedef struct bp_carry {

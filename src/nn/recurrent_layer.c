@@ -182,13 +182,13 @@ static void forward_step(const layer *self, const states *to, float *u, int64_t 
     bp_linear_forward(self->block.nn->gemm, u, to->h + t * B * H, self->hidden_map,
                       self->hidden_bias->value, B);
     for (int64_t row = t * B; row < (t + 1) * B; row++) {
-        float *a = to->gates + row * GH, *h = to->h + row * H, *c = to->c + row * H;
+        float *a = to->gates + row * GH, *h = to->h + row * H;
         const float *part = u + (row - t * B) * GH;
 
         if (self->shape.cell == BP_CELL_RNN)
             rnn_forward(a, part, h + B * H, H);
         else if (self->shape.cell == BP_CELL_LSTM)
-            lstm_forward(a, part, c, c + B * H, h + B * H, H);
+            lstm_forward(a, part, to->c + row * H, to->c + (row + B) * H, h + B * H, H);
         else
             gru_forward(a, part, h, h + B * H, to->n + row * H, H);
     }

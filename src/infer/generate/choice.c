@@ -30,12 +30,6 @@ int64_t bp_choice_bytes(int64_t vocab_size)
 
 /* ---- penalties ---- */
 
-bool bp_choice_has_penalties(const bp_choice_rule *rule)
-{
-    return rule->repetition_penalty != 1 || rule->presence_penalty != 0 ||
-           rule->frequency_penalty != 0 || rule->no_repeat_ngram > 0;
-}
-
 /* Of prompt and output, each token once. */
 static void penalise_repetition(bp_choice *choice, const bp_sequence *sequence, double *scores)
 {

@@ -49,9 +49,6 @@ void bp_choice_clear(bp_choice *choice);
 /** Bytes that it takes. */
 int64_t bp_choice_bytes(int64_t vocab_size);
 
-/** Does the rule change a row before temperature? */
-bool bp_choice_has_penalties(const bp_choice_rule *rule);
-
 /** Penalties and no-repeat n-grams, in place: scores[V].
  *
  * Repetition: the score of a token of prompt or output is divided by the penalty where it is

@@ -54,7 +54,8 @@ typedef struct bp_unit {
     int32_t *zeros;         /* [slots] */
     bp_choice *choices;     /* [threads] */
     int threads;
-    int abandon; /* STOPPED or FAILED, once a group was */
+    int abandon;   /* STOPPED or FAILED, once a group was */
+    int32_t wrong; /* FAILED: the first prompt that went wrong */
     int64_t steps;
 } bp_unit;
 
@@ -378,13 +379,14 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         bp_wait(&group->sends[r]);
     if (unit->abandon == GOES_ON && (wrong >= 0 || stop)) {
         unit->abandon = wrong >= 0 ? FAILED : STOPPED;
-        group->next[1] = (int32_t)wrong;
+        unit->wrong = (int32_t)wrong;
     }
     if (unit->abandon == GOES_ON) {
         choose_all(unit, group);
         fill_next(unit, group);
     } else {
-        group->next[0] = unit->abandon;
+        group->next[0] = unit->abandon; /* all groups tell the first prompt that went wrong */
+        group->next[1] = unit->wrong;
     }
     for (int r = 0; r < ranks; r++)
         if (r != unit->chooser)

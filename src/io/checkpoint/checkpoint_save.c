@@ -83,7 +83,6 @@ static bp_err make_hidden(bp_async_checkpoint *saving)
 {
     bp_err err = BP_OK;
 
-    errno = EIO; /* of the fault */
     if (saving->root && bp_path_exists(saving->final))
         err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
                       saving->final);

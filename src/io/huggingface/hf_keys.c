@@ -145,6 +145,15 @@ static bp_err check_member(const bp_hf_table *table, const char *object, const c
                            object, member, table->kind, path);
 }
 
+/* Does a name of "NAME|NAME" (NULL: none) begin with this prefix? */
+static bool has_name_in(const char *names, const char *prefix)
+{
+    for (; names; names = strchr(names, '|'), names = names ? names + 1 : NULL)
+        if (strncmp(names, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
 bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path)
 {
     const char *object, *member;
@@ -159,8 +168,8 @@ bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const c
             char prefix[64];
 
             (void)snprintf(prefix, sizeof prefix, "%.40s.", object);
-            holds_sizes = holds_sizes || (size->theirs && strstr(size->theirs, prefix)) ||
-                          (size->older && strstr(size->older, prefix));
+            holds_sizes = holds_sizes || has_name_in(size->theirs, prefix) ||
+                          has_name_in(size->older, prefix);
         }
         if (err != BP_OK || !holds_sizes || json_is_null(value))
             continue;

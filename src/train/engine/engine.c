@@ -295,6 +295,16 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     compare(engine, step);
 }
 
+/* A step that is skipped may have left what is not finite: the next one begins as it did. */
+static void keep_carried(bp_engine *engine, int64_t step)
+{
+    int64_t floats = bp_engine_carried_floats(engine->network, engine->slots);
+
+    if (floats > 0)
+        memcpy(engine->carried + (step & 1) * floats, engine->carried + ((step - 1) & 1) * floats,
+               (size_t)floats * sizeof(float));
+}
+
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
                     bp_step_result *result)
 {
@@ -328,8 +338,10 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     if (engine->spec.digest_every > 0 && step % engine->spec.digest_every == 0)
         compare(engine, step);
     result->skipped = !isfinite(result->grad_norm);
-    if (result->skipped)
+    if (result->skipped) {
+        keep_carried(engine, step);
         return;
+    }
     if (clip > 0 && result->grad_norm > clip)
         scale = clip / result->grad_norm;
     bp_fault_point("opt.before");
