@@ -46,7 +46,7 @@ class RealData(ScoreFiles, bagpipe_test.FolderTest):
         """GPT-2's vocabulary as tokenizer.json."""
         pair = [os.path.join(shared(GPT2), file) for file in ("vocab.json", "merges.txt")]
         result = self.must(["bagpipe-data", "tokenizer", "--vocab", pair[0], "--merges", pair[1], "--out", self.at(name)])
-        self.assertIn("50257 tokens, <|endoftext|> 50256", result.out)
+        self.assertIn("50257 tokens, eod 50256", result.out)
 
     def test_reference_model_gives_the_reference_probabilities(self):
         if h5py is None:
