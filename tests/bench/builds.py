@@ -20,6 +20,13 @@ MODEL = ("model.layers=6", "model.width=384", "model.heads=6", "model.context=25
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
+def precisions():
+    """Those that this CPU multiplies in."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = file.read()
+    return ("bf16", "f32") if "amx_bf16" in flags or "avx512_bf16" in flags else ("f32",)
+
+
 def run(*command):
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
 
@@ -32,7 +39,7 @@ class Work:
         open(self.at("empty.ini"), "w", encoding="utf-8").close()
         run(program + "/bagpipe-data", "tokenizer", "--size", "8000", "--out", self.at("t.json"), self.at("text.txt"))
         run(program + "/bagpipe-data", "corpus", "--tokenizer", self.at("t.json"), "--out", self.at("c.h5"), self.at("text.txt"))
-        self.model = self.train(program, "bf16", 2)[2]
+        self.model = self.train(program, precisions()[0], 2)[2]
 
     def at(self, name):
         return os.path.join(self.folder, name)
@@ -69,7 +76,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = Work(folder, given.old)
         print(f"{'new over old':24} median  each pair")
-        for precision in ("bf16", "f32"):
+        for precision in precisions():
             pairs = [(work.train(given.old, precision), work.train(given.new, precision)) for _ in range(given.pairs)]
             say(f"training, {precision}", [new[0] / old[0] for old, new in pairs])
             say(f"  peak of memory, {precision}", [new[1] / old[1] for old, new in pairs])
