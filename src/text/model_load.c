@@ -23,6 +23,26 @@ static void add_whole(bp_tokenizer *tokenizer, bp_trie *trie, int64_t id, size_t
                     (uint32_t)id);
 }
 
+/* The model's own tokens as pieces; added ones are found before it sees the text, or not at all.
+ * `prefix` begins pieces within a word; NULL: there are none. */
+static void add_pieces(bp_tokenizer *tokenizer, const json_t *model, const char *prefix)
+{
+    const json_t *vocab = json_object_get(model, "vocab");
+    bp_pieces *pieces = pieces_of(tokenizer);
+    size_t length = prefix ? strlen(prefix) : 0;
+
+    for (int64_t id = 0; id < tokenizer->names.count; id++) {
+        const char *name = bp_strmap_key(&tokenizer->names, id);
+        size_t bytes = tokenizer->names.entries[id].bytes;
+
+        if (json_object_getn(vocab, name, bytes) == NULL)
+            continue;
+        add_whole(tokenizer, &pieces->whole, id, 0);
+        if (prefix && bytes >= length && memcmp(name, prefix, length) == 0)
+            add_whole(tokenizer, &pieces->inner, id, length);
+    }
+}
+
 static bp_err find_unknown(bp_tokenizer *tokenizer, const json_t *model, bool needed,
                            const char *name)
 {
@@ -132,8 +152,8 @@ static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *add
         err = bp_load_bool(&tokenizer->ignore_merges, model, "ignore_merges", false, name);
     if (err == BP_OK)
         err = read_merges(tokenizer, model, name);
-    for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++)
-        add_whole(tokenizer, &pieces_of(tokenizer)->whole, id, 0);
+    if (err == BP_OK)
+        add_pieces(tokenizer, model, NULL);
     if (err == BP_OK && !tokenizer->pipeline->pre.byte_level)
         find_cuts(tokenizer, false);
     return err;
@@ -236,7 +256,6 @@ static bp_err read_wordpiece(bp_tokenizer *tokenizer, json_t *model, const json_
     const char *prefix = json_object_get(model, "continuing_subword_prefix") == NULL
                              ? "##"
                              : bp_load_string(model, "continuing_subword_prefix");
-    size_t length = strlen(prefix);
     bp_err err = read_names(tokenizer, model, added, name);
 
     pieces->most_characters = MOST_CHARACTERS;
@@ -244,11 +263,8 @@ static bp_err read_wordpiece(bp_tokenizer *tokenizer, json_t *model, const json_
         err = find_unknown(tokenizer, model, true, name);
     if (err == BP_OK && json_object_get(model, "max_input_chars_per_word") != NULL)
         err = bp_json_get_int(model, "max_input_chars_per_word", &pieces->most_characters, name);
-    for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++) {
-        add_whole(tokenizer, &pieces->whole, id, 0);
-        if (strncmp(bp_strmap_key(&tokenizer->names, id), prefix, length) == 0)
-            add_whole(tokenizer, &pieces->inner, id, length);
-    }
+    if (err == BP_OK)
+        add_pieces(tokenizer, model, prefix);
     return err;
 }
 
@@ -259,8 +275,8 @@ static bp_err read_word_level(bp_tokenizer *tokenizer, json_t *model, const json
 
     if (err == BP_OK)
         err = find_unknown(tokenizer, model, true, name);
-    for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++)
-        add_whole(tokenizer, &pieces_of(tokenizer)->whole, id, 0);
+    if (err == BP_OK)
+        add_pieces(tokenizer, model, NULL);
     return err;
 }
 

@@ -133,6 +133,7 @@ static int by_code(const void *left, const void *right)
     return (a->code > b->code) - (a->code < b->code);
 }
 
+/* U+0000 is none: JSON as it is read here can't spell it. */
 static letter *count_letters(const bp_strmap *words, int64_t *count, int64_t *total)
 {
     int64_t *counts = bp_alloc("text.letters", BP_CODE_POINTS, sizeof *counts);
@@ -153,7 +154,7 @@ static letter *count_letters(const bp_strmap *words, int64_t *count, int64_t *to
     }
     list = bp_alloc("text.letters", BP_CODE_POINTS, sizeof *list);
     for (uint32_t code = 0; code < BP_CODE_POINTS; code++)
-        if (counts[code] > 0 && code != BP_UNIGRAM_UNKNOWN_CODE)
+        if (counts[code] > 0 && code != 0 && code != BP_UNIGRAM_UNKNOWN_CODE)
             list[(*count)++] = (letter){code, counts[code]};
     bp_free(counts);
     return list;
@@ -397,6 +398,11 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
                        (long long)size, (long long)letters->count,
                        (long long)(SPECIAL_COUNT + options->sentinels),
                        (long long)(letters->count + SPECIAL_COUNT + options->sentinels));
+    if (!bp_unigram_fits(&text->words))
+        return BP_FAIL(BP_ERR_FORMAT,
+                       "the text has %lld different words of %lld bytes together, more than a "
+                       "suffix array of 4 G entries: in the files given; train on less text",
+                       (long long)text->words.count, (long long)text->words.key_bytes);
     bp_unigram_seed(&pieces, &text->words, &text->ends, letters);
     err = shrink(&pieces, &text->words, (int64_t)(ROOM_SHARE * (double)size), options->progress);
     if (err == BP_OK) {

@@ -32,6 +32,8 @@ typedef struct bp_letters {
     int64_t count;
 } bp_letters;
 
+/** Can a suffix array of 32-bit numbers hold the words? */
+bool bp_unigram_fits(const bp_strmap *words);
 /** The pieces at the start: all letters, and the repeated substrings of words by number times
  * length, of words as they are sorted; line_ends: how often those stand at the end of a line. A
  * substring counts as repeated where it goes on in two ways (an inner node of the suffix tree).

@@ -162,11 +162,22 @@ typedef struct suffixes {
     uint8_t *scripts; /* [letters->count] */
 } suffixes;
 
+/* So many code points at most, each word with its end. */
+static int64_t most_codes(const bp_strmap *words)
+{
+    return (int64_t)words->key_bytes + words->count;
+}
+
+bool bp_unigram_fits(const bp_strmap *words)
+{
+    return most_codes(words) < UINT32_MAX;
+}
+
 static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *line_ends)
 {
-    int64_t length = words->key_bytes + words->count;
+    int64_t length = most_codes(words);
 
-    BP_ASSERT(length < UINT32_MAX);
+    BP_ASSERT(bp_unigram_fits(words));
     self->text = bp_alloc("text.seed", length, sizeof *self->text);
     self->times = bp_alloc("text.seed", length, sizeof *self->times);
     self->ends = bp_alloc("text.seed", length, sizeof *self->ends);

@@ -270,7 +270,36 @@ static void ids_beyond_the_vocabulary_are_told(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
-/* ---- memory ---- */
+/* An added token that text around it hides (single_word) is no piece of the model: as with Hugging
+ * Face's tokenizers, "cats" is not "cat" and "##s". */
+static void added_tokens_are_no_pieces(void **state)
+{
+    static const char text[] =
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": "
+        "[{\"id\": 0, \"content\": \"[UNK]\", \"single_word\": false, \"lstrip\": false, "
+        "\"rstrip\": false, \"normalized\": false, \"special\": true}, {\"id\": 4, \"content\": "
+        "\"cat\", \"single_word\": true, \"lstrip\": false, \"rstrip\": false, \"normalized\": "
+        "false, \"special\": false}], \"normalizer\": null, \"pre_tokenizer\": {\"type\": "
+        "\"WhitespaceSplit\"}, \"post_processor\": null, \"decoder\": {\"type\": \"WordPiece\", "
+        "\"prefix\": \"##\", \"cleanup\": false}, \"model\": {\"type\": \"WordPiece\", "
+        "\"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
+        "\"max_input_chars_per_word\": 100, \"vocab\": {\"[UNK]\": 0, \"##s\": 1, \"dog\": 2, "
+        "\"c\": 3}}}";
+    static const uint32_t want[] = {4, 2, 1, 0};
+    bp_tokenizer *tokenizer;
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+
+    (void)state;
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, text, strlen(text), "added"), BP_OK);
+    encoder = encoder_of(tokenizer);
+    bp_test_expect(bp_encode(encoder, "cat dogs cats", 13, &ids), BP_OK);
+    assert_int_equal(ids.count, 4);
+    assert_memory_equal(ids.data, want, sizeof want);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
 
 int main(void)
 {
@@ -283,6 +312,7 @@ int main(void)
         cmocka_unit_test(words_are_parted_by_white_space),
         cmocka_unit_test(characters_are_code_points),
         cmocka_unit_test(ids_beyond_the_vocabulary_are_told),
+        cmocka_unit_test(added_tokens_are_no_pieces),
     };
 
     return BP_TEST_RUN(tests);

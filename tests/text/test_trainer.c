@@ -278,6 +278,11 @@ static void unigram_pieces_are_frequent_words(void **state)
     options.size = 10;
     expect_failure(shared_file("words.txt", text, strlen(text)), options, BP_ERR_USAGE,
                    "characters");
+    options.size = 22; /* a frequent U+0000 is no piece: JSON can't spell it */
+    memset(text + sizeof text / 2, 0, 60);
+    tokenizer = train(shared_file("nul.txt", text, sizeof text - 50), options, &report);
+    assert_true(bp_tokenizer_size(tokenizer) > 10);
+    bp_tokenizer_free(&tokenizer);
 }
 
 static void failures_are_shared(void **state)
