@@ -87,12 +87,65 @@ static void the_first_one_is_found_across_tokens(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* A model may have more outcomes than its tokenizer tokens. */
+static void ids_without_text_hide_no_stop(void **state)
+{
+    static const int32_t tokens[] = {9, 2, 0, 7, 1};
+    bp_tokenizer *tokenizer = words();
+    bp_stops stops;
+
+    (void)state;
+    bp_test_expect(bp_stops_read(&stops, "the end"), BP_OK);
+    bp_test_expect(bp_stops_use(&stops, tokenizer), BP_OK);
+    assert_true(bp_stops_hit(&stops, tokens, 5));
+    assert_false(bp_stops_hit(&stops, tokens, 4));
+    bp_stops_clear(&stops);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* Token by token, as a text grows, the window of the last tokens tells what the whole text does. */
+static void a_long_text_is_looked_at_as_if_whole(void **state)
+{
+    enum { MOST = 400 };
+    bp_tokenizer *tokenizer = words();
+    int32_t tokens[MOST];
+    bp_stops stops;
+
+    (void)state;
+    bp_test_expect(bp_stops_read(&stops,
+                                 "end end the the end here the end end here here,the the the "
+                                 "the the here"),
+                   BP_OK);
+    bp_test_expect(bp_stops_use(&stops, tokenizer), BP_OK);
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        uint32_t random = seed;
+        bool hit = false;
+
+        for (int64_t n = 1; n <= MOST && !hit; n++) {
+            char *text;
+            size_t bytes;
+
+            random = random * 1664525U + 1013904223U;
+            tokens[n - 1] = (int32_t)((random >> 16) % 3);
+            bp_test_expect(bp_decode(tokenizer, (const uint32_t *)tokens, n, &text, &bytes), BP_OK);
+            hit = bp_stops_find(&stops, text, bytes) >= 0;
+            assert_int_equal(bp_stops_hit(&stops, tokens, n), hit);
+            bp_free(text);
+        }
+    }
+    bp_stops_clear(&stops);
+    bp_tokenizer_free(&tokenizer);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_is_read), cmocka_unit_test(a_wrong_list_is_refused),
+        cmocka_unit_test(a_list_is_read),
+        cmocka_unit_test(a_wrong_list_is_refused),
         cmocka_unit_test(a_text_that_cannot_be_encoded_is_refused),
-        cmocka_unit_test(the_first_one_is_found_across_tokens)};
+        cmocka_unit_test(the_first_one_is_found_across_tokens),
+        cmocka_unit_test(ids_without_text_hide_no_stop),
+        cmocka_unit_test(a_long_text_is_looked_at_as_if_whole)};
 
     return BP_TEST_RUN(tests);
 }

@@ -107,18 +107,23 @@ static bp_err estimate_rank(const models *self, const bp_mesh_shape *mesh, int s
                                 .slots = plan.slots,
                                 .room = plan.room};
     bp_model_memory one = {0};
+    int64_t staged = 0, decoding = 0; /* not both at a time */
     bp_err err = BP_OK;
 
     *bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
     for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
         if (!is_like(self, k))
             err = bp_model_estimate(&one, self->states[k], self->config, &task);
-        if (self->count == 1 || k % mesh->members == member)
-            *bytes += one.weights_bytes + one.decode_bytes;
+        if (self->count == 1 || k % mesh->members == member) {
+            *bytes += one.weights_bytes;
+            decoding += one.decode_bytes;
+            staged = one.work_bytes > staged ? one.work_bytes : staged;
+        }
     }
     if (stage == mesh->pipeline - 1)
-        *bytes += choosing_bytes(&plan, one.vocab_size) *
-                  (self->ensemble ? 1 + self->count / mesh->members : 1);
+        decoding += choosing_bytes(&plan, one.vocab_size) *
+                    (self->ensemble ? 1 + self->count / mesh->members : 1);
+    *bytes += decoding > staged ? decoding : staged;
     return err;
 }
 

@@ -5,6 +5,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "infer/generate/results.h"
+#include "infer/generate/spell.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,34 +25,6 @@ typedef struct writer {
 
 /* ---- text ---- */
 
-/* What ids decode to; those beyond the tokenizer's vocabulary have no text. */
-static bp_err spell(const generator *self, const int32_t *tokens, int64_t count, char **text,
-                    size_t *bytes)
-{
-    uint32_t *ids = bp_alloc("generate.outputs", count, sizeof *ids);
-    int64_t kept = 0;
-    bp_err err;
-
-    for (int64_t i = 0; i < count; i++)
-        if (tokens[i] < bp_tokenizer_size(self->tokenizer))
-            ids[kept++] = (uint32_t)tokens[i];
-    err = bp_decode(self->tokenizer, ids, kept, text, bytes);
-    bp_free(ids);
-    return err;
-}
-
-/* As JSON, which holds no invalid UTF-8. */
-static json_t *text_json(const char *text, size_t bytes)
-{
-    bp_buffer shown = {0};
-    json_t *value;
-
-    bp_text_repair(&shown, text, bytes);
-    value = json_stringn(shown.data ? shown.data : "", shown.bytes);
-    bp_buffer_clear(&shown);
-    return value;
-}
-
 /* Up to the end token, or to the first stop text; null without a tokenizer. */
 static bp_err add_text(json_t *line, const generator *self, const bp_search_text *of)
 {
@@ -61,12 +34,12 @@ static bp_err add_text(json_t *line, const generator *self, const bp_search_text
     bp_err err = BP_OK;
 
     if (self->tokenizer)
-        err = spell(self, of->tokens, count, &text, &bytes);
+        err = bp_spell(self->tokenizer, of->tokens, count, &text, &bytes);
     if (text && of->finish == BP_FINISH_STOP)
         stop = bp_stops_find(&self->stops, text, bytes);
     if (err == BP_OK)
-        (void)json_object_set_new(
-            line, "text", text ? text_json(text, stop >= 0 ? (size_t)stop : bytes) : json_null());
+        (void)json_object_set_new(line, "text",
+                                  bp_spell_json(text, stop >= 0 ? (size_t)stop : bytes));
     bp_free(text);
     return err;
 }
@@ -82,12 +55,10 @@ static bp_err add_prompt(json_t *line, const generator *self, int64_t index)
     bp_err err = BP_OK;
 
     if (!given && self->tokenizer)
-        err = spell(self, bp_prompts_ids(prompts, index), bp_prompts_length(prompts, index),
-                    &decoded, &bytes);
+        err = bp_spell(self->tokenizer, bp_prompts_ids(prompts, index),
+                       bp_prompts_length(prompts, index), &decoded, &bytes);
     if (err == BP_OK)
-        (void)json_object_set_new(line, "prompt",
-                                  given || decoded ? text_json(given ? given : decoded, bytes)
-                                                   : json_null());
+        (void)json_object_set_new(line, "prompt", bp_spell_json(given ? given : decoded, bytes));
     bp_free(decoded);
     return err;
 }

@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "infer/generate/spell.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -152,16 +153,41 @@ int64_t bp_stops_find(const bp_stops *stops, const char *text, size_t bytes)
     return first;
 }
 
-bool bp_stops_hit(const bp_stops *stops, const int32_t *tokens, int64_t count)
+#define WINDOW 16 /* tokens that are decoded at first */
+#define SEAM   8  /* bytes that a decoder may still change once another token follows */
+
+/* Where in the text of the last `window` tokens a new hit can begin; -1: they are too few to know.
+ * Only what reaches into the last token, or its seam, is new. */
+static int64_t new_from(const bp_stops *stops, const int32_t *last, int64_t window, size_t longest)
 {
     char *text = NULL;
     size_t bytes = 0;
-    bool hit;
+    bp_err err = bp_spell(stops->tokenizer, last, window - 1, &text, &bytes);
 
-    if (stops->count == 0 ||
-        bp_decode(stops->tokenizer, (const uint32_t *)tokens, count, &text, &bytes) != BP_OK)
+    bp_free(text);
+    return err == BP_OK && bytes >= longest + 2 * SEAM ? (int64_t)(bytes - longest - SEAM) : -1;
+}
+
+bool bp_stops_hit(const bp_stops *stops, const int32_t *tokens, int64_t count)
+{
+    int64_t window = WINDOW, from = 0;
+    size_t longest = 0, bytes = 0;
+    char *text = NULL;
+    bool hit = false;
+
+    if (stops->count == 0)
         return false;
-    hit = bp_stops_find(stops, text, bytes) >= 0;
+    for (int64_t k = 0; k < stops->count; k++)
+        longest = stops->bytes[k] > longest ? stops->bytes[k] : longest;
+    while (window < count && (from = new_from(stops, tokens + count - window, window, longest)) < 0)
+        window *= 2;
+    if (window >= count) {
+        window = count;
+        from = 0;
+    }
+    if (bp_spell(stops->tokenizer, tokens + count - window, window, &text, &bytes) == BP_OK &&
+        bytes > (size_t)from)
+        hit = bp_stops_find(stops, text + from, bytes - (size_t)from) >= 0;
     bp_free(text);
     return hit;
 }

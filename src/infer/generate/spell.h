@@ -1,0 +1,16 @@
+/* What generated ids decode to. Local: no MPI. */
+#ifndef BP_INFER_GENERATE_SPELL_H
+#define BP_INFER_GENERATE_SPELL_H
+
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+/** bp_decode of what a model wrote: ids beyond the tokenizer's vocabulary have no text (a model may
+ * have more outcomes than its tokenizer tokens). Errors: BP_ERR_SYSTEM. */
+bp_err bp_spell(const bp_tokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
+                size_t *bytes);
+
+/** Text as JSON, which holds no invalid UTF-8 (bp_text_repair); NULL is null. New reference. */
+json_t *bp_spell_json(const char *text, size_t bytes);
+
+#endif
