@@ -205,4 +205,5 @@ void network_decode_reset(bp_decoding *decoding, int group)
     network_decoding *self = (network_decoding *)decoding;
 
     memset(self->groups[group].fed, 0, (size_t)self->face.slots * sizeof(int32_t));
+    self->groups[group].shared = false;
 }

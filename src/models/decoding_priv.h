@@ -10,6 +10,7 @@ typedef struct decoding_group {
     float **caches; /* [blocks of this stage] */
     int32_t *cells; /* [slots][room] whose memory in the caches has a sequence's position */
     int32_t *fed;   /* [slots] positions of each */
+    bool shared;    /* a sequence has gone on from another one: cells may be others' */
 } decoding_group;
 
 /* What the last stage works on: of the slots that are fed, one after another. */

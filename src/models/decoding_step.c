@@ -31,6 +31,7 @@ static void follow_parents(network_decoding *self, decoding_group *group,
         moves = moves || step->parents[s] != s;
     if (!moves)
         return;
+    group->shared = true;
     for (int64_t s = 0; s < self->face.slots; s++) {
         int64_t parent = s < step->slots ? step->parents[s] : s;
 
@@ -50,13 +51,15 @@ static void claim_cell(const network_decoding *self, decoding_group *group, int6
     int64_t slots = self->face.slots, room = self->face.room, position = group->fed[s], cell = s;
 
     BP_ASSERT(position < room);
-    memset(self->used, 0, (size_t)slots * sizeof *self->used);
-    for (int64_t t = 0; t < slots; t++)
-        if (t != s && group->fed[t] > position)
-            self->used[group->cells[t * room + position]] = 1;
-    if (self->used[s])
-        for (cell = 0; self->used[cell];)
-            cell++;
+    if (group->shared) {
+        memset(self->used, 0, (size_t)slots * sizeof *self->used);
+        for (int64_t t = 0; t < slots; t++)
+            if (t != s && group->fed[t] > position)
+                self->used[group->cells[t * room + position]] = 1;
+        if (self->used[s])
+            for (cell = 0; self->used[cell];)
+                cell++;
+    }
     group->cells[s * room + position] = (int32_t)cell;
     group->fed[s]++;
 }
@@ -98,14 +101,16 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
                              .scratch = self->attention};
 }
 
-static void run_blocks(network_decoding *self, const decoding_group *group, bp_pass *pass)
+/* Blocks [first, end). */
+static void run_blocks(network_decoding *self, const decoding_group *group, bp_pass *pass,
+                       int first, int end)
 {
     const network_model *model = (const network_model *)self->face.lm;
     const bp_network *network = model->network;
     bp_arena scratch = {.base = self->scratch, .size_bytes = self->scratch_bytes};
 
     pass->scratch = &scratch;
-    for (int k = 0; k < decoding_blocks(model); k++) {
+    for (int k = first; k < end; k++) {
         bp_activations activations = *bp_network_at(network, k);
 
         bp_activations_lay(&activations, &network->nn, pass, self->data, false);
@@ -120,12 +125,28 @@ static int64_t bytes_of(const bp_activations *activations, const bp_nn *nn, cons
     return bp_activations_floats(activations, nn, pass, false) * (int64_t)sizeof(float);
 }
 
-/* From the stage before, through this one, to the next. */
+/* A run of blocks: from the stage before, through this one, to the next. A training's stage may
+ * have several, and the last stage's goes on at the first one. */
+static void run_chunk(network_decoding *self, const decoding_group *group, bp_pass *pass, int chunk)
+{
+    const network_model *model = (const network_model *)self->face.lm;
+    const bp_network *network = model->network;
+    const bp_mesh *mesh = model->mesh;
+    int stages = mesh->pipelines, at = mesh->pipeline_at, end = network->chunk_end[chunk];
+    bool outcome = network_is_last(model) && chunk == network->chunk_count - 1;
+
+    if (at > 0 || chunk > 0)
+        bp_recv(self->data, bytes_of(&network->before[chunk], &network->nn, pass),
+                (at + stages - 1) % stages, TAG_ROWS, mesh->pipeline);
+    run_blocks(self, group, pass, bp_network_chunk_first(network, chunk), end - (outcome ? 1 : 0));
+    if (!outcome)
+        bp_send(self->data, bytes_of(&network->behind[end - 1], &network->nn, pass),
+                (at + 1) % stages, TAG_ROWS, mesh->pipeline);
+}
+
 static void run_piece(network_decoding *self, const decoding_group *group, int64_t rows)
 {
     const network_model *model = (const network_model *)self->face.lm;
-    const bp_mesh *mesh = model->mesh;
-    const bp_network *network = model->network;
     int64_t filled = decoding_filled_rows(model, rows);
     bp_pass pass = decoding_pass(self->tokens, filled);
     bp_continuation rest = continuation_of(self, group, rows);
@@ -133,14 +154,8 @@ static void run_piece(network_decoding *self, const decoding_group *group, int64
     for (int64_t r = rows; r < filled; r++)
         self->tokens[r] = self->positions[r] = 0;
     pass.continuation = &rest;
-    if (mesh->pipeline_at > 0)
-        bp_recv(self->data, bytes_of(&network->before[0], &network->nn, &pass),
-                mesh->pipeline_at - 1, TAG_ROWS, mesh->pipeline);
-    run_blocks(self, group, &pass);
-    if (!network_is_last(model))
-        bp_send(self->data,
-                bytes_of(&network->behind[network->block_count - 1], &network->nn, &pass),
-                mesh->pipeline_at + 1, TAG_ROWS, mesh->pipeline);
+    for (int c = 0; c < model->network->chunk_count; c++)
+        run_chunk(self, group, &pass, c);
 }
 
 /* Keeps the states of rows that are the last of their slots, behind the `kept` of pieces before. */
@@ -278,7 +293,7 @@ void decoding_warm_up(network_decoding *self)
             self->tokens[r] = self->positions[r] = self->slots[r] = 0;
         bp_zero(self->data, rows * model->C);
         pass.continuation = &rest;
-        run_blocks(self, group, &pass);
+        run_blocks(self, group, &pass, 0, decoding_blocks(model));
     }
     bp_gemm_take_few_rows(model->gemm, false);
     for (int64_t rows = 1; network_is_last(model) && rows <= most_lasts; rows *= 2) {

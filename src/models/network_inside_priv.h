@@ -16,6 +16,7 @@ typedef struct network_model {
     const bp_mesh *mesh; /* borrowed */
     bp_gemm *gemm;
     bp_network *network;
+    bool views;    /* network and gemm are another's */
     float *values; /* that stay in float32 */
     bp_model_shape shape;
     int64_t C;

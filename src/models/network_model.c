@@ -263,8 +263,10 @@ static void network_free(bp_model *model)
         bp_free(self->heads[k].values);
     }
     bp_free(self->heads);
-    bp_network_free(&self->network);
-    bp_gemm_free(&self->gemm);
+    if (!self->views) {
+        bp_network_free(&self->network);
+        bp_gemm_free(&self->gemm);
+    }
     bp_free(self->values);
     bp_free(self->memory);
     bp_free(self->window);
@@ -319,18 +321,11 @@ static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages)
     return err;
 }
 
-/* A model of this shape whose values are not set yet: what one rank can do alone. *out is NULL
- * where there is no memory for it. */
-static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
-                        const bp_model_shape *shape)
+/* A model of this shape without a network. */
+static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
 {
     network_model *self = bp_alloc("model", 1, sizeof *self);
-    bp_err err;
 
-    *out = self;
-    err = check_shape(shape, mesh->tensors, mesh->pipelines);
-    if (err != BP_OK)
-        return err;
     self->face.ops = &OPS;
     self->face.info = (bp_model_info){.kind = shape->family->name,
                                       .statistics = 1,
@@ -343,7 +338,29 @@ static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_confi
     self->C = shape->width;
     self->shape = *shape;
     self->window = bp_alloc("model", shape->context + 1, sizeof *self->window);
-    return build(self, mesh, config, shape);
+    return self;
+}
+
+/* The same whose values are not set yet: what one rank can do alone. */
+static bp_err new_model(network_model **out, const bp_mesh *mesh, const bp_config *config,
+                        const bp_model_shape *shape)
+{
+    bp_err err = check_shape(shape, mesh->tensors, mesh->pipelines);
+
+    if (err != BP_OK)
+        return err;
+    *out = new_face(mesh, shape);
+    return build(*out, mesh, config, shape);
+}
+
+bp_model *bp_model_view(const bp_mesh *mesh, bp_network *network, const bp_model_shape *shape)
+{
+    network_model *self = new_face(mesh, shape);
+
+    self->views = true;
+    self->network = network;
+    self->gemm = network->nn.gemm;
+    return &self->face;
 }
 
 static void hand_over(bp_model **out, network_model *self, bp_err err)
@@ -402,8 +419,8 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
     return network_decode_bytes(&model.face, task->groups, task->slots, task->room);
 }
 
-bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *shape,
-                                 const bp_config *config, const bp_model_task *task)
+bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,
+                               const bp_config *config, const bp_model_task *task)
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
     int64_t windows = piece_windows(task->windows, stages);

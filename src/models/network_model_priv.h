@@ -4,8 +4,7 @@
 #define BP_MODELS_NETWORK_MODEL_PRIV_H
 
 #include "io/checkpoint/checkpoint.h"
-#include "models/family.h"
-#include "models/model.h"
+#include "models/network_model.h"
 
 /** Collective over mesh->member. info: kind, statistics, width, context and the
  * vocabulary are filled. keeps_head: for bp_model_ops.head_weights.
@@ -16,9 +15,5 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
 /** As bp_model_new. */
 bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                             const bp_model_shape *shape, uint64_t seed);
-
-/** bp_model_estimate of a model of this shape. */
-bp_err bp_network_model_estimate(bp_model_memory *out, const bp_model_shape *shape,
-                                 const bp_config *config, const bp_model_task *task);
 
 #endif

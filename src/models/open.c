@@ -56,7 +56,7 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     bp_err err = bp_model_shape_read(&shape, state, "manifest.json");
 
     *out = (bp_model_memory){0};
-    return err == BP_OK ? bp_network_model_estimate(out, &shape, config, task) : err;
+    return err == BP_OK ? bp_model_estimate_shape(out, &shape, config, task) : err;
 }
 
 static bp_err open_path(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -104,7 +104,8 @@ static void warn_if_empty(const bp_run *run, const char *path)
 
 static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
 {
-    const bp_path log = bp_path_in(run->folder, "log.txt");
+    const bp_path log = bp_path_in(run->folder, "log.txt"),
+                  samples = bp_path_in(run->folder, "samples.jsonl");
     bp_err err;
 
     err = bp_log_open(log.text);
@@ -112,6 +113,8 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
         warn_if_empty(run, log.text);
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
+    if (err == BP_OK && spec->trains && (spec->samples || bp_path_exists(samples.text)))
+        err = run_journal_open(&run->samples, run->folder, "samples.jsonl");
     if (err == BP_OK)
         err = run_journal_open(&run->events, run->folder, "events.jsonl");
     if (err == BP_OK)
@@ -277,6 +280,7 @@ static void run_free(bp_run **out)
 
     bp_stop_request_free(&run->stop_request);
     run_journal_close(&run->metrics);
+    run_journal_close(&run->samples);
     run_journal_close(&run->events);
     run_journal_close(&run->tensorboard);
     json_decref(run->record);
@@ -348,7 +352,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
 
     bp_watchdog_start(mesh->world, bp_watchdog_seconds(config));
     run->mesh = mesh;
-    run->metrics.fd = run->events.fd = run->tensorboard.fd = -1;
+    run->metrics.fd = run->samples.fd = run->events.fd = run->tensorboard.fd = -1;
     run->for_tensorboard = spec->tensorboard;
     bp_host_name(host, sizeof host);
     BP_MPI_WAIT("gather", MPI_Gather(host, RUN_HOST_BYTES, MPI_CHAR, hosts, RUN_HOST_BYTES,

@@ -3,7 +3,8 @@
  *
  *     config.ini      every key as resolved            metrics.jsonl   step lines
  *     run.json        job, versions, mesh, exit state   events.jsonl    everything else
- *     log.txt         plain lines                       status.json     how far it is
+ *     samples.jsonl   texts of a training               log.txt         plain lines
+ *     status.json     how far it is
  *     lock/           who holds it
  *
  * Nothing in it names its own place: it may be copied or moved.
@@ -126,6 +127,10 @@ bp_err bp_run_sync(bp_run *run);
  *         taken the run over; BP_ERR_SYSTEM. */
 bp_err bp_run_metric(bp_run *run, const json_t *line);
 
+/** One line for samples.jsonl, of a run that has one (bp_run_spec.samples); borrowed. Errors: as
+ * bp_run_metric. */
+bp_err bp_run_sample(bp_run *run, const json_t *line);
+
 /** One line for events.jsonl: {"time", "event": name, ...members of `members`} (NULL: none;
  * borrowed). Errors: as bp_run_metric. */
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
@@ -138,9 +143,10 @@ void bp_run_progress(bp_run *run, const json_t *members);
 /** How long a stop takes, as far as is known: bp_stop_request_needs. */
 void bp_run_needs(bp_run *run, double seconds);
 
-/** Cut metrics.jsonl back to what led to `step` (-1: nothing): what comes behind the last line with
- * a `step` <= it goes. Lines before that can't be read stay, and are warned of, as are lines and
- * commits that are missing. TensorBoard is told to drop what was cut off.
+/** Cut metrics.jsonl, and samples.jsonl where it is, back to what led to `step` (-1: nothing): what
+ * comes behind the last line with a `step` <= it goes. Lines before that can't be read stay, and
+ * are warned of, as are lines and commits that are missing. TensorBoard is told to drop what was
+ * cut off.
  *
  * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
  *         BP_ERR_SYSTEM TensorBoard's file. */

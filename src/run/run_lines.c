@@ -16,6 +16,8 @@ bp_err bp_run_sync(bp_run *run)
         return BP_OK;
     err = run_journal_sync(&run->metrics);
     if (err == BP_OK)
+        err = run_journal_sync(&run->samples);
+    if (err == BP_OK)
         err = run_journal_sync(&run->tensorboard);
     return err == BP_OK ? run_journal_sync(&run->events) : err;
 }
@@ -48,6 +50,13 @@ bp_err bp_run_metric(bp_run *run, const json_t *line)
     if (err == BP_OK && run->tensorboard.fd >= 0)
         err = run_tensorboard_add(&run->tensorboard, line);
     return err;
+}
+
+bp_err bp_run_sample(bp_run *run, const json_t *line)
+{
+    bp_err err = bp_run_check_owner(run);
+
+    return err == BP_OK && run->mesh->coordinates ? run_journal_add(&run->samples, line) : err;
 }
 
 void bp_run_progress(bp_run *run, const json_t *members)
@@ -92,6 +101,8 @@ bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
     err = bp_run_check_owner(run);
     if (err == BP_OK)
         err = run_journal_cut(&run->metrics, step, run->log_every);
+    if (err == BP_OK && run->samples.fd >= 0)
+        err = run_journal_cut(&run->samples, step, 0);
     if (err == BP_OK && step >= 0)
         err = run_journal_committed(&run->events, &committed);
     if (committed > step)

@@ -22,8 +22,8 @@ struct bp_run {
     int64_t log_every;      /* train.log_every of the start before; 0: not known */
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_stop_request *stop_request;
-    run_progress *progress; /* status.json */
-    run_journal metrics, events;
+    run_progress *progress;               /* status.json */
+    run_journal metrics, samples, events; /* samples: open where there are some */
     bool for_tensorboard;
     run_journal tensorboard; /* open once training begins */
 };

@@ -23,6 +23,7 @@ typedef struct bp_run_words {
 typedef struct bp_run_spec {
     const char *job;  /* "pretrain" */
     bool trains;      /* it writes metrics.jsonl */
+    bool samples;     /* and samples.jsonl */
     bool tensorboard; /* and, from bp_run_cut_metrics on, its figures for TensorBoard */
     /* Keys that may differ on resume, NULL-ended; "mesh.*" stands for a section. */
     const char *const *may_change;

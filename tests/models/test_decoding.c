@@ -379,7 +379,7 @@ static bool is_estimated(const world *w, int64_t planned)
         .mesh = &on, .stage = w->mesh->pipeline_at, .groups = GROUPS, .slots = SLOTS, .room = ROOM};
     bp_model_memory memory;
 
-    bp_test_expect(bp_network_model_estimate(&memory, &gpt, w->config, &task), BP_OK);
+    bp_test_expect(bp_model_estimate_shape(&memory, &gpt, w->config, &task), BP_OK);
     return memory.work_bytes == 0 && (w->mesh->tensor_at == 0 ? memory.decode_bytes == planned
                                                               : memory.decode_bytes >= planned);
 }

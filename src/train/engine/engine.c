@@ -362,6 +362,12 @@ void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_su
     bp_stage_evaluate(engine->stage, batch, loss_sum, loss_count);
 }
 
+bp_network *bp_engine_network(bp_engine *engine)
+{
+    settle(engine);
+    return engine->network;
+}
+
 /* This rank's shards of the moments; those of values that another rank publishes are left out when
  * saving. */
 static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slices, int64_t *used,

@@ -11,6 +11,7 @@
 typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
+    size_t samples;  /* texts that are written on the way; the caller sets it */
     size_t trace;    /* events of a timeline; the caller sets it */
     size_t snapshot; /* what bp_engine_slices_to_save gives, once more; 0: the caller has none */
     size_t writer;   /* what writing a checkpoint takes besides; the caller sets it */
@@ -69,6 +70,11 @@ void bp_engine_check(bp_engine *engine, int64_t step);
  * time. Collective over mesh->model. */
 void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
+
+/** This rank's stage for who runs it otherwise (bp_model_view): all parameters are there, as the
+ * last step left them, until the next one. Borrowed. Not collective: it waits as
+ * bp_engine_slices_to_save does. */
+bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
  * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).

@@ -38,6 +38,10 @@ typedef struct bp_train_keys {
     int64_t log_every;
     int64_t valid_every;
     int64_t patience;
+    int64_t sample_every;
+    const char *sample_prompt;
+    int64_t sample_tokens;
+    double sample_temperature;
     int64_t digest_every;
     const char *reduction;
     bool recompute;

@@ -48,6 +48,8 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
     int64_t ranks = (int64_t)mesh->pipeline * mesh->data * mesh->tensor; /* at most, of a node */
     bp_err err = bp_engine_plan(plan, mesh, &one->spec, &self->shape, stage);
 
+    if (err == BP_OK)
+        err = trainer_samples_bytes(self, mesh, stage, &plan->samples);
     plan->trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
     plan->writer = bp_checkpoint_writer_bytes((int64_t)plan->snapshot * ranks);
     if (!one->async)

@@ -101,6 +101,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     if (plan->snapshot > 0)
         print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.async=no has none");
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
+    if (plan->samples > 0)
+        print_row("samples", plan->samples, "keys and values of a text that the model writes");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "of this rank");

@@ -134,25 +134,12 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
-const char *const trainer_may_change[] = {"run.dir",
-                                          "mesh.members",
-                                          "ensemble.members",
-                                          "ensemble.only",
-                                          "ensemble.parallel",
-                                          "train.steps",
-                                          "train.epochs",
-                                          "train.patience",
-                                          "train.log_every",
-                                          "train.valid_every",
-                                          "train.digest_every",
-                                          "checkpoint.every",
-                                          "checkpoint.keep",
-                                          "checkpoint.async",
-                                          "corpus.valid",
-                                          "train.tensorboard",
-                                          "train.trace",
-                                          "train.profile",
-                                          NULL};
+const char *const trainer_may_change[] = {
+    "run.dir",           "mesh.members",      "ensemble.members", "ensemble.only",
+    "ensemble.parallel", "train.steps",       "train.epochs",     "train.patience",
+    "train.log_every",   "train.valid_every", "train.sample_*",   "train.digest_every",
+    "checkpoint.every",  "checkpoint.keep",   "checkpoint.async", "corpus.valid",
+    "train.tensorboard", "train.trace",       "train.profile",    NULL};
 
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
@@ -170,6 +157,7 @@ static bp_err open_run(trainer *self)
                               (json_int_t)self->spec.rate.steps);
     bp_run_spec spec = {.job = "pretrain",
                         .trains = true,
+                        .samples = bp_train_keys_of(self->config)->sample_every > 0,
                         .tensorboard = bp_train_keys_of(self->config)->tensorboard,
                         .may_change = trainer_may_change,
                         .new_run_may = NEW_RUN,
@@ -253,6 +241,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         err = trainer_build(self);
     if (err == BP_OK)
         err = trainer_load(self);
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, trainer_samples_begin(self));
     if (err == BP_OK && self->mesh->coordinates)
         err = bp_run_cut_metrics(self->run, self->progress.step);
     if (err == BP_OK && self->mesh->coordinates && self->hooks)

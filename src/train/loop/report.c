@@ -129,6 +129,8 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
         return bp_run_metric(self->run, value);
     case REPORT_EVENT:
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
+    case REPORT_SAMPLE:
+        return trainer_take_sample(self, value);
     case REPORT_COMMIT:
         self->progress = progress_of(self, value);
         best = json_is_true(json_object_get(value, "best"));

@@ -281,6 +281,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
+        err = trainer_samples_open(self);
+    if (err == BP_OK)
         trainer_find_steps(self);
     return err;
 }
@@ -388,6 +390,7 @@ bp_err trainer_build(trainer *self)
 void trainer_close(trainer *self)
 {
     bp_loader_free(&self->loader);
+    trainer_samples_close(self);
     bp_engine_free(&self->engine);
     bp_trace_stop(); /* with their helpers gone */
     bp_stream_free(&self->stream);

@@ -156,6 +156,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     self->clock += bp_clock_now() - begin;
     if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
         report_step(self, result, validated ? &valid_loss : NULL);
+    trainer_sample(self);
     begin = bp_clock_now();
     if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
         err = commit(self, best, ends);

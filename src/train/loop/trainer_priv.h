@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/loader.h"
+#include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/node_memory.h"
 #include "run/run_folder.h"
@@ -47,6 +48,16 @@ typedef struct commit_async {
     bp_async_checkpoint_state coordinator;
 } commit_async;
 
+/* train.sample_*: one text at a time (sampling.c). Without train.sample_every all is empty. */
+typedef struct sampling {
+    bp_prompts prompt;       /* on all ranks, ids alone */
+    bp_search_spec rule;     /* its seed is the step's */
+    bp_generate_plan plan;   /* of one sequence */
+    bp_tokenizer *tokenizer; /* on the coordinator; NULL: not known */
+    bp_model *lm;            /* the engine's network; of the first data rank, as `unit` */
+    bp_unit *unit;
+} sampling;
+
 typedef struct trainer {
     bp_config *config;              /* borrowed */
     const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
@@ -85,6 +96,7 @@ typedef struct trainer {
     int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
                               show yet; 0: none */
     int64_t untold_best;   /* the last of them that was the best so far; 0: none */
+    sampling samples;
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -206,10 +218,32 @@ bp_err trainer_load(trainer *self);
 /* validation.c: collective over compute */
 bp_err trainer_validate(trainer *self, double *loss);
 
+/* sampling.c */
+/** The prompt, the rule, and whether the model can. Nothing without train.sample_every. Collective
+ * over world. Errors: BP_ERR_CONFIG a family that can't continue text, no tokenizer, a prompt of no
+ * token, of more than the context, or of one that the model lacks; those of bp_tokenizer_parse: the
+ * same on all ranks. */
+bp_err trainer_samples_open(trainer *self);
+/** What a rank of a stage takes for it: 0 without samples. Local. Errors: those of
+ * bp_model_estimate. */
+bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
+                             size_t *bytes);
+/** Caches of keys and values, once parameters have their values. Collective over mesh->model of the
+ * first data rank. Errors: BP_ERR_SYSTEM: the same on its ranks. */
+bp_err trainer_samples_begin(trainer *self);
+void trainer_samples_close(trainer *self);
+/** Behind progress.step: write a text if it is due, and tell the coordinator. What fails is a
+ * warning. Collective over mesh->model of the first data rank; others return at once. */
+void trainer_sample(trainer *self);
+/** A line of samples.jsonl, and of the log. On the coordinator. Errors: those of bp_run_sample and
+ * bp_spell. */
+bp_err trainer_take_sample(trainer *self, const json_t *value);
+
 /* report.c */
 typedef enum report_kind {
     REPORT_METRIC = 1,
     REPORT_EVENT,
+    REPORT_SAMPLE,
     REPORT_COMMIT,
     REPORT_FINISH, /* of the checkpoint on its way */
     REPORT_END

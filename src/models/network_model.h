@@ -1,0 +1,21 @@
+/* Networks as models, without a checkpoint. */
+#ifndef BP_MODELS_NETWORK_MODEL_H
+#define BP_MODELS_NETWORK_MODEL_H
+
+#include "models/family.h"
+#include "models/model.h"
+
+/** As bp_model_estimate (models/open.h), of a network of this shape. decode_bytes 0: it can't
+ * continue sequences. */
+bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,
+                               const bp_config *config, const bp_model_task *task);
+
+/** A network that another holds and changes (a training's), as a model: its values as they are at
+ * each call, none of them copied. It decodes with any runs of blocks a stage; `info` has no step,
+ * hash or digest.
+ *
+ * Local. Owns: the caller's, bp_model_free(), which leaves the network; mesh and network are
+ * borrowed. */
+bp_model *bp_model_view(const bp_mesh *mesh, bp_network *network, const bp_model_shape *shape);
+
+#endif

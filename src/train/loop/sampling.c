@@ -1,0 +1,318 @@
+/* Texts that a training writes now and then: its own parameters, as they are behind a step,
+ * continue a prompt. One copy of the model does, through the steps of decoding; the others wait in
+ * the next step. Nothing of it touches what is trained. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "infer/generate/results.h"
+#include "infer/generate/spell.h"
+#include "math/kernels/kernels.h"
+#include "mesh/collective.h"
+#include "models/network_model.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <string.h>
+
+#define SHOWN_BYTES 400 /* of a text, in the log */
+
+static int64_t every(const trainer *self)
+{
+    return bp_train_keys_of(self->config)->sample_every;
+}
+
+/* ---- the prompt ---- */
+
+static bp_err open_tokenizer(trainer *self)
+{
+    return self->tokenizer ? bp_tokenizer_parse(&self->samples.tokenizer, self->tokenizer,
+                                                strlen(self->tokenizer), "the tokenizer")
+                           : BP_OK;
+}
+
+static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids)
+{
+    bp_encoder *encoder = NULL;
+    bp_err err = bp_encoder_new(&encoder, tokenizer);
+
+    if (err == BP_OK)
+        err = bp_encode(encoder, text, strlen(text), ids);
+    bp_encoder_free(&encoder);
+    return err;
+}
+
+/* Without a text a document begins: behind the token that ends the one before. */
+static bp_err begin_document(const trainer *self, bp_ids *ids)
+{
+    uint32_t eod = (uint32_t)self->facts.eod_id;
+
+    if (self->facts.eod_id < 0)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "train.sample_prompt is not given, and the corpus has no end-of-document "
+                       "token that a text could begin with: at train.sample_prompt; give a text");
+    bp_ids_reserve(ids, 1);
+    ids->data[ids->count++] = eod;
+    return BP_OK;
+}
+
+static bp_err check_prompt(const trainer *self, const bp_ids *ids)
+{
+    if (ids->count == 0 || ids->count > self->shape.context)
+        return BP_FAIL(BP_ERR_CONFIG,
+                       "the prompt has %" PRId64
+                       " tokens: at train.sample_prompt; give a text of 1 to %" PRId64
+                       " tokens, as model.context is",
+                       ids->count, self->shape.context);
+    for (int64_t k = 0; k < ids->count; k++)
+        if ((int64_t)ids->data[k] >= self->shape.vocab_size)
+            return BP_FAIL(BP_ERR_CONFIG,
+                           "the prompt has token %" PRIu32 ", but the model's vocabulary %" PRId64
+                           " tokens: at train.sample_prompt; give another text",
+                           ids->data[k], self->shape.vocab_size);
+    return BP_OK;
+}
+
+/* On the coordinator. */
+static bp_err read_prompt(trainer *self, bp_ids *ids)
+{
+    const char *text = bp_train_keys_of(self->config)->sample_prompt;
+    bp_err err = open_tokenizer(self);
+
+    if (err == BP_OK && text && !self->samples.tokenizer)
+        err = BP_FAIL(BP_ERR_CONFIG, "train.sample_prompt needs a tokenizer, and the corpus brings "
+                                     "none: at tokenizer.path; set it");
+    if (err == BP_OK)
+        err = text ? encode(self->samples.tokenizer, text, ids) : begin_document(self, ids);
+    return err == BP_OK ? check_prompt(self, ids) : err;
+}
+
+/* What a rank of this stage takes for decoding; 0: the model can't. */
+static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
+                           int64_t *bytes)
+{
+    const sampling *samples = &self->samples;
+    const bp_model_task task = {
+        .mesh = mesh, .stage = stage, .groups = 1, .slots = 1, .room = samples->plan.room};
+    bp_model_memory memory = {0};
+    bp_err err = bp_model_estimate_shape(&memory, &self->shape, self->config, &task);
+
+    *bytes = memory.decode_bytes;
+    return err;
+}
+
+static bp_err check_family(const trainer *self)
+{
+    static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    const bp_model_family *family = self->shape.family;
+    int64_t bytes = 0;
+    bp_err err = decode_bytes(self, &ONE, 0, &bytes);
+
+    if (err == BP_OK && (bytes == 0 || family->objective != &bp_objective_causal))
+        err = BP_FAIL(BP_ERR_CONFIG,
+                      "a model of kind %s does not continue sequences: at train.sample_every; "
+                      "leave it out, or take another model.kind",
+                      family->name);
+    return err;
+}
+
+static void share_prompt(trainer *self, bp_ids *ids)
+{
+    bp_prompts *prompt = &self->samples.prompt;
+    int64_t count = ids->count;
+
+    bp_bcast_bytes(&count, sizeof count, 0, self->mesh->world);
+    bp_ids_reserve(ids, count - ids->count);
+    ids->count = count;
+    bp_bcast_bytes(ids->data, count * (int64_t)sizeof *ids->data, 0, self->mesh->world);
+    prompt->count = 1;
+    prompt->starts = bp_alloc("train.samples", 2, sizeof *prompt->starts);
+    prompt->starts[1] = prompt->longest = count;
+    prompt->ids = *ids;
+}
+
+bp_err trainer_samples_open(trainer *self)
+{
+    const bp_train_keys *keys = bp_train_keys_of(self->config);
+    sampling *samples = &self->samples;
+    bp_ids ids = {0};
+    bp_err err;
+
+    if (every(self) == 0)
+        return BP_OK;
+    err = bp_agree(self->mesh->world, self->mesh->coordinates ? read_prompt(self, &ids) : BP_OK);
+    if (err != BP_OK) {
+        bp_ids_clear(&ids);
+        return err;
+    }
+    share_prompt(self, &ids);
+    samples->rule = (bp_search_spec){.choice = {.vocab_size = self->shape.vocab_size,
+                                                .samples = keys->sample_temperature > 0,
+                                                .temperature = keys->sample_temperature,
+                                                .top_p = 1,
+                                                .repetition_penalty = 1},
+                                     .texts = 1,
+                                     .end = self->facts.eod_id};
+    samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1,
+                                        keys->sample_tokens, self->shape.context, 1);
+    return bp_agree(self->mesh->world, check_family(self));
+}
+
+bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
+                             size_t *bytes)
+{
+    int64_t V = self->shape.vocab_size, decoding = 0;
+    bp_err err = BP_OK;
+
+    *bytes = 0;
+    if (every(self) > 0)
+        err = decode_bytes(self, mesh, stage, &decoding);
+    *bytes = (size_t)decoding;
+    if (every(self) > 0 && stage == mesh->pipeline - 1)
+        *bytes +=
+            (size_t)(2 * V) * sizeof(float) + (size_t)(omp_get_max_threads() * bp_choice_bytes(V));
+    return err;
+}
+
+/* ---- writing ---- */
+
+bp_err trainer_samples_begin(trainer *self)
+{
+    sampling *samples = &self->samples;
+
+    if (every(self) == 0 || !self->mesh->computes || self->mesh->data_at > 0)
+        return BP_OK;
+    samples->lm = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
+    return bp_unit_new(&samples->unit, &(bp_unit_spec){.mesh = self->mesh,
+                                                       .lm = samples->lm,
+                                                       .rule = &samples->rule,
+                                                       .prompts = &samples->prompt,
+                                                       .plan = &samples->plan});
+}
+
+void trainer_samples_close(trainer *self)
+{
+    sampling *samples = &self->samples;
+
+    bp_unit_free(&samples->unit);
+    bp_model_free(&samples->lm);
+    bp_prompts_clear(&samples->prompt);
+    bp_tokenizer_free(&samples->tokenizer);
+}
+
+/* What the coordinator is told of a text. */
+static json_t *line_of(int64_t step, const bp_search_text *text)
+{
+    json_t *tokens = json_array();
+    double logprob = 0;
+
+    for (int64_t i = 0; i < text->count; i++) {
+        (void)json_array_append_new(tokens, json_integer(text->tokens[i]));
+        logprob += text->logprobs[i];
+    }
+    return json_pack("{s:I, s:o, s:o, s:s}", "step", (json_int_t)step, "tokens", tokens, "logprob",
+                     bp_json_real(logprob), "finish", bp_finish_name(text->finish));
+}
+
+/* On compute's root. */
+static bp_err tell(trainer *self, const bp_buffer *result)
+{
+    bp_result_reader reader = {result->data, result->data + result->bytes};
+    bp_search_text text = {0};
+    int64_t texts = 0;
+    bp_err err = bp_result_prompt(&reader, &texts);
+
+    if (err == BP_OK)
+        err = bp_result_text(&reader, &text);
+    if (err == BP_OK)
+        report_send(self, REPORT_SAMPLE, line_of(self->progress.step, &text));
+    bp_result_text_clear(&text);
+    return err;
+}
+
+void trainer_sample(trainer *self)
+{
+    sampling *samples = &self->samples;
+    int64_t step = self->progress.step;
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
+    bp_buffer result = {0};
+    double began = bp_clock_now();
+    bool stopped;
+    bp_err err;
+
+    if (samples->unit && step % every(self) == 0) {
+        bp_rng_key key = bp_rng_key_of(self->spec.seed, BP_RNG_GENERATE, 0, step, 1);
+
+        (void)bp_engine_network(self->engine); /* all parameters are there */
+        samples->rule.choice.seed = bp_rng_u64(&key, 0);
+        err = bp_unit_run(samples->unit, 0, &result, &stopped);
+        if (bp_comm_is_root(self->mesh->model)) {
+            if (err == BP_OK)
+                err = tell(self, &result);
+            if (err != BP_OK) /* the training will say whether it has diverged */
+                bp_warn("no sample of step %" PRId64 ": %s", step, bp_err_message());
+        }
+        bp_buffer_clear(&result);
+        bp_heartbeat_step(step);
+        self->clock += bp_clock_now() - began;
+    }
+    (void)bp_heartbeat_phase(before);
+}
+
+/* ---- on the coordinator ---- */
+
+/* The new tokens of a line, without the end token. */
+static bp_err spell(const trainer *self, const json_t *line, char **text, size_t *bytes)
+{
+    const json_t *list = json_object_get(line, "tokens");
+    int64_t count = (int64_t)json_array_size(list);
+    int32_t *tokens = bp_alloc("train.samples", count + 1, sizeof *tokens);
+    bp_err err = BP_OK;
+
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+    if (count > 0 && tokens[count - 1] == self->facts.eod_id)
+        count--;
+    if (self->samples.tokenizer)
+        err = bp_spell(self->samples.tokenizer, tokens, count, text, bytes);
+    bp_free(tokens);
+    return err;
+}
+
+static void log_text(const trainer *self, int64_t step, const char *text, size_t bytes)
+{
+    const char *prompt = bp_train_keys_of(self->config)->sample_prompt;
+    bp_buffer shown = {0};
+
+    if (prompt)
+        bp_text_escape(&shown, prompt, strlen(prompt));
+    bp_buffer_add(&shown, "|", 1);
+    bp_text_escape(&shown, text, bytes < SHOWN_BYTES ? bytes : SHOWN_BYTES);
+    bp_log("sample of step %" PRId64 ": %s%s", step, shown.data, bytes > SHOWN_BYTES ? "..." : "");
+    bp_buffer_clear(&shown);
+}
+
+bp_err trainer_take_sample(trainer *self, const json_t *value)
+{
+    const char *prompt = bp_train_keys_of(self->config)->sample_prompt;
+    int64_t step = json_integer_value(json_object_get(value, "step"));
+    json_t *line = json_object();
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err = spell(self, value, &text, &bytes);
+
+    (void)json_object_set(line, "step", json_object_get(value, "step"));
+    (void)json_object_set_new(line, "prompt", bp_spell_json(prompt, prompt ? strlen(prompt) : 0));
+    (void)json_object_set_new(line, "text", bp_spell_json(text, bytes));
+    (void)json_object_update(line, (json_t *)value); /* which is not changed */
+    if (err == BP_OK)
+        err = bp_run_sample(self->run, line);
+    if (err == BP_OK && text)
+        log_text(self, step, text, bytes);
+    bp_free(text);
+    json_decref(line);
+    return err;
+}
