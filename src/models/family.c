@@ -1,6 +1,8 @@
 /* A model's shape: from keys, from a checkpoint, and what its family says of it. */
 #include "models/family.h"
 
+#include "models/model.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -324,6 +326,11 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
     if (err == BP_OK && shape->family->settle)
         shape->family->settle(shape);
     return err == BP_OK ? shape->family->check_read(shape, where) : err;
+}
+
+int64_t bp_model_most_inputs(const bp_model_shape *shape)
+{
+    return shape->family->unlimited ? BP_MODEL_UNLIMITED : shape->context;
 }
 
 int64_t bp_model_parameters(const bp_model_shape *shape)

@@ -99,6 +99,9 @@ struct bp_model_family {
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
+    bool unlimited;     /* windows may have any number of inputs, and be handed over in pieces, also
+                           those of scoring: context is that of training alone (the blocks have
+                           what one piece leaves for the next: bp_network_add_carry) */
     bool carries_state; /* from window to window of a batch slot (bp_network_add_carry): windows are
                            read in order, and tensor ranks do not share rows out */
     const bp_objective *objective;         /* that pretraining minimises */
@@ -157,6 +160,8 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
+/** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
+int64_t bp_model_most_inputs(const bp_model_shape *shape);
 int64_t bp_model_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 

@@ -19,6 +19,18 @@ const char *bp_model_statistic_name(int64_t statistic)
     return NAMES[statistic];
 }
 
+bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count)
+{
+    bp_model_batch part = *batch;
+
+    part.windows = count;
+    part.inputs += first * batch->length;
+    part.targets += first * batch->length;
+    part.first_slot += first;
+    part.first_window += first;
+    return part;
+}
+
 void bp_model_free(bp_model **lm)
 {
     if (*lm)

@@ -29,13 +29,17 @@ typedef enum bp_model_statistic {
 /** The name of a statistic before BP_MODEL_MEMBER in files: "logprob", "total_entropy"... */
 const char *bp_model_statistic_name(int64_t statistic);
 
+/** The context of a model whose windows may have any number of inputs: they may also be handed over
+ * in pieces, one batch after another (bp_model_batch.resumes). */
+#define BP_MODEL_UNLIMITED (INT64_MAX / 4)
+
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
     int64_t statistics; /* 1, or BP_MODEL_MEMBER + members */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
-    int64_t context;                  /* most inputs a window may have */
+    int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
     int64_t vocab_size;
     int64_t eod_id;                     /* end-of-document token; -1: none */
     int64_t step;                       /* of the checkpoint */
@@ -44,13 +48,20 @@ typedef struct bp_model_info {
 } bp_model_info;
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
- * there. */
+ * there. Of a model without a limit they may be pieces of longer windows: a piece goes on where the
+ * piece of the same place ended, which was full. */
 typedef struct bp_model_batch {
     int64_t windows, length;
     const int32_t *inputs;  /* [windows][length] */
     const int32_t *targets; /* [windows][length]; -1: not scored */
     int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
+    int64_t first_window;   /* the place of window 0, where a batch is handed over in parts */
+    bool resumes;           /* all windows go on from the batch before, which had as many or more */
+    bool suspends;          /* the next batch resumes: the model keeps what that needs */
 } bp_model_batch;
+
+/** Windows [first, first + count) of a batch. */
+bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count);
 
 /** A model that continues sequences token by token: what its `decode_new` makes. Its own struct
  * begins with this head. */

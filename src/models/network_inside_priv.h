@@ -11,6 +11,13 @@ typedef struct added_head {
     bp_weight *map;
 } added_head;
 
+/* What sequences that come in pieces have ended with so far: of each carry of the network
+ * [windows][columns]. Passes with dropout have their own. */
+typedef struct kept_states {
+    int64_t windows;
+    float **rows; /* [carries] */
+} kept_states;
+
 typedef struct network_model {
     bp_model face;
     const bp_mesh *mesh; /* borrowed */
@@ -25,6 +32,8 @@ typedef struct network_model {
     size_t memory_bytes;
     added_head *heads; /* [head_count] */
     int64_t head_count;
+    kept_states *kept; /* [kept_count] without dropout, then of each pass with it */
+    int64_t kept_count;
 } network_model;
 
 static inline bool network_is_last(const network_model *self)

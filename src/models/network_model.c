@@ -70,6 +70,42 @@ static bp_err reserve(network_model *self, const bp_example_maker *maker, int64_
     return BP_OK;
 }
 
+/* Room for what the batch's windows end with, which all blocks find then. */
+static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int64_t pass)
+{
+    bp_network *network = self->network;
+    int64_t number = pass - BP_MODEL_NO_DROPOUT, windows = batch->first_window + batch->windows;
+
+    if (network->carry_count == 0 || !(batch->resumes || batch->suspends))
+        return BP_OK;
+    if (number >= self->kept_count) {
+        self->kept = bp_realloc("model.scoring", self->kept, number + 1, sizeof *self->kept);
+        memset(self->kept + self->kept_count, 0,
+               (size_t)(number + 1 - self->kept_count) * sizeof *self->kept);
+        self->kept_count = number + 1;
+    }
+    kept_states *kept = &self->kept[number];
+    if (!kept->rows)
+        kept->rows = bp_alloc("model.scoring", network->carry_count, sizeof *kept->rows);
+    for (int k = 0; k < network->carry_count; k++) {
+        bp_carry *carry = &network->carries[k];
+
+        if (windows > kept->windows) {
+            float *rows = bp_try_realloc("model.scoring", kept->rows[k], windows * carry->columns,
+                                         sizeof *rows);
+            if (!rows)
+                return BP_FAIL(BP_ERR_SYSTEM,
+                               "memory is short: at the states of %lld windows; use more tensor or "
+                               "pipeline ranks",
+                               (long long)windows);
+            kept->rows[k] = rows;
+        }
+        carry->kept = kept->rows[k];
+    }
+    kept->windows = windows > kept->windows ? windows : kept->windows;
+    return BP_OK;
+}
+
 /* Some windows through this rank's stage; the head is left out where its input is asked for: it
  * lies in the piece's memory then, which this returns. */
 static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool head)
@@ -148,6 +184,8 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
     err = reserve(self, &maker, each);
+    if (err == BP_OK)
+        err = reserve_kept(self, batch, asked->pass);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)
@@ -161,6 +199,9 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
         pass.step = asked->pass;
         pass.first_slot = batch->first_slot + first;
+        pass.first_window = batch->first_window + first;
+        pass.resumes = batch->resumes;
+        pass.suspends = batch->suspends;
         pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
         float *data =
             run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
@@ -263,6 +304,12 @@ static void network_free(bp_model *model)
         bp_free(self->heads[k].values);
     }
     bp_free(self->heads);
+    for (int64_t k = 0; k < self->kept_count; k++) {
+        for (int c = 0; self->kept[k].rows && c < self->network->carry_count; c++)
+            bp_free(self->kept[k].rows[c]);
+        bp_free(self->kept[k].rows);
+    }
+    bp_free(self->kept);
     if (!self->views) {
         bp_network_free(&self->network);
         bp_gemm_free(&self->gemm);
@@ -330,7 +377,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     self->face.info = (bp_model_info){.kind = shape->family->name,
                                       .statistics = 1,
                                       .width = shape->width,
-                                      .context = shape->context,
+                                      .context = bp_model_most_inputs(shape),
                                       .vocab_size = shape->vocab_size};
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
@@ -449,7 +496,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
             .decode_bytes = decode_bytes_of(network, shape, task),
             .vocab_size = shape->vocab_size,
             .width = shape->width,
-            .context = shape->context};
+            .context = bp_model_most_inputs(shape)};
     }
     bp_network_free(&network);
     bp_gemm_free(&nn.gemm);

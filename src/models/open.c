@@ -25,7 +25,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
     snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
     info->width = shape.width;
-    info->context = shape.context;
+    info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
     return BP_OK;
 }
@@ -47,6 +47,15 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
     memcpy(info->digest, told.digest, sizeof told.digest);
     return BP_OK;
+}
+
+int64_t bp_model_state_context(const json_t *state)
+{
+    bp_model_shape shape;
+
+    return bp_model_shape_read(&shape, state, "manifest.json") == BP_OK
+               ? bp_model_most_inputs(&shape)
+               : 0;
 }
 
 bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_config *config,

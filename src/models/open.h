@@ -13,6 +13,10 @@
 bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_config *config,
                          const bp_model_task *task);
 
+/** The most inputs of a window of the model that a manifest's "state" tells, or BP_MODEL_UNLIMITED;
+ * 0: it tells none of a known kind. Local. */
+int64_t bp_model_state_context(const json_t *state);
+
 /** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,
  * split over its ranks.
  *

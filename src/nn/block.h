@@ -77,7 +77,10 @@ typedef struct bp_pass {
     bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
                        dropout at test time */
     int64_t step; /* dropout masks are a function of (seed, step, layer, slot, position, element) */
-    int64_t first_slot;            /* of sequence 0 in the global batch */
+    int64_t first_slot;     /* of sequence 0 in the global batch */
+    bool resumes, suspends; /* outside training: sequences go on from what bp_carry.kept has, from
+                               row first_window on; the next pass over them will */
+    int64_t first_window;
     float loss_weight[BP_TERMS];   /* what the loss of one target counts in the gradient: the term's
                                       weight / (its scored targets in the global batch) */
     bp_continuation *continuation; /* NULL: sequences are whole */
@@ -94,18 +97,19 @@ typedef struct bp_pass {
  * rows[s & 1] and reads rows[(s - 1) & 1], as often as it runs forward (recomputation), so steps
  * follow each other by one. A skipped step leaves what it began with. The network owns the struct
  * (bp_network_add_carry); the engine owns what `rows` point at, begins it with zeros, and saves the
- * copy of the last step. */
+ * copy of the last step. Outside training, a sequence that comes in pieces has its row in `kept`,
+ * which is read before it is written. */
 typedef struct bp_carry {
     char name[BP_PARAM_NAME]; /* "carry/h.0.state" */
     int64_t columns;
     int64_t first_slot; /* of this data rank */
     float *rows[2]; /* [slots of this data rank][columns], by parity of the step; NULL: nothing is
                        carried, and each window begins with zeros */
+    float *kept;    /* [windows][columns]; NULL: no pass resumes or suspends */
 } bp_carry;
 
 /** The rows that a pass's examples begin with, and where what they end with goes,
- * [pass->B][columns]. NULL (zeros, nowhere) outside training, and where no engine has set `rows`.
- * Borrowed. Local. */
+ * [pass->B][columns]. NULL: zeros, nowhere. Borrowed. Local. */
 const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass);
 float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass);
 

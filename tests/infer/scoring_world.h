@@ -7,6 +7,7 @@
 #include "data/toy_corpus.h"
 #include "infer/score/score.h"
 #include "infer/score/scorer_priv.h"
+#include "infer/score/unit.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include <math.h>
@@ -17,9 +18,12 @@
 typedef struct hash_lm {
     bp_model lm;
     MPI_Comm group;
-    int64_t windows;   /* scored so far */
-    int64_t signal_at; /* raise SIGUSR1 after so many; 0: never */
-    int64_t nan_at;    /* a NaN after so many; 0: never */
+    int64_t windows;                         /* scored so far */
+    int64_t signal_at;                       /* raise SIGUSR1 after so many; 0: never */
+    int64_t nan_at;                          /* a NaN after so many; 0: never */
+    uint64_t history[BP_SCORE_BATCH_TOKENS]; /* of windows that came in pieces so far, by place */
+    int64_t going_on;                        /* windows of the last piece that are to go on */
+    int64_t resumed;                         /* pieces that went on */
 } hash_lm;
 
 /* The log-probability of a target after a history: every token of the history counts. */
@@ -54,8 +58,13 @@ static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float
     /* equal arguments on all ranks of the group */
     assert_int_equal(bp_all_max_int(sum, self->group), sum);
     assert_int_equal(bp_all_max_int(-sum, self->group), -sum);
+    assert_true(batch->first_window + batch->windows <=
+                (batch->resumes ? self->going_on : BP_SCORE_BATCH_TOKENS));
+    self->resumed += batch->resumes ? batch->windows : 0;
+    self->going_on = batch->suspends ? batch->first_window + batch->windows : 0;
     for (int64_t w = 0; w < batch->windows; w++) {
-        uint64_t history = 0;
+        uint64_t *kept = &self->history[batch->first_window + w];
+        uint64_t history = batch->resumes ? *kept : 0;
 
         for (int64_t j = 0; j < batch->length; j++) {
             int64_t at = w * batch->length + j;
@@ -66,8 +75,9 @@ static inline bp_err hash_score(bp_model *lm, const bp_model_batch *batch, float
                 values[c * count + at] =
                     batch->targets[at] < 0 ? NAN : hash_value(history, batch->targets[at], c);
         }
+        *kept = history;
     }
-    self->windows += batch->windows;
+    self->windows += batch->resumes ? 0 : batch->windows;
     if (self->signal_at > 0 && self->windows >= self->signal_at)
         assert_int_equal(raise(SIGUSR1), 0);
     if (self->nan_at > 0 && self->windows >= self->nan_at)
@@ -133,6 +143,15 @@ static const bp_model_info world_model = {.kind = "hash",
                                           .step = 12,
                                           .digest = "d1",
                                           .tokenizer_hash = TOY_HASH_A};
+
+/* The same without a limit: windows come in pieces. */
+static inline bp_model_info hash_unlimited(void)
+{
+    bp_model_info info = world_model;
+
+    info.context = BP_MODEL_UNLIMITED;
+    return info;
+}
 
 /* The same as an ensemble of three. */
 static inline bp_model_info hash_ensemble(void)

@@ -263,6 +263,64 @@ static void files_are_the_plain_loops_files(void **state)
     }
 }
 
+static const setting pieces[] = {
+    {"score.tokens=yes",
+     {BP_SCORE_ROLLING, BP_MODEL_UNLIMITED, BP_MODEL_UNLIMITED, true, false, 499}},
+    {"score.tokens=yes score.prefix=none score.end=yes score.context=0",
+     {BP_SCORE_ROLLING, BP_MODEL_UNLIMITED, BP_MODEL_UNLIMITED, false, true, 499}},
+    {"score.tokens=yes score.context=700 score.stride=100",
+     {BP_SCORE_ROLLING, 700, 100, true, false, 499}},
+    {"score.tokens=yes score.context=600 score.convention=stride",
+     {BP_SCORE_STRIDE, 600, 300, false, false, 499}},
+};
+#define PIECES (sizeof(pieces) / sizeof(pieces[0]))
+
+/* Of a model without a limit: a document is one window, and no piece forgets what was before. */
+static void a_document_is_one_window_in_pieces(void **state)
+{
+    (void)state;
+    bp_model_info model = hash_unlimited();
+
+    for (size_t i = 0; i < PIECES; i++) {
+        const char *dir = run_dir(), *alone = run_dir();
+        bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+        hash_job job;
+
+        bp_test_check_err(
+            WORLD, job_open(&job, WORLD, &shape, &model, dir, corpora, pieces[i].pairs), BP_OK);
+        bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
+        bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+        bp_test_check(WORLD,
+                      bp_all_sum_int(job.model ? job.model->resumed : 0, WORLD) >= 40000 / 256);
+        job_close(&job);
+        if (bp_comm_is_root(WORLD)) {
+            check_files(dir, &pieces[i].rule, &model);
+            bp_test_expect(
+                job_run(MPI_COMM_SELF, &one_rank, &model, alone, corpora, pieces[i].pairs), BP_OK);
+        }
+        check_same_files(alone, dir);
+    }
+}
+
+static void without_a_limit_only_rolling_has_windows(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"score.convention=stride", "score.convention=half",
+                                          "score.stride=20", "score.context=0 score.stride=20"};
+    bp_mesh_shape shape = {1, 1, 0, 1, BP_COORDINATOR_AUTO};
+    bp_model_info model = hash_unlimited();
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        bp_test_check_err(WORLD, job_run(WORLD, &shape, &model, run_dir(), corpora, refused[i]),
+                          BP_ERR_CONFIG);
+        bp_test_message_has("score.context = 0");
+    }
+    bp_test_check_err(WORLD,
+                      job_run(WORLD, &shape, &world_model, run_dir(), corpora, "score.context=0"),
+                      BP_ERR_CONFIG);
+    bp_test_message_has("score.context = 0");
+}
+
 static void files_of_an_ensemble_have_all_statistics(void **state)
 {
     (void)state;
@@ -580,6 +638,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(corpora_are_made),
         cmocka_unit_test(files_are_the_plain_loops_files),
         cmocka_unit_test(bytes_are_those_of_one_rank_on_any_mesh),
+        cmocka_unit_test(a_document_is_one_window_in_pieces),
+        cmocka_unit_test(without_a_limit_only_rolling_has_windows),
         cmocka_unit_test(files_of_an_ensemble_have_all_statistics),
         cmocka_unit_test(bytes_of_an_ensemble_are_those_of_one_rank_on_any_mesh),
         cmocka_unit_test(full_disk_is_74_and_the_rest_is_done_later),

@@ -3,8 +3,12 @@ killed and goes on with the state it had, on another mesh too; it is scored, ens
 are those of models.recurrent."""
 import os
 
+import h5py
+import numpy
+
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, read_json, run, steps, timeless
+from recurrent_numpy import Recurrent as Oracle
 
 COMMON = ["model.heads=", "model.dropout=0.1", "train.valid_every=3"]
 
@@ -71,6 +75,47 @@ class Recurrent(JobTest):
         folder = self.at("score-many")
         self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={self.at('many')}", f"score.corpus={self.at('valid.h5')}"])
         self.assertGreater(read_json(folder, "score", "summary.json")["corpora"]["valid"]["mutual_information"], 0)
+
+    def long_documents(self):
+        """Shorter and longer than a piece of scoring, of 256 inputs: (path, documents)."""
+        random = numpy.random.default_rng(5)
+        documents = [random.integers(0, self.VOCABULARY - 1, n) for n in (1, 700, 256, 3, 257, 255, 0, 40, 513, 512, 300)]
+        if not os.path.exists(self.at("long.h5")):
+            with h5py.File(self.at("long.h5"), "w") as file:
+                file["tokens"] = numpy.concatenate(documents).astype(numpy.int32)
+                file["doc_start"] = numpy.cumsum([0] + [len(d) for d in documents]).astype(numpy.uint64)
+                file.attrs["vocab_size"] = self.VOCABULARY
+            self.convert("long.h5")
+        return self.at("long.h5"), documents
+
+    def score_long(self, name, model, ranks=0, *keys):
+        path, documents = self.long_documents()
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at(name)}", f"score.model={model}", f"score.corpus={path}",
+                   "score.tokens=yes", *keys], ranks)
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            values = file["logprob"][:]
+        return numpy.split(values, numpy.cumsum([len(d) for d in documents])[:-1]), read_json(self.at(name), "score", "summary.json")
+
+    def test_a_document_is_scored_as_one_window(self):
+        documents = self.long_documents()[1]
+        for kind, keys, ranks, mesh in (("rnn", [], 2, []), ("lstm", ["model.embedding=20"], 2, ["mesh.tensor=2"]),
+                                        ("gru", ["model.tied=yes"], 3, ["mesh.pipeline=3"])):
+            model = self.recurrent(kind, f"scored-{kind}", 0, *keys)
+            self.must(["bagpipe-data", "export", model, "--out", self.at(f"folder-{kind}"), "--no-tokenizer"])
+            oracle = Oracle(self.at(f"folder-{kind}"))
+            got, summary = self.score_long(f"long-{kind}", model)
+            other = self.score_long(f"many-{kind}", model, ranks, *mesh)
+            if not mesh:
+                self.assertEqual(summary, other[1])
+            for a, b in zip(got, other[0], strict=True):
+                numpy.testing.assert_allclose(a, b, atol=2e-5)
+            for document, values in zip(documents, got, strict=True):
+                want = oracle.logprobs([self.VOCABULARY - 1, *document])  # the end-of-document token before it
+                numpy.testing.assert_allclose(values, want, atol=2e-5)
+            self.assertEqual(summary["convention"]["context"], 0)
+            cut = self.score_long(f"cut-{kind}", model, 0, "score.context=300")[0]
+            numpy.testing.assert_allclose(cut[1][:300], got[1][:300], atol=2e-5)
+            numpy.testing.assert_allclose(cut[1][300:600], oracle.logprobs([*documents[1][299:600]]), atol=2e-5)
 
     def test_what_does_not_fit_is_said(self):
         for keys, words in ((["model.tied=yes", "model.embedding=20"], "model.embedding = 20"),

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "models/open.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,7 +61,7 @@ static void read_state(comparison_metadata *metadata, const json_t *manifest, co
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
     const char *corpus = json_string_value(json_object_get(state, "corpus_hash"));
 
-    metadata->context = json_integer_value(json_object_get(model, "context"));
+    metadata->context = bp_model_state_context(state);
     metadata->vocab_size = json_integer_value(json_object_get(model, "vocab_size"));
     metadata->width = json_integer_value(json_object_get(model, "width"));
     snprintf(metadata->tokenizer_hash, sizeof(metadata->tokenizer_hash), "%s", hash ? hash : "");

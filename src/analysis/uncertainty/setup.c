@@ -11,6 +11,7 @@
 #include "data/corpus.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -253,7 +254,8 @@ static bp_err resolve_context(comparison_job *self)
         if (one > 0 && (context == 0 || one < context))
             context = one;
     }
-    if (context == 0 || bp_config_is_set(self->config, "score.context"))
+    if (context == 0 || context == BP_MODEL_UNLIMITED ||
+        bp_config_is_set(self->config, "score.context"))
         return BP_OK;
     return bp_config_set_int(self->config, "score.context", context);
 }

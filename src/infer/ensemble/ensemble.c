@@ -311,13 +311,9 @@ void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64
 {
     int64_t most =
         most_windows(self->rounds, self->widest, batch->length, (int64_t)self->memory_bytes);
-    int64_t left = batch->windows - first, tokens = first * batch->length;
+    int64_t left = batch->windows - first;
 
-    *part = (bp_model_batch){.windows = left < most ? left : most,
-                             .length = batch->length,
-                             .inputs = batch->inputs + tokens,
-                             .targets = batch->targets + tokens,
-                             .first_slot = batch->first_slot + first};
+    *part = bp_model_batch_part(batch, first, left < most ? left : most);
 }
 
 static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *values)

@@ -192,7 +192,7 @@ static bp_err open_sampler(sampler *self)
     err = bp_agree(self->each->mesh->compute, err);
     if (err != BP_OK)
         return err;
-    int64_t tokens = bp_score_batch_tokens(self->rule.context);
+    int64_t tokens = bp_score_batch_tokens(bp_score_piece_inputs(&self->rule));
     self->inputs = bp_alloc("infer.each", self->leads ? 0 : tokens, sizeof(*self->inputs));
     self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
     bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);

@@ -82,13 +82,16 @@ static bool tick(void *context, int64_t inputs)
 
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
 {
-    int64_t head[] = {batch->windows, batch->length, batch->first_slot, *unit};
+    int64_t head[] = {batch->windows, batch->length,   batch->first_slot,
+                      batch->resumes, batch->suspends, *unit};
 
     bp_bcast_bytes(head, sizeof(head), 0, group);
     batch->windows = head[0];
     batch->length = head[1];
     batch->first_slot = head[2];
-    *unit = head[3];
+    batch->resumes = head[3];
+    batch->suspends = head[4];
+    *unit = head[5];
     /* the lead's buffers are only read by a broadcast from it */
     int64_t bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes((int32_t *)batch->inputs, bytes, 0, group);
@@ -198,7 +201,7 @@ static bp_err lead(score_worker *worker)
 static bp_err prepare(score_worker *worker, int64_t start)
 {
     scorer *self = worker->self;
-    int64_t tokens = bp_score_batch_tokens(self->rule.context);
+    int64_t tokens = bp_score_batch_tokens(bp_score_piece_inputs(&self->rule));
 
     if (!self->mesh->computes)
         return BP_OK;

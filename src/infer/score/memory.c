@@ -81,19 +81,22 @@ static int64_t most_of(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Inputs of a window: what was asked for, else the least of the models' contexts. */
-static int64_t find_context(const models *self)
+/* Inputs that are computed at once of a window: of what was asked for, else of the least of the
+ * models' contexts. */
+static int64_t find_inputs(const models *self)
 {
-    int64_t least = 0;
+    int64_t least = BP_MODEL_UNLIMITED, asked = bp_score_rule_keys_of(self->spec->config)->context;
 
-    if (bp_config_is_set(self->spec->config, "score.context"))
-        return bp_score_rule_keys_of(self->spec->config)->context;
     for (int64_t k = 0; k < self->count; k++) {
-        const json_t *model = json_object_get(self->states[k], "model");
-        int64_t context = json_integer_value(json_object_get(model, "context"));
+        int64_t context = bp_model_state_context(self->states[k]);
 
-        least = least == 0 || context < least ? context : least;
+        least = context < least ? context : least;
     }
+    bool unlimited = least == BP_MODEL_UNLIMITED;
+    if (asked > 0)
+        least = asked;
+    if (unlimited && least > BP_SCORE_PIECE_INPUTS)
+        least = BP_SCORE_PIECE_INPUTS;
     return most_of(least, 1);
 }
 
@@ -133,12 +136,12 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
 {
     int ranks = bp_mesh_shape_ranks(mesh),
         dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
-    int64_t context = find_context(self), statistics = self->ensemble ? 9 + self->members : 1;
-    bp_model_task task = {.mesh = mesh, .length = context};
+    int64_t inputs = find_inputs(self), statistics = self->ensemble ? 9 + self->members : 1;
+    bp_model_task task = {.mesh = mesh, .length = inputs};
     bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
     bp_err err = BP_OK;
 
-    task.windows = bp_score_batch_windows(context);
+    task.windows = bp_score_batch_windows(inputs);
     if (dedicated)
         all[0].own_bytes = (int64_t)bp_mem_resident_peak_bytes();
     for (int r = dedicated; r < ranks && err == BP_OK; r++) {
@@ -151,7 +154,7 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
             all[r].own_bytes = all[r - 1].own_bytes;
     }
     for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
-        all[r].own_bytes += (int64_t)bp_score_unit_bytes(context, statistics);
+        all[r].own_bytes += (int64_t)bp_score_unit_bytes(inputs, statistics);
     if (err != BP_OK)
         bp_free(all);
     *out = err == BP_OK ? all : NULL;

@@ -2,6 +2,7 @@
 #include "infer/score/scorer_priv.h"
 
 #include "infer/score/score.h"
+#include "infer/score/unit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,17 +16,18 @@ const bp_option bp_score_rule_options[] = {
      .at = BP_AT(bp_score_rule_keys, convention)},
     {.key = "score.context",
      .type = BP_OPTION_INT,
-     .min = 1,
+     .min = 0,
      .max = 1e9,
      .unit = "tokens",
-     .help = "the most inputs of a window; the model's if not given, of several the smallest",
+     .help = "the most inputs of a window; the model's if not given, of several the smallest; 0: a "
+             "document is one window (recurrent models and models of counts)",
      .at = BP_AT(bp_score_rule_keys, context)},
     {.key = "score.stride",
      .type = BP_OPTION_INT,
-     .min = 1,
+     .min = 0,
      .max = 1e9,
      .unit = "tokens",
-     .help = "from window to window; rolling: the context, stride: half of it",
+     .help = "from window to window; rolling: the context, stride: half of it; 0: as if not given",
      .at = BP_AT(bp_score_rule_keys, stride)},
     {.key = "score.prefix",
      .type = BP_OPTION_CHOICE,
@@ -126,38 +128,90 @@ static void check_stride(bp_config *config, int64_t context, int64_t stride)
                         stride, context);
 }
 
+/* A document is one window: there is nothing to cut. */
+static void check_unlimited(bp_config *config)
+{
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
+
+    if (convention_of(config) != BP_SCORE_ROLLING)
+        bp_config_fault(config,
+                        "score.convention = %s cuts windows of a length, and score.context = 0 has "
+                        "none: at score.convention; set score.context too, or use rolling",
+                        keys->convention);
+    else if (keys->stride > 0)
+        bp_config_fault(config,
+                        "score.stride = %" PRId64 " is a step from window to window, and with "
+                        "score.context = 0 a document has but one: at score.stride; set "
+                        "score.context too, or leave it out",
+                        keys->stride);
+}
+
 void bp_score_check(bp_config *config)
 {
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
+
     if (!bp_config_is_set(config, "score.context"))
         return;
-    check_context(config, bp_score_rule_keys_of(config)->context);
-    if (bp_config_is_set(config, "score.stride"))
-        check_stride(config, bp_score_rule_keys_of(config)->context,
-                     bp_score_rule_keys_of(config)->stride);
+    if (keys->context == 0) {
+        check_unlimited(config);
+        return;
+    }
+    check_context(config, keys->context);
+    if (keys->stride > 0)
+        check_stride(config, keys->context, keys->stride);
 }
 
 static void resolve(bp_config *config, const char *key, int64_t value)
 {
-    if (!bp_config_is_set(config, key) && bp_config_set_int(config, key, value) != BP_OK)
+    if (bp_config_set_int(config, key, value) != BP_OK)
         bp_config_fault(config, "%s", bp_err_message());
 }
 
-bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
+/* Windows of a length: that of score.context, else the model's. */
+static void resolve_windows(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
 {
-    *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
-    resolve(config, "score.context", model->context);
-    rule->context = bp_score_rule_keys_of(config)->context;
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
+
     if (rule->context > model->context)
         bp_config_fault(config,
                         "score.context = %" PRId64 " is more than the model's %" PRId64
                         ": at score.context; use %" PRId64 " or less",
                         rule->context, model->context, model->context);
     check_context(config, rule->context);
-    resolve(config, "score.stride",
-            rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
-                                                                     : rule->context);
-    rule->stride = bp_score_rule_keys_of(config)->stride;
+    if (keys->stride == 0)
+        resolve(config, "score.stride",
+                rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
+                                                                         : rule->context);
+    rule->stride = keys->stride;
     check_stride(config, rule->context, rule->stride);
+}
+
+bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
+{
+    bool unlimited = model->context == BP_MODEL_UNLIMITED;
+    bool given = bp_config_is_set(config, "score.context");
+    int64_t context = bp_score_rule_keys_of(config)->context;
+
+    *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
+    if (!given)
+        context = unlimited ? 0 : model->context;
+    if (!given)
+        resolve(config, "score.context", context);
+    rule->context = context == 0 ? BP_MODEL_UNLIMITED : context;
+    rule->stride = BP_MODEL_UNLIMITED;
+    if (context == 0 && unlimited) {
+        check_unlimited(config);
+        resolve(config, "score.stride", 0);
+    } else if (context == 0) {
+        bp_config_fault(config,
+                        "score.context = 0 sets no limit, but the model's is %" PRId64
+                        ": at score.context; use %" PRId64 " or less",
+                        model->context, model->context);
+    } else {
+        resolve_windows(config, model, rule);
+    }
+    if (unlimited && rule->context > BP_SCORE_PIECE_INPUTS)
+        rule->piece = BP_SCORE_PIECE_INPUTS;
     return bp_config_faults(config);
 }
 

@@ -70,6 +70,7 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
 
         advance(cutter, inputs, last ? document + 1 : document, last ? 0 : w + 1);
         plan->inputs += inputs;
+        plan->longest = inputs > plan->longest ? inputs : plan->longest;
     }
     plan->windows += count;
 }

@@ -27,6 +27,7 @@ typedef struct bp_score_plan {
     int64_t *first_token;      /* [files + 1]: entries of /tokens, one corpus after another */
     int64_t scored;            /* of the documents */
     int64_t units, inputs, windows;
+    int64_t longest;    /* inputs of a window: the most */
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 

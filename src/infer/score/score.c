@@ -118,7 +118,8 @@ static void say_what(const scorer *self)
     if (self->mesh->coordinates)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
-               self->plan.scored, self->plan.windows, self->rule.context,
+               self->plan.scored, self->plan.windows,
+               self->rule.context == BP_MODEL_UNLIMITED ? self->plan.longest : self->rule.context,
                bp_score_convention_name(self->rule.convention), self->plan.inputs,
                self->plan.units);
 }
@@ -210,7 +211,7 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
 /* Tokens a second through one model group: a batch of zeros, the second time. */
 static bp_err measure(scorer *self, double *speed)
 {
-    int64_t length = self->rule.context, windows = bp_score_batch_windows(length);
+    int64_t length = bp_score_piece_inputs(&self->rule), windows = bp_score_batch_windows(length);
     int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));

@@ -234,6 +234,8 @@ static void make_key(scorer *self)
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
+    if (rule->piece > 0)
+        bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
     if (selects(self))
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,

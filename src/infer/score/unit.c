@@ -24,45 +24,51 @@ typedef struct unit_part {
     bool opens; /* its first unit */
 } unit_part;
 
-/* Rows order[first .. first + count), padded to `length`. */
+/* Inputs [begin, begin + length) of rows order[first .. first + count), or as many as they have. */
 typedef struct unit_batch {
-    int64_t first, count, length;
+    int64_t first, count, length, begin;
+    int64_t slot;  /* of its first row, among the rows of all batches */
+    bool suspends; /* the next batch goes on with the rows' inputs */
 } unit_batch;
 
 struct bp_score_unit {
     const bp_score_plan *plan;
     int64_t statistics;
-    int64_t longest; /* most inputs of a window */
+    int64_t longest; /* most inputs of a row of a batch */
+    int64_t piece;   /* a window of more is cut */
     int64_t number;  /* of the current unit */
-    int64_t row_count, part_count, order_count, batch_count, value_count;
+    int64_t row_count, part_count, order_count, batch_count, batch_room, value_count;
+    int64_t slot_count;        /* rows of all batches */
     unit_row *rows;            /* [BP_SCORE_UNIT_INPUTS] */
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
-    unit_batch *batches;       /* [BP_SCORE_UNIT_INPUTS] */
-    int64_t room;              /* BP_SCORE_UNIT_INPUTS + C: the most values of a statistic */
+    unit_batch *batches;       /* [batch_room] */
+    int64_t room;              /* the most values of a statistic, the last window's with them */
     float *values;             /* [statistics][room] in the order of rows */
-    int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, C)] */
-    int32_t *line;             /* [C + 1] */
+    int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, piece)] */
+    int32_t *line;             /* [piece + 1] */
 };
 
-size_t bp_score_unit_bytes(int64_t context, int64_t statistics)
+size_t bp_score_unit_bytes(int64_t longest, int64_t statistics)
 {
     size_t row = sizeof(unit_row) + sizeof(unit_part) + sizeof(unit_batch) + sizeof(int64_t);
 
     return BP_SCORE_UNIT_INPUTS * row +
-           (size_t)(statistics * (BP_SCORE_UNIT_INPUTS + context)) * sizeof(float);
+           (size_t)(statistics * (BP_SCORE_UNIT_INPUTS + longest)) * sizeof(float);
 }
 
 void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
-    int64_t C = plan->rule.context, most = BP_SCORE_UNIT_INPUTS;
-    int64_t batch_tokens = bp_score_batch_tokens(C);
+    int64_t P = bp_score_piece_inputs(&plan->rule), most = BP_SCORE_UNIT_INPUTS;
+    int64_t batch_tokens = bp_score_batch_tokens(P);
 
     unit->plan = plan;
     unit->statistics = statistics;
-    unit->room = most + C;
-    unit->longest = plan->rule.convention == BP_SCORE_ROLLING ? C : C - 1;
+    unit->room = most + plan->longest;
+    unit->piece = P;
+    unit->longest = P < plan->rule.context || plan->rule.convention == BP_SCORE_ROLLING ? P : P - 1;
+    unit->batch_room = most;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
@@ -70,7 +76,7 @@ void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t s
     unit->values = bp_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
-    unit->line = bp_alloc("score.unit", C + 1, sizeof(*unit->line));
+    unit->line = bp_alloc("score.unit", P + 1, sizeof(*unit->line));
     *out = unit;
 }
 
@@ -138,23 +144,69 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     return BP_OK;
 }
 
-static void cut_batches(bp_score_unit *unit)
+/* Of row i in the order of batches. */
+static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 {
-    for (int64_t i = 0; i < unit->order_count;) {
-        unit_batch *to = &unit->batches[unit->batch_count++];
-        int64_t most;
-
-        *to = (unit_batch){.first = i};
-        to->length = length_class(unit, unit->rows[unit->order[i]].window.inputs);
-        most = BP_SCORE_BATCH_TOKENS / to->length;
-        for (; i < unit->order_count && (to->count == 0 || to->count < most); i++, to->count++) {
-            if (length_class(unit, unit->rows[unit->order[i]].window.inputs) != to->length)
-                break;
-        }
-    }
+    return unit->rows[unit->order[i]].window.inputs;
 }
 
-/* qsort has no context: an entry holds its class above its row. */
+static unit_batch *add_batch(bp_score_unit *unit, int64_t first)
+{
+    if (unit->batch_count == unit->batch_room) {
+        unit->batch_room *= 2;
+        unit->batches =
+            bp_realloc("score.unit", unit->batches, unit->batch_room, sizeof(*unit->batches));
+    }
+    unit->batches[unit->batch_count] = (unit_batch){.first = first, .slot = unit->slot_count};
+    return &unit->batches[unit->batch_count++];
+}
+
+/* The rows from `first` on that are cut, as many as go side by side: the longest is the first, so
+ * that those that go on are the first ones. Returns the row behind them. */
+static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
+{
+    int64_t P = unit->piece, side = bp_score_batch_windows(P), end = first;
+
+    while (end < unit->order_count && end < first + side && inputs_of(unit, end) > P)
+        end++;
+    for (int64_t begin = 0; begin < inputs_of(unit, first); begin += P) {
+        unit_batch *to = add_batch(unit, first);
+        int64_t left = inputs_of(unit, first) - begin;
+
+        to->begin = begin;
+        to->length = left < P ? length_class(unit, left) : P;
+        to->suspends = left > P;
+        while (first + to->count < end && inputs_of(unit, first + to->count) > begin)
+            to->count++;
+        unit->slot_count += to->count;
+    }
+    return end;
+}
+
+/* The rows from `first` on of one length class. Returns the row behind them. */
+static int64_t cut_batch(bp_score_unit *unit, int64_t first)
+{
+    unit_batch *to = add_batch(unit, first);
+    int64_t i = first, most;
+
+    to->length = length_class(unit, inputs_of(unit, first));
+    most = BP_SCORE_BATCH_TOKENS / to->length;
+    for (; i < unit->order_count && (to->count == 0 || to->count < most); i++, to->count++) {
+        if (length_class(unit, inputs_of(unit, i)) != to->length)
+            break;
+    }
+    unit->slot_count += to->count;
+    return i;
+}
+
+static void cut_batches(bp_score_unit *unit)
+{
+    for (int64_t i = 0; i < unit->order_count;)
+        i = inputs_of(unit, i) > unit->piece ? cut_pieces(unit, i) : cut_batch(unit, i);
+}
+
+/* qsort has no context: an entry holds above its row what it is sorted by, the class of its length
+ * or, of a row that is cut, the length. */
 #define ROW_BITS 20
 
 static int compare_keys(const void *a, const void *b)
@@ -167,9 +219,10 @@ static int compare_keys(const void *a, const void *b)
 static void sort_rows(bp_score_unit *unit)
 {
     for (int64_t i = 0; i < unit->order_count; i++) {
-        int64_t length = length_class(unit, unit->rows[unit->order[i]].window.inputs);
+        int64_t inputs = inputs_of(unit, i);
+        int64_t length = inputs > unit->piece ? inputs : length_class(unit, inputs);
 
-        unit->order[i] |= (unit->longest - length) << ROW_BITS;
+        unit->order[i] |= (unit->longest + unit->plan->longest - length) << ROW_BITS;
     }
     qsort(unit->order, (size_t)unit->order_count, sizeof(*unit->order), compare_keys);
     for (int64_t i = 0; i < unit->order_count; i++)
@@ -183,7 +236,7 @@ bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number)
 
     unit->number = number;
     unit->row_count = unit->part_count = unit->order_count = 0;
-    unit->batch_count = unit->value_count = 0;
+    unit->batch_count = unit->value_count = unit->slot_count = 0;
     for (int64_t d = from.document; err == BP_OK && d <= to.document; d++) {
         if (d == to.document && to.window == 0)
             break;
@@ -218,13 +271,13 @@ int64_t bp_score_unit_scored(const bp_score_unit *unit)
     return unit->value_count;
 }
 
-/* unit->line = z[first .. first + inputs] of the row's document. */
-static bp_err read_line(bp_score_unit *unit, const unit_row *row)
+/* unit->line = z[first .. first + inputs] of the row's document, `first` counted in the window. */
+static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first, int64_t inputs)
 {
     const bp_score_rule *rule = &unit->plan->rule;
     const unit_part *owner = &unit->parts[row->part];
-    int64_t begin = row->window.first - rule->prefix; /* in the text */
-    int64_t end = begin + row->window.inputs + 1;
+    int64_t begin = row->window.first + first - rule->prefix; /* in the text */
+    int64_t end = begin + inputs + 1;
     int64_t text_begin = begin < 0 ? 0 : begin;
     int64_t text_end = end > owner->document.text ? owner->document.text : end;
 
@@ -239,6 +292,14 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row)
                                unit->line + (text_begin - begin));
 }
 
+/* Inputs of the row that the batch has. */
+static int64_t piece_of(const unit_batch *batch, const unit_row *row)
+{
+    int64_t left = row->window.inputs - batch->begin;
+
+    return left < batch->length ? left : batch->length;
+}
+
 bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
 {
     const unit_batch *batch = &unit->batches[b];
@@ -247,20 +308,22 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
                             .length = batch->length,
                             .inputs = unit->inputs,
                             .targets = unit->targets,
-                            .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->first};
+                            .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->slot,
+                            .resumes = batch->begin > 0,
+                            .suspends = batch->suspends};
     for (int64_t i = 0; i < batch->count; i++) {
         const unit_row *row = &unit->rows[unit->order[batch->first + i]];
         int32_t *inputs = unit->inputs + i * batch->length;
         int32_t *targets = unit->targets + i * batch->length;
-        int64_t n = row->window.inputs;
-        bp_err err = read_line(unit, row);
+        int64_t n = piece_of(batch, row), unscored = row->window.inputs - row->window.scored;
+        bp_err err = read_line(unit, row, batch->begin, n);
 
         if (err != BP_OK)
             return err;
         memset(inputs, 0, (size_t)batch->length * sizeof(*inputs));
         memcpy(inputs, unit->line, (size_t)n * sizeof(*inputs));
         for (int64_t j = 0; j < batch->length; j++)
-            targets[j] = j < n && j >= n - row->window.scored ? unit->line[j + 1] : -1;
+            targets[j] = j < n && batch->begin + j >= unscored ? unit->line[j + 1] : -1;
     }
     return BP_OK;
 }
@@ -268,7 +331,7 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
 static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t statistic,
                          int64_t j, float value)
 {
-    int64_t place = row->window.first + row->window.inputs - row->window.scored + 1 + j;
+    int64_t place = row->window.first + 1 + j;
     const char *what = statistic == 0                ? "log-probability"
                        : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
                                                      : "log-probability by one member";
@@ -286,14 +349,17 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
     for (int64_t c = 0; c < unit->statistics; c++) {
         for (int64_t i = 0; i < batch->count; i++) {
             const unit_row *row = &unit->rows[unit->order[batch->first + i]];
-            int64_t skipped = row->window.inputs - row->window.scored;
-            const float *from = values + (c * batch->count + i) * batch->length + skipped;
+            int64_t unscored = row->window.inputs - row->window.scored;
+            int64_t end = batch->begin + piece_of(batch, row);
+            const float *from = values + (c * batch->count + i) * batch->length;
             float *to = unit->values + c * unit->room + row->value;
 
-            for (int64_t j = 0; j < row->window.scored; j++) {
-                if (!isfinite(from[j]))
-                    return not_finite(unit, row, c, j, from[j]);
-                to[j] = from[j];
+            for (int64_t j = batch->begin > unscored ? batch->begin : unscored; j < end; j++) {
+                float value = from[j - batch->begin];
+
+                if (!isfinite(value))
+                    return not_finite(unit, row, c, j, value);
+                to[j - unscored] = value;
             }
         }
     }

@@ -11,15 +11,20 @@
  * bits, so this is no key. */
 #define BP_SCORE_BATCH_TOKENS 4096
 
-/** The most tokens of a batch, and the windows of one where all are full. */
-static inline int64_t bp_score_batch_tokens(int64_t context)
+/** Inputs of a piece of a window that has no limit (bp_score_rule.piece). Windows that are computed
+ * side by side, piece by piece, are BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS at most. */
+#define BP_SCORE_PIECE_INPUTS 256
+
+/** The most tokens of a batch, and the windows of one where all are full: of so many inputs at most
+ * (bp_score_piece_inputs). */
+static inline int64_t bp_score_batch_tokens(int64_t inputs)
 {
-    return context > BP_SCORE_BATCH_TOKENS ? context : BP_SCORE_BATCH_TOKENS;
+    return inputs > BP_SCORE_BATCH_TOKENS ? inputs : BP_SCORE_BATCH_TOKENS;
 }
 
-static inline int64_t bp_score_batch_windows(int64_t context)
+static inline int64_t bp_score_batch_windows(int64_t inputs)
 {
-    return bp_score_batch_tokens(context) / context;
+    return bp_score_batch_tokens(inputs) / inputs;
 }
 
 /** What a unit holds of one document. In a part file the sums of the model's other statistics
@@ -42,16 +47,17 @@ typedef struct bp_score_unit bp_score_unit;
 /** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
  * `plan` is borrowed. */
 void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
-/** Bytes of it, all but a trifle. */
-size_t bp_score_unit_bytes(int64_t context, int64_t statistics);
+/** Bytes of it, all but a trifle, where windows have so many inputs at most. */
+size_t bp_score_unit_bytes(int64_t longest, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
 
 /** Make `number` the current unit. Errors: those of bp_corpus_file_read. */
 bp_err bp_score_unit_load(bp_score_unit *unit, int64_t number);
 int64_t bp_score_unit_batches(const bp_score_unit *unit);
-/** Fill batch b: windows of one length class, the shorter padded. It stays valid until the next
- * call. Its first_slot is unit * BP_SCORE_UNIT_INPUTS + the place of its first window among those
- * of the unit's batches. Errors: those of bp_corpus_file_read. */
+/** Fill batch b: windows of one length class, the shorter padded, or pieces of longer ones, which
+ * follow each other. It stays valid until the next call. Its first_slot is unit *
+ * BP_SCORE_UNIT_INPUTS + the place of its first window among those of the unit's batches. Errors:
+ * those of bp_corpus_file_read. */
 bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch);
 /** Take the result of batch b.
  *

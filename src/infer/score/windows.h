@@ -17,10 +17,11 @@ typedef enum bp_score_convention {
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;
-    int64_t context; /* C: the most inputs a window feeds */
+    int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
     int64_t stride;  /* S */
     bool prefix, end;
-    int64_t eod; /* the end-of-document token; -1: none, then prefix and end are false */
+    int64_t eod;   /* the end-of-document token; -1: none, then prefix and end are false */
+    int64_t piece; /* a longer window is computed in pieces of so many inputs; 0: whole */
 } bp_score_rule;
 
 /** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets
@@ -28,6 +29,12 @@ typedef struct bp_score_rule {
 typedef struct bp_score_window {
     int64_t first, inputs, scored;
 } bp_score_window;
+
+/** The most inputs that are computed at once of a window. */
+static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
+{
+    return rule->piece > 0 ? rule->piece : rule->context;
+}
 
 /** Length of z for a document of n text tokens. */
 int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens);

@@ -193,10 +193,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 #define FAMILY(kind, tables)                                                                       \
     {                                                                                              \
-        .name = kind, .sizes = SIZES, .settle = settle, .check = check, .check_read = check_read,  \
-        .facts = facts, .carries_state = true, .objective = &bp_objective_causal,                  \
-        .huggingface = tables, .blocks = blocks_of, .blocks_are = "embedding, layers, head",       \
-        .cost = cost, .behind = behind, .add_shared = add_shared, .add_block = add_block           \
+        .name = kind, .sizes = SIZES, .any_context = true, .settle = settle, .check = check,       \
+        .check_read = check_read, .facts = facts, .unlimited = true, .carries_state = true,        \
+        .objective = &bp_objective_causal, .huggingface = tables, .blocks = blocks_of,             \
+        .blocks_are = "embedding, layers, head", .cost = cost, .behind = behind,                   \
+        .add_shared = add_shared, .add_block = add_block                                           \
     }
 
 const bp_model_family bp_rnn_family = FAMILY("rnn", bp_rnn_huggingface),

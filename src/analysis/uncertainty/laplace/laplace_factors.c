@@ -102,17 +102,24 @@ static void keep_scored(collector *self, const bp_model_batch *batch)
         }
 }
 
+/* Of so many windows, those before the share of member k. Windows that come in pieces stay with
+ * their member, however many of the others have ended. */
+static int64_t windows_before(const bp_mesh *mesh, const bp_model_batch *batch, int k)
+{
+    bool pieces = batch->resumes || batch->suspends;
+    int64_t all = pieces ? BP_SCORE_BATCH_TOKENS / BP_SCORE_PIECE_INPUTS : batch->windows;
+    int64_t before = all * k / mesh->members;
+
+    return before < batch->windows ? before : batch->windows;
+}
+
 /* The windows of a batch are shared among the members, which are copies of one model here. */
 static bp_model_batch own_windows(const bp_mesh *mesh, const bp_model_batch *batch)
 {
-    int64_t first = batch->windows * mesh->member_at / mesh->members;
-    int64_t end = batch->windows * (mesh->member_at + 1) / mesh->members;
+    int64_t first = windows_before(mesh, batch, mesh->member_at);
 
-    return (bp_model_batch){.windows = end - first,
-                            .length = batch->length,
-                            .inputs = batch->inputs + first * batch->length,
-                            .targets = batch->targets + first * batch->length,
-                            .first_slot = batch->first_slot + first};
+    return bp_model_batch_part(batch, first,
+                               windows_before(mesh, batch, mesh->member_at + 1) - first);
 }
 
 static bp_err look_around(void *context)

@@ -186,9 +186,12 @@ static bp_err follow(chooser *c)
 static bp_err score_all(chooser *c)
 {
     scorer *self = c->self;
-    int64_t C = self->rule.context;
-    int64_t tokens = C > BP_SCORE_BATCH_TOKENS ? C : BP_SCORE_BATCH_TOKENS;
+    int64_t longest = 0;
     bp_err err = BP_OK;
+
+    for (int64_t r = 0; self->leads && r < c->rows; r++)
+        longest = c->all->rows[r].count > longest ? c->all->rows[r].count : longest;
+    int64_t tokens = bp_score_batch_tokens(bp_all_max_int(longest, self->mesh->world));
 
     c->inputs = bp_alloc("score.candidates", tokens, sizeof *c->inputs);
     c->targets = bp_alloc("score.candidates", tokens, sizeof *c->targets);

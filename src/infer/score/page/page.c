@@ -275,14 +275,17 @@ bp_err score_page_write(const scorer *self, const bp_score_table *table)
 {
     const json_t *convention = json_object_get(self->summary, "convention");
     const char *model = bp_score_keys_of(self->config)->model;
+    json_t *context = self->rule.context == BP_MODEL_UNLIMITED
+                          ? json_string("unlimited")
+                          : json_integer((json_int_t)self->rule.context);
     char *path = bp_path_join(self->folder, "index.html");
-    json_t *page = json_pack(
-        "{s:o, s:o, s:O?, s:O?, s:O?, s:I, s:b, s:I, s:i}", "model",
-        score_page_text(model, strlen(model)), "figures", figures_of(self->summary), "convention",
-        json_object_get(convention, "name"), "context", json_object_get(convention, "context"),
-        "step", json_object_get(json_object_get(self->summary, "model"), "step"), "members",
-        (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0, "documents",
-        (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
+    json_t *page =
+        json_pack("{s:o, s:o, s:O?, s:o, s:O?, s:I, s:b, s:I, s:i}", "model",
+                  score_page_text(model, strlen(model)), "figures", figures_of(self->summary),
+                  "convention", json_object_get(convention, "name"), "context", context, "step",
+                  json_object_get(json_object_get(self->summary, "model"), "step"), "members",
+                  (json_int_t)self->statistics.members, "ensemble", self->statistics.members > 0,
+                  "documents", (json_int_t)self->plan.scored, "values_most", VALUES_MOST);
     bp_err err = add_distribution(page, table);
 
     if (err == BP_OK)

@@ -223,11 +223,12 @@ static bp_err add_labels(json_t *root, const bp_score_table *table, uint64_t see
 static json_t *convention_object(const bp_score_plan *plan, const char *tokenizer_hash)
 {
     const bp_score_rule *rule = &plan->rule;
-    json_t *out =
-        json_pack("{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention),
-                  "context", (json_int_t)rule->context, "stride", (json_int_t)rule->stride,
-                  "prefix", rule->prefix ? "eod" : "none", "end", (int)rule->end, "words",
-                  "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
+    bool unlimited = rule->context == BP_MODEL_UNLIMITED;
+    json_t *out = json_pack(
+        "{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention), "context",
+        unlimited ? 0 : (json_int_t)rule->context, "stride",
+        unlimited ? 0 : (json_int_t)rule->stride, "prefix", rule->prefix ? "eod" : "none", "end",
+        (int)rule->end, "words", "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
 
     if (plan->bag)
         (void)json_object_set_new(out, "select", json_string("out_of_bag"));
