@@ -182,6 +182,8 @@ static bp_err read_config(bp_config **out, const arguments *args)
         used = args->job->plan_options;
     err = bp_config_new(out, tables, used);
     if (err == BP_OK)
+        bp_config_require_by(*out, args->job->require);
+    if (err == BP_OK)
         err = bp_config_read(*out, args->config, args->rest_count, args->rest);
     if (err == BP_OK)
         err = bp_config_check(*out);

@@ -139,6 +139,8 @@ bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doct
     }
     err = bp_config_new(&config, what->tables, job->options);
     if (err == BP_OK)
+        bp_config_require_by(config, job->require);
+    if (err == BP_OK)
         err = bp_config_read(config, what->path, what->key_count, what->keys);
     if (err == BP_OK)
         err = bp_config_check(config);

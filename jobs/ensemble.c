@@ -44,6 +44,7 @@ const bp_job bp_job_ensemble = {
                 "  mpirun -n 4 bagpipe ensemble small.ini run.dir=runs/four \\\n"
                 "      ensemble.members=4 mesh.members=2\n",
     .options = OPTIONS,
+    .require = bp_model_require_keys,
     .check = bp_ensemble_check,
     .warn = bp_engine_spec_warn,
     .run = run,

@@ -30,6 +30,7 @@ const bp_job bp_job_pretrain = {
     .examples = "  mpirun -n 4 bagpipe pretrain small.ini run.dir=runs/small\n"
                 "  bagpipe pretrain small.ini --plan --ranks=8 --nodes=2\n",
     .options = OPTIONS,
+    .require = bp_model_require_keys,
     .check = bp_pretrain_check,
     .warn = bp_engine_spec_warn,
     .run = run,

@@ -413,11 +413,11 @@ bp_err bp_config_faults(bp_config *config)
 
 static bool is_one_of(const config_entry *entry)
 {
-    return entry->used && entry->option->required == BP_REQUIRED_ONE;
+    return entry->used && (entry->option->required & BP_REQUIRED_ONE);
 }
 
-/* Of entries [first, end) one alone has a value. */
-static void check_one(bp_config *config, int64_t first, int64_t end)
+/* Of entries [first, end) at most one has a value; one has, if it is `needed`. */
+static void check_one(bp_config *config, int64_t first, int64_t end, bool needed)
 {
     bp_buffer all = {0}, given = {0};
     int set = 0, refused = 0;
@@ -433,7 +433,7 @@ static void check_one(bp_config *config, int64_t first, int64_t end)
                          entry->text);
     }
     char *keys = bp_buffer_take(&all), *pairs = bp_buffer_take(&given);
-    if (set == 0 && refused == 0)
+    if (needed && set == 0 && refused == 0)
         bp_config_fault(config, "none of %s is set, and the job needs one: %s; give %s=...", keys,
                         config->entries[first].option->help, config->entries[first].option->key);
     if (set > 1)
@@ -446,21 +446,62 @@ static void check_one(bp_config *config, int64_t first, int64_t end)
     bp_free(pairs);
 }
 
+/* The first entry behind those that exclude each other with entry `first`. */
+static int64_t end_of_group(const bp_config *config, int64_t first)
+{
+    int64_t end = first + 1;
+
+    while (end < config->count && is_one_of(&config->entries[end]))
+        end++;
+    return end;
+}
+
+static void check_set(bp_config *config, const config_entry *entry)
+{
+    if (entry->used && entry->text == NULL && !entry->refused)
+        bp_config_fault(config, "%s is not set, and the job needs it: %s; give %s=...",
+                        entry->option->key, entry->option->help, entry->option->key);
+}
+
 void config_add_missing(bp_config *config)
 {
     for (int64_t i = 0; i < config->count; i++) {
         const config_entry *entry = &config->entries[i];
+        bool asked = entry->option->required & BP_REQUIRED_ASKED;
+
         if (is_one_of(entry)) {
-            int64_t first = i;
-            while (i + 1 < config->count && is_one_of(&config->entries[i + 1]))
-                i++;
-            check_one(config, first, i + 1);
-            continue;
+            int64_t end = end_of_group(config, i);
+
+            check_one(config, i, end, !asked);
+            i = end - 1;
+        } else if (entry->option->required && !asked) {
+            check_set(config, entry);
         }
-        if (entry->used && entry->option->required && entry->text == NULL && !entry->refused)
-            bp_config_fault(config, "%s is not set, and the job needs it: %s; give %s=...",
-                            entry->option->key, entry->option->help, entry->option->key);
     }
+    if (config->require)
+        config->require(config);
+}
+
+void bp_config_require_by(bp_config *config, void (*require)(bp_config *config))
+{
+    config->require = require;
+}
+
+void bp_config_require(bp_config *config, const char *key)
+{
+    const config_entry *entry = config_find(config, key);
+
+    BP_ASSERT(entry && (entry->option->required & BP_REQUIRED_ASKED));
+    int64_t first = entry - config->entries;
+
+    if (!is_one_of(entry)) {
+        check_set(config, entry);
+        return;
+    }
+    for (int64_t i = first; i < end_of_group(config, first); i++)
+        if (config->entries[i].text)
+            return; /* two of them: that is a fault already */
+    check_one(config, first, end_of_group(config, first), true);
 }
 
 bp_err bp_config_check(const bp_config *config)

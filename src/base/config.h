@@ -37,6 +37,8 @@ typedef struct bp_option {
 
 /** bp_option.required of rows that follow each other: exactly one of them must have a value. */
 #define BP_REQUIRED_ONE 2
+/** Beside or instead of these: only where bp_config_require asks for it. */
+#define BP_REQUIRED_ASKED 4
 
 /** Where a row's value stands in the struct of its table: int64_t (INT, BYTES), double, bool, or
  * const char * (STRING, CHOICE). */
@@ -92,6 +94,13 @@ const char *bp_nearest_word(const char *word, const char *const *words);
 
 /** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
 bp_err bp_config_check(const bp_config *config);
+
+/** `require`, whenever required keys are looked for: calls bp_config_require for those that depend
+ * on other keys. NULL: none do. */
+void bp_config_require_by(bp_config *config, void (*require)(bp_config *config));
+/** A fault unless the key, of a row with BP_REQUIRED_ASKED, is set; of rows that exclude each other
+ * the first one's key stands for all. */
+void bp_config_require(bp_config *config, const char *key);
 
 /** The values of a table, as its struct: parsed once, borrowed, and kept up to date by
  * bp_config_set. What is not set, or belongs to no job here, is 0 or NULL. Each table's header has

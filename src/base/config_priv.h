@@ -39,7 +39,8 @@ struct bp_config {
     int64_t count;
     bp_buffer faults; /* lines */
     int fault_count;
-    bool cut; /* no sense could be made of the rest of the file */
+    void (*require)(bp_config *config); /* bp_config_require_by; NULL: no table asks */
+    bool cut;                           /* no sense could be made of the rest of the file */
 };
 
 config_entry *config_find(const bp_config *config, const char *key);

@@ -99,7 +99,7 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
     if (row->value != NULL)
         bp_buffer_printf(&meaning, "; default %s", row->value);
     bp_buffer_printf(&meaning, row->value != NULL || !row->required ? ")"
-                               : row->required == BP_REQUIRED_ONE   ? "; one required)"
+                               : row->required & BP_REQUIRED_ONE    ? "; one required)"
                                                                     : "; required)");
     bp_help_add_row(out, row->key, meaning.data, indent);
     bp_buffer_clear(&meaning);

@@ -163,6 +163,15 @@ static const bp_model_family *find_family(bp_config *config, const bp_model_shap
     return bp_model_family_find(kind);
 }
 
+void bp_model_require_keys(bp_config *config)
+{
+    static const char *const BY_GRADIENTS[] = {"train.steps", "train.batch", NULL};
+    const bp_model_family *family = find_family(config, NULL);
+
+    for (const char *const *key = family->required ? family->required : BY_GRADIENTS; *key; key++)
+        bp_config_require(config, *key);
+}
+
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
 {
     bp_model_shape shape = {0};

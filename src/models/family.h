@@ -89,6 +89,9 @@ typedef struct bp_model_facts {
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
     const bp_model_size *sizes; /* ended by a NULL name; vocab_size is none of them */
+    const char *const
+        *required;    /* keys of training that it needs, ended by NULL; NULL: those of
+                         training by gradients, train.steps (or epochs) and train.batch */
     bool any_context; /* no parameter is of a position: context may be other than a checkpoint's */
     /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
      * nothing is. */
@@ -141,6 +144,10 @@ const bp_hf_table *const *bp_model_huggingface_tables(void);
 /** Another one, from now on: of a program that brings its own. Before any configuration is read;
  * borrowed. */
 void bp_model_family_register(const bp_model_family *family);
+
+/** Faults for keys of training that the family of model.kind needs and that are not set: of a job
+ * that trains, for bp_config_require_by. */
+void bp_model_require_keys(bp_config *config);
 
 /** The shape that the configuration asks for, on top of `known` (from a checkpoint; NULL: none).
  * Faults (a kind that is none, a key missing, a key that says otherwise than the checkpoint) are

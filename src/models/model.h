@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 typedef struct bp_model bp_model;
+struct bp_probe; /* nn/block.h */
 
 /** What a model tells of each token, in nats. A plain model tells BP_MODEL_LOGPROB alone; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
@@ -112,6 +113,9 @@ typedef struct bp_model_ops {
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
+    /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), the head alone
+     * in `score`; NULL: nobody looks. Borrowed. Local. */
+    void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
      * MPI. */

@@ -137,13 +137,14 @@ int bp_network_chunk_first(const bp_network *network, int chunk)
 
 void bp_network_lay_out(bp_network *network, int64_t multiple)
 {
-    network->floats = 0;
+    network->floats = network->trained_floats = 0;
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
         group->place = network->floats;
         group->padded = (group->floats + multiple - 1) / multiple * multiple;
         network->floats += group->padded;
+        network->trained_floats += group->frozen ? 0 : group->padded;
     }
 }
 

@@ -21,8 +21,9 @@ typedef struct bp_network {
                                          model, and a pipeline stage may have several */
     bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
-    int64_t floats; /* of the flat memory: all groups with their padding */
-    void *tables;   /* what the family's blocks read beside parameters; freed with the network */
+    int64_t floats;         /* of the flat memory: all groups with their padding, */
+    int64_t trained_floats; /* and without the frozen ones */
+    void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
 /** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).

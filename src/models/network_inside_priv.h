@@ -30,6 +30,8 @@ typedef struct network_model {
     int32_t *window; /* [context + 1] that an example is made of */
     char *memory;    /* of one piece: hidden and scratch */
     size_t memory_bytes;
+    bp_probe *probe;   /* borrowed; NULL: nobody looks */
+    int first_block;   /* of this stage in the whole model */
     added_head *heads; /* [head_count] */
     int64_t head_count;
     kept_states *kept; /* [kept_count] without dropout, then of each pass with it */

@@ -127,6 +127,8 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
         bp_activations activations = *bp_network_at(network, k);
 
         bp_activations_lay(&activations, nn, pass, data, false);
+        if (pass->probe)
+            pass->probe->block = self->first_block + k;
         bp_block_forward(network->blocks[k], pass, &activations, NULL);
     }
     if (!network_is_last(self))
@@ -198,6 +200,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 
         pass.dropout = asked->pass != BP_MODEL_NO_DROPOUT;
         pass.step = asked->pass;
+        pass.probe = self->probe;
         pass.first_slot = batch->first_slot + first;
         pass.first_window = batch->first_window + first;
         pass.resumes = batch->resumes;
@@ -239,6 +242,11 @@ static void network_set_dropout(bp_model *model, float rate, uint64_t seed)
 
     self->network->nn.dropout = rate; /* blocks look here */
     self->network->nn.seed = seed;
+}
+
+static void network_set_probe(bp_model *model, bp_probe *probe)
+{
+    ((network_model *)model)->probe = probe;
 }
 
 static void network_logits(bp_model *model, int64_t head, const float *hidden, int64_t rows,
@@ -323,6 +331,7 @@ static void network_free(bp_model *model)
 static const bp_model_ops OPS = {.score = network_score,
                                  .backbone = network_backbone,
                                  .set_dropout = network_set_dropout,
+                                 .set_probe = network_set_probe,
                                  .logits = network_logits,
                                  .add_head = network_add_head,
                                  .head_weights = network_head_weights,
@@ -384,6 +393,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     self->mesh = mesh;
     self->C = shape->width;
     self->shape = *shape;
+    int end;
+    bp_model_stage(shape, mesh->pipeline_at, mesh->pipelines, &self->first_block, &end);
     self->window = bp_alloc("model", shape->context + 1, sizeof *self->window);
     return self;
 }

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "math/attention/attention.h"
 #include "math/attention/cached.h"
 #include "math/gemm/linear.h"
 #include "tensor/batch.h"
@@ -68,6 +69,25 @@ typedef struct bp_cache_need {
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 
+/** What a block computes, as a probe is shown it: x[rows][columns], in place, to be read alone. */
+typedef struct bp_probed {
+    int block;        /* of the whole model, from 0 */
+    const char *what; /* the name of an activation behind the block ("hidden"), of all examples of
+                         the pass; or "attention", "cross_attention": weights before dropout */
+    int64_t example, head; /* of such weights: in the global batch, and among all heads */
+    const float *x;        /* [B * T][columns]; of weights [queries][keys] */
+    int64_t rows, columns;
+} bp_probed;
+
+/** A callback that sees what passes through a network; not in training. Each rank sees what it has:
+ * its stage's blocks, its tensor rank's heads. It costs the blocks no memory of the plan. */
+typedef struct bp_probe bp_probe;
+struct bp_probe {
+    void (*see)(bp_probe *probe, const bp_probed *probed);
+    bool attention; /* weights too: products and a matrix a head of their own */
+    int block;      /* at work; set by who runs the blocks */
+};
+
 /** One micro-batch on its way. */
 typedef struct bp_pass {
     bp_extent extent;
@@ -85,6 +105,7 @@ typedef struct bp_pass {
                                       weight / (its scored targets in the global batch) */
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
+    bp_probe *probe;               /* NULL: nobody looks */
     /* results, of the last block */
     float *logprob; /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                        asked */
@@ -156,6 +177,11 @@ struct bp_block {
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+/** Show pass->probe, if there is one, the activations behind the block at work; */
+void bp_probe_activations(const bp_pass *pass, const bp_activations *activations);
+/** and the weights of an attention that has just gone forward, head by head. */
+void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attention_input *in,
+                        const float *lse, const bp_attention_shape *shape);
 /** A pass over a batch, in its extent; and one that is only planned, as a block will see it. */
 bp_pass bp_pass_over(const bp_batch *batch);
 bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training);

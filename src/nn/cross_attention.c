@@ -194,6 +194,7 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
     bp_linear_forward_operand(gemm, kept->cross_kv, &own.source, self->cross_kv,
                               self->cross_k_bias->value);
     bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own.scratch);
+    bp_probe_attention(pass, "cross_attention", &in, kept->cross_lse, &shape);
     bp_operand_fill(&own.attended, kept->cross_attended);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->cross_out,
                               layer_bias_once(self, self->cross_out_bias));

@@ -64,6 +64,7 @@ void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activation
 {
     pass->T = pass->extent.T[block->stream];
     block->ops->forward(block, pass, activations, saved);
+    bp_probe_activations(pass, activations);
 }
 
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)

@@ -218,6 +218,8 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
         attend_cached(self, pass->continuation, kept);
     else
         bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
+    if (!pass->continuation)
+        bp_probe_attention(pass, "attention", &in, kept->lse, &shape);
     bp_operand_fill(&own.attended, kept->attended);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
                               layer_bias_once(self, self->out_bias));

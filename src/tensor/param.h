@@ -41,6 +41,8 @@ typedef struct bp_group {
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
+    bool frozen;    /* never updated: no moments, no part in the gradient's norm. Backward fills its
+                       gradient in all the same, and nobody reads that */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
     int block;      /* of the network's blocks the first that reads it: the last that adds to its

@@ -223,6 +223,53 @@ static void missing_keys_are_all_told(void **state)
     bp_config_free(&config);
 }
 
+static const bp_option asked_table[] = {
+    {"asked.kind", BP_OPTION_CHOICE, "long", 0, 0, "long|short", NULL, "of what", false},
+    {"asked.steps", BP_OPTION_INT, NULL, 1, 100, NULL, NULL, "how long",
+     BP_REQUIRED_ONE | BP_REQUIRED_ASKED},
+    {"asked.epochs", BP_OPTION_REAL, NULL, 0, 100, NULL, NULL, "how long",
+     BP_REQUIRED_ONE | BP_REQUIRED_ASKED},
+    {"asked.batch", BP_OPTION_INT, NULL, 1, 100, NULL, NULL, "how many", BP_REQUIRED_ASKED},
+    {NULL, BP_OPTION_INT, NULL, 0, 0, NULL, NULL, NULL, false}};
+
+static void ask_of_long_ones(bp_config *config)
+{
+    if (strcmp(bp_config_string(config, "asked.kind"), "long") != 0)
+        return;
+    bp_config_require(config, "asked.steps");
+    bp_config_require(config, "asked.batch");
+}
+
+static bp_err try_asked(char *a, char *b)
+{
+    const bp_option *const tables[] = {asked_table, NULL};
+    char *arguments[] = {a, b};
+    bp_config *config;
+
+    bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
+    bp_config_require_by(config, ask_of_long_ones);
+    bp_err err = bp_config_read(config, NULL, (a != NULL) + (b != NULL), arguments);
+    if (err == BP_OK)
+        err = bp_config_check(config);
+    bp_config_free(&config);
+    return err;
+}
+
+static void keys_may_be_required_by_the_value_of_another(void **state)
+{
+    (void)state;
+    bp_test_expect(try_asked("asked.kind=short", NULL), BP_OK);
+    bp_test_expect(try_asked("asked.batch=2", "asked.epochs=1"), BP_OK);
+    bp_test_expect(try_asked("asked.batch=2", NULL), BP_ERR_CONFIG);
+    bp_test_message_has("none of asked.steps, asked.epochs is set");
+    bp_test_expect(try_asked("asked.epochs=1", NULL), BP_ERR_CONFIG);
+    bp_test_message_has("asked.batch is not set");
+    bp_test_expect(try_asked("asked.no=1", NULL), BP_ERR_CONFIG);
+    assert_int_equal(count_lines(bp_err_message()), 3); /* all in one round */
+    bp_test_expect(try_asked("asked.epochs=1", "asked.steps=1"), BP_ERR_CONFIG);
+    bp_test_message_has("exclude each other");
+}
+
 static const bp_option length_table[] = {
     {"length.steps", BP_OPTION_INT, NULL, 1, 100, NULL, NULL, "how long", BP_REQUIRED_ONE},
     {"length.epochs", BP_OPTION_REAL, NULL, 0, 100, NULL, NULL, "how long", BP_REQUIRED_ONE},
@@ -591,6 +638,7 @@ int main(void)
         cmocka_unit_test(all_faults_are_told_with_their_lines),
         cmocka_unit_test(faults_are_twenty_at_most),
         cmocka_unit_test(missing_keys_are_all_told),
+        cmocka_unit_test(keys_may_be_required_by_the_value_of_another),
         cmocka_unit_test(one_alone_of_keys_that_exclude_each_other),
         cmocka_unit_test(command_line_wins),
         cmocka_unit_test(keys_of_other_jobs_are_accepted),

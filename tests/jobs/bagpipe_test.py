@@ -147,10 +147,9 @@ def state_of(folder):
     return read_json(folder, "checkpoints", steps(folder)[-1], "manifest.json")["state"]
 
 
-def digests(folder):
-    """Digests of all tensors of the newest checkpoint."""
-    newest = steps(folder)[-1]
-    with open(os.path.join(folder, "checkpoints", newest, "manifest.json"), encoding="utf-8") as file:
+def digests(folder, which=-1):
+    """Digests of all tensors of the newest checkpoint, or of another."""
+    with open(os.path.join(folder, "checkpoints", steps(folder)[which], "manifest.json"), encoding="utf-8") as file:
         manifest = json.load(file)
     return {tensor["name"]: tensor["digest"] for tensor in manifest["tensors"]}
 

@@ -214,6 +214,15 @@ static void twin_backward(double *dqkv, const double *qkv, const float *dout,
     bp_free(dweights);
 }
 
+static bp_attention_input input_of(const problem *p)
+{
+    int64_t H = p->shape.H, D = p->shape.D, keys = groups_of(&p->shape);
+
+    return p->cross   ? bp_attention_of_q_kv(p->qkv, p->qkv + p->shape.B * p->shape.T * H * D, H, D)
+           : keys < H ? bp_attention_of_groups(p->qkv, H, keys, D)
+                      : bp_attention_of_qkv(p->qkv, H, D);
+}
+
 static void run(problem *p)
 {
     bp_gemm *gemm;
@@ -222,9 +231,7 @@ static void run(problem *p)
     assert_true((p->way == BF16) == (bp_gemm_bf16_tiles(gemm) != NULL));
     int64_t H = p->shape.H, D = p->shape.D, queries = p->shape.B * p->shape.T * H * D;
     int64_t keys = groups_of(&p->shape);
-    bp_attention_input in = p->cross   ? bp_attention_of_q_kv(p->qkv, p->qkv + queries, H, D)
-                            : keys < H ? bp_attention_of_groups(p->qkv, H, keys, D)
-                                       : bp_attention_of_qkv(p->qkv, H, D);
+    bp_attention_input in = input_of(p);
     float *dkeys = p->dqkv + (p->cross ? queries : H * D);
     bp_attention_gradients to = {p->dqkv, dkeys, dkeys + keys * D};
     bp_attention_forward(gemm, p->out, p->lse, &in, &p->shape, p->scratch);
@@ -236,6 +243,28 @@ static void run(problem *p)
 static void round_all(float *x, int64_t n)
 {
     bp_loops_best()->round_bf16(x, x, n);
+}
+
+/* The matrix that is made for those who look at it. */
+static void check_weights(const problem *p, const double *qkv)
+{
+    const bp_attention_shape *s = &p->shape;
+    int64_t T = s->T, K = keys_of(s);
+    bp_attention_input in = input_of(p);
+    float *weights = floats(T * K);
+    double *twin = doubles(T * K);
+
+    for (int64_t i = 0; i < s->B * s->H; i++) {
+        int64_t b = i / s->H, h = i % s->H;
+
+        memset(twin, 0, (size_t)(T * K) * sizeof *twin);
+        for (int64_t t = 0; t < T; t++)
+            twin_weights(twin + t * K, qkv, s, b, h, t, seen_by(s, b, t));
+        bp_attention_weights(weights, &in, p->lse, s, b, h);
+        assert_near(weights, twin, T * K, 5e-6);
+    }
+    bp_free(weights);
+    bp_free(twin);
 }
 
 static void check_way(int way, bp_attention_shape shape)
@@ -257,6 +286,8 @@ static void check_way(int way, bp_attention_shape shape)
     assert_near(p.out, out, n, way == F32 ? 5e-6 : 1.2e-2);
     assert_near(p.lse, lse, shape.B * shape.H * shape.T, way == F32 ? 5e-6 : 1e-2);
     assert_near(p.dqkv, dqkv, all, way == F32 ? 3e-5 : 2e-2);
+    if (way == F32)
+        check_weights(&p, qkv);
     bp_free(qkv);
     bp_free(out);
     bp_free(dqkv);

@@ -141,10 +141,13 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     } else if (number > 0) {
         add_head(network, shape, number < blocks(shape) - 1, shared);
     } else {
-        bp_group *whole = bp_network_add_group(network, true);
+        bp_group *whole = bp_network_add_group(network, true),
+                 *fixed = bp_network_add_group(network, true);
+
+        fixed->frozen = true;
         bp_embedding_part parts[] = {
             {shared, bp_group_add_matrix(whole, "wpe", T, C, 0.01F), HIDDEN, HIDDEN, FIRST_MASK},
-            {shared, bp_group_add_matrix(whole, "source.wpe", SOURCE_OF(T), C, 0.01F), SOURCE,
+            {shared, bp_group_add_matrix(fixed, "source.wpe", SOURCE_OF(T), C, 0.01F), SOURCE,
              SOURCE, FIRST_MASK + 1}};
         bp_block *block;
 

@@ -47,6 +47,11 @@ class Family(JobTest):
         self.trained("killed", 8, *mesh)
         self.assertEqual(timeless(metrics(straight)), timeless(metrics(self.at("killed"))))
         self.assertEqual(digests(straight), digests(self.at("killed")))
+        first, last = digests(straight, 0), digests(straight)
+        for name in first:  # source.wpe is frozen: it stays, and has no moments
+            self.assertEqual(first[name] == last[name], name == "source.wpe", name)
+        self.assertIn("adamw.m/wpe", last)
+        self.assertNotIn("adamw.m/source.wpe", last)
 
     def test_it_is_scored_and_ensembled(self):
         keys = ["model.kind=pair", "train.steps=6", "ensemble.members=2", "ensemble.kind=seed", "math.precision=f32"]

@@ -80,6 +80,10 @@ void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attent
 void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const float *dout,
                            const float *out, const float *lse, const bp_attention_input *in,
                            const bp_attention_shape *shape, void *scratch);
+/** The weights of head h of sequence b, before dropout, as out[T][K]: 0 where a query does not see
+ * a key. `lse` as forward left it. Plain loops: for those who look, not for training. */
+void bp_attention_weights(float *out, const bp_attention_input *in, const float *lse,
+                          const bp_attention_shape *shape, int64_t b, int64_t h);
 /** Bytes for the threads set now (bp_math_set_threads comes first). */
 size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape);
 

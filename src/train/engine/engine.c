@@ -120,7 +120,8 @@ static bp_err build(bp_engine *engine)
                                        .network = engine->network,
                                        .async = engine->async,
                                        .gradients = engine->stage->gradient,
-                                       .scratch = engine->scratch};
+                                       .scratch = engine->scratch,
+                                       .job = -1};
     return BP_OK;
 }
 
@@ -380,6 +381,8 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
         const bp_group *group = &engine->network->groups[g];
         int64_t first, count;
 
+        if (group->frozen)
+            continue;
         bp_optimizer_shard(engine->mesh, group, &first, &count);
         for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
             bp_network_slices(engine->network, g, bp_optimizer_prefix(optimizer, k),

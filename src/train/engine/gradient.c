@@ -46,8 +46,10 @@ void bp_gradient_start(bp_reduction *reduction, int g)
 {
     const bp_group *group = &reduction->network->groups[g];
 
-    reduction->job = bp_async_reduce_scatter(reduction->async, reduction->gradients + group->place,
-                                             group->padded, reduction->scratch);
+    if (!group->frozen)
+        reduction->job =
+            bp_async_reduce_scatter(reduction->async, reduction->gradients + group->place,
+                                    group->padded, reduction->scratch);
     reduction->started++;
 }
 
@@ -57,12 +59,16 @@ void bp_gradient_finish(bp_reduction *reduction)
     const bp_network *network = reduction->network;
 
     BP_ASSERT(reduction->started == network->group_count);
-    bp_async_wait(reduction->async, reduction->job);
+    if (reduction->job >= 0)
+        bp_async_wait(reduction->async, reduction->job);
+    reduction->job = -1;
     reduction->started = 0;
     for (int g = 0; g < network->group_count; g++) {
         const bp_group *group = &network->groups[g];
         int64_t first, count;
 
+        if (group->frozen)
+            continue;
         bp_optimizer_shard(mesh, group, &first, &count);
         float *shard = reduction->gradients + group->place + first;
         /* each tensor rank has seen its share of the rows alone */
@@ -104,7 +110,7 @@ double bp_gradient_norm(const bp_mesh *mesh, const bp_network *network, const fl
     double total = 0;
 
     for (int g = 0; g < network->group_count; g++)
-        if (network->groups[g].published)
+        if (network->groups[g].published && !network->groups[g].frozen)
             total +=
                 group_square_sum(mesh, &network->groups[g], gradients, (double *)(void *)scratch);
     bp_all_sum_double(&total, 1, mesh->model);

@@ -17,7 +17,7 @@ typedef struct bp_reduction {
     const bp_network *network;
     bp_async *async; /* of mesh->data */
     float *gradients, *scratch;
-    int64_t job; /* the last one */
+    int64_t job; /* the last one; -1: none */
     int started; /* groups */
 } bp_reduction;
 

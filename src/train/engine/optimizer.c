@@ -41,11 +41,13 @@ static void list_runs(bp_optimizer *optimizer)
 
         bp_optimizer_shard(optimizer->mesh, group, &first, &count);
         optimizer->first_run[g] = optimizer->run_count;
+        optimizer->gathering[g] = -1;
+        if (group->frozen)
+            continue;
         for (int k = 0; k < group->count; k++)
             optimizer->run_count += find_run(&optimizer->runs[optimizer->run_count], group,
                                              &group->params[k], first, count, moments_at);
         moments_at += count;
-        optimizer->gathering[g] = -1;
     }
     optimizer->first_run[network->group_count] = optimizer->run_count;
 }
@@ -61,7 +63,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
     optimizer->async = async;
     optimizer->network = network;
     optimizer->moments = rule->kind == BP_ADAMW ? 2 : 1;
-    optimizer->floats = network->floats / mesh->datas;
+    optimizer->floats = network->trained_floats / mesh->datas;
     optimizer->changed = -1;
     optimizer->runs = bp_alloc("optimizer.runs", most, sizeof *optimizer->runs);
     optimizer->sums = bp_alloc("optimizer.runs", most, sizeof *optimizer->sums);
@@ -190,7 +192,7 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
         for (int g = 0; g < network->group_count; g++) {
             const bp_group *group = &network->groups[g];
 
-            if (group->block != b)
+            if (group->block != b || group->frozen)
                 continue;
             for (int k = optimizer->first_run[g]; k < optimizer->first_run[g + 1]; k++)
                 update_run(optimizer, k, values, gradients, &with);

@@ -24,7 +24,7 @@ typedef struct bp_own_run {
     int64_t count;
 } bp_own_run;
 
-/** Moments for one shard of every group, one after another in group order. */
+/** Moments for one shard of every group that trains, one after another in group order. */
 typedef struct bp_optimizer {
     bp_optimizer_rule rule;
     const bp_mesh *mesh; /* borrowed */

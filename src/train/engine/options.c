@@ -20,13 +20,14 @@
 
 const bp_option bp_train_options[] = {
     {"train.steps", BP_OPTION_INT, NULL, 1, BP_STEPS_MAX, NULL, "steps",
-     "optimizer steps of the whole run", BP_REQUIRED_ONE, .at = BP_AT(bp_train_keys, steps)},
+     "optimizer steps of the whole run", BP_REQUIRED_ONE | BP_REQUIRED_ASKED,
+     .at = BP_AT(bp_train_keys, steps)},
     {"train.epochs", BP_OPTION_REAL, NULL, 0, BP_STEPS_MAX, NULL, "epochs",
      "passes over corpus.train instead of train.steps, of a bag as many steps; 0.5 is half a pass",
-     BP_REQUIRED_ONE, .at = BP_AT(bp_train_keys, epochs)},
+     BP_REQUIRED_ONE | BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, epochs)},
     {"train.batch", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "sequences",
-     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch", true,
-     .at = BP_AT(bp_train_keys, batch)},
+     "a step's sequences over all ranks; a multiple of data ranks x mesh.micro_batch",
+     BP_REQUIRED_ASKED, .at = BP_AT(bp_train_keys, batch)},
     {"train.log_every", BP_OPTION_INT, "10", 1, 1e12, NULL, "steps",
      "a line in metrics.jsonl (its mfu is of the speed of one large product, measured at the "
      "start) and in the log",

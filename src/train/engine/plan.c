@@ -47,13 +47,14 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
 
     for (int g = 0; g < network->group_count; g++)
         if (network->groups[g].published)
-            published += network->groups[g].padded / mesh->datas * (1 + moments);
+            published += network->groups[g].padded / mesh->datas *
+                         (network->groups[g].frozen ? 1 : 1 + moments);
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
     plan->parameters = (size_t)network->floats * sizeof(float);
     plan->copies = products.copies;
     plan->gradients = bytes.gradients;
-    plan->optimizer = (size_t)(network->floats / mesh->datas * moments) * sizeof(float);
+    plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float);
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;

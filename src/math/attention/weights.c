@@ -1,0 +1,34 @@
+/* The weights of attention as a matrix, for those who look at them: training and scoring never make
+ * one. */
+#include "math/attention/attention_priv.h"
+
+#include <math.h>
+
+static bool sees(const bp_attention_shape *shape, int64_t b, int64_t t, int64_t k)
+{
+    bool real = !shape->lengths || k < shape->lengths[b];
+
+    return real && (!shape->causal || k <= t) && (shape->window == 0 || t - k < shape->window);
+}
+
+void bp_attention_weights(float *out, const bp_attention_input *in, const float *lse,
+                          const bp_attention_shape *shape, int64_t b, int64_t h)
+{
+    int64_t T = shape->T, D = shape->D, K = shape->K > 0 ? shape->K : T;
+    int64_t head = (h + shape->before) / bp_group_heads(shape);
+    float scale = 1.0F / sqrtf((float)D);
+
+    for (int64_t t = 0; t < T; t++) {
+        const float *q = in->q + (b * T + t) * in->q_row + h * D;
+        float norm = lse[(b * shape->H + h) * T + t];
+
+        for (int64_t k = 0; k < K; k++) {
+            const float *key = in->k + (b * K + k) * in->kv_row + head * D;
+            float sum = 0;
+
+            for (int64_t d = 0; d < D; d++)
+                sum += q[d] * key[d];
+            out[t * K + k] = sees(shape, b, t, k) ? expf(scale * sum - norm) : 0;
+        }
+    }
+}
