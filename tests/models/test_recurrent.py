@@ -117,6 +117,31 @@ class Recurrent(JobTest):
             numpy.testing.assert_allclose(cut[1][:300], got[1][:300], atol=2e-5)
             numpy.testing.assert_allclose(cut[1][300:600], oracle.logprobs([*documents[1][299:600]]), atol=2e-5)
 
+    def test_validation_reads_the_stream_in_slots(self):
+        random, eod = numpy.random.default_rng(6), self.VOCABULARY - 1
+        tokens = random.integers(0, eod, 711)
+        tokens[[100, 300, -1]] = eod
+        with h5py.File(self.at("slots.h5"), "w") as file:
+            file["tokens"] = tokens.astype(numpy.int32)
+            file["doc_start"] = numpy.array([0, 101, 301, len(tokens)], dtype=numpy.uint64)
+            file.attrs["vocab_size"], file.attrs["eod_id"] = self.VOCABULARY, eod
+        keys = ["model.dropout=0", f"corpus.valid={self.convert('slots.h5')}", "tokenizer.path=" + self.at("tokenizer.json"), "mesh.micro_batch=2"]
+        one = self.recurrent("gru", "valid-one", 0, *keys)
+        two = self.recurrent("gru", "valid-two", 2, *keys)
+        stages = self.recurrent("gru", "valid-stages", 2, *keys, "mesh.pipeline=2")
+        self.assertEqual(timeless(metrics(one)), timeless(metrics(two)))
+        self.must(["bagpipe-data", "export", one, "--out", self.at("valid-folder"), "--no-tokenizer"])
+        oracle = Oracle(self.at("valid-folder"))
+        windows, tail = divmod(len(tokens) - 1, 32)  # 22 and 6: eight slots, of 3 windows the first six, of 2 the others; the last has the tail
+        lengths = [32 * (windows // 8 + (slot < windows % 8)) + (tail if slot == 7 else 0) for slot in range(8)]
+        logprobs, first = [], 0
+        for length in lengths:
+            logprobs += [*oracle.logprobs(tokens[first:first + length + 1])]
+            first += length
+        self.assertEqual(len(logprobs), len(tokens) - 1)
+        for folder in (one, stages):
+            self.assertAlmostEqual(metrics(folder)[-1]["valid_loss"], -numpy.mean(logprobs), delta=1e-5)
+
     def test_what_does_not_fit_is_said(self):
         for keys, words in ((["model.tied=yes", "model.embedding=20"], "model.embedding = 20"),
                             (["mesh.tensor=2", "mesh.sequence_parallel=yes"], "mesh.sequence_parallel = yes"),

@@ -292,7 +292,7 @@ static void check_evaluation(const variant *v)
         int64_t count[BP_TERMS];
         bp_batch batch = bp_batch_of_places(SEQUENCES, length, f.inputs, f.targets);
 
-        bp_stage_evaluate(f.stage, &batch, sum, count);
+        bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &batch}, sum, count);
         bool last = f.mesh->pipeline_at == v->pipelines - 1;
         bp_test_check(MPI_COMM_WORLD, !last || value_agrees(sum[0], expected));
     }
@@ -477,7 +477,7 @@ static void large_vocabulary_of_unequal_shares_has_the_plain_loss(void **state)
     for (int t = 0; t <= 1024; t++)
         tokens[t] = (int32_t)((t * 7919LL) % shape.vocab_size);
     bp_batch batch = bp_batch_of_places(1, 1024, tokens, tokens + 1);
-    bp_stage_evaluate(f.stage, &batch, sum, count);
+    bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &batch}, sum, count);
     bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1}};
     fill_gradients(&f, NAN);
     bp_stage_accumulate(f.stage, &step, &trained, 0);

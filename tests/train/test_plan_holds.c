@@ -100,7 +100,7 @@ static void train(bp_engine *engine, const training *t)
 
             bp_batch part = bp_batch_of_places(some, length, inputs, targets);
 
-            bp_engine_evaluate(engine, &part, sum, count);
+            bp_engine_evaluate(engine, &(bp_evaluation){.batch = &part}, sum, count);
             bp_test_check(WORLD, isfinite(sum[0]));
         }
     }

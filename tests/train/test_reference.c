@@ -256,7 +256,7 @@ static void every_probability_is_the_reference_s(void **state)
                     targets[k] = k == t ? v : -1;
                 if (v % 23 != 0 && t > 0)
                     continue; /* all words at the first position, some at the others */
-                bp_stage_evaluate(f.stage, &one, sum, count);
+                bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &one}, sum, count);
                 for (int k = 0; k < V; k++)
                     norm += exp((double)row[k]);
                 if (f.mesh->pipeline_at == f.mesh->pipelines - 1)

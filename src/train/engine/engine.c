@@ -28,30 +28,39 @@ struct bp_engine {
     int ready;                /* blocks from the first on whose parameters are there, copies too */
     float *scratch;           /* of the reduction */
     int64_t slots;            /* of the batch, on this data rank */
-    float *carried;           /* rows of network->carries, all of one parity before the other */
+    int carries;              /* of the network's, those that training carries */
+    float *carried;           /* their rows, all of one parity before the other, then those kept */
     int64_t step;             /* that left them: the last one */
     double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
     bp_corruption corruption; /* the first that was found */
 };
 
-int64_t bp_engine_carried_floats(const bp_network *network, int64_t slots)
+int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
+                                 int64_t slots)
 {
     int64_t columns = 0;
 
-    for (int k = 0; k < network->carry_count; k++)
+    for (int k = 0; shape->family->carries_state && k < network->carry_count; k++)
         columns += network->carries[k].columns;
     return columns * slots;
+}
+
+static int64_t carried_floats(const bp_engine *engine)
+{
+    return bp_engine_carried_floats(engine->network, &engine->shape, engine->slots);
 }
 
 /* What blocks carry begins with zeros. */
 static bool allocate_carried(bp_engine *engine)
 {
     bp_network *network = engine->network;
-    int64_t floats = bp_engine_carried_floats(network, engine->slots), at = 0;
+    int64_t each = engine->spec.micro_batch, floats = carried_floats(engine), at = 0,
+            kept = bp_engine_carried_floats(network, &engine->shape, each);
 
     if (floats == 0)
         return true;
-    engine->carried = bp_try_alloc("carried state", 2 * floats, sizeof(float));
+    engine->carries = network->carry_count;
+    engine->carried = bp_try_alloc("carried state", 2 * floats + kept, sizeof(float));
     if (!engine->carried)
         return false;
     for (int k = 0; k < network->carry_count; k++) {
@@ -60,6 +69,7 @@ static bool allocate_carried(bp_engine *engine)
         carry->first_slot = engine->slots * engine->mesh->data_at;
         carry->rows[0] = engine->carried + at;
         carry->rows[1] = engine->carried + floats + at;
+        carry->kept = engine->carried + 2 * floats + at / engine->slots * each;
         at += carry->columns * engine->slots;
     }
     return true;
@@ -299,7 +309,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
 /* A step that is skipped may have left what is not finite: the next one begins as it did. */
 static void keep_carried(bp_engine *engine, int64_t step)
 {
-    int64_t floats = bp_engine_carried_floats(engine->network, engine->slots);
+    int64_t floats = carried_floats(engine);
 
     if (floats > 0)
         memcpy(engine->carried + (step & 1) * floats, engine->carried + ((step - 1) & 1) * floats,
@@ -356,11 +366,11 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
-void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
+void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS])
 {
     settle(engine);
-    bp_stage_evaluate(engine->stage, batch, loss_sum, loss_count);
+    bp_stage_evaluate(engine->stage, of, loss_sum, loss_count);
 }
 
 bp_network *bp_engine_network(bp_engine *engine)
@@ -394,7 +404,7 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
 /* What this data rank's batch slots carry. */
 static void carry_slices(const bp_engine *engine, int parity, bp_slice *slices, int64_t *used)
 {
-    for (int k = 0; k < engine->network->carry_count; k++) {
+    for (int k = 0; k < engine->carries; k++) {
         const bp_carry *carry = &engine->network->carries[k];
         bp_slice *slice = &slices[(*used)++];
 
@@ -452,7 +462,7 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *
 
 void bp_engine_loaded(bp_engine *engine)
 {
-    int64_t carried = bp_engine_carried_floats(engine->network, engine->slots);
+    int64_t carried = carried_floats(engine);
 
     bp_inject_loaded(engine->network, engine->values);
     if (carried > 0) /* whichever parity the next step reads */

@@ -6,6 +6,7 @@
 #include "mesh/mesh.h"
 #include "train/engine/corruption.h"
 #include "train/engine/options.h"
+#include "train/engine/stage.h"
 
 /** Memory by kind, in bytes, of one rank. */
 typedef struct bp_plan {
@@ -66,9 +67,9 @@ const bp_corruption *bp_engine_corruption(const bp_engine *engine);
 void bp_engine_check(bp_engine *engine, int64_t step);
 
 /** Sum and count of each term's losses on at most micro_batch examples of T <= context places,
- * without dropout; on the last pipeline stage, elsewhere 0. Stages may be in different calls at a
- * time. Collective over mesh->model. */
-void bp_engine_evaluate(bp_engine *engine, const bp_batch *batch, double loss_sum[BP_TERMS],
+ * without dropout; on the last pipeline stage, elsewhere 0. There are micro_batch kept rows. Stages
+ * may be in different calls at a time. Collective over mesh->model. */
+void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS]);
 
 /** This rank's stage for who runs it otherwise (bp_model_view): all parameters are there, as the

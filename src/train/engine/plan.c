@@ -41,7 +41,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_product_bytes products = bp_network_product_bytes(network, &stage.most);
     int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
     int64_t slots = spec->batch / mesh->datas;
-    int64_t carried = bp_engine_carried_floats(network, slots);
+    int64_t carried = bp_engine_carried_floats(network, shape, slots);
+    int64_t kept = bp_engine_carried_floats(network, shape, spec->micro_batch);
     int64_t published = carried; /* and weights and moments of this rank's shards */
     bp_example_maker maker = shape->family->objective->maker(shape->context, spec->seed);
 
@@ -59,7 +60,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;
     plan->snapshot = (size_t)published * sizeof(float);
-    plan->input = bp_batch_bytes(&maker.form, slots) + (size_t)(2 * carried) * sizeof(float);
+    plan->input = bp_batch_bytes(&maker.form, slots) + (size_t)(2 * carried + kept) * sizeof(float);
 }
 
 bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_engine_spec *spec,

@@ -453,15 +453,18 @@ static void evaluate_chunk(bp_stage *stage, bp_pass *pass, float *data, const bp
                 stage->schedule.comm);
 }
 
-void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
+void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum[BP_TERMS],
                        int64_t loss_count[BP_TERMS])
 {
-    bp_pass pass = bp_pass_over(batch);
+    bp_pass pass = bp_pass_over(of->batch);
     int64_t floats = evaluation_floats(&stage->spec, stage->network);
     size_t mark = stage->scratch.used_bytes;
     float *data =
         floats > 0 ? bp_arena_take(&stage->scratch, floats, sizeof(float)) : stage->forward.work;
 
+    pass.first_window = of->first_window;
+    pass.resumes = of->resumes;
+    pass.suspends = stage->network->carry_count > 0 && stage->network->carries[0].kept;
     pass.scratch = &stage->scratch;
     for (int c = 0; c < stage->schedule.pipeline.chunks; c++)
         evaluate_chunk(stage, &pass, data, &(bp_action){.chunk = c});

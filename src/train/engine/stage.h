@@ -54,7 +54,8 @@ typedef struct bp_stage {
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages);
 /** Floats that the blocks of a stage carry from a step to the next for so many batch slots. */
-int64_t bp_engine_carried_floats(const bp_network *network, int64_t slots);
+int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
+                                 int64_t slots);
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
@@ -77,10 +78,18 @@ typedef struct bp_stage_step {
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);
 
+/** What an evaluation is of. Where blocks carry a state, row r leaves its own in kept row
+ * first_window + r (bp_carry.kept), and begins with what it finds there, or with zeros. */
+typedef struct bp_evaluation {
+    const bp_batch *batch;
+    int64_t first_window;
+    bool resumes;
+} bp_evaluation;
+
 /** Forward only, without dropout, of B <= most.B examples of T <= most.T places: of each term sum
  * and count of the scored targets' losses, on the last stage (elsewhere zero). Collective over
  * mesh->pipeline and mesh->tensor. */
-void bp_stage_evaluate(bp_stage *stage, const bp_batch *batch, double loss_sum[BP_TERMS],
+void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum[BP_TERMS],
                        int64_t loss_count[BP_TERMS]);
 
 #endif

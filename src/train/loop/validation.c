@@ -1,6 +1,7 @@
 /* Validation: the loss over all windows of the valid stream, the tail as a shorter one, without
  * dropout. Batches are dealt to data ranks in turn and their sums added in order, so that the loss
- * has the same bits at any number of data ranks. */
+ * has the same bits at any number of data ranks. A model that carries a state reads the stream in
+ * batch slots, as in training, each from zeros on and in order. */
 #include "train/loop/trainer_priv.h"
 
 #include "base/heartbeat.h"
@@ -11,40 +12,85 @@
 #include <math.h>
 #include <string.h>
 
-/* Batch k of the stream: whole windows, micro_batch at a time, then the tail. */
-typedef struct piece {
-    int64_t first, windows, T;
-} piece;
+/* How the stream is read: slots have as many whole windows, but for one more of the first ones, and
+ * micro_batch of them go side by side. Where nothing is carried a slot is a window. The tail goes
+ * on from the last slot. */
+typedef struct layout {
+    int64_t whole, slots;
+    int64_t groups, rounds; /* piece k: group k / rounds, its window k % rounds */
+    int64_t tail;           /* predictions */
+    bool carries;
+} layout;
 
-static int64_t piece_count(const trainer *self, int64_t *whole)
+static layout layout_of(const trainer *self)
 {
-    int64_t T = self->shape.context,
+    int64_t T = self->shape.context, each = self->spec.micro_batch, batch = self->spec.batch,
             predictions = self->facts.valid_tokens > 0 ? self->facts.valid_tokens - 1 : 0;
+    layout out = {.whole = predictions / T,
+                  .tail = predictions % T,
+                  .carries = self->shape.family->carries_state};
 
-    *whole = predictions / T;
-    int64_t batches = (*whole + self->spec.micro_batch - 1) / self->spec.micro_batch;
-    return batches + (predictions % T > 0);
+    out.slots = out.carries && batch < out.whole ? batch : out.whole;
+    out.groups = out.slots > 0 ? (out.slots + each - 1) / each : 1;
+    out.rounds = out.slots > 0 ? (out.whole + out.slots - 1) / out.slots : 0;
+    out.rounds += out.tail > 0;
+    return out;
 }
 
-static piece piece_at(const trainer *self, int64_t k, int64_t whole)
-{
-    int64_t T = self->shape.context, each = self->spec.micro_batch, first = k * each;
+/* Windows of one length; the first is of slot `slot`, and of place `place` in its group. */
+typedef struct piece {
+    int64_t slot, place, round, windows, T;
+} piece;
 
-    if (first >= whole)
-        return (piece){
-            .first = whole * T, .windows = 1, .T = self->facts.valid_tokens - 1 - whole * T};
-    return (piece){
-        .first = first * T, .windows = first + each <= whole ? each : whole - first, .T = T};
+static int64_t slot_windows(const layout *all, int64_t slot)
+{
+    return all->whole / all->slots + (slot < all->whole % all->slots);
+}
+
+/* The first window of a slot. */
+static int64_t slot_first(const layout *all, int64_t slot)
+{
+    int64_t longer = all->whole % all->slots;
+
+    return slot * (all->whole / all->slots) + (slot < longer ? slot : longer);
+}
+
+/* Without windows where all slots of the group have ended, and there is no tail. */
+static piece piece_at(const trainer *self, const layout *all, int64_t k)
+{
+    int64_t each = self->spec.micro_batch, group = k / all->rounds, first = group * each;
+    piece out = {.slot = first, .round = k % all->rounds, .T = self->shape.context};
+
+    while (out.windows < each && first + out.windows < all->slots &&
+           slot_windows(all, first + out.windows) > out.round)
+        out.windows++;
+    if (out.windows == 0 && group == all->groups - 1 && out.round == all->rounds - 1 &&
+        all->tail > 0) {
+        out.windows = 1;
+        out.T = all->tail;
+        out.slot = all->slots > 0 ? all->slots - 1 : 0;
+        out.place = out.slot - (all->slots > 0 ? first : 0);
+    }
+    return out;
+}
+
+/* Where window w of a piece begins. */
+static int64_t token_of(const trainer *self, const layout *all, const piece *p, int64_t w)
+{
+    int64_t T = self->shape.context;
+
+    return p->T < T ? all->whole * T : (slot_first(all, p->slot + w) + p->round) * T;
 }
 
 /* Windows overlap by a token: the last target of one is the first input of the next. Examples of
  * validation are those of a step 0. */
-static bp_err read_piece(trainer *self, const piece *p, const bp_example_maker *maker)
+static bp_err read_piece(trainer *self, const layout *all, const piece *p,
+                         const bp_example_maker *maker)
 {
     bp_err err = BP_OK;
 
     for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
-        int64_t first = p->first + w * p->T;
+        int64_t first = token_of(self, all, p, w);
 
         err = bp_stream_read(self->valid_stream, first, p->T + 1, self->window);
         if (err == BP_OK)
@@ -58,14 +104,18 @@ static bp_err read_piece(trainer *self, const piece *p, const bp_example_maker *
 
 /* The pieces of this data rank. The lead reads and tells its group, a failed read too; no stage
  * waits for a later one. */
-static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *sums, double *counts)
+static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts)
 {
     const bp_mesh *mesh = self->mesh;
     const bp_objective *objective = self->shape.family->objective;
+    int64_t pieces = all->groups * all->rounds;
     bp_err err = BP_OK;
 
-    for (int64_t k = mesh->data_at; k < pieces; k += mesh->datas) {
-        piece p = piece_at(self, k, whole);
+    for (int64_t k = 0; k < pieces; k++) {
+        piece p = piece_at(self, all, k);
+
+        if (k / all->rounds % mesh->datas != mesh->data_at || p.windows == 0)
+            continue;
         bp_example_maker maker = trainer_maker(self, p.T);
         double loss[BP_TERMS];
         int64_t count[BP_TERMS];
@@ -76,7 +126,7 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
         if (self->leads)
-            err = read_piece(self, &p, &maker);
+            err = read_piece(self, all, &p, &maker);
         if (err != BP_OK)
             *first = READ_FAILED;
         bp_bcast_bytes(self->examples, (int64_t)bp_batch_bytes(&maker.form, p.windows), 0,
@@ -84,7 +134,9 @@ static bp_err run_pieces(trainer *self, int64_t pieces, int64_t whole, double *s
         if (*first == READ_FAILED)
             return err;
         bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
-        bp_engine_evaluate(self->engine, &batch, loss, count);
+        bp_evaluation of = {
+            .batch = &batch, .first_window = p.place, .resumes = all->carries && p.round > 0};
+        bp_engine_evaluate(self->engine, &of, loss, count);
         for (int t = 0; t < objective->terms; t++) {
             sums[t * pieces + k] = loss[t];
             counts[t * pieces + k] = (double)count[t];
@@ -109,13 +161,14 @@ bp_err trainer_validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
     bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
-    int64_t whole, pieces = piece_count(self, &whole);
+    layout all = layout_of(self);
+    int64_t pieces = all.groups * all.rounds;
     const bp_objective *objective = self->shape.family->objective;
     int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
     double *sums = bp_alloc("validation", 2 * values, sizeof *sums);
 
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
-    bp_err err = bp_agree(mesh->compute, run_pieces(self, pieces, whole, sums, sums + values));
+    bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values));
     if (err == BP_OK) {
         bp_bcast_bytes(sums, 2 * values * (int64_t)sizeof *sums, mesh->pipelines - 1,
                        mesh->pipeline);
