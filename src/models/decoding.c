@@ -102,9 +102,13 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
             return false;
         group->cells = take(arena, cells, sizeof *group->cells);
         group->fed = take(arena, slots, sizeof *group->fed);
+        group->state = take(arena, slots, sizeof *group->state);
     }
     self->cells = take(arena, cells, sizeof *self->cells);
     self->fed = take(arena, slots, sizeof *self->fed);
+    self->state = take(arena, slots, sizeof *self->state);
+    self->states_from = take(arena, slots, sizeof *self->states_from);
+    self->states_to = take(arena, slots, sizeof *self->states_to);
     self->used = take(arena, slots, sizeof *self->used);
     self->ends = take(arena, slots, sizeof *self->ends);
     self->tokens = take(arena, rows, sizeof *self->tokens);
@@ -205,5 +209,7 @@ void network_decode_reset(bp_decoding *decoding, int group)
     network_decoding *self = (network_decoding *)decoding;
 
     memset(self->groups[group].fed, 0, (size_t)self->face.slots * sizeof(int32_t));
+    for (int64_t s = 0; s < self->face.slots; s++)
+        self->groups[group].state[s] = (int32_t)s;
     self->groups[group].shared = false;
 }

@@ -10,6 +10,7 @@ typedef struct decoding_group {
     float **caches; /* [blocks of this stage] */
     int32_t *cells; /* [slots][room] whose memory in the caches has a sequence's position */
     int32_t *fed;   /* [slots] positions of each */
+    int32_t *state; /* [slots] whose place has a sequence's state, in blocks that keep but one */
     bool shared;    /* a sequence has gone on from another one: cells may be others' */
 } decoding_group;
 
@@ -30,7 +31,8 @@ typedef struct network_decoding {
     decoding_group *groups;
     int64_t most_rows; /* of a piece; of states, filled up: */
     int64_t most_lasts;
-    int32_t *cells, *fed;                /* as a group's: where the next table is made */
+    int32_t *cells, *fed, *state;        /* as a group's: where the next table is made */
+    int32_t *states_from, *states_to;    /* [slots] of a piece (bp_continuation) */
     int32_t *used;                       /* [slots] cells of a position that others use */
     int32_t *ends;                       /* [slots] positions that each slot has after the step */
     int32_t *tokens, *positions, *slots; /* [most_rows] of a piece */

@@ -5,7 +5,8 @@
  * position p of sequence s is in the memory of sequence cells[s][p]. So sequences that share their
  * past share its memory, and to go on from another one copies a line of the table. A new position
  * takes a cell that no other sequence uses: there are as many as sequences, and the others use one
- * less at most. */
+ * less at most. A block that keeps but one state of a sequence, whatever its length, has as many
+ * places for them, which are taken by the same rule. */
 #include "models/decoding_priv.h"
 
 #include "base/err.h"
@@ -23,7 +24,7 @@
 static void follow_parents(network_decoding *self, decoding_group *group,
                            const bp_decode_step *step)
 {
-    int32_t *cells = self->cells, *fed = self->fed;
+    int32_t *cells = self->cells, *fed = self->fed, *state = self->state;
     int64_t room = self->face.room;
     bool moves = false;
 
@@ -37,12 +38,15 @@ static void follow_parents(network_decoding *self, decoding_group *group,
 
         BP_ASSERT(parent >= 0 && parent < self->face.slots);
         fed[s] = group->fed[parent];
+        state[s] = group->state[parent];
         memcpy(cells + s * room, group->cells + parent * room, (size_t)fed[s] * sizeof *cells);
     }
     self->cells = group->cells;
     self->fed = group->fed;
+    self->state = group->state;
     group->cells = cells;
     group->fed = fed;
+    group->state = state;
 }
 
 /* A cell for the next position of slot s: its own, where no other uses that. */
@@ -64,6 +68,25 @@ static void claim_cell(const network_decoding *self, decoding_group *group, int6
     group->fed[s]++;
 }
 
+/* A place for the state that slot s will have: where the one lies that it has, if no other goes on
+ * from that. */
+static void claim_state(const network_decoding *self, decoding_group *group, int64_t s)
+{
+    int64_t slots = self->face.slots, to = group->state[s];
+
+    self->states_from[s] = group->fed[s] > 0 ? group->state[s] : -1;
+    if (group->shared) {
+        memset(self->used, 0, (size_t)slots * sizeof *self->used);
+        for (int64_t t = 0; t < slots; t++)
+            if (t != s && group->fed[t] > 0)
+                self->used[group->state[t]] = 1;
+        if (self->used[to])
+            for (to = 0; self->used[to];)
+                to++;
+    }
+    self->states_to[s] = group->state[s] = (int32_t)to;
+}
+
 /* ---- rows through this stage ---- */
 
 /* Where in a step the next piece begins: a token of a slot, and its number among all tokens. */
@@ -83,6 +106,8 @@ static int64_t take_piece(network_decoding *self, decoding_group *group, const b
             at->token = 0;
             continue;
         }
+        if (rows == 0 || self->slots[rows - 1] != at->slot)
+            claim_state(self, group, at->slot);
         self->tokens[rows] = step->tokens[at->all++];
         self->positions[rows] = group->fed[at->slot];
         self->slots[rows++] = (int32_t)at->slot;
@@ -98,6 +123,8 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
     return (bp_continuation){.rows = {rows, self->positions, self->slots, group->cells},
                              .slots = self->face.slots,
                              .room = self->face.room,
+                             .states_from = self->states_from,
+                             .states_to = self->states_to,
                              .scratch = self->attention};
 }
 
@@ -283,14 +310,19 @@ void decoding_warm_up(network_decoding *self)
     int64_t most = shapes ? self->most_rows : 1, most_lasts = shapes ? self->most_lasts : 1;
     decoding_group *group = &self->groups[0];
 
-    group->cells[0] = 0;
+    for (int64_t s = 0; s < self->face.slots; s++) {
+        group->cells[s * self->face.room] = self->states_to[s] = (int32_t)s;
+        self->states_from[s] = -1;
+    }
     bp_gemm_take_few_rows(model->gemm, true);
     for (int64_t rows = 1; rows <= most; rows *= 2) {
         bp_pass pass = decoding_pass(self->tokens, rows);
         bp_continuation rest = continuation_of(self, group, rows);
 
         for (int64_t r = 0; r < rows; r++)
-            self->tokens[r] = self->positions[r] = self->slots[r] = 0;
+            self->tokens[r] = self->positions[r] = 0;
+        for (int64_t r = 0; r < rows; r++)
+            self->slots[r] = (int32_t)(r < self->face.slots ? r : self->face.slots - 1);
         bp_zero(self->data, rows * model->C);
         pass.continuation = &rest;
         run_blocks(self, group, &pass, 0, decoding_blocks(model));

@@ -185,8 +185,8 @@ bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
  *
  * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
- * Errors:     BP_ERR_CONFIG a model that can't decode (rnn, lstm, gru; passes with dropout), or a
- *             room beyond its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
+ * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a room beyond its
+ *             context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
  */
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
                            int64_t room);

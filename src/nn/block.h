@@ -61,8 +61,12 @@ typedef struct bp_activations {
 typedef struct bp_continuation {
     bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
     int64_t slots, room; /* sequences that there may be, and positions of each */
-    float *cache;        /* of the block at work */
-    void *scratch;       /* for it, as `cache` says */
+    /* [slots] a block that keeps one state of a sequence reads it from here (-1: none, the sequence
+     * begins), and writes it there: in which of `slots` places it lies. All that are read are read
+     * before one is written */
+    const int32_t *states_from, *states_to;
+    float *cache;  /* of the block at work */
+    void *scratch; /* for it, as `cache` says */
 } bp_continuation;
 /** What a block takes for that: kept, and at work. */
 typedef struct bp_cache_need {

@@ -74,8 +74,8 @@ typedef struct bp_recurrent_shape {
 
 /** hidden [B * T][I] becomes [B * T][H]: item 0 of the activations, the only one unless I = H. All
  * of it is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins
- * (truncated back-propagation through time). It has no bp_block_ops.cache: bp_model_decode_new
- * refuses such models with BP_ERR_CONFIG. Adds its params to the replicated group. */
+ * (truncated back-propagation through time). In decoding a sequence has one
+ * state. Adds its params to the replicated group. */
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 

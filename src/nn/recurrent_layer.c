@@ -2,7 +2,7 @@
  * product; then one position follows the other. Rows are kept by position first (row t B + b), so
  * that those of a position lie together. What an example's window ends with is carried to its next
  * one; gradients end at a window's beginning (truncated back-propagation through time). */
-#include "nn/layers.h"
+#include "nn/recurrent_priv.h"
 
 #include "base/err.h"
 #include "math/kernels/kernels.h"
@@ -10,19 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct layer {
-    bp_block block;
-    bp_recurrent_shape shape;
-    int64_t G; /* gates */
-    bp_param *input, *hidden, *input_bias, *hidden_bias;
-    bp_weight *input_map, *hidden_map;
-} layer;
-
-static layer *layer_of(const bp_block *block)
-{
-    return (layer *)block;
-}
 
 /* What forward makes and backward reads, N = T B rows. */
 typedef struct states {
@@ -32,7 +19,7 @@ typedef struct states {
     float *n;     /* [N][H] GRU: the new gate's part of the state, before the reset */
 } states;
 
-static states alloc_states(const layer *self, bp_arena *arena, int64_t B, int64_t T)
+static states alloc_states(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
 {
     const bp_recurrent_shape *s = &self->shape;
     int64_t N = T * B;
@@ -56,7 +43,7 @@ typedef struct gradients {
     float *dh, *dc;       /* [B][H] */
 } gradients;
 
-static gradients alloc_gradients(const layer *self, bp_arena *arena, int64_t B, int64_t T)
+static gradients alloc_gradients(const recurrent_layer *self, bp_arena *arena, int64_t B, int64_t T)
 {
     const bp_recurrent_shape *s = &self->shape;
     int64_t N = T * B;
@@ -71,7 +58,7 @@ static gradients alloc_gradients(const layer *self, bp_arena *arena, int64_t B, 
 }
 
 /* The state's part of a position's gates. */
-static float *alloc_step(const layer *self, bp_arena *arena, int64_t B)
+static float *alloc_step(const recurrent_layer *self, bp_arena *arena, int64_t B)
 {
     return bp_arena_floats(arena, B * self->G * self->shape.H);
 }
@@ -80,13 +67,13 @@ static size_t layer_saved(const bp_block *block, const bp_extent *most)
 {
     bp_arena count = {0};
 
-    alloc_states(layer_of(block), &count, most->B, most->T[block->stream]);
+    alloc_states(recurrent_layer_of(block), &count, most->B, most->T[block->stream]);
     return count.used_bytes;
 }
 
 static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
-    const layer *self = layer_of(block);
+    const recurrent_layer *self = recurrent_layer_of(block);
     int64_t B = most->B, T = most->T[block->stream];
     bp_arena forward = {0}, backward = {0};
 
@@ -100,7 +87,7 @@ static size_t layer_scratch(const bp_block *block, const bp_extent *most, bool t
 
 static bp_product_bytes layer_products(const bp_block *block, const bp_extent *most)
 {
-    const layer *self = layer_of(block);
+    const recurrent_layer *self = recurrent_layer_of(block);
     int64_t rows = most->B * most->T[block->stream], H = self->shape.H;
     bp_product_bytes bytes = {0};
 
@@ -111,7 +98,7 @@ static bp_product_bytes layer_products(const bp_block *block, const bp_extent *m
 
 static bp_err layer_bind(bp_block *block)
 {
-    layer *self = layer_of(block);
+    recurrent_layer *self = recurrent_layer_of(block);
     int64_t outs = self->G * self->shape.H;
     bp_err err =
         bp_weight_new(&self->input_map, block->nn->gemm, self->input->value, outs, self->shape.I);
@@ -124,74 +111,36 @@ static bp_err layer_bind(bp_block *block)
 
 static void layer_refresh(bp_block *block)
 {
-    bp_weight_refresh(layer_of(block)->input_map);
-    bp_weight_refresh(layer_of(block)->hidden_map);
+    bp_weight_refresh(recurrent_layer_of(block)->input_map);
+    bp_weight_refresh(recurrent_layer_of(block)->hidden_map);
 }
 
-static float logistic(float x)
+/* One row of a position. */
+static void forward_row(const recurrent_layer *self, const states *to, const float *u, int64_t row,
+                        int64_t B)
 {
-    return 1.0F / (1.0F + expf(-x));
-}
+    int64_t H = self->shape.H;
+    float *h = to->h + row * H, *c = to->c ? to->c + row * H : NULL;
 
-/* One row of a position. a[G H]: the gates' sums by the input, which become the gates; u[G H]: by
- * the state. Source: Elman 1990. */
-static void rnn_forward(float *a, const float *u, float *h, int64_t H)
-{
-    for (int64_t k = 0; k < H; k++)
-        h[k] = a[k] = tanhf(a[k] + u[k]);
-}
-
-/* Gates i, f, g, o: c' = f c + i g, h' = o tanh(c'). Source: Hochreiter and Schmidhuber 1997; the
- * forget gate: Gers et al. 2000. */
-static void lstm_forward(float *a, const float *u, const float *c, float *new_c, float *h,
-                         int64_t H)
-{
-    float *i = a, *f = a + H, *g = a + 2 * H, *o = a + 3 * H;
-
-    for (int64_t k = 0; k < H; k++) {
-        i[k] = logistic(i[k] + u[k]);
-        f[k] = logistic(f[k] + u[H + k]);
-        g[k] = tanhf(g[k] + u[2 * H + k]);
-        o[k] = logistic(o[k] + u[3 * H + k]);
-        new_c[k] = f[k] * c[k] + i[k] * g[k];
-        h[k] = o[k] * tanhf(new_c[k]);
-    }
-}
-
-/* Gates r, z, n: n = tanh(a_n + r u_n), h' = (1 - z) n + z h. Source: Cho et al. 2014, with the
- * reset behind the product, as torch.nn.GRU has it. */
-static void gru_forward(float *a, const float *u, const float *h, float *new_h, float *kept,
-                        int64_t H)
-{
-    float *r = a, *z = a + H, *n = a + 2 * H;
-
-    for (int64_t k = 0; k < H; k++) {
-        r[k] = logistic(r[k] + u[k]);
-        z[k] = logistic(z[k] + u[H + k]);
-        kept[k] = u[2 * H + k];
-        n[k] = tanhf(n[k] + r[k] * kept[k]);
-        new_h[k] = (1 - z[k]) * n[k] + z[k] * h[k];
-    }
+    recurrent_cell_forward(self, &(recurrent_row){.gates = to->gates + row * self->G * H,
+                                                  .u = u,
+                                                  .h = h,
+                                                  .c = c,
+                                                  .new_h = h + B * H,
+                                                  .new_c = c ? c + B * H : NULL,
+                                                  .kept = to->n ? to->n + row * H : NULL});
 }
 
 /* Position t, all examples. */
-static void forward_step(const layer *self, const states *to, float *u, int64_t t, int64_t B)
+static void forward_step(const recurrent_layer *self, const states *to, float *u, int64_t t,
+                         int64_t B)
 {
     int64_t H = self->shape.H, GH = self->G * H;
 
     bp_linear_forward(self->block.nn->gemm, u, to->h + t * B * H, self->hidden_map,
                       self->hidden_bias->value, B);
-    for (int64_t row = t * B; row < (t + 1) * B; row++) {
-        float *a = to->gates + row * GH, *h = to->h + row * H;
-        const float *part = u + (row - t * B) * GH;
-
-        if (self->shape.cell == BP_CELL_RNN)
-            rnn_forward(a, part, h + B * H, H);
-        else if (self->shape.cell == BP_CELL_LSTM)
-            lstm_forward(a, part, to->c + row * H, to->c + (row + B) * H, h + B * H, H);
-        else
-            gru_forward(a, part, h, h + B * H, to->n + row * H, H);
-    }
+    for (int64_t row = t * B; row < (t + 1) * B; row++)
+        forward_row(self, to, u + (row - t * B) * GH, row, B);
 }
 
 /* rows[b T + t] and rows[t B + b]. */
@@ -227,16 +176,21 @@ static void carry_on(const bp_carry *carry, const bp_pass *pass, const float *ro
         memcpy(behind, rows, (size_t)(pass->B * H) * sizeof *rows);
 }
 
-static bool drops(const layer *self, const bp_pass *pass)
+static bool drops(const recurrent_layer *self, const bp_pass *pass)
 {
     return pass->dropout && self->block.nn->dropout > 0;
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
-    const layer *self = layer_of(block);
+    const recurrent_layer *self = recurrent_layer_of(block);
     const bp_nn *nn = block->nn;
     const bp_recurrent_shape *s = &self->shape;
+
+    if (pass->continuation) {
+        recurrent_continue(self, pass, activations->item[0].data);
+        return;
+    }
     int64_t B = pass->B, T = pass->T, N = B * T, H = s->H;
     float *rows = activations->item[0].data;
     size_t mark = pass->scratch->used_bytes;
@@ -262,48 +216,8 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-/* Gradients of one row of a position: dh of its new state (in a GRU it leaves with what goes past
- * the gates), da and du of the gates' sums. */
-static void rnn_backward(float *da, const float *a, const float *dh, int64_t H)
-{
-    for (int64_t k = 0; k < H; k++)
-        da[k] = dh[k] * (1 - a[k] * a[k]);
-}
-
-static void lstm_backward(float *da, const float *a, const float *c, const float *new_c,
-                          const float *dh, float *dc, int64_t H)
-{
-    const float *i = a, *f = a + H, *g = a + 2 * H, *o = a + 3 * H;
-
-    for (int64_t k = 0; k < H; k++) {
-        float out = tanhf(new_c[k]), d = dc[k] + dh[k] * o[k] * (1 - out * out);
-
-        da[k] = d * g[k] * i[k] * (1 - i[k]);
-        da[H + k] = d * c[k] * f[k] * (1 - f[k]);
-        da[2 * H + k] = d * i[k] * (1 - g[k] * g[k]);
-        da[3 * H + k] = dh[k] * out * o[k] * (1 - o[k]);
-        dc[k] = d * f[k];
-    }
-}
-
-static void gru_backward(float *da, float *du, const float *a, const float *h, const float *kept,
-                         float *dh, int64_t H)
-{
-    const float *r = a, *z = a + H, *n = a + 2 * H;
-
-    for (int64_t k = 0; k < H; k++) {
-        float dn = dh[k] * (1 - z[k]) * (1 - n[k] * n[k]);
-
-        du[k] = da[k] = dn * kept[k] * r[k] * (1 - r[k]);
-        du[H + k] = da[H + k] = dh[k] * (h[k] - n[k]) * z[k] * (1 - z[k]);
-        da[2 * H + k] = dn;
-        du[2 * H + k] = dn * r[k];
-        dh[k] *= z[k];
-    }
-}
-
-static void backward_step(const layer *self, const states *of, const gradients *g, int64_t t,
-                          int64_t B)
+static void backward_step(const recurrent_layer *self, const states *of, const gradients *g,
+                          int64_t t, int64_t B)
 {
     int64_t H = self->shape.H, GH = self->G * H;
     bool gru = self->shape.cell == BP_CELL_GRU;
@@ -312,15 +226,17 @@ static void backward_step(const layer *self, const states *of, const gradients *
     bp_add(g->dh, past, B * H);
     for (int64_t b = 0; b < B; b++) {
         int64_t row = t * B + b;
-        float *da = g->input + row * GH, *dh = g->dh + b * H;
-        const float *a = of->gates + row * GH;
+        const recurrent_row kept = {.gates = of->gates + row * GH,
+                                    .h = of->h + row * H,
+                                    .c = of->c ? of->c + row * H : NULL,
+                                    .new_c = of->c ? of->c + (row + B) * H : NULL,
+                                    .kept = of->n ? of->n + row * H : NULL};
 
-        if (self->shape.cell == BP_CELL_RNN)
-            rnn_backward(da, a, dh, H);
-        else if (gru)
-            gru_backward(da, g->state + row * GH, a, of->h + row * H, of->n + row * H, dh, H);
-        else
-            lstm_backward(da, a, of->c + row * H, of->c + (row + B) * H, dh, g->dc + b * H, H);
+        recurrent_cell_backward(self, &kept,
+                                &(recurrent_gradient){.da = g->input + row * GH,
+                                                      .du = g->state + row * GH,
+                                                      .dh = g->dh + b * H,
+                                                      .dc = g->dc + b * H});
     }
     bp_linear_backward_input(self->block.nn->gemm, past, g->state + t * B * GH, self->hidden_map,
                              B);
@@ -332,7 +248,7 @@ static void backward_step(const layer *self, const states *of, const gradients *
 
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
-    layer *self = layer_of(block);
+    recurrent_layer *self = recurrent_layer_of(block);
     bp_gemm *gemm = block->nn->gemm;
     int64_t B = pass->B, T = pass->T, N = B * T, H = self->shape.H, GH = self->G * H,
             I = self->shape.I;
@@ -363,7 +279,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
 
 static void layer_free(bp_block *block)
 {
-    layer *self = layer_of(block);
+    recurrent_layer *self = recurrent_layer_of(block);
 
     bp_weight_free(&self->input_map);
     bp_weight_free(&self->hidden_map);
@@ -372,6 +288,7 @@ static void layer_free(bp_block *block)
 
 static const bp_block_ops OPS = {
     .kind = "recurrent",
+    .cache = recurrent_cache,
     .saved_bytes = layer_saved,
     .scratch_bytes = layer_scratch,
     .product_bytes = layer_products,
@@ -382,14 +299,15 @@ static const bp_block_ops OPS = {
     .free = layer_free,
 };
 
-static const char *param_name(char *out, const layer *self, const char *part)
+static const char *param_name(char *out, const recurrent_layer *self, const char *part)
 {
     (void)snprintf(out, BP_PARAM_NAME, "h.%lld.%s", (long long)self->shape.number, part);
     return out;
 }
 
 /* Weights and biases begin as torch.nn's: uniform within 1 / sqrt(H). */
-static bp_param *add_matrix(const layer *self, bp_group *group, const char *part, int64_t columns)
+static bp_param *add_matrix(const recurrent_layer *self, bp_group *group, const char *part,
+                            int64_t columns)
 {
     char name[BP_PARAM_NAME];
     float bound = 1 / sqrtf((float)self->shape.H);
@@ -400,7 +318,7 @@ static bp_param *add_matrix(const layer *self, bp_group *group, const char *part
     return param;
 }
 
-static bp_param *add_bias(const layer *self, bp_group *group, const char *part, int64_t n,
+static bp_param *add_bias(const recurrent_layer *self, bp_group *group, const char *part, int64_t n,
                           bp_init init)
 {
     char name[BP_PARAM_NAME];
@@ -411,7 +329,7 @@ static bp_param *add_bias(const layer *self, bp_group *group, const char *part, 
 }
 
 /* An LSTM's are apart, as its forget gate's begin with 1 (Jozefowicz et al. 2015). */
-static void add_biases(layer *self, bp_group *group)
+static void add_biases(recurrent_layer *self, bp_group *group)
 {
     int64_t H = self->shape.H;
 
@@ -430,7 +348,7 @@ static void add_biases(layer *self, bp_group *group)
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group)
 {
-    layer *self = bp_alloc("nn.layer", 1, sizeof *self);
+    recurrent_layer *self = bp_alloc("nn.layer", 1, sizeof *self);
 
     self->block.ops = &OPS;
     self->block.nn = nn;

@@ -14,6 +14,7 @@
 #include "models/network_inside_priv.h"
 #include "models/network_model_priv.h"
 #include "models/open.h"
+#include "models/recurrent/recurrent.h"
 
 #include <math.h>
 
@@ -65,6 +66,16 @@ static bp_model_shape neox(void)
                              .context = CONTEXT,
                              .vocab_size = V};
     shape.real[BP_NEOX_FRACTION] = 0.7; /* 4 numbers of 6 are turned */
+    shape.family->settle(&shape);
+    return shape;
+}
+
+static bp_model_shape recurrent(const bp_model_family *family, int64_t embedding)
+{
+    bp_model_shape shape = {
+        .family = family, .layers = 2, .width = 24, .context = 3, .vocab_size = V};
+
+    shape.own[BP_RECURRENT_EMBEDDING] = embedding;
     shape.family->settle(&shape);
     return shape;
 }
@@ -282,6 +293,17 @@ static void llama_decodes_as_it_scores(void **state)
     decode_shape(&window);
 }
 
+static void recurrent_models_decode_as_they_score(void **state)
+{
+    bp_model_shape rnn = recurrent(&bp_rnn_family, 0), lstm = recurrent(&bp_lstm_family, 40),
+                   gru = recurrent(&bp_gru_family, 12);
+
+    (void)state;
+    decode_shape(&rnn);
+    decode_shape(&lstm);
+    decode_shape(&gru);
+}
+
 /* Sequences by what they have become, fed anew in one step: the same bits. */
 static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_decoding *decoding)
 {
@@ -308,17 +330,19 @@ static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_
  * over what others still read if cells were not looked for. */
 static void beams_equal_fresh_sequences(void **state)
 {
-    bp_model_shape shapes[] = {gpt, llama(2, 7)};
+    bp_model_shape shapes[] = {gpt, llama(2, 7), recurrent(&bp_lstm_family, 0),
+                               recurrent(&bp_gru_family, 20)};
+    const int count = sizeof shapes / sizeof shapes[0];
 
     (void)state;
-    for (int k = 0; k < 2 * mesh_count(); k++) {
+    for (int k = 0; k < count * mesh_count(); k++) {
         sequence of[SLOTS] = {0}, before[SLOTS];
         bp_decoding *decoding;
         bool equal = true;
         world w;
         fed f;
 
-        open_world(&w, &shapes[k % 2], k / 2);
+        open_world(&w, &shapes[k % count], k / count);
         open_fed(&f, &w);
         bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 2, SLOTS, ROOM), BP_OK);
         for (int n = 0; n < 14; n++) {
@@ -445,6 +469,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
+        cmocka_unit_test(recurrent_models_decode_as_they_score),
         cmocka_unit_test(gpt_neox_decodes_as_it_scores),
         cmocka_unit_test(beams_equal_fresh_sequences),
         cmocka_unit_test(long_prompts_go_piece_by_piece),

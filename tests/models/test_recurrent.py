@@ -1,6 +1,7 @@
 """A recurrent model carries its state from window to window: it trains on every mesh, to the same bits on 1, 2 and 4 data ranks, is
 killed and goes on with the state it had, on another mesh too; it is scored, ensembled, and goes into a folder and back. Its numbers
 are those of models.recurrent."""
+import json
 import os
 
 import h5py
@@ -11,6 +12,11 @@ from bagpipe_test import JobTest, digests, metrics, program, read_json, run, ste
 from recurrent_numpy import Recurrent as Oracle
 
 COMMON = ["model.heads=", "model.dropout=0.1", "train.valid_every=3"]
+
+
+def lines_of(folder):
+    with open(os.path.join(folder, "generate", "outputs.jsonl"), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 class Recurrent(JobTest):
@@ -116,6 +122,31 @@ class Recurrent(JobTest):
             cut = self.score_long(f"cut-{kind}", model, 0, "score.context=300")[0]
             numpy.testing.assert_allclose(cut[1][:300], got[1][:300], atol=2e-5)
             numpy.testing.assert_allclose(cut[1][300:600], oracle.logprobs([*documents[1][299:600]]), atol=2e-5)
+
+    def test_it_generates_whatever_the_length(self):
+        for kind in ("rnn", "lstm", "gru"):
+            model = self.recurrent(kind, f"writes-{kind}")
+            self.must(["bagpipe-data", "export", model, "--out", self.at(f"writes-folder-{kind}"), "--no-tokenizer"])
+            oracle, prompts = Oracle(self.at(f"writes-folder-{kind}")), [[5, 7, 9], [100], list(range(40, 100))]  # more than model.context = 32
+            self.write("prompts.jsonl", "".join(f'{{"tokens": {p}}}\n' for p in prompts))
+            command = ["bagpipe", "generate", self.write("generate.ini", ""), "math.precision=f32", "math.threads=1", f"generate.model={model}",
+                       f"generate.prompts={self.at('prompts.jsonl')}", "generate.tokens=50"]
+            self.must([*command, f"run.dir={self.at(f'greedy-{kind}')}", "generate.strategy=greedy"])
+            for prompt, line in zip(prompts, lines_of(self.at(f"greedy-{kind}")), strict=True):
+                oracle.reset()
+                for token in prompt:
+                    logprobs = oracle.step(token)
+                for token, logprob in zip(line["tokens"], line["logprobs"], strict=True):
+                    self.assertGreaterEqual(logprobs[token], logprobs.max() - 1e-4)
+                    self.assertAlmostEqual(logprobs[token], logprob, delta=1e-4)
+                    logprobs = oracle.step(token)
+            beams = [*command, "generate.strategy=beam", "generate.beams=3", "generate.samples=3", "generate.tokens=12"]
+            self.must([*beams, f"run.dir={self.at(f'beams-{kind}')}"])
+            self.must([*beams, f"run.dir={self.at(f'beams2-{kind}')}"], 2)
+            for line in lines_of(self.at(f"beams-{kind}")):
+                want = oracle.logprobs([*prompts[line["index"]], *line["tokens"]])[-len(line["tokens"]):]
+                self.assertAlmostEqual(line["logprob"], want.sum(), delta=1e-3)
+            self.assertEqual(lines_of(self.at(f"beams-{kind}")), lines_of(self.at(f"beams2-{kind}")))
 
     def test_validation_reads_the_stream_in_slots(self):
         random, eod = numpy.random.default_rng(6), self.VOCABULARY - 1

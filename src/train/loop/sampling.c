@@ -61,7 +61,7 @@ static bp_err begin_document(const trainer *self, bp_ids *ids)
 
 static bp_err check_prompt(const trainer *self, const bp_ids *ids)
 {
-    if (ids->count == 0 || ids->count > self->shape.context)
+    if (ids->count == 0 || ids->count > bp_model_most_inputs(&self->shape))
         return BP_FAIL(BP_ERR_CONFIG,
                        "the prompt has %" PRId64
                        " tokens: at train.sample_prompt; give a text of 1 to %" PRId64
@@ -157,7 +157,7 @@ bp_err trainer_samples_open(trainer *self)
                                      .texts = 1,
                                      .end = self->facts.eod_id};
     samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1,
-                                        keys->sample_tokens, self->shape.context, 1);
+                                        keys->sample_tokens, bp_model_most_inputs(&self->shape), 1);
     return bp_agree(self->mesh->world, check_family(self));
 }
 
