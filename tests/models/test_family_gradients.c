@@ -76,7 +76,7 @@ static double loss_of(fixture *f)
     int64_t counts[BP_TERMS];
 
     bp_network_refresh(f->network);
-    bp_stage_evaluate(f->stage, &f->batch, sums, counts);
+    bp_stage_evaluate(f->stage, &(bp_evaluation){.batch = &f->batch}, sums, counts);
     assert_int_equal(counts[0], bp_batch_scored(&f->batch, 0));
     assert_int_equal(counts[1], bp_batch_scored(&f->batch, 1));
     for (int t = 0; t < BP_TERMS; t++)

@@ -213,7 +213,7 @@ static void check_probabilities(fixture *f, parts *p)
 
         for (int k = 0; k < B * T; k++)
             targets[k] = k == place ? v : -1;
-        bp_stage_evaluate(p->stage, &batch, sums, counts);
+        bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
         for (int k = 0; k < V; k++)
             norm += exp((double)row[k]);
         if (p->mesh->pipeline_at == p->mesh->pipelines - 1)
