@@ -27,7 +27,8 @@ bool bp_math_has_bf16(void);
 /** "onednn 2.6.3" or "blas", with the instruction set in use; for run.json. */
 const char *bp_math_library(void);
 const char *bp_math_cpu(void);
-/** GEMM speed of this process in FLOP/s, measured for `seconds`; 0 where it can't be measured. */
+/** GEMM speed of this process in FLOP/s, measured for `seconds`, in fewer than 0.1 by a smaller
+ * product; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);
 /** The peak: FLOP/s of all threads multiplying in registers alone, which no product exceeds: AMX
  * tiles or VDPBF16PS in bf16, fused multiply-adds in float32 (in bf16 too where products are

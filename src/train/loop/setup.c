@@ -14,7 +14,8 @@
 
 #include <string.h>
 
-#define PEAK_SECONDS  0.2
+#define PEAK_SECONDS  0.2 /* but not longer than the training takes at */
+#define SLOW_FLOPS    1e10
 #define BAG_DOCUMENTS 100 /* fewer are worth a warning */
 
 static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *plan)
@@ -334,9 +335,11 @@ static void measure_peaks(trainer *self)
     double both[2];
 
     if (mesh->computes) {
+        double tokens = (double)(self->spec.rate.steps * self->spec.batch * self->shape.context),
+               all = tokens * bp_model_train_flops(&self->shape) / SLOW_FLOPS;
         float lacks;
 
-        trainer_measure_peak(self, PEAK_SECONDS);
+        trainer_measure_peak(self, all < PEAK_SECONDS ? all : PEAK_SECONDS);
         lacks = 1 - (float)self->gemm_cores;
         bp_all_max(&lacks, 1, mesh->compute);
         self->gemm_cores = 1 - lacks;
