@@ -28,10 +28,12 @@ static bp_err take_number(const parsing *self, const tool_value *value, const ch
     while (row->key != value->key)
         row++;
     if (value->high == INT64_MAX)
-        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number from %" PRId64 " on: at --%s", text,
-                       value->low, row->name);
-    return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number from %" PRId64 " to %" PRId64 ": at --%s",
-                   text, value->low, value->high, row->name);
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
+                       "'%s' is not a number from %" PRId64 " on: at --%s", text, value->low,
+                       row->name);
+    return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
+                   "'%s' is not a number from %" PRId64 " to %" PRId64 ": at --%s", text,
+                   value->low, value->high, row->name);
 }
 
 static error_t take(int key, char *text, struct argp_state *state)
@@ -44,9 +46,9 @@ static error_t take(int key, char *text, struct argp_state *state)
         return 0;
     }
     if (key == ARGP_KEY_ERROR && self->err == BP_OK)
-        self->err =
-            BP_FAIL(BP_ERR_USAGE, "'%s' is not understood: at the command line; see %s --help",
-                    state->argv[state->next - 1], self->tool->help.name);
+        self->err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
+                            "'%s' is not understood: at the command line; see %s --help",
+                            state->argv[state->next - 1], self->tool->help.name);
     while (value->key != 0 && value->key != key)
         value++;
     if (value->key == 0)
@@ -76,7 +78,8 @@ bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *fil
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &self) !=
             0 &&
         self.err == BP_OK)
-        self.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood: at %s; see %s --help",
-                           tool->name, tool->help.name);
+        self.err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
+                           "the command line is not understood: at %s; see %s --help", tool->name,
+                           tool->help.name);
     return self.err;
 }

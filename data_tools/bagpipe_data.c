@@ -60,7 +60,7 @@ static bp_err no_tool(const char *name)
 
     for (size_t k = 0; k < TOOL_COUNT; k++)
         names[k] = TOOLS[k]->name;
-    return BP_FAIL(BP_ERR_USAGE,
+    return BP_FAIL(BP_ERR_USAGE, "command.unknown_tool",
                    "there is no tool '%s': at the command line; the nearest is %s, see "
                    "bagpipe-data --help",
                    name, bp_nearest_word(name, names));
@@ -94,7 +94,8 @@ static bp_err run_tool(const bp_tool *tool, const char *name, int argc, char **a
         return tool->run(argc - 1, argv + 1);
     if (bp_log_speaks())
         (void)print_help(stderr, tool);
-    return BP_FAIL(BP_ERR_USAGE, "%s named: at the command line; see the help above",
+    return BP_FAIL(BP_ERR_USAGE, "command.no_tool",
+                   "%s named: at the command line; see the help above",
                    tool == NULL ? "no tool was" : "neither file nor option was");
 }
 

@@ -290,7 +290,8 @@ static bp_err save_json(const comparison *c, const char *path)
     for (int64_t k = 0; k < c->group_count && ok; k++)
         ok = put_group(root, c, &c->groups[k]);
     err = ok ? bp_json_save(path, root)
-             : BP_FAIL(BP_ERR_SYSTEM, "no memory, or a name that is not UTF-8: at %s", path);
+             : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "no memory, or a name that is not UTF-8: at %s", path);
     json_decref(root);
     return err;
 }
@@ -338,15 +339,15 @@ static bp_err compare(const compare_arguments *arguments)
 static bp_err check(const compare_arguments *arguments)
 {
     if (arguments->sides.count != 2)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes two score folders or two checkpoints, not %d: at the command "
                        "line; see bagpipe-data "
                        "compare --help",
                        arguments->sides.count);
     if (arguments->csv != NULL && arguments->json != NULL &&
         strcmp(arguments->csv, arguments->json) == 0)
-        return BP_FAIL(BP_ERR_USAGE, "--csv and --json name one file: at %s; name two files",
-                       arguments->csv);
+        return BP_FAIL(BP_ERR_USAGE, "command.same_output",
+                       "--csv and --json name one file: at %s; name two files", arguments->csv);
     return BP_OK;
 }
 

@@ -43,13 +43,15 @@ static bp_err compare_tensor(const json_t *const tensor[2], const char *const fo
 
     for (int side = 0; side < 2; side++)
         if (tensor[side] == NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "tensor %s is missing: at %s; it is in %s",
+            return BP_FAIL(BP_ERR_FORMAT, "compare.tensor_missing",
+                           "tensor %s is missing: at %s; it is in %s",
                            text_of(tensor[!side], "name"), folder[side], folder[!side]);
     if (!json_equal(shape[0], shape[1]))
-        return BP_FAIL(BP_ERR_FORMAT, "tensor %s has another shape: at %s and %s",
-                       text_of(tensor[0], "name"), folder[0], folder[1]);
+        return BP_FAIL(BP_ERR_FORMAT, "compare.other_shape",
+                       "tensor %s has another shape: at %s and %s", text_of(tensor[0], "name"),
+                       folder[0], folder[1]);
     if (strcmp(text_of(tensor[0], "digest"), text_of(tensor[1], "digest")) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "compare.other_tensor",
                        "tensor %s differs, digests %.12s... and %.12s...: at %s and %s",
                        text_of(tensor[0], "name"), text_of(tensor[0], "digest"),
                        text_of(tensor[1], "digest"), folder[0], folder[1]);

@@ -32,7 +32,7 @@ static bp_err texts_differ(const comparison *c, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "compare.other_texts",
                    "the texts differ: %s: at %s and %s; score the same texts with both models",
                    what, c->scores[0].given, c->scores[1].given);
 }
@@ -209,7 +209,7 @@ static bp_err choose_documents(comparison *c, const convention *a, const convent
 
     if (strcmp(a->select, b->select) != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "compare.other_selection",
             "score.select is %s in A and %s in B: at %s and %s; score the same documents "
             "with both",
             a->select, b->select, one->given, other->given);
@@ -233,7 +233,7 @@ static bp_err choose_per_text(comparison *c, const convention *a, const conventi
     spell(other, sizeof other, b, tokenizers);
     if (!c->whole_bytes && !(a->whole_words && b->whole_words))
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "compare.other_tokens",
             "other tokens were scored in A (%s) than in B (%s), and not all text in both, "
             "or its bytes and words are not told: nothing can be compared: at %s and %s; "
             "score both with one convention",

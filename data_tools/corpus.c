@@ -54,23 +54,25 @@ static bool converts(const corpus_arguments *arguments)
 static bp_err check_arguments(const corpus_arguments *arguments)
 {
     if (arguments->tokenizer == NULL && !converts(arguments))
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.no_tokenizer",
                        "there is no tokenizer: at --tokenizer; name a tokenizer.json");
     if (arguments->out == NULL)
-        return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
+        return BP_FAIL(BP_ERR_USAGE, "command.no_output",
+                       "there is no output: at --out; name the file to write");
     if (arguments->files.count == 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "there is no text: at the command line; name one or more files");
     if (converts(arguments) && arguments->files.count != 1)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.too_many_names",
                        "--format hdf5 converts one FILE, not %d: at the command line; call it once "
                        "for each file",
                        arguments->files.count);
     if (arguments->labels.count > 0 && strcmp(arguments->format, "jsonl") != 0)
-        return BP_FAIL(BP_ERR_USAGE, "label '%s' needs objects: at --label; use --format jsonl",
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
+                       "label '%s' needs objects: at --label; use --format jsonl",
                        arguments->labels.list[0]);
     if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
     bp_err err = bp_stdin_check(arguments->files.list, arguments->files.count);

@@ -75,18 +75,19 @@ static bp_err check(const bp_tool *tool, const tool_files *files, exchange_argum
     size_t length;
 
     if (files->count != 1 || out == NULL || out[0] == '\0')
-        return BP_FAIL(BP_ERR_USAGE, "it takes %s: at the command line; see %s --help",
-                       tool->help.usage, tool->help.name);
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
+                       "it takes %s: at the command line; see %s --help", tool->help.usage,
+                       tool->help.name);
     if (arguments->tokenizer != NULL && arguments->no_tokenizer)
         return BP_FAIL(
-            BP_ERR_USAGE,
+            BP_ERR_USAGE, "command.exclusive",
             "--tokenizer and --no-tokenizer exclude each other: at the command line; choose one");
     arguments->from = files->list[0];
     for (length = strlen(out); length > 1 && out[length - 1] == '/';)
         length--;
     arguments->out = bp_sprintf("%.*s", (int)length, out);
     if (lstat(arguments->out, &status) == 0)
-        return BP_FAIL(BP_ERR_CREATE,
+        return BP_FAIL(BP_ERR_CREATE, "file.in_the_way",
                        "something is there already: at %s; move it away, or give another --out",
                        arguments->out);
     return BP_OK;
@@ -106,10 +107,10 @@ bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
     if (err == BP_OK && dtype != NULL && !parse_dtype(dtype, &arguments.dtype))
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.bad_dtype",
                       "--dtype takes f32, f16 or bf16, not '%.40s': at the command line", dtype);
     if (err == BP_OK && size != NULL && !parse_size(size, &arguments.shard_bytes))
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.bad_size",
                       "--shard-size takes a size such as 2GB, not '%.40s': at the command line; "
                       "give a whole number with KB, MB, GB, KiB, MiB or GiB",
                       size);

@@ -46,13 +46,14 @@ static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint
         json_integer_value(json_object_get(json_object_get(state, "model"), "vocab_size"));
 
     if (hash != NULL && hash[0] != '\0' && strcmp(hash, bp_tokenizer_hash(tokenizer)) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer's hash is %.16s..., and the checkpoint was made with "
                        "%.16s...: at %s; give "
                        "the model's own, or --no-tokenizer",
                        bp_tokenizer_hash(tokenizer), hash, path);
     if (bp_tokenizer_size(tokenizer) > vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT, "the tokenizer has %lld tokens and the model %lld: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
+                       "the tokenizer has %lld tokens and the model %lld: at %s",
                        (long long)bp_tokenizer_size(tokenizer), (long long)vocab_size, path);
     return BP_OK;
 }

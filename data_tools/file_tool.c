@@ -57,8 +57,8 @@ bp_err file_tool_run(const file_tool *tool, int argc, char **argv)
     bp_err err = tool_parse(tool->tool, values, &files, argc, argv);
 
     if (err == BP_OK && files.count == 0)
-        err =
-            BP_FAIL(BP_ERR_USAGE, "there is nothing to look at: at the command line; name a file");
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                      "there is nothing to look at: at the command line; name a file");
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
         err = run_each(tool, &files, &options);
     return bp_agree(MPI_COMM_WORLD, err);
@@ -84,9 +84,9 @@ bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path)
     }
     if (has_suffix(path, ".json")) {
         *kind = PATH_JSON;
-        return bp_path_exists(path)
-                   ? BP_OK
-                   : BP_FAIL(BP_ERR_INPUT, "there is no such file: at %s; check the path", path);
+        return bp_path_exists(path) ? BP_OK
+                                    : BP_FAIL(BP_ERR_INPUT, "file.missing",
+                                              "there is no such file: at %s; check the path", path);
     }
     err = bp_user_block_read(block, path);
     if (err == BP_OK)
@@ -111,7 +111,8 @@ static bp_err walk_group(bp_h5 *h5, const char *group, int depth, char ***all, i
         if (is_group && depth + 1 < DEPTH_MAX)
             err = walk_group(h5, path, depth + 1, all, found);
         if (!is_group && *found == DATASETS_MAX)
-            err = BP_FAIL(BP_ERR_FORMAT, "more than %d datasets: at %s", DATASETS_MAX, path);
+            err = BP_FAIL(BP_ERR_FORMAT, "h5.too_many_datasets", "more than %d datasets: at %s",
+                          DATASETS_MAX, path);
         if (is_group || err != BP_OK) {
             bp_free(path);
             continue;

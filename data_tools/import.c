@@ -63,7 +63,7 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
         err = load_found(out, arguments->from);
     if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "vocabulary.mismatch",
             "the tokenizer has %lld tokens and the model %lld: at %s; give the model's own with "
             "--tokenizer, or --no-tokenizer",
             (long long)bp_tokenizer_size(*out), (long long)vocab_size,

@@ -17,7 +17,7 @@ bp_err bp_output_is_not(const char *out, const char *input)
             0 ||
         !S_ISREG(written.st_mode) || written.st_dev != read.st_dev || written.st_ino != read.st_ino)
         return BP_OK;
-    return BP_FAIL(BP_ERR_USAGE,
+    return BP_FAIL(BP_ERR_USAGE, "command.same_output",
                    "the output is the same file as the input %s: at --out %s; name another file",
                    input, out);
 }
@@ -29,11 +29,11 @@ bp_err bp_stdin_check(char *const *files, int count)
     for (int k = 0; k < count; k++)
         found += strcmp(files[k], BP_TEXT_STDIN) == 0;
     if (found > 1)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.stdin_twice",
                        "standard input is named %d times: at the command line; give '-' once",
                        found);
     if (found == 1 && ranks > 1)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.stdin_of_ranks",
                        "standard input reaches one rank, and there are %d: at '-'; start it "
                        "without mpirun, or write the text to a file that all ranks can read",
                        ranks);

@@ -27,7 +27,7 @@ static bp_err find_files(score_folder *scores)
         scores->summary_path = NULL;
     }
     if (scores->summary_path == NULL)
-        return BP_FAIL(BP_ERR_INPUT,
+        return BP_FAIL(BP_ERR_INPUT, "scores.missing",
                        "there is no summary.json of scores: at %s; name the run folder of a "
                        "finished score job, or the folder score in it",
                        scores->given);
@@ -41,8 +41,9 @@ static bp_err find_files(score_folder *scores)
 
 static bp_err damaged(const score_folder *scores, const char *what)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "damaged: '%s' is not as scores have it: at %s; score again",
-                   what, scores->documents_path);
+    return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                   "damaged: '%s' is not as scores have it: at %s; score again", what,
+                   scores->documents_path);
 }
 
 /* A whole column of `count` numbers. */
@@ -123,7 +124,8 @@ static bp_err read_texts(char **out, size_t *width, int64_t *count, bp_h5 *h5, c
     if (err != BP_OK)
         return err;
     if (!shape.is_text || shape.dims != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "damaged: '%s' is no list of texts: at %s; score again", name,
+        return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                       "damaged: '%s' is no list of texts: at %s; score again", name,
                        bp_h5_path(h5));
     *width = shape.width + 1;
     *count = shape.count;
@@ -216,7 +218,7 @@ static bp_err read_summary(score_folder *scores)
         return err;
     corpora = json_object_get(scores->summary, "corpora");
     if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "scores.not_scores",
                        "no summary of scores: at %s; name the run folder of a score job",
                        scores->summary_path);
     scores->corpus_names =
@@ -248,7 +250,7 @@ static bp_err check_counts(const score_folder *scores)
     }
     if (err != BP_OK || same)
         return err;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "scores.not_of_one_run",
                    "documents.h5 has other numbers of documents than summary.json: at %s; they are "
                    "not of one run, score again",
                    scores->given);
@@ -270,7 +272,7 @@ static bp_err check_sums(const score_folder *scores)
         nll += scores->nll[d];
     }
     if (tokens != told || fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "scores.not_of_one_run",
                        "documents.h5 has %" PRId64
                        " tokens of %.17g nats, and summary.json %" PRId64
                        " of %.17g: at %s; they are not of one run, score again",

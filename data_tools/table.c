@@ -149,7 +149,8 @@ static bp_err print_table(const char *path, const file_options *options)
         return table_of_corpus(path, options->head);
     if (kind == PATH_TABLE)
         return table_of_file(path, options);
-    return BP_FAIL(BP_ERR_INPUT, "no rows: at %s; name a corpus, documents.h5 or tokens.h5", path);
+    return BP_FAIL(BP_ERR_INPUT, "table.no_rows",
+                   "no rows: at %s; name a corpus, documents.h5 or tokens.h5", path);
 }
 
 static const struct argp_option OPTIONS[] = {

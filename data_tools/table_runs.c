@@ -124,7 +124,7 @@ static bp_err read_rows(table_row *rows, int64_t *count, char *const *folders, i
             missing++;
     }
     if (*count == 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "run.no_training",
                        "none of the %d names is a training: at the command line; name run.dir of "
                        "pretrain or ensemble",
                        folder_count);

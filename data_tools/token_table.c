@@ -50,8 +50,8 @@ static bp_err load_kept(bp_tokenizer **out, bp_h5 *h5)
         return BP_OK;
     err = bp_h5_shape_of(h5, "source/tokenizer", &shape);
     if (err == BP_OK && (shape.dims != 1 || shape.count > TOKENIZER_BYTES))
-        err = BP_FAIL(BP_ERR_FORMAT, "damaged: 'source/tokenizer' is no text: at %s; score again",
-                      bp_h5_path(h5));
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                      "damaged: 'source/tokenizer' is no text: at %s; score again", bp_h5_path(h5));
     if (err == BP_OK) {
         text = bp_alloc("tool.tokenizer", shape.count + 1, 1);
         err = bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);
@@ -74,12 +74,12 @@ static bp_err load_given(bp_tokenizer **out, bp_h5 *h5, const char *path)
         err = bp_tokenizer_load(out, path);
     if (err == BP_OK && hash[0] != '\0' && strcmp(hash, bp_tokenizer_hash(*out)) != 0)
         err =
-            BP_FAIL(BP_ERR_FORMAT,
+            BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                     "the tokenizer's hash is %.16s..., and that of the scored corpus %.16s...: at "
                     "%s; give the corpus's tokenizer",
                     bp_tokenizer_hash(*out), hash, path);
     else if (err == BP_OK && bp_tokenizer_size(*out) > vocab_size)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                       "the tokenizer has %" PRId64 " tokens, and the scored corpus %" PRId64
                       ": at %s; give the corpus's tokenizer",
                       bp_tokenizer_size(*out), vocab_size, path);
@@ -128,8 +128,9 @@ static bp_err load_texts(token_table *t, bp_h5 *h5, const char *given)
 
 static bp_err damaged(const token_table *t, const char *what)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "damaged: '%s' is not as scores have it: at %s; score again",
-                   what, bp_h5_path(t->columns.h5));
+    return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                   "damaged: '%s' is not as scores have it: at %s; score again", what,
+                   bp_h5_path(t->columns.h5));
 }
 
 /* Hold the documents from `first` on. */

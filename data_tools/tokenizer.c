@@ -75,7 +75,8 @@ static bp_err parse_size(const char *text, const char *option, int64_t least, in
     errno = 0;
     *size = strtoll(text, &end, 10);
     if (errno != 0 || end == text || *end != 0 || *size < least)
-        return BP_FAIL(BP_ERR_USAGE, "'%s' is not a number of tokens: at --%s", text, option);
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
+                       "'%s' is not a number of tokens: at --%s", text, option);
     return BP_OK;
 }
 
@@ -122,7 +123,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case ARGP_KEY_ERROR:
         if (arguments->err == BP_OK)
-            arguments->err = BP_FAIL(BP_ERR_USAGE,
+            arguments->err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
                                      "'%s' is not understood: at the command line; see "
                                      "bagpipe-data tokenizer --help",
                                      state->argv[state->next - 1]);
@@ -139,11 +140,12 @@ static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, 
 static bp_err check_kind(const tokenizer_arguments *arguments)
 {
     if (strcmp(arguments->kind, "wordpiece") == 0)
-        return BP_FAIL(BP_ERR_USAGE, "WordPiece tokenizers are not in this version: at --kind; "
-                                     "choose bpe, word, char or unigram");
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
+                       "WordPiece tokenizers are not in this version: at --kind; "
+                       "choose bpe, word, char or unigram");
     if (strcmp(arguments->kind, "unigram") != 0 && strcmp(arguments->kind, "bpe") != 0 &&
         strcmp(arguments->kind, "word") != 0 && strcmp(arguments->kind, "char") != 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
                        "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char "
                        "or unigram",
                        arguments->kind);
@@ -170,37 +172,41 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
     if (err != BP_OK)
         return err;
     if (arguments->out == NULL)
-        return BP_FAIL(BP_ERR_USAGE, "there is no output: at --out; name the file to write");
+        return BP_FAIL(BP_ERR_USAGE, "command.no_output",
+                       "there is no output: at --out; name the file to write");
     if (arguments->sentinels > 0 && strcmp(arguments->kind, "unigram") != 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.no_sentinels",
                        "a %s vocabulary has no sentinels: at --sentinels; use --kind "
                        "unigram",
                        arguments->kind);
     if (arguments->sentinels > BP_TRAINER_SENTINELS)
-        return BP_FAIL(BP_ERR_USAGE, "%lld sentinels: at --sentinels; %d are possible",
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.too_many_sentinels",
+                       "%lld sentinels: at --sentinels; %d are possible",
                        (long long)arguments->sentinels, BP_TRAINER_SENTINELS);
     if (pair && arguments->vocab == NULL)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.no_vocabulary",
                        "--merges has no vocabulary: at the command line; give --vocab");
     if (arguments->cased && (arguments->vocab == NULL || arguments->merges != NULL))
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_cased",
                        "--cased is for a BERT's vocab.txt: at the command line; leave it out");
     if (pair && arguments->from != NULL)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "--from and --vocab exclude each other: at the command line; choose one");
     if (converts && (arguments->size != 0 || arguments->file_count > 0))
-        return BP_FAIL(BP_ERR_USAGE, "a tokenizer is either converted or trained: at the command "
-                                     "line; leave out --size and FILEs, or --vocab, --merges and "
-                                     "--from");
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
+                       "a tokenizer is either converted or trained: at the command "
+                       "line; leave out --size and FILEs, or --vocab, --merges and "
+                       "--from");
     if (!converts && arguments->file_count == 0)
-        return BP_FAIL(BP_ERR_USAGE, "there is no text to train on: at the command line; name one "
-                                     "or more files");
+        return BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                       "there is no text to train on: at the command line; name one "
+                       "or more files");
     if (!converts && arguments->size == 0)
         return BP_FAIL(
-            BP_ERR_USAGE,
+            BP_ERR_USAGE, "command.no_size",
             "the size of the vocabulary is missing: at --size; give the number of tokens");
     if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "field '%s' needs objects: at --text-field; use --format jsonl",
                        arguments->text_field);
     err = bp_stdin_check(arguments->files, arguments->file_count);
@@ -247,7 +253,7 @@ static bp_err load_vocabulary(bp_tokenizer **out, const tokenizer_arguments *arg
         (void)fclose(file);
     }
     if (first == '{')
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.no_merges",
                        "a vocab.json needs its merges.txt: at %s; give --merges, or a vocab.txt",
                        arguments->vocab);
     return bp_tokenizer_load_bert(out, arguments->vocab, !arguments->cased);
@@ -324,8 +330,9 @@ static bp_err run(int argc, char **argv)
     bp_err err;
 
     if (argp_parse(&ARGP, argc, argv, flags, NULL, &arguments) != 0 && arguments.err == BP_OK)
-        arguments.err = BP_FAIL(BP_ERR_USAGE, "the command line is not understood; see "
-                                              "bagpipe-data tokenizer --help");
+        arguments.err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
+                                "the command line is not understood; see "
+                                "bagpipe-data tokenizer --help");
     err = check_arguments(&arguments);
     if (err == BP_OK && root)
         err = check_folder(arguments.out);

@@ -174,7 +174,7 @@ static bp_err verify(const char *path, const file_options *options)
     err = verify_inside(path, 0, &found);
     if (err == BP_OK && found == 0)
         err = BP_FAIL(
-            BP_ERR_INPUT,
+            BP_ERR_INPUT, "file.no_checksums",
             "nothing that has checksums: at %s; name a corpus, a checkpoint or a run folder", path);
     return err;
 }

@@ -64,7 +64,7 @@ static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, i
     *out = strtoll(text, &end, 10);
     if (text[0] == '\0' || *end != '\0' || *out < least || *out > 1000000)
         return BP_FAIL(
-            BP_ERR_USAGE,
+            BP_ERR_USAGE, "command.bad_number",
             "%.*s takes a whole number from %lld on, not '%s': at the command line; see bagpipe "
             "--help",
             (int)strcspn(option, "="), option, (long long)least, text);
@@ -76,12 +76,12 @@ static bp_err check_planned(const arguments *args)
 {
     if ((args->ranks > 0 || args->nodes > 0) && !args->plan)
         return BP_FAIL(
-            BP_ERR_USAGE,
+            BP_ERR_USAGE, "command.no_plan",
             "--ranks and --nodes say for which job --plan plans, and it is not given: at "
             "the command line; mpirun or srun say how many ranks a job has");
     if (args->ranks > 0 && args->nodes > args->ranks)
         return BP_FAIL(
-            BP_ERR_USAGE,
+            BP_ERR_USAGE, "command.bad_nodes",
             "--nodes %lld is more than --ranks %lld: at the command line; a node has one "
             "rank or more",
             (long long)args->nodes, (long long)args->ranks);
@@ -106,7 +106,8 @@ static bp_err parse(arguments *out, int argc, char **argv)
     }
     out->bare = at >= argc;
     if (out->bare)
-        return BP_FAIL(BP_ERR_USAGE, "no job was named: at the command line; see the help above");
+        return BP_FAIL(BP_ERR_USAGE, "command.no_job",
+                       "no job was named: at the command line; see the help above");
     out->job = find_job(argv[at]);
     if (!out->job)
         return bp_fail_no_job(argv[at]);
@@ -115,7 +116,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
         if (strcmp(argv[at], "--plan") == 0)
             out->plan = true;
         else if (is_option(argv[at], "--verify-resume"))
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "command.is_script",
                            "--verify-resume is a script: at the command line; without mpirun or "
                            "srun, run jobs/verify_resume.sh CONFIG [key=value ...] (installed as "
                            "share/bagpipe/jobs/verify_resume.sh)");
@@ -130,7 +131,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
         else if (out->requeue && strncmp(argv[at], "--cause=", strlen("--cause=")) == 0)
             out->cause = argv[at] + strlen("--cause=");
         else if (argv[at][0] == '-')
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "command.unknown_option",
                            "there is no option '%s': at the command line; see bagpipe %s --help",
                            argv[at], out->job->name);
         else if (!out->config && !bp_config_is_pair(argv[at]))
@@ -139,7 +140,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
             out->rest[out->rest_count++] = argv[at];
     }
     if (err == BP_OK && out->requeue && out->status < 0)
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_status",
                       "requeue needs --status N: at the command line; see bagpipe requeue --help");
     if (err == BP_OK)
         err = check_planned(out);
@@ -147,7 +148,7 @@ static bp_err parse(arguments *out, int argc, char **argv)
         return err;
     out->bare = out->rest_count == 0 && !out->plan;
     if (out->bare || !out->job->needs_no_config)
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_config",
                       "no configuration was given: at the command line; use bagpipe %s %s",
                       out->job->name, out->job->needs_no_config ? "run.dir=DIR" : "CONFIG.ini");
     return err;
@@ -249,7 +250,7 @@ static bp_err run_job(const arguments *args)
         err = bp_fail_errno(BP_ERR_IO, "can't read",
                             args->config ? args->config : "the command line");
     if (err == BP_OK && args->nodes > 0 && args->ranks == 0 && bp_comm_size(call.world) > 1)
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_plan",
                       "--nodes %lld says nothing of the %d ranks that mpirun or srun started: at "
                       "the command line; give --ranks too, and one process plans for them",
                       (long long)args->nodes, bp_comm_size(call.world));

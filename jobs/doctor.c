@@ -83,14 +83,14 @@ static bp_err parse(doctor *self, int argc, char **argv)
         if (strcmp(argv[k], "--json") == 0)
             self->json = true;
         else if (argv[k][0] == '-')
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "command.unknown_option",
                            "there is no option '%s': at the command line; see bagpipe doctor "
                            "--help",
                            argv[k]);
         else if (bp_config_is_pair(argv[k]))
             self->keys[self->key_count++] = argv[k];
         else if (self->target)
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "command.too_many_names",
                            "one folder or configuration is enough, '%s' is a second: at the "
                            "command line; see bagpipe doctor --help",
                            argv[k]);
@@ -116,7 +116,7 @@ static bp_err read_config(doctor *self, const bp_option *const *tables)
         if (err == BP_OK)
             err = bp_config_read(self->config, target, self->key_count, self->keys);
     } else if (self->key_count > 0) {
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.keys_of_folder",
                       "'%s' belongs to a configuration, but %s is a folder: at the command line; "
                       "name a CONFIG.ini",
                       self->keys[0], target);
@@ -216,7 +216,7 @@ static bp_err judge_bits(const doctor *self)
         bp_all_sum(x, n, scratch, self->world);
         digest = (int64_t)(bp_xxh3(x, (size_t)n * sizeof *x) >> 1);
         if (bp_all_max_int(digest, self->world) != -bp_all_max_int(-digest, self->world))
-            err = BP_FAIL(BP_ERR_SYSTEM,
+            err = BP_FAIL(BP_ERR_SYSTEM, "mpi.sums_differ",
                           "ranks hold sums with different bits: at a sum of %lld "
                           "values; leave hosts out in turn, and test them",
                           (long long)n);

@@ -69,8 +69,8 @@ static void judge_path(findings *self, const char *key, const char *path)
 
     if (access(path, R_OK) == 0)
         return;
-    note(self,
-         BP_FAIL(is_there ? BP_ERR_DENIED : BP_ERR_INPUT, "%s: at %s = %s", missing, key, path));
+    note(self, BP_FAIL(is_there ? BP_ERR_DENIED : BP_ERR_INPUT, "config.path_missing",
+                       "%s: at %s = %s", missing, key, path));
     bp_probe_add(self->rows, BP_PROBE_FAIL, key, "name another one, or put it there", "%s: %s",
                  missing, path);
 }

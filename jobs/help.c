@@ -166,11 +166,12 @@ bp_err bp_fail_no_job(const char *word)
     size_t count = 0;
 
     if (row != NULL && row->command == NULL)
-        return BP_FAIL(BP_ERR_USAGE, "there is no job '%s': at the command line; %s", word,
-                       row->note);
+        return BP_FAIL(BP_ERR_USAGE, "command.unknown_job",
+                       "there is no job '%s': at the command line; %s", word, row->note);
     if (row != NULL)
-        return BP_FAIL(BP_ERR_USAGE, "there is no job '%s': at the command line; use %s%s%s%s%s",
-                       word, strchr(row->command, ' ') ? "" : "bagpipe ", row->command,
+        return BP_FAIL(BP_ERR_USAGE, "command.unknown_job",
+                       "there is no job '%s': at the command line; use %s%s%s%s%s", word,
+                       strchr(row->command, ' ') ? "" : "bagpipe ", row->command,
                        row->note ? " (" : "", row->note ? row->note : "", row->note ? ")" : "");
 
     for (; count < COMMAND_COUNT; count++)
@@ -178,7 +179,7 @@ bp_err bp_fail_no_job(const char *word)
     for (const bp_job *const *job = bp_jobs; *job != NULL; job++)
         words[count++] = (*job)->name;
     return BP_FAIL(
-        BP_ERR_USAGE,
+        BP_ERR_USAGE, "command.unknown_job",
         "there is no job '%s': at the command line; the nearest is %s, see bagpipe --help", word,
         bp_nearest_word(word, words));
 }

@@ -81,21 +81,22 @@ static bp_err check(const plot_call *call)
 {
     if (call->run_count == 0) {
         (void)bp_help_print(stderr, &bp_plot_help);
-        return BP_FAIL(BP_ERR_USAGE, "no run was named: at the command line; use bagpipe plot RUN");
+        return BP_FAIL(BP_ERR_USAGE, "command.no_run",
+                       "no run was named: at the command line; use bagpipe plot RUN");
     }
     if (call->out && !ends_with(call->out, ".html") && !ends_with(call->out, ".svg") &&
         !ends_with(call->out, ".png"))
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_ending",
                        "--out %s has another ending than .html, .svg and .png: at the command "
                        "line; the ending names the kind of file",
                        call->out);
     if (call->x && strcmp(call->x, "steps") != 0 && strcmp(call->x, "tokens") != 0 &&
         strcmp(call->x, "hours") != 0)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",
                        "--x %s is no axis: at the command line; use steps, tokens or hours",
                        call->x);
     if (call->x && (!call->out || ends_with(call->out, ".html")))
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_axis",
                        "--x is for a picture, and a page has all three axes: at the command line; "
                        "leave it out, or use --out FILE.svg");
     return BP_OK;
@@ -132,7 +133,7 @@ int bp_plot_command(int argc, char **argv)
 
     if (argp_parse(&parser, argc, argv, ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, NULL, &call) !=
         0)
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.not_understood",
                       "the command line is not understood: at bagpipe plot; see bagpipe plot "
                       "--help");
     else

@@ -111,7 +111,7 @@ static bp_err show_all(asked *self, int count, char **names)
         first = first == BP_OK ? err : first;
     }
     if (self->missing > 0 && self->missing == self->runs) {
-        first = BP_FAIL(BP_ERR_INPUT,
+        first = BP_FAIL(BP_ERR_INPUT, "run.missing",
                         "none of the %d names is a run: at the command line; name the run.dir of "
                         "a job",
                         self->runs);
@@ -132,7 +132,7 @@ int bp_status_command(int argc, char **argv)
         if (strcmp(argv[k], "--json") == 0)
             self.json = true;
         else if (argv[k][0] == '-')
-            err = BP_FAIL(BP_ERR_USAGE,
+            err = BP_FAIL(BP_ERR_USAGE, "command.unknown_option",
                           "there is no option '%s': at the command line; see bagpipe status --help",
                           argv[k]);
         else
@@ -140,8 +140,8 @@ int bp_status_command(int argc, char **argv)
     }
     if (err == BP_OK && self.runs == 0) {
         (void)bp_help_print(stderr, &bp_status_help);
-        err =
-            BP_FAIL(BP_ERR_USAGE, "no run was named: at the command line; use bagpipe status RUN");
+        err = BP_FAIL(BP_ERR_USAGE, "command.no_run",
+                      "no run was named: at the command line; use bagpipe status RUN");
     }
     if (err == BP_OK && !(self.found = json_array()))
         err = bp_fail_memory("the status of runs", 1, 1);

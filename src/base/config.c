@@ -379,21 +379,35 @@ bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value)
     return bp_config_set(config, key, text);
 }
 
-void bp_config_fault(bp_config *config, const char *format, ...)
+/* A line is a fault: breaks in it become spaces. */
+static void add_fault(bp_config *config, const char *line, const char *id)
+{
+    bp_buffer *out = &config->faults;
+
+    if (++config->fault_count > CONFIG_MAX_FAULTS)
+        return;
+    if (config->fault_count > 1)
+        bp_buffer_add(out, "\n", 1);
+    for (; *line != 0; line++)
+        bp_buffer_add(out, *line == '\n' ? " " : line, 1);
+    if (id != NULL)
+        bp_buffer_printf(out, " [%s]", id);
+}
+
+void bp_config_fault(bp_config *config, const char *id, const char *format, ...)
 {
     char line[2 * BP_ERR_LINE_BYTES];
     va_list arguments;
 
-    config->fault_count++;
-    if (config->fault_count > CONFIG_MAX_FAULTS)
-        return;
     va_start(arguments, format);
     (void)vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
-    for (char *p = line; *p != 0; p++)
-        if (*p == '\n')
-            *p = ' '; /* a line is a fault */
-    bp_buffer_printf(&config->faults, "%s%s", config->fault_count > 1 ? "\n" : "", line);
+    add_fault(config, line, id);
+}
+
+void bp_config_fault_err(bp_config *config)
+{
+    add_fault(config, bp_err_message(), NULL);
 }
 
 bp_err bp_config_faults(bp_config *config)
@@ -403,12 +417,13 @@ bp_err bp_config_faults(bp_config *config)
     if (count == 0)
         return BP_OK;
     if (count > CONFIG_MAX_FAULTS)
-        bp_buffer_printf(&config->faults, "\n... and %d faults more", count - CONFIG_MAX_FAULTS);
+        bp_buffer_printf(&config->faults, "\n... and %d faults more [config.more_faults]",
+                         count - CONFIG_MAX_FAULTS);
     config->fault_count = 0;
     char *text = bp_buffer_take(&config->faults);
-    bp_err err = bp_fail(BP_ERR_CONFIG, "%s", text);
+    bp_err_set_message(text);
     bp_free(text);
-    return err;
+    return BP_ERR_CONFIG;
 }
 
 static bool is_one_of(const config_entry *entry)
@@ -434,10 +449,11 @@ static void check_one(bp_config *config, int64_t first, int64_t end, bool needed
     }
     char *keys = bp_buffer_take(&all), *pairs = bp_buffer_take(&given);
     if (needed && set == 0 && refused == 0)
-        bp_config_fault(config, "none of %s is set, and the job needs one: %s; give %s=...", keys,
+        bp_config_fault(config, "config.missing_key",
+                        "none of %s is set, and the job needs one: %s; give %s=...", keys,
                         config->entries[first].option->help, config->entries[first].option->key);
     if (set > 1)
-        bp_config_fault(config,
+        bp_config_fault(config, "config.exclusive_keys",
                         "%s exclude each other: at %s; leave one out (an empty %s= on the command "
                         "line unsets it)",
                         pairs, config->entries[first].option->key,
@@ -459,8 +475,9 @@ static int64_t end_of_group(const bp_config *config, int64_t first)
 static void check_set(bp_config *config, const config_entry *entry)
 {
     if (entry->used && entry->text == NULL && !entry->refused)
-        bp_config_fault(config, "%s is not set, and the job needs it: %s; give %s=...",
-                        entry->option->key, entry->option->help, entry->option->key);
+        bp_config_fault(config, "config.missing_key",
+                        "%s is not set, and the job needs it: %s; give %s=...", entry->option->key,
+                        entry->option->help, entry->option->key);
 }
 
 void config_add_missing(bp_config *config)

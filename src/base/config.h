@@ -126,10 +126,11 @@ bool bp_config_bool(const bp_config *config, const char *key);
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
 
-/** Add one fault to those reported together, and turn what was collected into an error (BP_OK when
- * none). */
-void bp_config_fault(bp_config *config, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/** Add one fault, with its identifier (as BP_FAIL's), or the thread's last failure, to those
+ * reported together, and turn what was collected into an error (BP_OK when none). */
+void bp_config_fault(bp_config *config, const char *id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void bp_config_fault_err(bp_config *config);
 bp_err bp_config_faults(bp_config *config);
 
 /** Call `visit` for each key of the job's tables, in table order, with its value as text (NULL when

@@ -32,7 +32,8 @@ static void add_unknown(bp_config *config, const char *key, const char *where)
     bp_buffer advice = {0};
 
     config_advise(&advice, config, key);
-    bp_config_fault(config, "unknown key %s: at %s; %s", key, where, advice.data);
+    bp_config_fault(config, "config.unknown_key", "unknown key %s: at %s; %s", key, where,
+                    advice.data);
     bp_buffer_clear(&advice);
 }
 
@@ -49,12 +50,13 @@ static void finish_pair(reader *r)
     if (entry == NULL) {
         add_unknown(r->config, r->key, where);
     } else if (entry->line != 0) {
-        bp_config_fault(r->config, "%s is given twice: at %s, and before in line %d; keep one",
-                        r->key, where, entry->line);
+        bp_config_fault(r->config, "config.key_twice",
+                        "%s is given twice: at %s, and before in line %d; keep one", r->key, where,
+                        entry->line);
     } else {
         entry->line = r->key_line;
         if (config_assign(entry, value, SOURCE_FILE, where) != BP_OK)
-            bp_config_fault(r->config, "%s", bp_err_message());
+            bp_config_fault_err(r->config);
     }
     bp_free(value);
     bp_free(r->key);
@@ -146,7 +148,8 @@ static char *read_line(char *out, int size, void *stream)
     size_t bytes;
 
     if (r->needs_pair)
-        bp_config_fault(r->config, "neither [section] nor key = value: at %s:%d", r->path, r->line);
+        bp_config_fault(r->config, "config.not_a_pair",
+                        "neither [section] nor key = value: at %s:%d", r->path, r->line);
     r->needs_pair = false;
     if (!next_line(r, &line, &bytes))
         return NULL;
@@ -161,14 +164,14 @@ static char *read_line(char *out, int size, void *stream)
     }
     const char *fault = line_fault(whole, whole_bytes, bytes + r->continued, (size_t)size - 1);
     if (fault == NULL && bytes > 0 && *line == '[' && !r->continued && !is_section(line, bytes)) {
-        bp_config_fault(r->config,
+        bp_config_fault(r->config, "config.bad_section",
                         "not a [section] of at most %d bytes: at %s:%d; the rest was not read",
                         SECTION_BYTES, r->path, r->line);
         r->config->cut = true;
         return NULL;
     }
     if (fault != NULL)
-        bp_config_fault(r->config, "%s: at %s:%d", fault, r->path, r->line);
+        bp_config_fault(r->config, "config.bad_line", "%s: at %s:%d", fault, r->path, r->line);
     if (fault != NULL && memchr(whole, 0, whole_bytes) != NULL) { /* as in every line of UTF-16 */
         r->config->cut = true;
         return NULL;
@@ -215,8 +218,8 @@ static bp_err read_argument(bp_config *config, const char *argument)
     const char *equals = strchr(argument, '=');
 
     if (equals == NULL)
-        return bp_fail(BP_ERR_USAGE, "\"%s\" is not section.key=value: at the command line",
-                       argument);
+        return bp_fail(BP_ERR_USAGE, "command.not_a_pair",
+                       "\"%s\" is not section.key=value: at the command line", argument);
     char *key = bp_sprintf("%.*s", (int)(equals - argument), argument);
     char *value = bp_strdup(equals + 1 + strspn(equals + 1, SPACES "\n"));
     config_entry *entry = config_find(config, key);
@@ -226,7 +229,7 @@ static bp_err read_argument(bp_config *config, const char *argument)
     if (entry == NULL)
         add_unknown(config, key, "the command line");
     else if (config_assign(entry, value, SOURCE_ARGUMENT, "the command line") != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
     bp_free(key);
     bp_free(value);
     return BP_OK;

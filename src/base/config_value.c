@@ -247,9 +247,9 @@ static bp_err fail_value(const bp_option *option, const char *value, const char 
     bp_err err;
 
     config_describe_range(&range, option);
-    err = bp_fail(BP_ERR_CONFIG, "%s = %.*s%s %s: at %s; give %s%s%s", option->key, SHOWN_BYTES,
-                  value, strlen(value) > SHOWN_BYTES ? "..." : "", what, where,
-                  TYPES[option->type].give, range.bytes > 0 ? " " : "",
+    err = bp_fail(BP_ERR_CONFIG, "config.bad_value", "%s = %.*s%s %s: at %s; give %s%s%s",
+                  option->key, SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", what,
+                  where, TYPES[option->type].give, range.bytes > 0 ? " " : "",
                   range.bytes > 0 ? range.data : "");
     bp_buffer_clear(&range);
     return err;
@@ -258,7 +258,7 @@ static bp_err fail_value(const bp_option *option, const char *value, const char 
 static bp_err assign_empty(config_entry *entry, config_source source, const char *where)
 {
     if (entry->option->value != NULL)
-        return bp_fail(BP_ERR_CONFIG,
+        return bp_fail(BP_ERR_CONFIG, "config.empty_value",
                        "%s has no value: at %s; leave the key out for its default, %s",
                        entry->option->key, where, entry->option->value);
     bp_free(entry->text);

@@ -19,7 +19,6 @@ static int assert_rank = -1;
 /* A longer line loses its middle: its head says what failed, its tail where, and the remedy. */
 #define CUT_MARK   " ... "
 #define TAIL_BYTES 150
-#define HEAD_BYTES (BP_ERR_LINE_BYTES - TAIL_BYTES - (sizeof(CUT_MARK) - 1))
 
 static size_t width(char c)
 {
@@ -41,126 +40,138 @@ static size_t escape(char *out, size_t used, const char *text, size_t bytes)
     return used;
 }
 
-static size_t add_line(char *out, size_t used, const char *line, size_t bytes)
+/* Append a line, with the identifier that it ends with ("": none, or it stands in the line). */
+static size_t add_line(char *out, size_t used, const char *line, size_t bytes, const char *id)
 {
+    char last[64] = "";
     size_t total = 0, head = 0, tail = bytes, head_width = 0, tail_width = 0;
 
+    if (id[0] != 0)
+        (void)snprintf(last, sizeof(last), " [%s]", id);
+    size_t room = BP_ERR_LINE_BYTES - strlen(last);
     for (size_t i = 0; i < bytes; i++)
         total += width(line[i]);
-    if (total <= BP_ERR_LINE_BYTES)
-        return escape(out, used, line, bytes);
-    while (head < bytes && head_width + width(line[head]) <= HEAD_BYTES)
+    if (total <= room)
+        return escape(out, escape(out, used, line, bytes), last, strlen(last));
+    room -= TAIL_BYTES + sizeof(CUT_MARK) - 1; /* of the head */
+    while (head < bytes && head_width + width(line[head]) <= room)
         head_width += width(line[head++]);
     while (tail > head && tail_width + width(line[tail - 1]) <= TAIL_BYTES)
         tail_width += width(line[--tail]);
     used = escape(out, used, line, head);
     used = escape(out, used, CUT_MARK, sizeof(CUT_MARK) - 1);
-    return escape(out, used, line + tail, bytes - tail);
+    used = escape(out, used, line + tail, bytes - tail);
+    return escape(out, used, last, strlen(last));
 }
 
-void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines)
+static void add_lines(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines, const char *id)
 {
-    size_t used = 0;
+    size_t used = 0, length = strlen(text);
 
+    while (lines && length > 0 && text[length - 1] == '\n')
+        length--;
     out[0] = 0;
-    while (*raw != 0) {
-        size_t bytes = lines ? strcspn(raw, "\n") : strlen(raw);
-        used = add_line(out, used, raw, bytes);
-        raw += bytes;
-        if (*raw == '\n' && used + 1 < BP_ERR_MESSAGE_BYTES) {
-            out[used++] = *raw++;
+    for (size_t at = 0; at < length; at++) { /* behind a line stands its break */
+        size_t bytes = lines ? strcspn(text + at, "\n") : length - at;
+        if (at + bytes > length)
+            bytes = length - at;
+        used = add_line(out, used, text + at, bytes, id);
+        at += bytes;
+        if (at < length && used + 1 < BP_ERR_MESSAGE_BYTES) {
+            out[used++] = '\n';
             out[used] = 0;
-        } else {
-            raw += *raw == '\n';
         }
     }
-    while (used > 0 && out[used - 1] == '\n')
-        out[--used] = 0;
 }
 
-bp_err bp_fail(bp_err code, const char *format, ...)
+void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines)
 {
-    static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES]; /* arguments may point into message */
+    add_lines(out, text, lines, "");
+}
+
+/* What is about to be the message; arguments may point into the message. */
+static _Thread_local char raw[2 * BP_ERR_MESSAGE_BYTES];
+
+static void format_raw(const char *format, va_list arguments)
+{
+    if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
+        (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
+}
+
+bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
+{
     va_list arguments;
 
     va_start(arguments, format);
-    if (vsnprintf(raw, sizeof(raw), format, arguments) < 0)
-        (void)snprintf(raw, sizeof(raw), "(unprintable message) %s", format);
+    format_raw(format, arguments);
     va_end(arguments);
-    bp_err_escape(message, raw, code == BP_ERR_CONFIG);
+    add_lines(message, raw, code == BP_ERR_CONFIG, id);
     return code;
+}
+
+/* The failures that errno tells, and what a user can do about them. */
+typedef struct errno_failure {
+    int number;  /* 0: any other */
+    bp_err code; /* BP_OK: the caller's */
+    const char *id, *remedy;
+} errno_failure;
+
+static const errno_failure errno_failures[] = {
+    {ENOENT, BP_ERR_INPUT, "file.missing", "check the path"},
+    {ENOTDIR, BP_ERR_INPUT, "file.missing", "check the path"},
+    {EISDIR, BP_OK, "file.is_folder", "name a file, not a folder"},
+    {EEXIST, BP_OK, "file.exists", "remove it, or choose another name"},
+    {EACCES, BP_ERR_DENIED, "file.denied", "check the permissions"},
+    {EPERM, BP_ERR_DENIED, "file.denied", "check the permissions"},
+    {EROFS, BP_ERR_DENIED, "file.denied", "check the permissions"},
+    {ENOSPC, BP_OK, "file.no_space", "make room there"},
+    {EDQUOT, BP_OK, "file.no_space", "make room there"},
+    {EFBIG, BP_OK, "file.no_space", "make room there"},
+    {ENOMEM, BP_ERR_SYSTEM, "memory.short", "give the job more memory"},
+    {EMFILE, BP_ERR_SYSTEM, "file.too_many_open", "allow more open files (ulimit -n)"},
+    {ENFILE, BP_ERR_SYSTEM, "file.too_many_open", "allow more open files (ulimit -n)"},
+    {0, BP_OK, "file.io_error", "check the file system"}};
+
+static const errno_failure *failure_of(int number)
+{
+    const errno_failure *failure = errno_failures;
+
+    while (failure->number != 0 && failure->number != number)
+        failure++;
+    return failure;
 }
 
 bp_err bp_err_of_errno(int number, bp_err fallback)
 {
-    switch (number) {
-    case ENOENT:
-    case ENOTDIR:
-        return BP_ERR_INPUT;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return BP_ERR_DENIED;
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-        return BP_ERR_SYSTEM;
-    default:
-        return fallback;
-    }
-}
+    const errno_failure *failure = failure_of(number);
 
-/* What a user can do about it. */
-static const char *remedy_of(int number)
-{
-    switch (number) {
-    case ENOENT:
-    case ENOTDIR:
-        return "check the path";
-    case EISDIR:
-        return "name a file, not a folder";
-    case EEXIST:
-        return "remove it, or choose another name";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return "check the permissions";
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-        return "make room there";
-    case ENOMEM:
-        return "give the job more memory";
-    case EMFILE:
-    case ENFILE:
-        return "allow more open files (ulimit -n)";
-    default:
-        return "check the file system";
-    }
+    return failure->code == BP_OK ? fallback : failure->code;
 }
 
 bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path)
 {
     int number = errno;
 
-    return bp_fail(bp_err_of_errno(number, fallback), "%s: %s: at %s; %s", verb, strerror(number),
-                   path, remedy_of(number));
+    return bp_fail(bp_err_of_errno(number, fallback), failure_of(number)->id, "%s: %s: at %s; %s",
+                   verb, strerror(number), path, failure_of(number)->remedy);
 }
 
 bp_err bp_fail_create(const char *verb, const char *path)
 {
     int number = errno;
     bp_err code = bp_err_of_errno(number, BP_ERR_CREATE);
+    bool no_folder = code == BP_ERR_INPUT;
 
     if (number == ENOSPC || number == EDQUOT)
         code = BP_ERR_IO;
-    return bp_fail(code == BP_ERR_INPUT ? BP_ERR_CREATE : code, "%s: %s: at %s; %s", verb,
-                   strerror(number), path, remedy_of(number));
+    return bp_fail(no_folder ? BP_ERR_CREATE : code,
+                   no_folder ? "file.no_folder" : failure_of(number)->id, "%s: %s: at %s; %s", verb,
+                   strerror(number), path, failure_of(number)->remedy);
 }
 
 bp_err bp_fail_memory(const char *what, int64_t count, size_t size)
 {
-    return bp_fail(BP_ERR_SYSTEM,
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                    "no memory for %s, %lld x %zu bytes; give the job more, or ask less", what,
                    (long long)count, size);
 }
@@ -173,12 +184,48 @@ bp_err bp_fail_stopped(const char *format, ...)
     va_start(arguments, format);
     int wrote = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    return bp_fail(BP_ERR_STOPPED, STOPPED "%s", wrote < 0 ? "as asked" : text);
+    return BP_FAIL(BP_ERR_STOPPED, "run.stopped", STOPPED "%s", wrote < 0 ? "as asked" : text);
 }
 
 bool bp_err_was_asked(bp_err code)
 {
     return code == BP_ERR_STOPPED && strncmp(message, STOPPED, strlen(STOPPED)) == 0;
+}
+
+const char *bp_err_id(const char *text)
+{
+    static const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    const char *open = strrchr(text, '['), *end = text + strlen(text);
+
+    if (open == NULL || open == text || open[-1] != ' ')
+        return end;
+    const char *dot = open + 1 + strspn(open + 1, letters);
+    return *dot == '.' && strcmp(dot + 1 + strspn(dot + 1, letters), "]") == 0 ? open + 1 : end;
+}
+
+const char *bp_err_text(void)
+{
+    static _Thread_local char text[BP_ERR_MESSAGE_BYTES];
+    const char *id = bp_err_id(message);
+
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(id - message) - (*id == 0 ? 0 : 2), message);
+    return text;
+}
+
+bp_err bp_err_wrap(bp_err code, const char *format, ...)
+{
+    char id[64];
+    va_list arguments;
+
+    (void)snprintf(id, sizeof(id), "%s", bp_err_id(message));
+    va_start(arguments, format);
+    format_raw(format, arguments);
+    va_end(arguments);
+    size_t used = strlen(raw);
+    if (id[0] != 0)
+        (void)snprintf(raw + used, sizeof(raw) - used, " [%s", id);
+    add_lines(message, raw, code == BP_ERR_CONFIG, "");
+    return code;
 }
 
 bp_err bp_err_prefix(bp_err code, const char *format, ...)
@@ -192,8 +239,8 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     if (wrote < 0)
         return code;
     if (bp_err_was_asked(code)) /* it stays a notice */
-        return bp_fail(code, STOPPED "%s: %s", context, message + strlen(STOPPED));
-    return bp_fail(code, "%s: %s", context, message);
+        return bp_err_wrap(code, STOPPED "%s: %s", context, bp_err_text() + strlen(STOPPED));
+    return bp_err_wrap(code, "%s: %s", context, bp_err_text());
 }
 
 /* Where the last "at" or "in" of the message begins, behind which a remedy would stand. */
@@ -209,7 +256,7 @@ bp_err bp_err_advise(bp_err code, const char *remedy)
 {
     if (code != BP_ERR_FORMAT || strstr(place_of(message), "; ") != NULL)
         return code;
-    return bp_fail(code, "%s; %s", message, remedy);
+    return bp_err_wrap(code, "%s; %s", bp_err_text(), remedy);
 }
 
 const char *bp_err_message(void)
@@ -219,7 +266,8 @@ const char *bp_err_message(void)
 
 void bp_err_set_message(const char *text)
 {
-    (void)bp_fail(BP_ERR_CONFIG, "%s", text); /* a message of any code, made by bp_fail once */
+    (void)snprintf(raw, sizeof(raw), "%s", text); /* `text` may point into the message */
+    add_lines(message, raw, true, "");            /* of any code: it was made by bp_fail once */
 }
 
 int bp_err_severity(bp_err code)
@@ -251,14 +299,15 @@ void bp_err_set_witness(void (*witness)(int status, const char *line))
     err_witness = witness;
 }
 
-void bp_err_last_words(int status, const char *format, ...)
+void bp_err_last_words(int status, const char *id, const char *format, ...)
 {
     char line[BP_ERR_LINE_BYTES] = "";
     va_list arguments;
 
     va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments);
+    (void)vsnprintf(line, sizeof(line) - strlen(id) - 3, format, arguments);
     va_end(arguments);
+    (void)sprintf(line + strlen(line), " [%s]", id); /* it has the room */
     (void)fprintf(stderr, "%s: error[%d]: %s\n", program, status, line);
     if (err_witness != NULL)
         err_witness(status, line);
@@ -286,7 +335,7 @@ void bp_assert_failed(const char *condition, const char *file, int line)
 {
     const char *base = strrchr(file, '/');
 
-    bp_err_last_words(BP_ERR_SOFTWARE,
+    bp_err_last_words(BP_ERR_SOFTWARE, "program.bug",
                       "a bug: \"%.200s\" does not hold: at %s:%d%s; please report it", condition,
                       base == NULL ? file : base + 1, line, rank_text());
     end(BP_ERR_SOFTWARE);
@@ -294,7 +343,7 @@ void bp_assert_failed(const char *condition, const char *file, int line)
 
 void bp_memory_ended(const char *what, int64_t n, size_t size)
 {
-    bp_err_last_words(BP_ERR_SYSTEM,
+    bp_err_last_words(BP_ERR_SYSTEM, "memory.short",
                       "out of memory: no %lld x %zu bytes for %s%s; use more nodes, or fewer ranks "
                       "on each",
                       (long long)n, size, what, rank_text());

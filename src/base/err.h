@@ -30,21 +30,25 @@ typedef enum bp_err {
 #define BP_ERR_MESSAGE_BYTES 8192
 #define BP_ERR_LINE_BYTES    400
 
-/** Fail with a message: `return BP_FAIL(BP_ERR_FORMAT, "token %d is beyond ...: at %s; remedy",
- * ...)`.
+/** Fail with a message and its identifier: `return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
+ * "token %d is beyond ...: at %s; remedy", ...)`.
  *
- * Messages read "what, with the value: at where; remedy". Bytes that are not printable ASCII are
- * escaped as \xNN, save line breaks in a BP_ERR_CONFIG, which part its faults. A line longer than
- * BP_ERR_LINE_BYTES loses its middle (" ... "). Arguments may point into bp_err_message().
+ * Messages read "what, with the value: at where; remedy [thing.what_is_wrong]". The identifier is a
+ * string literal, two lower-case words joined by a dot, and stays when the wording changes: users
+ * look it up in docs/messages.md, and tests assert it. It ends each line of the message, and so
+ * goes wherever the message goes. Bytes that are not printable ASCII are escaped as \xNN, save line
+ * breaks in a BP_ERR_CONFIG, which part its faults. A line longer than BP_ERR_LINE_BYTES loses its
+ * middle (" ... "). Arguments may point into bp_err_message().
  */
-#define BP_FAIL(code, ...) bp_fail((code), __VA_ARGS__)
-bp_err bp_fail(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define BP_FAIL(code, id, ...) bp_fail((code), "" id, __VA_ARGS__)
+bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /** Fail for a file operation: errno decides the code.
  *
  * ENOENT, ENOTDIR: BP_ERR_INPUT; EACCES, EPERM, EROFS: BP_ERR_DENIED; ENOMEM, EMFILE, ENFILE:
- * BP_ERR_SYSTEM; others: `fallback`. The message is "VERB: STRERROR: at PATH; REMEDY". For an
- * output that can't be created use bp_fail_create().
+ * BP_ERR_SYSTEM; others: `fallback`. The message is "VERB: STRERROR: at PATH; REMEDY [IDENTIFIER]".
+ * For an output that can't be created use bp_fail_create().
  */
 bp_err bp_fail_errno(bp_err fallback, const char *verb, const char *path);
 bp_err bp_err_of_errno(int number, bp_err fallback);
@@ -63,6 +67,10 @@ bp_err bp_fail_stopped(const char *format, ...) __attribute__((format(printf, 1,
 /** Is the current failure, of this code, one of those? */
 bool bp_err_was_asked(bp_err code);
 
+/** Say the current failure in other words, and keep its identifier: arguments may point into
+ * bp_err_text(). Returns `code`. */
+bp_err bp_err_wrap(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -70,17 +78,25 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format
  * unchanged. What a family of messages has in common is said where they leave their module. */
 bp_err bp_err_advise(bp_err code, const char *remedy);
 
-/** The message of this thread's last failure ("" when there was none). Borrowed until the next
- * failure. */
+/** The message of this thread's last failure ("" when there was none), with its identifier.
+ * Borrowed until the next failure. */
 const char *bp_err_message(void);
 
-/** Make `message` this thread's last failure: hands an error over from a helper thread or another
- * rank. */
+/** The same without the identifier at its end, to stand inside of another text. Borrowed until the
+ * next call. */
+const char *bp_err_text(void);
+
+/** Where the identifier begins with which `message` ends ("corpus.bad_token]"); its end where it
+ * has none. */
+const char *bp_err_id(const char *message);
+
+/** Make `message`, which has its identifier, this thread's last failure: hands an error over from a
+ * helper thread or another rank. */
 void bp_err_set_message(const char *message);
 
-/** `raw`, of any length, as printable ASCII in lines of at most BP_ERR_LINE_BYTES: one line, unless
- * `lines` keeps the breaks. */
-void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *raw, bool lines);
+/** `text`, of any length, as printable ASCII in lines of at most BP_ERR_LINE_BYTES: one line,
+ * unless `lines` keeps the breaks. */
+void bp_err_escape(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lines);
 
 /** Which of two codes speaks for all ranks: the higher severity (a bug before an I/O error before
  * bad input). */
@@ -111,6 +127,7 @@ void bp_assert_set_handler(void (*handler)(int status), int rank);
  */
 void bp_err_set_witness(void (*witness)(int status, const char *line));
 /** Print the last line of a program that ends at once, and have it witnessed. */
-void bp_err_last_words(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bp_err_last_words(int status, const char *id, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

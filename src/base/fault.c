@@ -185,7 +185,7 @@ bp_err bp_fault_check(void)
     if (specification == NULL || *specification == 0)
         return BP_OK;
     if (getenv("SLURM_JOB_ID") != NULL && (allowed == NULL || strcmp(allowed, "yes") != 0))
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "fault.not_allowed",
                        "BP_FAULT = '%s' injects faults into a Slurm job: at the environment; unset "
                        "it, or set BP_FAULT_IN_JOB=yes too",
                        specification);
@@ -194,12 +194,12 @@ bp_err bp_fault_check(void)
         fault one;
 
         if (bytes > 0 && (!parse_one(&one, p, bytes) || !is_known(one.name, one.name_bytes)))
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "fault.unknown",
                            "'%.*s' names no fault: at BP_FAULT; write NAME[:N[+]][@RANK][=ACTION]",
                            (int)bytes, p);
         if (++count > MAX_FAULTS)
-            return BP_FAIL(BP_ERR_USAGE, "more than %d faults: at BP_FAULT; leave some out",
-                           MAX_FAULTS);
+            return BP_FAIL(BP_ERR_USAGE, "fault.too_many",
+                           "more than %d faults: at BP_FAULT; leave some out", MAX_FAULTS);
         p += bytes + (p[bytes] == ',');
     }
     return BP_OK;

@@ -27,10 +27,10 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
     if (fstat(fd, &status) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
     else if (S_ISDIR(status.st_mode))
-        err = bp_fail(BP_ERR_INPUT, "a folder stands where a file is needed: at %s; name a file",
-                      path);
+        err = bp_fail(BP_ERR_INPUT, "file.is_folder",
+                      "a folder stands where a file is needed: at %s; name a file", path);
     else if (!S_ISREG(status.st_mode))
-        err = bp_fail(BP_ERR_INPUT,
+        err = bp_fail(BP_ERR_INPUT, "file.not_regular",
                       "not a regular file (a pipe, socket or device): at %s; name a file", path);
     if (err != BP_OK) {
         (void)close(fd);
@@ -44,7 +44,7 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
 
 static bp_err fail_plain(const char *path)
 {
-    return bp_fail(BP_ERR_FORMAT,
+    return bp_fail(BP_ERR_FORMAT, "file.not_plain",
                    "no plain file, but a folder, a link, a pipe or the like: at %s; remove it, or "
                    "put back the file that was there",
                    path);
@@ -100,7 +100,7 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
         if (used > limit) {
             bp_free(data);
             return bp_fail(
-                BP_ERR_FORMAT,
+                BP_ERR_FORMAT, "file.too_long",
                 "the file is longer than the %lld bytes allowed: at %s; is it the right one?",
                 (long long)limit, path);
         }
@@ -275,7 +275,8 @@ bp_err bp_draft_open(bp_draft *draft, const char *path)
 
     *draft = (bp_draft){.path = NULL, .temporary = NULL, .fd = -1};
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return bp_fail(BP_ERR_CREATE, "not a regular file, and so not replaced: at %s", path);
+        return bp_fail(BP_ERR_CREATE, "file.not_replaced",
+                       "not a regular file, and so not replaced: at %s", path);
     draft->path = bp_strdup(path);
     if (bp_path_try_names(path, ".bp-", ".tmp", create_new, &draft->temporary, &draft->fd) == 0)
         return BP_OK;

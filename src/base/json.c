@@ -33,8 +33,8 @@ bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *n
     *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     if (*out != NULL)
         return BP_OK;
-    return bp_fail(BP_ERR_FORMAT, "not valid JSON (%s): at %s:%d, column %d", where.text, name,
-                   where.line, where.column);
+    return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
+                   where.text, name, where.line, where.column);
 }
 
 static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)
@@ -113,9 +113,9 @@ static const json_t *member(const json_t *object, const char *key, const char *n
     if (value != NULL && (types >> json_typeof(value) & 1) != 0)
         return value;
     if (value == NULL)
-        (void)bp_fail(BP_ERR_FORMAT, "\"%s\" is missing: at %s", key, name);
+        (void)bp_fail(BP_ERR_FORMAT, "json.missing_key", "\"%s\" is missing: at %s", key, name);
     else
-        (void)bp_fail(BP_ERR_FORMAT, "\"%s\" is not %s: at %s", key, type, name);
+        (void)bp_fail(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is not %s: at %s", key, type, name);
     return NULL;
 }
 

@@ -335,7 +335,8 @@ void bp_err_print(bp_err code)
         (void)snprintf(head, sizeof(head), "%s: ", bp_err_program());
     else
         (void)snprintf(head, sizeof(head), "%s: error[%d]: ", bp_err_program(), (int)code);
-    put_lines(head, bp_err_message()[0] == 0 ? "failed without a message" : bp_err_message());
+    put_lines(head, bp_err_message()[0] == 0 ? "failed without a message [program.bug]"
+                                             : bp_err_message());
 }
 
 void bp_warn(const char *format, ...)

@@ -40,7 +40,7 @@ bp_err bp_thread_start(pthread_t *thread, const char *name, void *(*run)(void *)
     if (status == 0)
         return BP_OK;
     bp_free(start);
-    return BP_FAIL(BP_ERR_SYSTEM,
+    return BP_FAIL(BP_ERR_SYSTEM, "thread.not_started",
                    "no thread can be started (%s): at %s; allow more processes (ulimit -u)",
                    strerror(status), name);
 }

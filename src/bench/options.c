@@ -36,12 +36,12 @@ void bp_bench_check(bp_config *config)
     const char *wrong;
 
     if (bp_mesh_keys_of(config)->members != 1)
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.one_model",
                         "mesh.members = %lld, but bench trains one model at a time: at "
                         "mesh.members; leave it at 1",
                         (long long)bp_mesh_keys_of(config)->members);
     if (!bp_bench_models_named(bp_bench_keys_of(config)->models, named, &wrong))
-        bp_config_fault(config,
+        bp_config_fault(config, "bench.unknown_model",
                         "there is no model '%.*s': at bench.models; use tiny, small, medium, "
                         "gpt2, several with commas, or none",
                         (int)strcspn(wrong, " ,"), wrong);

@@ -32,7 +32,8 @@ bp_err bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
 {
     const bp_mesh *mesh = spec->mesh;
     bp_work_queue *queue = bp_alloc("coordinator.queue", 1, sizeof(*queue));
-    bp_err err = queue ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for the queue of work");
+    bp_err err =
+        queue ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for the queue of work");
     int leads;
 
     *out = NULL;

@@ -83,9 +83,10 @@ static bp_err take_glob(take_file take, void *context, const char *pattern)
     bp_err err = BP_OK;
 
     if (status == GLOB_NOMATCH)
-        return BP_FAIL(BP_ERR_INPUT, "no corpus matches the pattern: at %s", pattern);
+        return BP_FAIL(BP_ERR_INPUT, "corpus.no_match", "no corpus matches the pattern: at %s",
+                       pattern);
     if (status != 0)
-        return BP_FAIL(status == GLOB_NOSPACE ? BP_ERR_SYSTEM : BP_ERR_INPUT,
+        return BP_FAIL(status == GLOB_NOSPACE ? BP_ERR_SYSTEM : BP_ERR_INPUT, "corpus.bad_pattern",
                        "the pattern can't be read: at %s", pattern);
     for (size_t i = 0; err == BP_OK && i < found.gl_pathc; i++)
         err = take(context, found.gl_pathv[i]);
@@ -101,8 +102,9 @@ static bp_err take_item(take_file take, void *context, char *item)
     while (length > 0 && isspace((unsigned char)item[length - 1]))
         item[--length] = '\0';
     if (length == 0)
-        return BP_FAIL(BP_ERR_CONFIG, "an empty name in the list of corpora; "
-                                      "give a file, a list with commas, or a glob");
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.empty_name",
+                       "an empty name in the list of corpora; "
+                       "give a file, a list with commas, or a glob");
     if (strpbrk(item, "*?[") && !bp_path_exists(item))
         return take_glob(take, context, item);
     return take(context, item);
@@ -136,17 +138,17 @@ static bp_err check_same(const bp_corpus *corpus, int64_t k)
     const char *b_path = bp_corpus_file_path(corpus->files[k]);
 
     if (a->vocab_size != b->vocab_size)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.mismatch",
                        "corpora of one job differ in vocab_size, %" PRId64 " and %" PRId64
                        ": at %s and %s; make them with one tokenizer",
                        a->vocab_size, b->vocab_size, a_path, b_path);
     if (a->eod_id != b->eod_id)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.mismatch",
                        "corpora of one job differ in eod_id, %" PRId64 " and %" PRId64
                        ": at %s and %s; make them with one tokenizer",
                        a->eod_id, b->eod_id, a_path, b_path);
     if (strcmp(a->tokenizer_hash, b->tokenizer_hash) != 0)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.mismatch",
                        "corpora of one job differ in tokenizer_hash, '%s' and '%s': at %s and %s; "
                        "make them with one tokenizer",
                        a->tokenizer_hash, b->tokenizer_hash, a_path, b_path);

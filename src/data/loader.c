@@ -82,8 +82,9 @@ static bp_err cache_init(block_cache *cache, const bp_order *order, int64_t hold
     cache->entry_of = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->entry_of));
     cache->holders = bp_try_alloc("data.blocks", order->blocks, sizeof(*cache->holders));
     if (!cache->slab || !cache->block_of || !cache->entry_of || !cache->holders)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the shuffle blocks; use a smaller train.batch "
-                                      "or more data ranks");
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "no memory for the shuffle blocks; use a smaller train.batch "
+                       "or more data ranks");
     for (int64_t i = 0; i < cache->capacity; i++)
         cache->block_of[i] = -1;
     for (int64_t i = 0; i < order->blocks; i++)
@@ -296,7 +297,8 @@ static bp_err open_sources(bp_loader *loader)
     loader->batch_bytes = bp_batch_bytes(&spec->maker.form, spec->slots);
     loader->ring = bp_try_alloc("data.loader", DEPTH * (int64_t)loader->batch_bytes, 1);
     if (!loader->sources || !loader->ring)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for %" PRId64 " batch slots", spec->slots);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for %" PRId64 " batch slots",
+                       spec->slots);
     loader->source_count = count;
     if (is_weighted(loader))
         return open_files(loader, count);

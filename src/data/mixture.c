@@ -49,17 +49,17 @@ bp_err bp_corpus_weights(double **weights, int64_t *count, const char *list)
     bp_free(*weights);
     *weights = NULL;
     if (at)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.bad_weights",
                        "corpus.weights = %s has no number of 0 or more at place %" PRId64
                        ": at corpus.weights; give one for each file of corpus.train, parted by "
                        "commas",
                        list, *count + 1);
     if (positive > BP_CORPUS_WEIGHTS_MAX)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.too_many_weights",
                        "corpus.weights has %" PRId64 " numbers above 0, more than %d: at "
                        "corpus.weights; join corpora into fewer files",
                        positive, BP_CORPUS_WEIGHTS_MAX);
-    return BP_FAIL(BP_ERR_CONFIG,
+    return BP_FAIL(BP_ERR_CONFIG, "corpus.zero_weights",
                    "corpus.weights = %s: the %" PRId64 " numbers add up to %g: at corpus.weights; "
                    "give at least one above 0",
                    list, *count, sum);

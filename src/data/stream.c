@@ -120,13 +120,14 @@ static bp_err draw_bag(bp_stream *stream, uint64_t seed, int64_t member)
     bp_rng_key key = bp_rng_key_of(seed, BP_RNG_BAG, member, 0, 0);
 
     if (n < 2)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
                        "a bag needs at least 2 documents to draw from, but there are %" PRId64
                        ": at %s; use corpus.resample=none, or cut the corpus into documents",
                        n, bp_corpus_file_path(bp_corpus_file_at(stream->corpus, 0)));
     stream->drawn = bp_try_alloc("data.drawn", n, sizeof(*stream->drawn));
     if (!stream->drawn)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a bag of %" PRId64 " documents", n);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "no memory for a bag of %" PRId64 " documents", n);
     for (int64_t i = 0; i < n; i++)
         stream->drawn[bp_rng_below(&key, (uint64_t)i, n)]++;
     stream->groups = stream->weights ? stream->files : 1;
@@ -227,7 +228,7 @@ static bp_err check_tokens(const bp_stream *stream, int64_t k, int64_t tokens, i
     if (tokens > context)
         return BP_OK;
     return BP_FAIL(
-        BP_ERR_FORMAT,
+        BP_ERR_FORMAT, "corpus.too_short",
         "the corpus has %" PRId64 " tokens, fewer than one window of model.context + 1 = "
         "%" PRId64 "%s: at %s; use a longer text or a shorter context%s",
         tokens, context + 1, stream->bag ? ", in its bag" : "", bp_stream_path(stream, k),

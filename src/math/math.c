@@ -78,7 +78,7 @@ bp_err bp_math_precision(const bp_config *config, bp_precision *out)
 
     *out = strcmp(asked, "f32") != 0 && bp_math_has_bf16() ? BP_BF16 : BP_F32;
     if (strcmp(asked, "bf16") == 0 && *out != BP_BF16)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "math.no_bf16",
                        "math.precision, with the value bf16: this CPU (%s, %s) has neither AMX nor "
                        "AVX512_BF16; "
                        "use auto or f32",

@@ -29,7 +29,7 @@ static bp_err check_launcher(int size)
         launcher.mpirun || (pmi != NULL && strcmp(pmi, "1") == 0))
         return BP_OK;
     bp_log_set_speaker(strcmp(getenv("SLURM_PROCID"), "0") == 0); /* each of them is a rank 0 */
-    return bp_fail(BP_ERR_CONFIG,
+    return bp_fail(BP_ERR_CONFIG, "mpi.separate_tasks",
                    "srun started %s tasks that do not see each other: at MPI's start; use %s, or "
                    "mpirun (BAGPIPE_LAUNCH in slurm/site.env)",
                    tasks,
@@ -72,7 +72,8 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     if (!launcher.mpirun && !launcher.pmix &&
         (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
          setenv("OMPI_MCA_orte_create_session_dirs", "0", 0) != 0))
-        return bp_fail(BP_ERR_SYSTEM, "the environment can't be changed: at MPI's start");
+        return bp_fail(BP_ERR_SYSTEM, "mpi.no_environment",
+                       "the environment can't be changed: at MPI's start");
     warn_of_pmi(&launcher);
     BP_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
     BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -83,7 +84,7 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     bp_fault_set_rank(rank);
     bp_log_set_speaker(rank == 0);
     if (provided < MPI_THREAD_FUNNELED)
-        return bp_fail(BP_ERR_SYSTEM,
+        return bp_fail(BP_ERR_SYSTEM, "mpi.no_threads",
                        "this MPI allows no threads: at MPI's start; build it with them");
     bp_err err = bp_fault_check();
     if (err == BP_OK)
@@ -157,8 +158,8 @@ void bp_mpi_check(int status, const char *call, const char *file, int line)
         return;
     (void)MPI_Error_string(status, text, &length); /* the default text stands if this fails too */
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    bp_err_last_words(BP_ERR_SYSTEM, "MPI failed: %s: %.120s: at %s:%d, rank %d", text, call,
-                      base == NULL ? file : base + 1, line, rank);
+    bp_err_last_words(BP_ERR_SYSTEM, "mpi.failed", "MPI failed: %s: %.120s: at %s:%d, rank %d",
+                      text, call, base == NULL ? file : base + 1, line, rank);
     (void)MPI_Abort(MPI_COMM_WORLD, BP_ERR_SYSTEM);
     abort();
 }

@@ -157,8 +157,8 @@ static bp_err fail_fit(const bp_mesh_shape *shape, int64_t copy, int size)
     add_need(&axes, shape, copy);
     add_world_sizes(&remedy, shape, copy, size);
     add_mesh_sizes(&remedy, shape, copy, size);
-    bp_err err = bp_fail(BP_ERR_CONFIG, "%s, but there %s %d: at mesh.*; %s", axes.data,
-                         size == 1 ? "is" : "are", size, remedy.data);
+    bp_err err = bp_fail(BP_ERR_CONFIG, "mesh.wrong_ranks", "%s, but there %s %d: at mesh.*; %s",
+                         axes.data, size == 1 ? "is" : "are", size, remedy.data);
     bp_buffer_clear(&axes);
     bp_buffer_clear(&remedy);
     return err;
@@ -183,7 +183,7 @@ bp_err bp_mesh_shape_fit(bp_mesh_shape *shape, int size)
 
     BP_ASSERT(shape->members > 0 && shape->pipeline > 0 && shape->data >= 0 && shape->tensor > 0);
     if (!product(&copy, shape))
-        return bp_fail(BP_ERR_CONFIG,
+        return bp_fail(BP_ERR_CONFIG, "mesh.too_many_ranks",
                        "mesh.members = %d, mesh.pipeline = %d, mesh.data = %d, mesh.tensor = %d "
                        "multiply to more ranks than MPI counts: at mesh.*; let them multiply to %d",
                        shape->members, shape->pipeline, shape->data, shape->tensor, size);

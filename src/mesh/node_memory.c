@@ -162,7 +162,7 @@ bp_err bp_node_memory_check(const bp_node_memory *node, const char *remedy)
     say_bytes(needs, node->needs_bytes);
     say_bytes(has, node->has_bytes);
     if (bp_node_memory_lacks(node))
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.over_limit",
                        "%d rank%s on %s take%s about %s, and may take %s (%s): at run.memory; %s; "
                        "set run.memory where there is more",
                        node->ranks, node->ranks == 1 ? "" : "s",

@@ -155,13 +155,13 @@ static bp_err reserve(network_decoding *self)
     bp_arena arena = {0};
 
     if (!lay_out(self, &arena))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a model of kind %s does not continue sequences: at model.kind; take a "
                        "checkpoint of a causal network",
                        model->face.info.kind);
     self->memory = bp_try_alloc("model.decoding", (int64_t)arena.used_bytes, 1);
     if (!self->memory)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %d groups of %lld sequences of %lld positions, which "
                        "take %.1f MiB; use fewer or shorter ones, or more tensor or pipeline ranks",
                        self->face.groups, (long long)self->face.slots, (long long)self->face.room,

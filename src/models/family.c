@@ -108,7 +108,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     if (!bp_config_is_set(config, key)) {
         if (before == 0 && !size->optional)
             bp_config_fault(
-                config,
+                config, "model.missing_key",
                 "%s is missing: at the configuration; give it, or a checkpoint in model.init", key);
         return;
     }
@@ -116,7 +116,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     set_text(text, size, value);
     set_text(text_before, size, before);
     if (known && value != before && !may_differ(shape->family, size))
-        bp_config_fault(config,
+        bp_config_fault(config, "model.init_mismatch",
                         "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
                         "key out, or change it",
                         key, text, text_before, key);
@@ -142,8 +142,9 @@ static void refuse_others(bp_config *config, const bp_model_family *family)
         for (int k = 0; ALL[k]; k++)
             of_all = of_all || strcmp(row->key, ALL[k]) == 0;
         if (!of_all && !has_size(family, row->key) && bp_config_is_set(config, row->key))
-            bp_config_fault(config, "model.kind = %s has no %s: at %s; leave the key out",
-                            family->name, row->key, row->key);
+            bp_config_fault(config, "model.unused_key",
+                            "model.kind = %s has no %s: at %s; leave the key out", family->name,
+                            row->key, row->key);
     }
 }
 
@@ -154,7 +155,7 @@ static const bp_model_family *find_family(bp_config *config, const bp_model_shap
 
     if (known && known->family) {
         if (bp_config_is_given(config, "model.kind") && strcmp(kind, known->family->name) != 0)
-            bp_config_fault(config,
+            bp_config_fault(config, "model.init_mismatch",
                             "model.kind = %s, but the checkpoint of model.init has %s: at "
                             "model.kind; leave the key out, or change it",
                             kind, known->family->name);
@@ -202,14 +203,14 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
     char key[KEY_BYTES], text[TEXT_BYTES];
 
     if (bp_config_set(config, "model.kind", shape->family->name) != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
     for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
         if (!is_told(shape, size))
             continue;
         name_key(key, size);
         set_text(text, size, value_of(shape, size));
         if (bp_config_set(config, key, text) != BP_OK)
-            bp_config_fault(config, "%s", bp_err_message());
+            bp_config_fault_err(config);
     }
 }
 
@@ -221,7 +222,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
         return;
     shape->family->check(shape, tensors, config);
     if (stages > blocks)
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
                         "mesh.pipeline; use 1 to %d",
                         stages, blocks, shape->family->blocks_are, blocks);
@@ -255,7 +256,7 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
     bp_err err = bp_json_get_int(model, name, value, where);
 
     if (err == BP_OK && (*value < 1 || *value > (int64_t)1 << 31))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's %s is %lld: at %s; the checkpoint was not written by bagpipe",
                        name, (long long)*value, where);
     return err;
@@ -280,7 +281,7 @@ static bp_err read_choice(double *value, const json_t *model, const bp_model_siz
 
     *value = err == BP_OK ? number_of(size, word) : 0;
     if (err == BP_OK && *value < 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "model.unknown_choice",
                       "the model's %s is '%.40s', which this version does not know: at %s; use a "
                       "newer bagpipe",
                       size->name, word, where);
@@ -324,7 +325,7 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         return err;
     shape->family = bp_model_family_find(kind);
     if (!shape->family)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.unknown_kind",
                        "the model is of kind '%s', which this version does not know: at %s; use a "
                        "newer bagpipe",
                        kind, where);

@@ -47,12 +47,12 @@ bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t 
 {
     *out = NULL;
     if (!lm->ops->decode_new)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a model of kind %s does not continue sequences: at model.kind; take a "
                        "checkpoint of a causal network",
                        lm->info.kind);
     if (room > lm->info.context)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "model.too_many_positions",
                        "%lld positions a sequence: at a context of %lld; shorten prompts, or what "
                        "follows them",
                        (long long)room, (long long)lm->info.context);

@@ -58,7 +58,7 @@ static bp_err allocate(loading *self, float **held)
     if (bytes.staged > 0)
         self->staged = bp_try_alloc("model.staged", bytes.staged, 1);
     if (self->held == NULL || (bytes.staged > 0 && self->staged == NULL))
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %lld parameters; use more tensor or "
                        "pipeline ranks",
                        (long long)self->network->floats);

@@ -61,7 +61,7 @@ static bp_err reserve(network_model *self, const bp_example_maker *maker, int64_
     self->memory_bytes = 0;
     self->memory = bp_try_alloc("model.scoring", (int64_t)bytes, 1);
     if (!self->memory)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at a batch of %lld windows of %lld tokens, which takes "
                        "%.1f MiB; use more "
                        "tensor or pipeline ranks",
@@ -94,7 +94,7 @@ static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int
             float *rows = bp_try_realloc("model.scoring", kept->rows[k], windows * carry->columns,
                                          sizeof *rows);
             if (!rows)
-                return BP_FAIL(BP_ERR_SYSTEM,
+                return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                                "memory is short: at the states of %lld windows; use more tensor or "
                                "pipeline ranks",
                                (long long)windows);
@@ -277,7 +277,8 @@ static bp_err network_add_head(bp_model *model, const float *weights, int64_t *h
     bp_err err = BP_OK;
 
     if (!heads)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at another head; use more tensor ranks");
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "memory is short: at another head; use more tensor ranks");
     self->heads = heads;
     added_head *one = &heads[self->head_count];
     *one = (added_head){0};
@@ -285,7 +286,7 @@ static bp_err network_add_head(bp_model *model, const float *weights, int64_t *h
     if (network_is_last(self) && rows > 0) {
         one->values = bp_try_alloc("model.heads", floats, sizeof(float));
         if (!one->values)
-            return BP_FAIL(BP_ERR_SYSTEM,
+            return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                            "memory is short: at another head of %lld x %lld; use more tensor ranks",
                            (long long)rows, (long long)self->C);
         memcpy(one->values, weights, (size_t)floats * sizeof(float));

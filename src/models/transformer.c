@@ -37,7 +37,7 @@ void bp_transformer_check_width(const bp_model_shape *shape, bp_config *config)
     if (shape->width % shape->heads == 0)
         return;
     list_divisors(fits, sizeof fits, shape->width, shape->heads);
-    bp_config_fault(config,
+    bp_config_fault(config, "model.not_dividing",
                     "model.heads = %lld does not divide model.width = %lld: at model.heads; "
                     "heads that fit: %s",
                     (long long)shape->heads, (long long)shape->width, fits);
@@ -50,7 +50,7 @@ void bp_transformer_check_heads(const bp_model_shape *shape, int tensors, bp_con
     if (shape->heads % tensors == 0)
         return;
     list_divisors(fits, sizeof fits, shape->heads, tensors);
-    bp_config_fault(config,
+    bp_config_fault(config, "mesh.not_dividing",
                     "mesh.tensor = %d does not divide model.heads = %lld: at mesh.tensor; "
                     "tensor ranks that fit: %s",
                     tensors, (long long)shape->heads, fits);
@@ -69,7 +69,7 @@ void bp_transformer_check_inner(const bp_model_shape *shape, int64_t inner, int 
     if (inner % tensors == 0)
         return;
     list_divisors(fits, sizeof fits, common_divisor(shape->heads, inner), tensors);
-    bp_config_fault(config,
+    bp_config_fault(config, "mesh.not_dividing",
                     "mesh.tensor = %d does not divide model.inner = %lld: at mesh.tensor; tensor "
                     "ranks that fit: %s",
                     tensors, (long long)inner, fits);
@@ -86,7 +86,7 @@ bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)
     if (shape->width % shape->heads == 0)
         return BP_OK;
     return BP_FAIL(
-        BP_ERR_FORMAT,
+        BP_ERR_FORMAT, "model.bad_size",
         "the model's %lld heads do not divide its width %lld: at %s; the checkpoint is wrong",
         (long long)shape->heads, (long long)shape->width, where);
 }

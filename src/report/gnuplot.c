@@ -26,7 +26,8 @@ enum { SCRIPT, PICTURE, WORDS, FILES }; /* its standard input, output and error 
 
 static bp_err system_failed(const char *what, int number)
 {
-    return BP_FAIL(BP_ERR_SYSTEM, "gnuplot can't be run: %s: %s", what, strerror(number));
+    return BP_FAIL(BP_ERR_SYSTEM, "gnuplot.not_started", "gnuplot can't be run: %s: %s", what,
+                   strerror(number));
 }
 
 static bp_err open_files(int fds[FILES], const char *folder, const char *script)
@@ -107,14 +108,14 @@ static bp_err judge(int status, int words)
     char text[WORDS_BYTES];
 
     if (status == -1)
-        return BP_FAIL(BP_ERR_SYSTEM, "gnuplot did not end within %g s and was killed",
-                       bp_gnuplot_seconds);
+        return BP_FAIL(BP_ERR_SYSTEM, "gnuplot.too_slow",
+                       "gnuplot did not end within %g s and was killed", bp_gnuplot_seconds);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return BP_OK;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* where posix_spawn can't tell */
-        return BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it");
+        return BP_FAIL(BP_ERR_INPUT, "gnuplot.missing", "there is no gnuplot: in PATH; install it");
     last_words(text, words);
-    return BP_FAIL(BP_ERR_FORMAT, "gnuplot failed (%s %d): %s",
+    return BP_FAIL(BP_ERR_FORMAT, "gnuplot.failed", "gnuplot failed (%s %d): %s",
                    WIFEXITED(status) ? "exit status" : "signal",
                    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
                    text[0] ? text : "it does not say why");
@@ -132,7 +133,8 @@ bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char 
     if (err == BP_OK) {
         failed = spawn(&child, fds);
         err = failed == 0        ? judge(await(child), fds[WORDS])
-              : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "there is no gnuplot: in PATH; install it")
+              : failed == ENOENT ? BP_FAIL(BP_ERR_INPUT, "gnuplot.missing",
+                                           "there is no gnuplot: in PATH; install it")
                                  : system_failed("posix_spawn", failed);
     }
     if (err == BP_OK) {

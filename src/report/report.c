@@ -33,7 +33,7 @@ static bp_err add_file(bp_buffer *out, const char *kind, const char *name)
     if (err == BP_OK)
         bp_buffer_printf(out, "%s", text); /* of an empty file "" */
     if (err == BP_ERR_INPUT)
-        err = BP_FAIL(err,
+        err = BP_FAIL(err, "report.file_missing",
                       "a file of bagpipe's pages and plots is missing: at %s; install bagpipe "
                       "again, or set BAGPIPE_SHARE to the folder share/bagpipe of its installation",
                       path);

@@ -44,7 +44,8 @@ static bp_err fail(const reader *self, const char *at, const char *what)
 
     for (const char *c = self->begin; c < at; c++)
         line += *c == '\n';
-    return BP_FAIL(BP_ERR_FORMAT, "%s: at %s:%d; mend the template", what, self->name, line);
+    return BP_FAIL(BP_ERR_FORMAT, "report.bad_template", "%s: at %s:%d; mend the template", what,
+                   self->name, line);
 }
 
 /* ---- tags ---- */

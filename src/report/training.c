@@ -76,7 +76,7 @@ static bp_err open_runs(training *self, const char *const *folders, int64_t coun
         }
     if (begun > 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "run.no_steps",
                    "no step is logged yet: at %s/metrics.jsonl; wait for train.log_every steps",
                    folders[0]);
 }
@@ -281,7 +281,7 @@ static bp_err draw(char **picture, size_t *bytes, json_t *variables, const char 
     if (err == BP_OK)
         err = bp_gnuplot(picture, bytes, NULL, script);
     if (err == BP_ERR_FORMAT) /* no fault of the runs */
-        err = BP_FAIL(BP_ERR_SYSTEM, "%s", bp_err_message());
+        err = BP_ERR_SYSTEM;
     bp_free(script);
     return err;
 }
@@ -408,7 +408,7 @@ static bp_err add_plots(json_t *page, const training *self)
         err = draw(&picture, &bytes, variables, X[k], "svg");
         svg = bp_report_svg(picture, X[k]);
         if (err == BP_OK && !svg)
-            err = BP_FAIL(BP_ERR_SYSTEM, "gnuplot drew nothing");
+            err = BP_FAIL(BP_ERR_SYSTEM, "gnuplot.no_picture", "gnuplot drew nothing");
         if (err == BP_OK)
             (void)json_array_append_new(
                 json_object_get(page, "plots"),

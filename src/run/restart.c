@@ -141,7 +141,7 @@ bp_err bp_restart_check(const json_t *before, const char *folder)
         run_slurm_ask(&queue, job, ASK_SECONDS) != RUN_QUEUE_LISTED ||
         strcmp(queue.state, "PENDING") != 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_BUSY,
+    return BP_FAIL(BP_ERR_BUSY, "run.queued",
                    "Slurm job %s is queued again, PENDING (%s), and goes on with this run: at %s; "
                    "'scancel %s' before you start it otherwise",
                    job, queue.reason, folder, job);

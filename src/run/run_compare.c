@@ -76,7 +76,7 @@ bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char 
     }
     if (json_array_size(hashes) == 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "run.damaged_config",
                    "config.ini is %s, so that the run's keys can't be compared with these: in %s; "
                    "put it back from a copy, or use another run.dir",
                    pairs->sha256[0] == '\0' ? "missing" : "not what the run wrote", run_dir);
@@ -207,7 +207,7 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
 
     *changes = NULL;
     if (job[0] != '\0' && strcmp(job, spec->job) != 0)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "run.other_job",
                        "the run folder is one of job '%s', not of '%s': at %s; use another run.dir",
                        job, spec->job, run_dir);
     compare_identities(&c, before);
@@ -217,7 +217,7 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
     if (c.fault_count > FAULTS_SHOWN)
         bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
     if (c.fault_count > 0)
-        err = BP_FAIL(BP_ERR_CONFIG, "%s", c.faults.data);
+        err = BP_FAIL(BP_ERR_CONFIG, "run.other_keys", "%s", c.faults.data);
     if (err == BP_OK && c.changes.bytes > 0)
         *changes = bp_buffer_take(&c.changes);
     bp_buffer_clear(&c.faults);

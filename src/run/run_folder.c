@@ -208,7 +208,7 @@ static bp_err check_record(const bp_run *run, const json_t *before, const run_pa
     bool lost = before == NULL && bp_file_size(bp_path_in(run->folder, "events.jsonl").text) > 0;
 
     if (lost)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "run.record_missing",
                        "run.json is missing, and with it what the run was made with: in %s; put it "
                        "back from a copy, or use another run.dir",
                        run->folder);

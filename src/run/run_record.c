@@ -29,8 +29,8 @@ bp_err run_record_read(const char *folder, json_t **out)
     if (err == BP_OK)
         err = bp_json_get_string(*out, "format", &format, path.text);
     if (err == BP_OK && strcmp(format, RUN_FORMAT) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "'format' is '%.40s', not '" RUN_FORMAT "': in %s", format,
-                      path.text);
+        err = BP_FAIL(BP_ERR_FORMAT, "run.wrong_format",
+                      "'format' is '%.40s', not '" RUN_FORMAT "': in %s", format, path.text);
     if (err == BP_OK)
         err = bp_json_get_int(*out, "format_version", &version, path.text);
     if (err == BP_ERR_FORMAT)
@@ -38,7 +38,7 @@ bp_err run_record_read(const char *folder, json_t **out)
                             "put it back from a copy, or use another run.dir");
     if (err == BP_OK && version != RUN_VERSION)
         err =
-            BP_FAIL(BP_ERR_FORMAT,
+            BP_FAIL(BP_ERR_FORMAT, "run.unknown_version",
                     "format_version %lld of a run folder is unknown, this program knows %d: at %s",
                     (long long)version, RUN_VERSION, path.text);
     return err;

@@ -31,7 +31,8 @@ bp_err run_shared_mark(const char *folder, char token[BP_TOKEN_BYTES])
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     bp_free(path);
     if (fd < 0)
-        return BP_FAIL(BP_ERR_IO, "no file can be made: in %s (%s)", folder, strerror(errno));
+        return BP_FAIL(BP_ERR_IO, "run.not_writable", "no file can be made: in %s (%s)", folder,
+                       strerror(errno));
     (void)close(fd);
     return BP_OK;
 }
@@ -48,7 +49,7 @@ bp_err run_shared_check(MPI_Comm world, const char *folder, const char *token)
     }
     if (!bp_path_exists(path)) {
         bp_host_name(host, sizeof host);
-        err = BP_FAIL(BP_ERR_IO,
+        err = BP_FAIL(BP_ERR_IO, "run.not_shared",
                       "the nodes do not share the run folder: %s does not see what rank 0 has made "
                       "in %s; set run.dir to a file system that all nodes see",
                       host, folder);

@@ -155,6 +155,7 @@ void bp_run_check_place(bp_config *config)
         if (has_file(run_dir, OTHERS[k]) && !has_file(run_dir, "run.json"))
             what = k == 0 ? "a checkpoint" : k == 1 ? "a model" : "a checkout of sources";
     if (what != NULL)
-        bp_config_fault(config, "run.dir = %s is %s: at run.dir; name a folder of the run's own",
-                        run_dir, what);
+        bp_config_fault(config, "run.bad_folder",
+                        "run.dir = %s is %s: at run.dir; name a folder of the run's own", run_dir,
+                        what);
 }

@@ -152,8 +152,10 @@ bp_err bp_stop_request_stopped(const char *format, ...)
     va_start(list, format);
     (void)vsnprintf(where, sizeof where, format, list);
     va_end(list);
-    if (lost_code != BP_OK)
-        return BP_FAIL(lost_code, "%s", lost_message);
+    if (lost_code != BP_OK) {
+        bp_err_set_message(lost_message);
+        return lost_code;
+    }
     if (bp_signals_stop_reason() != BP_STOP_HALT)
         return bp_fail_stopped("%s; the same command goes on", where);
     return bp_fail_stopped("halted by %s: %s; remove that file, and the same command goes on",

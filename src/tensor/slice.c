@@ -57,29 +57,31 @@ bp_err bp_slice_check(const bp_slice *slice)
     int64_t volume;
 
     if (!bp_tensor_name_is_valid(slice->name))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_name",
                        "'%.120s' is no tensor name: letters of [a-z0-9_.], parts "
                        "joined by '/', 1 to 120 in all",
                        slice->name);
     if (slice->dims < 1 || slice->dims > BP_TENSOR_DIMS)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has %d dimensions; 1 to %d are possible",
-                       slice->name, slice->dims, BP_TENSOR_DIMS);
+        return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_shape",
+                       "tensor '%s' has %d dimensions; 1 to %d are possible", slice->name,
+                       slice->dims, BP_TENSOR_DIMS);
     for (int d = 0; d < slice->dims; d++) {
         if (slice->shape[d] < 1 || slice->shape[d] > BP_TENSOR_MAX_EXTENT)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_shape",
                            "tensor '%s' has %lld for dimension %d; 1 to 2^31 are "
                            "possible",
                            slice->name, (long long)slice->shape[d], d);
         if (slice->offset[d] < 0 || slice->extent[d] < 0 || slice->offset[d] > slice->shape[d] ||
             slice->extent[d] > slice->shape[d] - slice->offset[d])
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_shape",
                            "a piece of tensor '%s' covers %lld + %lld of dimension %d, which has "
                            "%lld",
                            slice->name, (long long)slice->offset[d], (long long)slice->extent[d], d,
                            (long long)slice->shape[d]);
     }
     if (!bp_slice_volume(slice->dims, slice->shape, &volume))
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has more than 2^40 elements", slice->name);
+        return BP_FAIL(BP_ERR_FORMAT, "tensor.bad_shape", "tensor '%s' has more than 2^40 elements",
+                       slice->name);
     return BP_OK;
 }
 

@@ -25,18 +25,20 @@ static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const ch
         if (length > 0 && at[length - 1] == '\r')
             length--;
         if (length == 0 || memchr(at, 0, length) != NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "a token is empty: at %s, line %lld", path,
-                           (long long)line + 1);
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.empty_token",
+                           "a token is empty: at %s, line %lld", path, (long long)line + 1);
         token = bp_sprintf("%.*s", (int)length, at);
         twice = json_object_get(vocab, token) != NULL;
         bp_free(token);
         if (twice)
-            return BP_FAIL(BP_ERR_FORMAT, "the token \"%.*s\" is there twice: at %s, line %lld",
-                           (int)length, at, path, (long long)line + 1);
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_twice",
+                           "the token \"%.*s\" is there twice: at %s, line %lld", (int)length, at,
+                           path, (long long)line + 1);
         token = bp_sprintf("%.*s", (int)length, at);
         if (json_object_set_new(vocab, token, json_integer((json_int_t)line)) != 0) {
             bp_free(token);
-            return BP_FAIL(BP_ERR_FORMAT, "a token is not valid UTF-8: at %s, line %lld", path,
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.not_utf8",
+                           "a token is not valid UTF-8: at %s, line %lld", path,
                            (long long)line + 1);
         }
         bp_free(token);
@@ -51,7 +53,8 @@ static bp_err add_specials(json_t *added, const json_t *vocab, const char *path)
         const json_t *id = json_object_get(vocab, SPECIALS[k]);
 
         if (id == NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks \"%s\": at %s", SPECIALS[k], path);
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
+                           "the vocabulary lacks \"%s\": at %s", SPECIALS[k], path);
         json_array_append_new(added, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
                                                json_integer_value(id), "content", SPECIALS[k],
                                                "single_word", 0, "lstrip", 0, "rstrip", 0,

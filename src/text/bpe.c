@@ -56,8 +56,8 @@ bp_err bp_merges_init(bp_merges *merges, bp_merge *list, int64_t count)
         bp_pair_slot *slot = slot_of(merges, list[rank].left, list[rank].right);
 
         if (slot->rank != BP_NO_RANK)
-            return BP_FAIL(BP_ERR_FORMAT, "merge %lld repeats merge %lld", (long long)rank,
-                           (long long)slot->rank);
+            return BP_FAIL(BP_ERR_FORMAT, "merges.twice", "merge %lld repeats merge %lld",
+                           (long long)rank, (long long)slot->rank);
         *slot = (bp_pair_slot){list[rank].left, list[rank].right, (uint32_t)rank};
     }
     for (int left = 0; left < 256; left++)
@@ -273,7 +273,9 @@ static void merge_long(const bp_merges *merges, merging *m, size_t count, bp_ids
 
 static bp_err check_length(size_t count)
 {
-    return count < NONE ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
+    return count < NONE
+               ? BP_OK
+               : BP_FAIL(BP_ERR_SYSTEM, "text.too_long", "a piece of text is longer than 4 GiB");
 }
 
 static void give_back(bp_bpe_scratch *scratch)

@@ -174,7 +174,8 @@ bp_err bp_charsmap_new(bp_charsmap **out, const char *base64, const char *name)
     ok = bytes > 0 && take_parts(map, (size_t)bytes);
     if (!ok) {
         bp_charsmap_free(&map);
-        return BP_FAIL(BP_ERR_FORMAT, "\"precompiled_charsmap\" is %s: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_charsmap",
+                       "\"precompiled_charsmap\" is %s: at %s",
                        bytes <= 0 ? "no base64" : "no map of characters, or a damaged one", name);
     }
     *out = map;

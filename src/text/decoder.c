@@ -19,7 +19,8 @@ static bp_err read_strip(bp_decode_step *step, const json_t *json, const char *n
     if (err == BP_OK)
         err = bp_json_get_int(json, "stop", &step->stop, name);
     if (err == BP_OK && (step->content[0] == '\0' || step->start < 0 || step->stop < 0))
-        err = BP_FAIL(BP_ERR_FORMAT, "the decoder Strip takes %lld and %lld of '%s': at %s",
+        err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.unsupported",
+                      "the decoder Strip takes %lld and %lld of '%s': at %s",
                       (long long)step->start, (long long)step->stop, step->content, name);
     return err;
 }

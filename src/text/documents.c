@@ -38,7 +38,7 @@ bp_err bp_text_format_of(bp_text_format *out, const char *name)
             *out = (bp_text_format)k;
             return BP_OK;
         }
-    return BP_FAIL(BP_ERR_USAGE,
+    return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
                    "there is no text format '%s': at --format; choose text, lines or jsonl", name);
 }
 
@@ -141,7 +141,7 @@ bp_documents_stats bp_documents_stats_of(const bp_documents *documents)
 
 static bp_err fail_limit(const bp_documents *documents)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "text.no_cut",
                    "%zu bytes of text without a place to cut it: at %s, line %lld; break it into "
                    "shorter lines",
                    documents->options.limit_bytes,
@@ -343,8 +343,8 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         return BP_OK;
     bp_err err = bp_jsonl_record_parse(&documents->record, found->text, found->bytes);
     if (err != BP_OK)
-        return bp_err_advise(bp_fail(err, "%s: at %s, line %lld", bp_err_message(),
-                                     bp_text_source_shown(path), (long long)documents->line),
+        return bp_err_advise(bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(),
+                                         bp_text_source_shown(path), (long long)documents->line),
                              documents->record.lacks_text
                                  ? "correct the line, or name the field of the text (--text-field)"
                                  : "correct the line");

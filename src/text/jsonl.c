@@ -72,13 +72,14 @@ static bp_err scalar_text(char **out, const json_t *value, const char *key)
     else if (json_is_boolean(value))
         *out = bp_strdup(json_is_true(value) ? "true" : "false");
     else
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "text.bad_field",
                        "the field \"%s\" is neither a string without U+0000 nor a number, boolean "
                        "or null",
                        key);
     if (*out != NULL && strlen(*out) > BP_TEXT_FIELD_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" has %zu bytes, more than %d", key,
-                       strlen(*out), BP_TEXT_FIELD_BYTES);
+        return BP_FAIL(BP_ERR_FORMAT, "text.field_too_long",
+                       "the field \"%s\" has %zu bytes, more than %d", key, strlen(*out),
+                       BP_TEXT_FIELD_BYTES);
     return *out == NULL ? bp_fail_memory("a field", 1, 0) : BP_OK;
 }
 
@@ -111,15 +112,15 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
     if (record->object == NULL)
         return json_error_code(&where) == json_error_out_of_memory
                    ? bp_fail_memory("JSON", (int64_t)bytes, 1)
-                   : BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d", where.text,
-                             where.column);
+                   : BP_FAIL(BP_ERR_FORMAT, "json.invalid",
+                             "not valid JSON in UTF-8 (%s), column %d", where.text, where.column);
     if (!json_is_object(record->object))
-        return BP_FAIL(BP_ERR_FORMAT, "not a JSON object");
+        return BP_FAIL(BP_ERR_FORMAT, "text.not_object", "not a JSON object");
     text = json_object_get(record->object, record->text_field);
     record->lacks_text = text == NULL;
     if (!json_is_string(text))
-        return BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" is %s", record->text_field,
-                       text == NULL ? "missing" : "not a string");
+        return BP_FAIL(BP_ERR_FORMAT, "text.missing_field", "the field \"%s\" is %s",
+                       record->text_field, text == NULL ? "missing" : "not a string");
     record->text = json_string_value(text);
     record->text_bytes = json_string_length(text);
     id = json_object_get(record->object, "id");

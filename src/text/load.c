@@ -23,8 +23,8 @@ bp_err bp_load_text(char **out, const json_t *object, const char *key, const cha
     const json_t *value = json_object_get(object, key);
 
     if (!json_is_string(value))
-        return BP_FAIL(BP_ERR_FORMAT, "\"%s\" of %s is no text: at %s", key,
-                       bp_load_string(object, "type"), name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"%s\" of %s is no text: at %s",
+                       key, bp_load_string(object, "type"), name);
     *out = bp_strdup(json_string_value(value));
     return BP_OK;
 }
@@ -45,7 +45,8 @@ bp_err bp_load_pattern(char **text, bp_regex **regex, const json_t *object, cons
     if (json_is_string(json_object_get(pattern, "Regex")))
         return bp_regex_new(regex, bp_load_string(pattern, "Regex"), name);
     if (string[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT, "\"pattern\" of %s is neither a String nor a Regex: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                       "\"pattern\" of %s is neither a String nor a Regex: at %s",
                        bp_load_string(object, "type"), name);
     *text = bp_strdup(string);
     return BP_OK;
@@ -53,7 +54,7 @@ bp_err bp_load_pattern(char **text, bp_regex **regex, const json_t *object, cons
 
 bp_err bp_load_refuse(const char *what, const char *value, const char *name)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.unsupported",
                    "the tokenizer has %s%s%s, which bagpipe does not do: at %s; give another", what,
                    value[0] == 0 ? "" : " ", value, name);
 }
@@ -66,14 +67,17 @@ static bp_err add_all(const json_t *json, const char *key, bp_load_add *add, voi
     size_t k;
 
     if (!json_is_object(json) || type[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT, "a component has no \"type\": at %s", name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                       "a component has no \"type\": at %s", name);
     if (++*count > COMPONENT_LIMIT)
-        return BP_FAIL(BP_ERR_FORMAT, "there are more than %d components in \"%s\": at %s",
-                       COMPONENT_LIMIT, key, name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.too_many_components",
+                       "there are more than %d components in \"%s\": at %s", COMPONENT_LIMIT, key,
+                       name);
     if (strcmp(type, "Sequence") != 0)
         return add(context, json, type, name);
     if (!json_is_array(list))
-        return BP_FAIL(BP_ERR_FORMAT, "\"%s\" of Sequence is no list: at %s", key, name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                       "\"%s\" of Sequence is no list: at %s", key, name);
     json_array_foreach(list, k, part)
     {
         bp_err err = add_all(part, key, add, context, name, count);

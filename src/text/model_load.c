@@ -50,8 +50,8 @@ static bp_err find_unknown(bp_tokenizer *tokenizer, const json_t *model, bool ne
     int64_t id = bp_tokenizer_id(tokenizer, token, strlen(token));
 
     if ((token[0] != '\0' || needed) && id < 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the unk_token \"%s\" is not in the vocabulary: at %s", token,
-                       name);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_unk",
+                       "the unk_token \"%s\" is not in the vocabulary: at %s", token, name);
     pieces_of(tokenizer)->unknown = tokenizer->roles[BP_ROLE_UNKNOWN] = id;
     return BP_OK;
 }
@@ -173,12 +173,15 @@ static bp_err list_to_vocab(const json_t *list, json_t **vocab, const char *name
         const json_t *token = json_array_get(row, 0), *score = json_array_get(row, 1);
 
         if (json_array_size(row) != 2 || !json_is_string(token) || !json_is_number(score))
-            return BP_FAIL(BP_ERR_FORMAT, "piece %zu is no token with its score: at %s", k, name);
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_piece",
+                           "piece %zu is no token with its score: at %s", k, name);
         if (!isfinite(json_number_value(score)))
-            return BP_FAIL(BP_ERR_FORMAT, "the score of piece %zu, \"%s\", is %g: at %s", k,
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_piece",
+                           "the score of piece %zu, \"%s\", is %g: at %s", k,
                            json_string_value(token), json_number_value(score), name);
         if (json_object_get(*vocab, json_string_value(token)) != NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "the token \"%s\" is there twice: at %s, piece %zu",
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_twice",
+                           "the token \"%s\" is there twice: at %s, piece %zu",
                            json_string_value(token), name, k);
         if (json_object_set_new(*vocab, json_string_value(token), json_integer((json_int_t)k)) != 0)
             return bp_fail_memory("a vocabulary", (int64_t)k, 1);
@@ -229,11 +232,11 @@ static bp_err read_unigram(bp_tokenizer *tokenizer, json_t *model, const json_t 
     bp_err err;
 
     if (count == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the vocabulary is %s: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.missing", "the vocabulary is %s: at %s",
                        json_is_array(list) ? "empty" : "missing", name);
     if (!json_is_integer(unk) || json_integer_value(unk) < 0 || json_integer_value(unk) >= count)
-        return BP_FAIL(BP_ERR_FORMAT, "\"unk_id\" is no id of the %lld pieces: at %s",
-                       (long long)count, name);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_unk",
+                       "\"unk_id\" is no id of the %lld pieces: at %s", (long long)count, name);
     err = read_scored_names(tokenizer, list, added, name);
     if (err == BP_OK)
         err = find_byte_tokens(tokenizer, model, name);

@@ -159,7 +159,7 @@ bp_err bp_unigram_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
     uint32_t code_point;
 
     if (bytes >= NOWHERE)
-        return BP_FAIL(BP_ERR_SYSTEM, "a piece of text is longer than 4 GiB");
+        return BP_FAIL(BP_ERR_SYSTEM, "text.too_long", "a piece of text is longer than 4 GiB");
     best = take_best(work, bytes);
     for (size_t at = 0; at < bytes; at += bp_utf8_decode(piece + at, bytes - at, &code_point))
         offer_pieces(pieces, piece, bytes, at, best);

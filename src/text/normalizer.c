@@ -61,7 +61,8 @@ static bp_err add_form(int form, unsigned drop, const char *text, size_t bytes, 
                                            &made, (utf8proc_option_t)form);
 
     if (length < 0)
-        return BP_FAIL(BP_ERR_SYSTEM, "text can't be normalized (%s)", utf8proc_errmsg(length));
+        return BP_FAIL(BP_ERR_SYSTEM, "text.not_normalized", "text can't be normalized (%s)",
+                       utf8proc_errmsg(length));
     if (drop == 0)
         bp_buffer_add(out, made, (size_t)length);
     else

@@ -10,7 +10,7 @@ static bp_err take_role(bp_tokenizer *tokenizer, bp_role role, const char *token
     int64_t id = bp_tokenizer_id(tokenizer, token, strlen(token));
 
     if (id < 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
                        "the post_processor names \"%s\", which is not in the vocabulary: at %s",
                        token, name);
     if (tokenizer->roles[role] < 0)
@@ -27,8 +27,8 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
         const json_t *token = json_array_get(json_object_get(json, k == 0 ? "cls" : "sep"), 0);
 
         if (!json_is_string(token))
-            return BP_FAIL(BP_ERR_FORMAT, "%s has no \"%s\": at %s", bp_load_string(json, "type"),
-                           k == 0 ? "cls" : "sep", name);
+            return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "%s has no \"%s\": at %s",
+                           bp_load_string(json, "type"), k == 0 ? "cls" : "sep", name);
         err = take_role(tokenizer, k == 0 ? BP_ROLE_CLS : BP_ROLE_SEP, json_string_value(token),
                         name);
     }
@@ -51,7 +51,7 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
             behind = true;
         else if (token[0] == '\0')
             err =
-                BP_FAIL(BP_ERR_FORMAT,
+                BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
                         "a part of the template is neither Sequence nor SpecialToken: at %s", name);
         else
             err = take_role(tokenizer, behind ? BP_ROLE_SEP : BP_ROLE_CLS, token, name);

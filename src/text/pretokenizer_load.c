@@ -173,7 +173,8 @@ static bp_err add_delimiter(bp_pretokenizer *pre, const json_t *json, const char
 
     step->pattern_bytes = err == BP_OK ? strlen(step->pattern) : 0;
     if (err == BP_OK && step->pattern_bytes == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "\"delimiter\" is empty: at %s", name);
+        err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"delimiter\" is empty: at %s",
+                      name);
     return err;
 }
 

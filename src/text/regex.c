@@ -137,13 +137,15 @@ bp_err bp_regex_new(bp_regex **out, const char *pattern, const char *name)
 
     *out = NULL;
     if (pattern[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT, "a regular expression is empty: at %s", name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_regex", "a regular expression is empty: at %s",
+                       name);
     translate(&text, pattern);
     code = compile(text.data, text.bytes, &error, &where);
     bp_buffer_clear(&text);
     if (code == NULL) {
         (void)pcre2_get_error_message(error, message, sizeof message);
-        return BP_FAIL(BP_ERR_FORMAT, "the regular expression '%s' is wrong (%s): at %s", pattern,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_regex",
+                       "the regular expression '%s' is wrong (%s): at %s", pattern,
                        (const char *)message, name);
     }
     (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it, matching is slower */
@@ -202,7 +204,7 @@ bp_err bp_regex_find(const bp_regex *regex, bp_regex_work *work, const char *tex
         PCRE2_UCHAR message[160];
 
         (void)pcre2_get_error_message(result, message, sizeof message);
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.regex_gave_up",
                        "a regular expression of the tokenizer gives up at byte %zu of %zu bytes of "
                        "text (%s)",
                        from, bytes, (const char *)message);

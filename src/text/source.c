@@ -43,7 +43,7 @@ struct bp_text_source {
 
 static bp_err fail_content(const bp_text_source *source, const char *what, const char *remedy)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "the %s data is %s: at %s, byte %lld; %s",
+    return BP_FAIL(BP_ERR_FORMAT, "text.damaged", "the %s data is %s: at %s, byte %lld; %s",
                    source->coding == GZIP ? "gzip" : "zstd", what, source->path,
                    (long long)source->consumed, remedy);
 }
@@ -160,11 +160,12 @@ static bp_err open_stdin(const char *shown, int *fd)
         *fd = -1;
     }
     if (*fd < 0)
-        return BP_FAIL(BP_ERR_INPUT, "it is closed: at %s; redirect a file or a pipe to it", shown);
+        return BP_FAIL(BP_ERR_INPUT, "text.closed",
+                       "it is closed: at %s; redirect a file or a pipe to it", shown);
     if (fstat(*fd, &status) == 0 && S_ISDIR(status.st_mode)) {
         (void)close(*fd);
-        return BP_FAIL(BP_ERR_INPUT, "a folder stands where a file is needed: at %s; name a file",
-                       shown);
+        return BP_FAIL(BP_ERR_INPUT, "file.is_folder",
+                       "a folder stands where a file is needed: at %s; name a file", shown);
     }
     return BP_OK;
 }

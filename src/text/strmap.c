@@ -80,7 +80,8 @@ static bp_err make_room(bp_strmap *map, size_t bytes)
 {
 
     if (map->count >= UINT32_MAX - 1 || bytes > UINT32_MAX)
-        return BP_FAIL(BP_ERR_SYSTEM, "more than 4,294,967,294 different words, or one as long");
+        return BP_FAIL(BP_ERR_SYSTEM, "text.too_many_words",
+                       "more than 4,294,967,294 different words, or one as long");
     if (map->slots == NULL || 2 * map->count > map->slot_mask)
         grow_slots(map);
     if (map->count == map->room)

@@ -49,7 +49,8 @@ int64_t bp_tokenizer_id(const bp_tokenizer *tokenizer, const char *name, size_t 
 bp_err bp_tokenizer_add(bp_tokenizer *tokenizer, const char *name, size_t bytes)
 {
     if (bp_tokenizer_id(tokenizer, name, bytes) >= 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the token \"%.*s\" is there twice", (int)bytes, name);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_twice", "the token \"%.*s\" is there twice",
+                       (int)bytes, name);
     return bp_strmap_add(&tokenizer->names, name, bytes, 0, NULL);
 }
 
@@ -74,7 +75,7 @@ static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
         int64_t id = bp_tokenizer_id(tokenizer, (char *)letter, bytes);
 
         if (id < 0)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_byte",
                            "the vocabulary lacks a token for byte 0x%02X: at %s; byte-level BPE "
                            "needs all 256",
                            (unsigned)byte, name);
@@ -104,7 +105,7 @@ bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64
         return err;
     }
     err = bp_merges_init(&tokenizer->merges, merges, count);
-    return err == BP_ERR_FORMAT ? bp_fail(err, "%s: at %s", bp_err_message(), name) : err;
+    return err == BP_ERR_FORMAT ? bp_err_wrap(err, "%s: at %s", bp_err_text(), name) : err;
 }
 
 bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
@@ -119,7 +120,8 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
 
         tokenizer->roles[BP_ROLE_UNKNOWN] = unk;
         if (unk < 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
+            err = BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
+                          "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
     }
     bp_tokenizer_name_roles(tokenizer);
     return err == BP_OK ? bp_tokenizer_make_hash(tokenizer) : err;
@@ -184,7 +186,8 @@ static bool is_byte_level(const bp_tokenizer *tokenizer)
 
 static bp_err fail_id(const bp_tokenizer *tokenizer, int64_t id)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "token id %lld is beyond the vocabulary of %lld", (long long)id,
+    return BP_FAIL(BP_ERR_FORMAT, "vocabulary.unknown_id",
+                   "token id %lld is beyond the vocabulary of %lld", (long long)id,
                    (long long)tokenizer->names.count);
 }
 

@@ -27,21 +27,22 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
     int64_t id = json_integer_value(value);
 
     if (name[0] == '\0') /* a merge with it would be its own result */
-        return BP_FAIL(BP_ERR_FORMAT, "a token is empty: at %s", file);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.empty_token", "a token is empty: at %s", file);
     if (strlen(name) > NAME_LIMIT_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT, "a token has %zu bytes; 64 KiB are possible: at %s",
-                       strlen(name), file);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_too_long",
+                       "a token has %zu bytes; 64 KiB are possible: at %s", strlen(name), file);
     if (!json_is_integer(value))
-        return BP_FAIL(BP_ERR_FORMAT, "the id of token \"%s\" is not an integer: at %s", name,
-                       file);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
+                       "the id of token \"%s\" is not an integer: at %s", name, file);
     if (id < 0 || id >= list->size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
                        "token \"%s\" has id %lld, outside [0, %lld): at %s; ids count the tokens "
                        "without gaps",
                        name, (long long)id, (long long)list->size, file);
     if (list->names[id] != NULL && strcmp(list->names[id], name) != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "tokens \"%s\" and \"%s\" both have id %lld: at %s",
-                       list->names[id], name, (long long)id, file);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.id_twice",
+                       "tokens \"%s\" and \"%s\" both have id %lld: at %s", list->names[id], name,
+                       (long long)id, file);
     list->names[id] = name;
     return BP_OK;
 }
@@ -77,7 +78,7 @@ static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const 
         const json_t *in_vocab = json_object_get(vocab, name);
 
         if (in_vocab != NULL && !json_equal(in_vocab, id))
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.contradiction",
                            "token \"%s\" has one id in added_tokens and another in the vocabulary: "
                            "at %s",
                            name, file);
@@ -94,17 +95,18 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
     bp_err err = BP_OK;
 
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the vocabulary is %s: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.missing", "the vocabulary is %s: at %s",
                        json_is_object(vocab) ? "empty" : "missing", name);
     if (list.size > bp_tokenizer_size_limit)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.too_large",
                        "the vocabulary has %lld tokens, and %lld are possible: at %s",
                        (long long)list.size, (long long)bp_tokenizer_size_limit, name);
     list.names = bp_alloc("text.load", list.size, sizeof *list.names);
     err = take_ids(&list, vocab, added, name);
     for (int64_t id = 0; id < list.size && err == BP_OK; id++)
         if (list.names[id] == NULL)
-            err = BP_FAIL(BP_ERR_FORMAT, "no token has id %lld, of %lld: at %s", (long long)id,
+            err = BP_FAIL(BP_ERR_FORMAT, "vocabulary.id_missing",
+                          "no token has id %lld, of %lld: at %s", (long long)id,
                           (long long)list.size, name);
         else
             err = bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
@@ -124,7 +126,8 @@ bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *t
     bp_buffer both = {0};
 
     if (split == 0 || right_bytes == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the merge \"%.*s\" has an empty part", (int)bytes, text);
+        return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair", "the merge \"%.*s\" has an empty part",
+                       (int)bytes, text);
     bp_buffer_add(&both, text, split);
     bp_buffer_add(&both, right, right_bytes);
     ids[2] = bp_tokenizer_id(tokenizer, both.data, both.bytes);
@@ -132,7 +135,7 @@ bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *t
     for (int k = 0; k < 3; k++)
         if (ids[k] < 0)
             return BP_FAIL(
-                BP_ERR_FORMAT,
+                BP_ERR_FORMAT, "merges.unknown_part",
                 "the merge of \"%.*s\" and \"%.*s\" has %s that is not in the vocabulary",
                 (int)split, text, (int)right_bytes, right,
                 k == 0   ? "a left part"
@@ -153,14 +156,15 @@ static bp_err read_json_merge(const bp_tokenizer *tokenizer, bp_merge *out, cons
         const char *space = strchr(text, ' ');
 
         if (space == NULL || strchr(space + 1, ' ') != NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "the merge \"%s\" is not two tokens with a space between",
-                           text);
+            return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair",
+                           "the merge \"%s\" is not two tokens with a space between", text);
         return bp_read_merge(tokenizer, out, text, json_string_length(merge),
                              (size_t)(space - text));
     }
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
     if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right))
-        return BP_FAIL(BP_ERR_FORMAT, "a merge is neither a string nor two of them");
+        return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair",
+                       "a merge is neither a string nor two of them");
     bp_buffer_add(&joined, json_string_value(left), json_string_length(left));
     bp_buffer_add(&joined, " ", 1);
     bp_buffer_add(&joined, json_string_value(right), json_string_length(right));
@@ -178,12 +182,12 @@ bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **
 
     *out = NULL;
     if (!json_is_array(merges))
-        return BP_FAIL(BP_ERR_FORMAT, "\"merges\" is not a list: at %s", name);
+        return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair", "\"merges\" is not a list: at %s", name);
     list = bp_alloc("text.merges", count, sizeof *list);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         err = read_json_merge(tokenizer, &list[k], json_array_get(merges, (size_t)k));
         if (err != BP_OK)
-            err = bp_fail(err, "%s: at %s, merge %lld", bp_err_message(), name, (long long)k);
+            err = bp_err_wrap(err, "%s: at %s, merge %lld", bp_err_text(), name, (long long)k);
     }
     if (err != BP_OK) {
         bp_free(list);
@@ -201,11 +205,12 @@ static bp_err check_root(const json_t *root, const char *name)
     const json_t *version = json_object_get(root, "version");
 
     if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
-        return BP_FAIL(BP_ERR_FORMAT, "not a tokenizer.json (an object with a \"model\"): at %s",
-                       name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.not_a_tokenizer",
+                       "not a tokenizer.json (an object with a \"model\"): at %s", name);
     if (version != NULL && strcmp(bp_load_string(root, "version"), "1.0") != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the version is \"%s\", not \"1.0\": at %s",
-                       bp_load_string(root, "version"), name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.unknown_version",
+                       "the version is \"%s\", not \"1.0\": at %s", bp_load_string(root, "version"),
+                       name);
     for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
         if (!bp_load_absent(json_object_get(root, nulls[k])))
             return bp_load_refuse(nulls[k], bp_load_string(json_object_get(root, nulls[k]), "type"),
@@ -233,7 +238,8 @@ static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const 
     const json_t *use_regex = json_object_get(pre, "use_regex");
 
     if (use_regex != NULL && !json_is_boolean(use_regex))
-        return BP_FAIL(BP_ERR_FORMAT, "\"use_regex\" is not true or false: at %s", name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                       "\"use_regex\" is not true or false: at %s", name);
     tokenizer->use_regex = use_regex == NULL || json_is_true(use_regex);
     return bp_json_get_bool(pre, "add_prefix_space", &tokenizer->add_prefix_space, name);
 }
@@ -246,11 +252,13 @@ bp_err bp_check_added(const json_t *added, const char *name)
     const json_t *token;
 
     if (added != NULL && !json_is_array(added))
-        return BP_FAIL(BP_ERR_FORMAT, "\"added_tokens\" is not a list: at %s", name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_added_token",
+                       "\"added_tokens\" is not a list: at %s", name);
     json_array_foreach(added, k, token)
     {
         if (bp_load_string(token, "content")[0] == 0)
-            return BP_FAIL(BP_ERR_FORMAT, "an added token has no content: at %s", name);
+            return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_added_token",
+                           "an added token has no content: at %s", name);
     }
     return BP_OK;
 }
@@ -388,8 +396,9 @@ static bp_err read_merge_line(bp_tokenizer *tokenizer, const char *line, size_t 
     const char *space = memchr(line, ' ', bytes);
 
     if (space == NULL || memchr(space + 1, ' ', bytes - (size_t)(space + 1 - line)) != NULL)
-        return BP_FAIL(BP_ERR_FORMAT, "the merge \"%.*s\" is not two tokens with a space between",
-                       (int)bytes, line);
+        return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair",
+                       "the merge \"%.*s\" is not two tokens with a space between", (int)bytes,
+                       line);
     return bp_read_merge(tokenizer, out, line, bytes, (size_t)(space - line));
 }
 
@@ -418,7 +427,7 @@ static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t
     }
     return err == BP_OK
                ? err
-               : bp_fail(err, "%s: at %s, line %lld", bp_err_message(), path, (long long)line);
+               : bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(), path, (long long)line);
 }
 
 static bp_err read_pair(bp_tokenizer *tokenizer, json_t *vocab, const char *vocab_path,
@@ -434,7 +443,8 @@ static bp_err read_pair(bp_tokenizer *tokenizer, json_t *vocab, const char *voca
         return err;
     eod = bp_tokenizer_id(tokenizer, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
     if (eod < 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the vocabulary lacks " BP_EOD_TOKEN ": at %s", vocab_path);
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
+                       "the vocabulary lacks " BP_EOD_TOKEN ": at %s", vocab_path);
     err = bp_tokenizer_add_special(tokenizer, eod);
     if (err == BP_OK)
         err = bp_file_read(merges_path, FILE_LIMIT_BYTES, &text, &bytes);

@@ -101,7 +101,8 @@ static bp_err reserve_pairs(learner *l, int64_t more)
 {
 
     if (l->pair_count + more >= NONE)
-        return BP_FAIL(BP_ERR_SYSTEM, "more than 4,294,967,294 different pairs of symbols");
+        return BP_FAIL(BP_ERR_SYSTEM, "text.too_many_words",
+                       "more than 4,294,967,294 different pairs of symbols");
     grow_slots(l, l->pair_count + more);
     grow(&l->pairs, &l->pair_room, l->pair_count + more, sizeof *l->pairs);
     grow(&l->touched, &l->touched_room, l->touched_count + more, sizeof *l->touched);
@@ -408,7 +409,7 @@ static bp_err start(learner *l)
     for (int64_t k = 0; k < l->words->count; k++)
         bytes += l->words->entries[k].bytes;
     if (err == BP_OK && bytes >= NONE)
-        err = BP_FAIL(BP_ERR_SYSTEM,
+        err = BP_FAIL(BP_ERR_SYSTEM, "text.too_large",
                       "the different pieces of the text have %lld bytes, more than "
                       "4 GiB; train on less text",
                       (long long)bytes);

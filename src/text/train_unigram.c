@@ -392,14 +392,14 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
     bp_err err;
 
     if (room < letters->count)
-        return BP_FAIL(BP_ERR_USAGE,
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
                        "a unigram vocabulary of %lld tokens has no room for the %lld characters of "
                        "the text and %lld special tokens: at --size; give %lld at least",
                        (long long)size, (long long)letters->count,
                        (long long)(SPECIAL_COUNT + options->sentinels),
                        (long long)(letters->count + SPECIAL_COUNT + options->sentinels));
     if (!bp_unigram_fits(&text->words))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "text.too_many_bytes",
                        "the text has %lld different words of %lld bytes together, more than a "
                        "suffix array of 4 G entries: in the files given; train on less text",
                        (long long)text->words.count, (long long)text->words.key_bytes);
@@ -424,7 +424,8 @@ bp_err bp_build_unigram(bp_tokenizer **out, const bp_strmap *raw, int64_t size,
 
     *out = NULL;
     if (err == BP_OK && text.words.count == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "there are no words to train on: in the files given");
+        err = BP_FAIL(BP_ERR_FORMAT, "text.no_words",
+                      "there are no words to train on: in the files given");
     if (err == BP_OK)
         choose_letters(&letters, &text.words);
     if (err == BP_OK)

@@ -268,13 +268,13 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
 
             *kind = (bp_kind)k;
             if (options->size < least || options->size > INT32_MAX)
-                return BP_FAIL(BP_ERR_USAGE,
+                return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
                                "a %s vocabulary of %lld tokens: at --size; from %lld to %d are "
                                "possible",
                                names[k], (long long)options->size, (long long)least, INT32_MAX);
             return BP_OK;
         }
-    return BP_FAIL(BP_ERR_USAGE,
+    return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
                    "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char or "
                    "unigram",
                    options->kind);
@@ -287,7 +287,8 @@ static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
     bp_err err;
 
     if (report->text_bytes == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "there is no text to train on: in the files given");
+        return BP_FAIL(BP_ERR_FORMAT, "text.none",
+                       "there is no text to train on: in the files given");
     if (kind == BP_KIND_BPE)
         err = bp_build_bpe(out, words, options->size, options->progress);
     else if (kind == BP_KIND_UNIGRAM)

@@ -517,11 +517,13 @@ static void faults_of_callers_are_collected(void **state)
     bp_config *config = new_config();
 
     bp_test_expect(bp_config_faults(config), BP_OK);
-    bp_config_fault(config, "model.width = %d is no multiple of model.heads = %d", 10, 3);
-    bp_config_fault(config, "two\nlines");
+    bp_config_fault(config, "model.not_dividing",
+                    "model.width = %d is no multiple of model.heads = %d", 10, 3);
+    bp_config_fault(config, "test.two_lines", "two\nlines");
     bp_test_expect(bp_config_faults(config), BP_ERR_CONFIG);
     assert_string_equal(bp_err_message(),
-                        "model.width = 10 is no multiple of model.heads = 3\ntwo lines");
+                        "model.width = 10 is no multiple of model.heads = 3 [model.not_dividing]\n"
+                        "two lines [test.two_lines]");
     bp_test_expect(bp_config_faults(config), BP_OK);
     bp_config_free(&config);
 }

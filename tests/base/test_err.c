@@ -22,10 +22,11 @@ static void severity_is_ordered_as_agreed(void **state)
 
 static void bytes_of_users_are_escaped(void **state)
 {
-    assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "a\x1b[2J\tb\xc3\xa9\x7f: at %s", "x"), BP_ERR_FORMAT);
-    assert_string_equal(bp_err_message(), "a\\x1B[2J\\x09b\\xC3\\xA9\\x7F: at x");
-    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "one\ntwo\n\n"), BP_ERR_CONFIG);
-    assert_string_equal(bp_err_message(), "one\ntwo");
+    assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "test.odd", "a\x1b[2J\tb\xc3\xa9\x7f: at %s", "x"),
+                     BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "a\\x1B[2J\\x09b\\xC3\\xA9\\x7F: at x [test.odd]");
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "test.odd", "one\ntwo\n\n"), BP_ERR_CONFIG);
+    assert_string_equal(bp_err_message(), "one [test.odd]\ntwo [test.odd]");
 }
 
 static void long_line_keeps_its_head_and_tail(void **state)
@@ -34,20 +35,21 @@ static void long_line_keeps_its_head_and_tail(void **state)
 
     memset(value, '\xff', sizeof value);
     value[sizeof value - 1] = 0;
-    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "bad value %s: at file:3; give 5\nnext", value),
-                     BP_ERR_CONFIG);
+    assert_int_equal(
+        BP_FAIL(BP_ERR_CONFIG, "test.odd", "bad value %s: at file:3; give 5\nnext", value),
+        BP_ERR_CONFIG);
     const char *message = bp_err_message();
     size_t first = strcspn(message, "\n");
     assert_in_range(first, BP_ERR_LINE_BYTES - 8, BP_ERR_LINE_BYTES);
     assert_memory_equal(message, "bad value \\xFF\\xFF", 18);
     assert_non_null(strstr(message, "\\xFF ... \\xFF")); /* no escape is split */
-    assert_non_null(strstr(message, "\\xFF: at file:3; give 5\nnext"));
+    assert_non_null(strstr(message, "\\xFF: at file:3; give 5 [test.odd]\nnext [test.odd]"));
 }
 
 static void only_a_configuration_has_several_lines(void **state)
 {
-    assert_int_equal(BP_FAIL(BP_ERR_INPUT, "no such file: at a\nb\n"), BP_ERR_INPUT);
-    assert_string_equal(bp_err_message(), "no such file: at a\\x0Ab\\x0A");
+    assert_int_equal(BP_FAIL(BP_ERR_INPUT, "test.odd", "no such file: at a\nb\n"), BP_ERR_INPUT);
+    assert_string_equal(bp_err_message(), "no such file: at a\\x0Ab\\x0A [test.odd]");
     bp_err_set_message("one\ntwo"); /* another rank's, of a configuration */
     assert_string_equal(bp_err_message(), "one\ntwo");
 }
@@ -60,30 +62,47 @@ static void any_length_fits_the_buffer(void **state)
     for (int i = 0; i < 199999; i++)
         text[i] = i % 50 == 49 ? '\n' : '\x01';
     text[199999] = 0;
-    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "%s", text), BP_ERR_CONFIG);
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "test.odd", "%s", text), BP_ERR_CONFIG);
     assert_in_range(strlen(bp_err_message()), BP_ERR_MESSAGE_BYTES / 2, BP_ERR_MESSAGE_BYTES - 1);
     free(text);
 }
 
 static void prefix_stands_before_the_message(void **state)
 {
-    bp_err err = BP_FAIL(BP_ERR_IO, "short read: at x");
+    bp_err err = BP_FAIL(BP_ERR_IO, "test.odd", "short read: at x");
     assert_int_equal(bp_err_prefix(err, "shard %d", 3), BP_ERR_IO);
-    assert_string_equal(bp_err_message(), "shard 3: short read: at x");
+    assert_string_equal(bp_err_message(), "shard 3: short read: at x [test.odd]");
+}
+
+static void identifier_goes_along(void **state)
+{
+    (void)BP_FAIL(BP_ERR_IO, "test.odd", "short read: at [x.y]");
+    assert_string_equal(bp_err_text(), "short read: at [x.y]");
+    assert_string_equal(bp_err_id(bp_err_message()), "test.odd]");
+    assert_int_equal(bp_err_wrap(BP_ERR_FORMAT, "bad (%s), so", bp_err_text()), BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "bad (short read: at [x.y]), so [test.odd]");
+    bp_err_set_message("as it comes: at [here]");
+    assert_string_equal(bp_err_text(), bp_err_message());
+    assert_string_equal(bp_err_id(bp_err_message()), "");
+    (void)bp_err_prefix(BP_ERR_IO, "5");
+    assert_string_equal(bp_err_message(), "5: as it comes: at [here]");
 }
 
 static void a_remedy_is_given_once(void **state)
 {
-    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "5 is odd; 2 to 8: at x"), "halve it"),
-                     BP_ERR_FORMAT);
-    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it");
+    assert_int_equal(
+        bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "test.odd", "5 is odd; 2 to 8: at x"), "halve it"),
+        BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it [test.odd]");
     assert_int_equal(bp_err_advise(BP_ERR_FORMAT, "double it"), BP_ERR_FORMAT);
-    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it");
-    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "cut: at x, line 3"), "mend it"),
-                     BP_ERR_FORMAT);
-    assert_string_equal(bp_err_message(), "cut: at x, line 3; mend it");
-    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_IO, "short read: at x"), "halve it"), BP_ERR_IO);
-    assert_string_equal(bp_err_message(), "short read: at x");
+    assert_string_equal(bp_err_message(), "5 is odd; 2 to 8: at x; halve it [test.odd]");
+    assert_int_equal(
+        bp_err_advise(BP_FAIL(BP_ERR_FORMAT, "test.odd", "cut: at x, line 3"), "mend it"),
+        BP_ERR_FORMAT);
+    assert_string_equal(bp_err_message(), "cut: at x, line 3; mend it [test.odd]");
+    assert_int_equal(bp_err_advise(BP_FAIL(BP_ERR_IO, "test.odd", "short read: at x"), "halve it"),
+                     BP_ERR_IO);
+    assert_string_equal(bp_err_message(), "short read: at x [test.odd]");
     assert_int_equal(bp_err_advise(BP_OK, "halve it"), BP_OK);
 }
 
@@ -105,14 +124,15 @@ static void errno_decides_the_code(void **state)
         errno = cases[i].number;
         assert_int_equal(bp_fail_create("can't make", "/a/b"), cases[i].creating);
     }
-    assert_string_equal(bp_err_message(),
-                        "can't make: Input/output error: at /a/b; check the file system");
+    assert_string_equal(
+        bp_err_message(),
+        "can't make: Input/output error: at /a/b; check the file system [file.io_error]");
 }
 
 static void *fail_in_thread(void *context)
 {
     (void)context;
-    (void)BP_FAIL(BP_ERR_IO, "in the thread");
+    (void)BP_FAIL(BP_ERR_IO, "test.thread", "in the thread");
     return NULL;
 }
 
@@ -120,10 +140,10 @@ static void message_belongs_to_its_thread(void **state)
 {
     pthread_t thread;
 
-    (void)BP_FAIL(BP_ERR_IO, "in main");
+    (void)BP_FAIL(BP_ERR_IO, "test.main", "in main");
     assert_int_equal(pthread_create(&thread, NULL, fail_in_thread, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_string_equal(bp_err_message(), "in main");
+    assert_string_equal(bp_err_message(), "in main [test.main]");
     bp_err_set_message("handed over");
     assert_string_equal(bp_err_message(), "handed over");
 }
@@ -154,7 +174,7 @@ static void capture(char *out, size_t out_bytes, int *status, void (*act)(void))
 
 static void print_two_faults(void)
 {
-    bp_err_print(BP_FAIL(BP_ERR_CONFIG, "one: at a:1\ntwo: at a:2"));
+    bp_err_print(BP_FAIL(BP_ERR_CONFIG, "test.odd", "one: at a:1\ntwo: at a:2"));
 }
 
 static void every_fault_has_a_line(void **state)
@@ -163,7 +183,9 @@ static void every_fault_has_a_line(void **state)
     int status;
 
     capture(text, sizeof text, &status, print_two_faults);
-    assert_string_equal(text, "bagpipe: error[78]: one: at a:1\nbagpipe: error[78]: two: at a:2\n");
+    assert_string_equal(
+        text,
+        "bagpipe: error[78]: one: at a:1 [test.odd]\nbagpipe: error[78]: two: at a:2 [test.odd]\n");
 }
 
 static void stop_as_asked(void)
@@ -174,11 +196,11 @@ static void stop_as_asked(void)
     (void)snprintf(told, sizeof told, "%s", bp_err_message());
     if (err != BP_ERR_STOPPED || !bp_err_was_asked(err) || bp_err_was_asked(BP_ERR_IO))
         _exit(1);
-    (void)BP_FAIL(BP_ERR_IO, "another");
+    (void)BP_FAIL(BP_ERR_IO, "test.odd", "another");
     bp_err_set_message(told); /* as it comes from another rank */
     bp_err_print(err);
     bp_err_print(bp_err_prefix(bp_fail_stopped("halted"), "method %d", 2));
-    err = BP_FAIL(BP_ERR_STOPPED, "memory changed: at rank 1");
+    err = BP_FAIL(BP_ERR_STOPPED, "test.odd", "memory changed: at rank 1");
     if (!bp_err_was_asked(err))
         bp_err_print(err);
 }
@@ -189,23 +211,25 @@ static void what_was_asked_for_is_no_error(void **state)
     int status;
 
     capture(text, sizeof text, &status, stop_as_asked);
-    assert_string_equal(text, "bagpipe: stopped: at step 3 of 9; the same command goes on\n"
-                              "bagpipe: stopped: method 2: halted\n"
-                              "bagpipe: error[75]: memory changed: at rank 1\n");
+    assert_string_equal(text,
+                        "bagpipe: stopped: at step 3 of 9; the same command goes on [run.stopped]\n"
+                        "bagpipe: stopped: method 2: halted [run.stopped]\n"
+                        "bagpipe: error[75]: memory changed: at rank 1 [test.odd]\n");
 }
 
 static void speak_as_another(void)
 {
     bp_err_set_program("bagpipe-data");
-    bp_err_print(BP_FAIL(BP_ERR_IO, "one"));
+    bp_err_print(BP_FAIL(BP_ERR_IO, "test.odd", "one"));
     bp_warn("two");
     BP_ASSERT(1 + 1 == 3);
 }
 
 static void program_calls_itself_by_its_name(void **state)
 {
-    static const char begin[] = "bagpipe-data: error[74]: one\nbagpipe-data: warning: two\n"
-                                "bagpipe-data: error[70]: a bug: ";
+    static const char begin[] =
+        "bagpipe-data: error[74]: one [test.odd]\nbagpipe-data: warning: two\n"
+        "bagpipe-data: error[70]: a bug: ";
     char text[1024];
     int status;
 
@@ -257,7 +281,7 @@ static void end_of_memory_ends_the_program(void **state)
 
     capture(text, sizeof text, &status, take_too_much);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 71);
-    assert_non_null(strstr(text, "error[71]: out of memory: "));
+    assert_non_null(strstr(text, "ranks on each [memory.short]\n"));
     assert_non_null(strstr(text, "for test.much, rank 5; use more nodes"));
 }
 
@@ -271,7 +295,7 @@ static void broken_assertion_ends_the_program(void **state)
     assert_non_null(strstr(text, "error[70]: a bug: \"1 + 1 == 3\" does not hold: at test_err.c:"));
     capture(text, sizeof text, &status, fail_assertion_with_handler);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 70);
-    assert_non_null(strstr(text, "rank 5"));
+    assert_non_null(strstr(text, "rank 5; please report it [program.bug]\n"));
 }
 
 static void faults_are_injected_by_name_call_and_rank(void **state)
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(only_a_configuration_has_several_lines),
         cmocka_unit_test(any_length_fits_the_buffer),
         cmocka_unit_test(prefix_stands_before_the_message),
+        cmocka_unit_test(identifier_goes_along),
         cmocka_unit_test(a_remedy_is_given_once),
         cmocka_unit_test(errno_decides_the_code),
         cmocka_unit_test(message_belongs_to_its_thread),

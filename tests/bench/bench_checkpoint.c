@@ -64,7 +64,7 @@ static void make_slices(bp_slice *slices, int64_t millions)
                        (int)k);
         slice->data = bp_alloc("bench", (int64_t)WIDTH * WIDTH, sizeof *slice->data);
         if (!slice->data)
-            check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
+            check(BP_FAIL(BP_ERR_SYSTEM, "memory.short", "memory is short"));
         for (int64_t i = 0; i < (int64_t)WIDTH * WIDTH; i++)
             slice->data[i] = (float)((i * 2654435761 + k) % 1000003) * 1e-6f;
     }
@@ -82,7 +82,7 @@ static void save(bp_snapshot *snapshot, const char *folder, const bp_slice *slic
     moment at = now();
 
     if (!copies || !digests || !final)
-        check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
+        check(BP_FAIL(BP_ERR_SYSTEM, "memory.short", "memory is short"));
     memcpy(copies, slices, (size_t)count * sizeof *copies);
     (void)bp_snapshot_take(snapshot, copies, count, digests);
     at = say("copy", at);
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     BP_MPI(MPI_Init(&argc, &argv));
     bp_slice *slices = bp_alloc("bench", millions, sizeof *slices);
     if (!slices)
-        check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
+        check(BP_FAIL(BP_ERR_SYSTEM, "memory.short", "memory is short"));
     make_slices(slices, millions);
     moment at = now();
     check(bp_snapshot_new(&snapshot, MPI_COMM_WORLD, bp_slices_floats(slices, millions)));

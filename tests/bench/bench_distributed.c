@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     bp_err err = bp_mpi_start(&argc, &argv);
 
     if (err == BP_OK && argc < 3)
-        err = BP_FAIL(BP_ERR_USAGE, "bench_distributed N ROWS [BLOCK]");
+        err = BP_FAIL(BP_ERR_USAGE, "command.wrong_count", "bench_distributed N ROWS [BLOCK]");
     if (err == BP_OK) {
         bp_math_set_threads(bp_math_threads_for(MPI_COMM_WORLD, 0));
         err = run(MPI_COMM_WORLD, atoll(argv[1]), atoll(argv[2]), argc > 3 ? atoll(argv[3]) : 0);

@@ -36,7 +36,7 @@ static void *room(int64_t n, size_t size)
     void *p = bp_alloc("bench", n, size);
 
     if (!p)
-        check(BP_FAIL(BP_ERR_SYSTEM, "memory is short"));
+        check(BP_FAIL(BP_ERR_SYSTEM, "memory.short", "memory is short"));
     return p;
 }
 
@@ -116,7 +116,7 @@ int main(int count, char **arguments)
     bp_model_shape shape = {n[0], n[1], n[2], n[3], n[4], .family = &bp_gpt_family};
     if (bp_comm_is_root(MPI_COMM_WORLD)) {
         if (!mkdtemp(folder))
-            check(BP_FAIL(BP_ERR_CREATE, "no folder: at %s", folder));
+            check(BP_FAIL(BP_ERR_CREATE, "file.no_folder", "no folder: at %s", folder));
         save(folder, &shape, M);
     }
     bp_bcast_bytes(folder, sizeof folder, 0, MPI_COMM_WORLD);

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     bp_err err = bp_mpi_start(&argc, &argv);
 
     if (err == BP_OK && argc < 6)
-        err = BP_FAIL(BP_ERR_USAGE,
+        err = BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                       "bench_laplace CHECKPOINT CORPUS TOKENS SAMPLES OUT.h5 [key=value ...]");
     if (err == BP_OK) {
         bp_math_set_threads(bp_math_threads_for(MPI_COMM_WORLD, 0));

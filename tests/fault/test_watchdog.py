@@ -16,7 +16,7 @@ from fault_test import HANG, KINDS, KindsOfJob, is_alive, send, wait_gone
 SECONDS = 8  # of silence; a busy machine may keep a process waiting for longer than fewer
 KEY = f"watchdog.seconds={SECONDS}"
 LINE = re.compile(r"^bagpipe: error\[75\]: no progress for (\d+) s: rank (\d+) on host (\S+) \((silent, )?phase (\w+), step (\d+), "
-                  r"(?:last|in) collective \w+\): at (\S+); stacks are in (\S+)/stacks; the same command goes on$", re.M)
+                  r"(?:last|in) collective \w+\): at (\S+); stacks are in (\S+)/stacks; the same command goes on \[run\.hung\]$", re.M)
 HOST = socket.gethostname()
 
 for job in ("train", "pipeline", "ensemble", "score"):

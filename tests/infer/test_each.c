@@ -61,7 +61,7 @@ static bp_err collect(void *context, int64_t unit, const bp_model_batch *batch)
     self->last = unit;
     self->batches++;
     if (self->fail_at > 0 && self->batches >= self->fail_at)
-        return BP_FAIL(BP_ERR_SOFTWARE, "the callback has had enough");
+        return BP_FAIL(BP_ERR_SOFTWARE, "test.enough", "the callback has had enough");
     return BP_OK;
 }
 

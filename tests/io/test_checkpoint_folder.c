@@ -63,7 +63,7 @@ static void step_names_have_twelve_digits(void **state)
 static bp_err never(void *context)
 {
     (void)context;
-    return BP_FAIL(BP_ERR_BUSY, "another job took the run over");
+    return BP_FAIL(BP_ERR_BUSY, "lock.lost", "another job took the run over");
 }
 
 static void leftovers_of_a_lost_run_stay(void **state)

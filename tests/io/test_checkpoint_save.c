@@ -188,7 +188,7 @@ static void unwritable_parent_is_denied(void **state)
 static bp_err never(void *context)
 {
     *(int *)context += 1;
-    return BP_FAIL(BP_ERR_BUSY, "another job took the run over");
+    return BP_FAIL(BP_ERR_BUSY, "lock.lost", "another job took the run over");
 }
 
 static void lost_run_is_not_written_to(void **state)
@@ -295,7 +295,8 @@ static bp_err fetch_one(void *context, const bp_slice *slice, int64_t index, con
     bp_slice *kept = context;
 
     if (index != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "slice %lld can't be fetched", (long long)index);
+        return BP_FAIL(BP_ERR_FORMAT, "test.no_slice", "slice %lld can't be fetched",
+                       (long long)index);
     bp_free(kept->data);
     *kept = model_slice(slice->name, slice->dims, slice->shape, slice->offset, slice->extent, true);
     *data = kept->data;

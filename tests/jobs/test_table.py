@@ -168,7 +168,7 @@ class Tokens(JobTest):
         for size in (280, 600):
             self.must(["bagpipe-data", "tokenizer", "--size", size, "--out", self.at(f"{size}.json"), self.at("train.txt")])
         told = self.table(self.tokens_h5("single"), "--tokenizer", self.at("280.json"), status=65)[1]
-        self.assertRegex(told, r"error\[65\]: the tokenizer's hash is .* give the corpus's tokenizer\n$")
+        self.assertRegex(told, r"error\[65\]: the tokenizer's hash is .* give the corpus's tokenizer \[tokenizer\.mismatch\]\n$")
         self.score("none", "one", [self.foreign("none.h5", self.VOCABULARY, list(range(60)))])
         told = self.table(self.tokens_h5("none"), "--tokenizer", self.at("600.json"), status=65)[1]
         self.assertIn("the tokenizer has 600 tokens, and the scored corpus 509", told)

@@ -15,8 +15,8 @@ static void lone_failure_is_shared(void **state)
         bp_err err = BP_OK;
         bp_err_set_message("");
         if (rank == failing)
-            err = BP_FAIL(BP_ERR_IO, "disk full on rank %d", rank);
-        (void)snprintf(expected, sizeof expected, "disk full on rank %d", failing);
+            err = BP_FAIL(BP_ERR_IO, "test.disk_full", "disk full on rank %d", rank);
+        (void)snprintf(expected, sizeof expected, "disk full on rank %d [test.disk_full]", failing);
         bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, err), BP_ERR_IO);
         bp_test_check(MPI_COMM_WORLD, strcmp(bp_err_message(), expected) == 0);
     }
@@ -27,21 +27,21 @@ static void worst_code_speaks(void **state)
     int rank = bp_comm_rank(MPI_COMM_WORLD), size = bp_comm_size(MPI_COMM_WORLD);
     bp_err err = BP_ERR_STOPPED;
 
-    (void)BP_FAIL(err, "stopped");
+    (void)BP_FAIL(err, "test.stopped", "stopped");
     if (rank == size - 1)
-        err = BP_FAIL(BP_ERR_SYSTEM, "no memory on rank %d", rank);
+        err = BP_FAIL(BP_ERR_SYSTEM, "test.no_memory", "no memory on rank %d", rank);
     else if (rank == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "bad byte");
+        err = BP_FAIL(BP_ERR_FORMAT, "test.bad_byte", "bad byte");
     bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, err), BP_ERR_SYSTEM);
     bp_test_check(MPI_COMM_WORLD, strstr(bp_err_message(), "no memory on rank") != NULL);
 }
 
 static void lowest_rank_speaks_for_equal_codes(void **state)
 {
-    bp_err err = BP_FAIL(BP_ERR_FORMAT, "rank %d", bp_comm_rank(MPI_COMM_WORLD));
+    bp_err err = BP_FAIL(BP_ERR_FORMAT, "test.rank", "rank %d", bp_comm_rank(MPI_COMM_WORLD));
 
     bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, err), BP_ERR_FORMAT);
-    bp_test_check(MPI_COMM_WORLD, strcmp(bp_err_message(), "rank 0") == 0);
+    bp_test_check(MPI_COMM_WORLD, strcmp(bp_err_message(), "rank 0 [test.rank]") == 0);
 }
 
 static void long_message_arrives_whole(void **state)
@@ -54,7 +54,7 @@ static void long_message_arrives_whole(void **state)
         lines[i] = i % 400 == 399 ? '\n' : (char)('a' + i / 400 % 26);
     lines[sizeof lines - 1] = 0;
     if (rank == size - 1)
-        err = BP_FAIL(BP_ERR_CONFIG, "%s", lines);
+        bp_err_set_message(lines), err = BP_ERR_CONFIG;
     bp_test_check_err(MPI_COMM_WORLD, bp_agree(MPI_COMM_WORLD, err), BP_ERR_CONFIG);
     size_t length = strlen(bp_err_message());
     bp_test_check(MPI_COMM_WORLD, length > BP_ERR_MESSAGE_BYTES - 16);
@@ -68,7 +68,7 @@ static void other_communicators_do_not_hear(void **state)
     MPI_Comm half;
 
     BP_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
-    bp_err err = rank == 1 ? BP_FAIL(BP_ERR_IO, "odd") : BP_OK;
+    bp_err err = rank == 1 ? BP_FAIL(BP_ERR_IO, "test.odd", "odd") : BP_OK;
     err = bp_agree(half, err);
     bp_test_check_err(MPI_COMM_WORLD, err, rank % 2 == 1 ? BP_ERR_IO : BP_OK);
     BP_MPI(MPI_Comm_free(&half));

@@ -48,7 +48,7 @@ static void misfit_names_sizes_that_fit(void **state)
         bp_err_message(),
         "mesh.pipeline = 2 x mesh.tensor = 2 needs a multiple of 4 ranks, but there are 6: at "
         "mesh.*; start 4, 8, 12 ... ranks, or 5, 9, 13 ... with mesh.coordinator=dedicated; or let "
-        "members x pipeline x tensor be 1, 2, 3 or 6");
+        "members x pipeline x tensor be 1, 2, 3 or 6 [mesh.wrong_ranks]");
     shape = shape_of(1, 1, 4, 2, BP_COORDINATOR_AUTO);
     bp_test_expect(bp_mesh_shape_fit(&shape, 6), BP_ERR_CONFIG);
     bp_test_message_has("mesh.data = 4 x mesh.tensor = 2 needs 8 ranks, but there are 6: at");

@@ -64,10 +64,11 @@ static void failed_run_keeps_its_message(void **state)
 
     (void)state;
     bp_test_check_err(COMM, open_run(&run, &with), BP_OK);
-    (void)BP_FAIL(BP_ERR_SOFTWARE, "the loss is not finite: at step 12");
+    (void)BP_FAIL(BP_ERR_SOFTWARE, "training.diverged", "the loss is not finite: at step 12");
     bp_test_check_err(COMM, bp_run_close(&run, BP_ERR_SOFTWARE), BP_OK);
-    bp_test_check(COMM, strcmp(bp_err_message(), "the loss is not finite: at step 12") ==
-                            0); /* still the one to tell */
+    bp_test_check(
+        COMM, strcmp(bp_err_message(), "the loss is not finite: at step 12 [training.diverged]") ==
+                  0); /* still the one to tell */
     bp_test_check(COMM, file_has(with.run, "run.json", "\"state\": \"failed\""));
     bp_test_check(COMM, file_has(with.run, "run.json", "\"code\": 70"));
     bp_test_check(COMM, file_has(with.run, "run.json", "the loss is not finite: at step 12"));

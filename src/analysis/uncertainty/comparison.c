@@ -80,13 +80,13 @@ static bp_err take_folder(comparison_method *method, const char *text, const cha
     else if (colon && strcmp(colon, ":laplace") == 0)
         method->way = COMPARISON_LAPLACE;
     else if (colon)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.unknown_method",
                        "there is no method '%s' of '%s': at uncertainty.models; use :dropout or "
                        ":laplace (a folder with a ':' in its name is given with a '/' at its end)",
                        colon, item);
     method->path = cut(text, colon ? (size_t)(colon - text) : strlen(text));
     if (method->path[0] == '\0')
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_folder",
                        "'%s' names no folder: at uncertainty.models; write NAME=FOLDER", item);
     return BP_OK;
 }
@@ -98,18 +98,18 @@ static bp_err take_method(comparison_methods *methods, const char *item)
 
     *method = (comparison_method){0};
     if (!equal)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_name",
                        "'%s' has no name: at uncertainty.models; write NAME=FOLDER, NAME=FOLDER",
                        item);
     method->name = cut(item, (size_t)(equal - item));
     if (!is_safe(method->name))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.bad_name",
                        "'%s' can't be the name of a method: at uncertainty.models; use up to %d "
                        "letters, digits and . _ - (no . at the start)",
                        method->name, COMPARISON_NAME_BYTES - 1);
     for (int64_t k = 0; k + 1 < methods->count; k++)
         if (strcmp(methods->items[k].name, method->name) == 0)
-            return BP_FAIL(BP_ERR_CONFIG,
+            return BP_FAIL(BP_ERR_CONFIG, "comparison.same_name",
                            "two methods have the name '%s': at uncertainty.models; rename one",
                            method->name);
     return take_folder(method, equal + 1, item);
@@ -209,14 +209,14 @@ static bp_err split(char **group_name, comparison_part *out, const char *key, co
         out->value = cut(equal + 1, strlen(equal + 1));
     }
     if (out->corpus[0] == '\0' || (label && out->label[0] == '\0'))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_corpus",
                        "'%s' names no %s: at %s; write CORPUS, CORPUS:label=value or NAME=CORPUS",
                        item, out->corpus[0] == '\0' ? "corpus" : "label", key);
     if (!label && lacks_value(out->corpus))
-        return BP_FAIL(BP_ERR_CONFIG, "'%s' has a label without a value: at %s; write %s=VALUE",
-                       item, key, item);
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_label_value",
+                       "'%s' has a label without a value: at %s; write %s=VALUE", item, key, item);
     if (name && !is_safe(*group_name))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.bad_name",
                        "'%s' can't be a name: at %s; use up to %d letters, digits and . _ -",
                        *group_name, key, COMPARISON_NAME_BYTES - 1);
     return BP_OK;
@@ -262,7 +262,7 @@ static bp_err take_group(comparison_groups *groups, const char *key, const char 
         name = whole ? bp_strdup(whole) : given ? bp_strdup(given) : name_of(&part);
         group = find_group(groups, name);
         if (group && !whole && !(group->named && given))
-            err = BP_FAIL(BP_ERR_CONFIG,
+            err = BP_FAIL(BP_ERR_CONFIG, "comparison.same_name",
                           "two groups have the name '%s': at %s; give one another name, NAME=%s",
                           name, key, item);
     }

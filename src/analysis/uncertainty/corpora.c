@@ -44,8 +44,8 @@ static bp_err each_file(const char *corpus, bp_err (*visit)(void *context, const
         return visit(context, corpus);
     status = glob(corpus, 0, NULL, &found);
     if (status == GLOB_NOMATCH)
-        err = BP_FAIL(BP_ERR_INPUT, "no corpus matches '%s': at this folder; check the pattern",
-                      corpus);
+        err = BP_FAIL(BP_ERR_INPUT, "corpus.no_match",
+                      "no corpus matches '%s': at this folder; check the pattern", corpus);
     else if (status != 0)
         err = bp_fail_memory("the files of a pattern", 1, sizeof(found));
     for (size_t k = 0; err == BP_OK && k < found.gl_pathc; k++)
@@ -198,11 +198,12 @@ static bp_err refuse_label(marking *self)
     const char *known = self->known.bytes > 0 ? self->known.data : " none";
 
     if (err == BP_OK && !self->label_found)
-        err = BP_FAIL(BP_ERR_FORMAT, "there is no label '%s': at %s; it has%s", part->label,
-                      part->corpus, known);
+        err = BP_FAIL(BP_ERR_FORMAT, "label.unknown", "there is no label '%s': at %s; it has%s",
+                      part->label, part->corpus, known);
     else if (err == BP_OK)
-        err = BP_FAIL(BP_ERR_FORMAT, "the label '%s' has no value '%s': at %s; it has%s",
-                      part->label, part->value, part->corpus, known);
+        err = BP_FAIL(BP_ERR_FORMAT, "label.unknown_value",
+                      "the label '%s' has no value '%s': at %s; it has%s", part->label, part->value,
+                      part->corpus, known);
     return err;
 }
 
@@ -235,7 +236,7 @@ static bp_err find_documents(comparison_group *group, marking *self)
     if (err == BP_OK)
         list_marked(group, self->marks, self->corpora->documents);
     if (err == BP_OK && group->document_count < 2)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "comparison.group_too_small",
                       "the group '%s' has %" PRId64 " document%s: at %s; 2 or more are needed",
                       group->name, group->document_count, group->document_count == 1 ? "" : "s",
                       group->parts[0].corpus);
@@ -268,7 +269,7 @@ static bp_err check_apart(const marking *self, const comparison_group *in_domain
         return BP_OK;
     while (first >= self->first_document[file + 1])
         file++;
-    return BP_FAIL(BP_ERR_CONFIG,
+    return BP_FAIL(BP_ERR_CONFIG, "comparison.shared_documents",
                    "%" PRId64 " document%s %s in uncertainty.in_domain and in the shift '%s', the "
                    "first of %s: at uncertainty.shifted; name what is in the domain by a label",
                    common, common == 1 ? "" : "s", common == 1 ? "is" : "are", shifted->name,

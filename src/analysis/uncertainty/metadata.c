@@ -98,13 +98,13 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
 
     if (metadata->vocab_size > 0 && member->vocab_size > 0 &&
         metadata->vocab_size != member->vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
                        "members of an ensemble have vocab_size %" PRId64 " and %" PRId64
                        ": at %s and %s; they must share a tokenizer",
                        metadata->vocab_size, member->vocab_size, first, path);
     if (metadata->tokenizer_hash[0] && member->tokenizer_hash[0] &&
         strcmp(metadata->tokenizer_hash, member->tokenizer_hash) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
                        "members of an ensemble have other tokenizers, %.12s... and %.12s...: at %s "
                        "and %s",
                        metadata->tokenizer_hash, member->tokenizer_hash, first, path);
@@ -146,7 +146,7 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
     if (!bp_ensemble_is(method->path))
         err = look(metadata, method->path);
     else if (method->way != COMPARISON_PLAIN)
-        err = BP_FAIL(BP_ERR_CONFIG,
+        err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",
                       "an ensemble can't be scored with :%s: at %s; name one CHECKPOINT",
                       comparison_way_name(method->way), method->path);
     else

@@ -64,7 +64,7 @@ const bp_option bp_uncertainty_options[] = {
 static void add_fault(bp_config *config, bp_err err)
 {
     if (err != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
 }
 
 static bool has_way(const comparison_methods *methods, comparison_way way)
@@ -96,8 +96,9 @@ void bp_uncertainty_check(bp_config *config)
 
     add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
     if (has_way(&methods, COMPARISON_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
-        bp_config_fault(config, "a model with :laplace, but no corpus.train: at "
-                                "uncertainty.models; name the corpus that it was trained on");
+        bp_config_fault(config, "laplace.no_corpus",
+                        "a model with :laplace, but no corpus.train: at "
+                        "uncertainty.models; name the corpus that it was trained on");
     if (has_way(&methods, COMPARISON_LAPLACE))
         bp_laplace_check(config);
     comparison_methods_clear(&methods);

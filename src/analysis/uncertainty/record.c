@@ -31,19 +31,20 @@ static bp_err read_record(comparison_job *self)
     if (err == BP_OK)
         err = bp_json_get_int(self->record, "format_version", &version, self->record_path);
     if (err == BP_OK && version != VERSION)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "comparison.unknown_version",
                        "format_version %" PRId64 " of a record is unknown, this program knows %d: "
                        "at %s",
                        version, VERSION, self->record_path);
     if (err == BP_OK && !json_is_object(json_object_get(self->record, "methods")))
-        err = BP_FAIL(BP_ERR_FORMAT, "it has no 'methods': at %s", self->record_path);
+        err = BP_FAIL(BP_ERR_FORMAT, "comparison.damaged", "it has no 'methods': at %s",
+                      self->record_path);
     if (err == BP_OK) {
         const char *kept = json_string_value(json_object_get(self->record, "hash"));
 
         hash_methods(self, hash);
         if (kept != NULL && strcmp(kept, hash) != 0) /* one that an older program wrote has none */
-            err =
-                BP_FAIL(BP_ERR_FORMAT, "it is not what the study wrote: at %s", self->record_path);
+            err = BP_FAIL(BP_ERR_FORMAT, "comparison.damaged",
+                          "it is not what the study wrote: at %s", self->record_path);
     }
     return bp_err_advise(err, "put it back from a copy, or remove it: what it kept is fitted anew");
 }

@@ -16,7 +16,8 @@
 
 static bp_err out_of_memory(const char *folder)
 {
-    return BP_FAIL(BP_ERR_SYSTEM, "no memory for the scores of a method: at %s", folder);
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for the scores of a method: at %s",
+                   folder);
 }
 
 /* What is read of each token. */
@@ -52,7 +53,7 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
     if (err == BP_OK)
         err = bp_h5_shape_of(file, "tokens", &shape);
     if (err == BP_OK && shape.count != documents)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.unlike_corpus",
                       "the table has %" PRId64 " documents, the corpora have %" PRId64
                       ": at %s; remove its folder, to score again",
                       shape.count, documents, path);
@@ -131,13 +132,13 @@ static bp_err take_token(reader *self, int64_t i)
     int64_t d = self->document;
 
     if (d >= out->documents)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
                        "tokens.h5 has more scored tokens than documents.h5 counts: at %s; remove "
                        "the folder, to score again",
                        self->folder);
     for (int c = 0; c < COLUMNS; c++)
         if (!isfinite(self->blocks[c][i]))
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
                            "%s of a scored token of document %" PRId64
                            " is not finite: at %s/tokens.h5; the table is damaged",
                            NAMES[c], d, self->folder);
@@ -171,7 +172,7 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
                 err = take_token(self, i);
     }
     if (err == BP_OK && self->document < self->out->documents)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
                       "tokens.h5 has fewer scored tokens than documents.h5 counts: at %s; remove "
                       "the folder, to score again",
                       self->folder);

@@ -94,7 +94,7 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *t
         *tokens = bp_corpus_tokens(corpus);
         theirs = bp_corpus_tokenizer_hash(corpus);
         if (theirs[0] && others->tokenizer_hash[0] && strcmp(theirs, others->tokenizer_hash) != 0)
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                           "the tokenizer is %.12s..., but that of %s is %.12s...: at %s; make all "
                           "corpora with one tokenizer",
                           theirs, others->paths[0], others->tokenizer_hash, list);
@@ -112,13 +112,13 @@ static bp_err check_tokenizer(const comparison_job *self, int64_t m)
 
     if (metadata->tokenizer_hash[0] && corpora->tokenizer_hash[0] &&
         strcmp(metadata->tokenizer_hash, corpora->tokenizer_hash) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer of method %s (%.12s...) is not that of the corpora "
                        "(%.12s...): at %s and %s",
                        method->name, metadata->tokenizer_hash, corpora->tokenizer_hash,
                        method->path, corpora->paths[0]);
     if (metadata->vocab_size > 0 && metadata->vocab_size < corpora->vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "method %s has vocab_size %" PRId64 ", the corpora %" PRId64
                        ": at %s and %s; make the corpora with the model's tokenizer",
                        method->name, metadata->vocab_size, corpora->vocab_size, method->path,
@@ -134,13 +134,13 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
 
     if (first->vocab_size > 0 && metadata->vocab_size > 0 &&
         first->vocab_size != metadata->vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "methods %s and %s have vocab_size %" PRId64 " and %" PRId64
                        ": at %s and %s; only models of one tokenizer can be compared",
                        methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
     if (methods[m].way == COMPARISON_LAPLACE && metadata->vocab_size > BP_LAPLACE_VOCAB_MAX)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",
                        "method %s has a vocabulary of %" PRId64
                        ", but :laplace takes %d at most: at %s; leave it out",
                        methods[m].name, metadata->vocab_size, BP_LAPLACE_VOCAB_MAX,

@@ -167,7 +167,7 @@ static bp_err reserve(ensemble *self, size_t bytes)
     self->memory_size_bytes = 0;
     self->memory = bp_try_alloc("infer.ensemble", (int64_t)bytes, 1);
     if (!self->memory)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at a batch of an ensemble, which takes %.1f MiB; use a "
                        "smaller score.memory, or more members or tensor ranks side by side",
                        (double)bytes / 1048576);

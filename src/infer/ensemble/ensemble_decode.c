@@ -31,10 +31,11 @@ static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, co
 {
     *out = NULL;
     if (backbone->pass != BP_MODEL_NO_DROPOUT)
-        return BP_FAIL(BP_ERR_CONFIG, "passes with dropout do not continue sequences: at "
-                                      "score.dropout_passes; take members, or samples");
+        return BP_FAIL(BP_ERR_CONFIG, "model.dropout_decoding",
+                       "passes with dropout do not continue sequences: at "
+                       "score.dropout_passes; take members, or samples");
     if (!backbone->lm->ops->decode_states)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                        "a member of kind %s does not continue sequences: at model.kind; take "
                        "checkpoints of causal networks",
                        backbone->lm->info.kind);
@@ -48,7 +49,7 @@ static bp_err reserve(ensemble_decoding *self)
     lay_out(self, &arena);
     self->memory = bp_try_alloc("infer.ensemble", (int64_t)arena.used_bytes, 1);
     if (!self->memory)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %lld sequences of an ensemble, which take %.1f MiB; "
                        "use fewer, or more members or tensor ranks side by side",
                        (long long)self->face.slots, (double)arena.used_bytes / 1048576);

@@ -29,7 +29,8 @@ typedef struct opening {
 
 static bp_err out_of_memory(void)
 {
-    return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at an ensemble; use more ranks");
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                   "memory is short: at an ensemble; use more ranks");
 }
 
 /* ---- who the members are ---- */
@@ -57,7 +58,7 @@ static bp_err read_list(opening *o)
     if (!o->listed)
         return o->spec->samples ? bp_head_samples_open(&o->samples, o->spec->samples) : BP_OK;
     if (o->spec->dropout_passes > 0 || o->spec->samples)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "model.is_ensemble",
                        "%s are of one model, and this is an ensemble: at %s; give one of its "
                        "members",
                        o->spec->samples ? "samples of the last layer" : "passes with dropout",
@@ -108,7 +109,7 @@ static bp_err look_for_members(const opening *o)
 {
     for (int64_t k = 0; o->listed && k < o->models; k++)
         if (!bp_path_exists(path_of(o, k)))
-            return BP_FAIL(BP_ERR_INPUT,
+            return BP_FAIL(BP_ERR_INPUT, "ensemble.member_missing",
                            "member '%s' of the ensemble is missing: at %s; listed by %s",
                            o->list.members[k].name, path_of(o, k), o->spec->path);
     return BP_OK;
@@ -154,7 +155,7 @@ static void share_infos(opening *o)
 static bp_err differ(const opening *o, int64_t j, int64_t k, const char *what, const char *first,
                      const char *other)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
                    "members '%s' and '%s' have different %s, %s and %s: in %s; an ensemble's "
                    "members share it",
                    o->list.members[j].name, o->list.members[k].name, what, first, other,
@@ -220,12 +221,12 @@ static bp_err compare_samples(const opening *o)
 
     if (info && strcmp(info->model_digest, model->digest) != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "samples.other_model",
             "samples of the last layer are of model %s, and this is %s: at %s; draw them "
             "anew from %s",
             info->model_digest, model->digest, o->spec->samples, o->spec->path);
     if (info && (info->vocab_size != model->vocab_size || info->width != model->width))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "samples.wrong_shape",
                        "samples of the last layer are %lld x %lld, and the model's is %lld x %lld: "
                        "at %s; draw them anew",
                        (long long)info->vocab_size, (long long)info->width,
@@ -298,7 +299,7 @@ static bp_err check_memory(const opening *o)
 
     if (row <= o->spec->memory_bytes)
         return BP_OK;
-    return BP_FAIL(BP_ERR_CONFIG,
+    return BP_FAIL(BP_ERR_CONFIG, "score.memory_too_small",
                    "score.memory, with the value %zu bytes, is too small for the distributions of "
                    "%lld members over one token, %zu bytes: at score.memory; use %zuKiB or more, "
                    "or more tensor or member ranks",

@@ -139,7 +139,7 @@ static bp_err check_results(const generator *self)
 
         bp_free(path);
         if (!is_there)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "run.file_missing",
                            "the run is finished, but its %s is gone: in %s; put it back from a "
                            "copy, or give the command again: it generates anew",
                            FILES[k], self->folder);

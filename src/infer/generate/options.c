@@ -145,12 +145,12 @@ void bp_generate_check(bp_config *config)
     bp_stops stops = {0};
 
     if (is_beam(keys) && keys->samples > keys->beams)
-        bp_config_fault(config,
+        bp_config_fault(config, "generate.too_many_samples",
                         "generate.samples = %" PRId64 " is more than generate.beams = %" PRId64
                         ": at generate.samples; use %" PRId64 " or less, or more beams",
                         keys->samples, keys->beams, keys->beams);
     if (keys->stop && bp_stops_read(&stops, keys->stop) != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
     bp_stops_clear(&stops);
 }
 
@@ -197,13 +197,13 @@ bp_err generator_check_rule(const bp_config *config, const bp_model_info *model)
     const bp_generate_keys *keys = bp_generate_keys_of(config);
 
     if (is_beam(keys) && keys->beams > model->vocab_size)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "generate.too_many_beams",
                        "generate.beams = %" PRId64 " is more than the %" PRId64
                        " tokens of the model's vocabulary: at generate.beams; use %" PRId64
                        " or less",
                        keys->beams, model->vocab_size, model->vocab_size);
     if (bp_config_is_set(config, "generate.end") && keys->end >= model->vocab_size)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "generate.bad_end",
                        "generate.end = %" PRId64 " is no id of the model's %" PRId64
                        " tokens: at generate.end; use one from -1 to %" PRId64,
                        keys->end, model->vocab_size, model->vocab_size - 1);

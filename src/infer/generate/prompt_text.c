@@ -33,7 +33,7 @@ static bp_err check(const char *text, const char *path)
         } else if (*at == '{') {
             at = field_end(at + 1);
             if (!at)
-                return BP_FAIL(BP_ERR_FORMAT,
+                return BP_FAIL(BP_ERR_FORMAT, "template.open_brace",
                                "a brace is not closed: at %s:%d; write {NAME}, or {{ for a brace",
                                path, line);
         }
@@ -53,7 +53,7 @@ bp_err bp_prompt_template_read(char **text, const char *path)
     bytes = strlen(*text);
     while (bytes > 0 && ((*text)[bytes - 1] == '\n' || (*text)[bytes - 1] == '\r'))
         (*text)[--bytes] = '\0';
-    err = bytes == 0 ? BP_FAIL(BP_ERR_FORMAT,
+    err = bytes == 0 ? BP_FAIL(BP_ERR_FORMAT, "template.empty",
                                "the template is empty: at %s; write the prompt with {NAME} for "
                                "fields",
                                path)
@@ -78,7 +78,8 @@ static bp_err add_field(bp_buffer *out, const char *name, size_t bytes, const js
         bp_buffer_printf(out, "%s", text ? text : "");
         free(text);
     } else {
-        err = BP_FAIL(BP_ERR_FORMAT, "the field \"%s\" of the template is %s", key,
+        err = BP_FAIL(BP_ERR_FORMAT, "template.missing_field",
+                      "the field \"%s\" of the template is %s", key,
                       value ? "not a string, number or boolean" : "missing");
     }
     bp_free(key);

@@ -37,7 +37,7 @@ static bp_err read_all(bp_buffer *out, const char *path)
         if (err == BP_OK)
             bp_buffer_add(out, block, bytes);
         if (err == BP_OK && out->bytes > BP_PROMPTS_LIMIT_BYTES)
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "prompt.too_many_bytes",
                           "the prompts have more than %zu bytes: at %s; share them out over files",
                           BP_PROMPTS_LIMIT_BYTES, path);
     }
@@ -75,20 +75,18 @@ static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 /* Where the faults of a line lie. */
 static bp_err at_line(const reader *self, bp_err err, const char *remedy)
 {
-    char what[BP_ERR_MESSAGE_BYTES];
-
     if (err != BP_ERR_FORMAT)
         return err;
-    (void)snprintf(what, sizeof what, "%s", bp_err_message());
-    return BP_FAIL(err, "%s: at %s:%" PRId64 "; %s", what, self->spec->path, self->line, remedy);
+    return bp_err_wrap(err, "%s: at %s:%" PRId64 "; %s", bp_err_text(), self->spec->path,
+                       self->line, remedy);
 }
 
 static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the prompt is empty");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt is empty");
     if (!self->encoder)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "prompt.no_tokenizer",
                        "the prompts are texts, but no tokenizer is known: the model brings none, "
                        "and tokenizer.path is not set; set it, or give prompts as \"tokens\"");
     bp_buffer_add(&self->prompts->text, text, bytes);
@@ -100,14 +98,14 @@ static bp_err add_ids(reader *self, const json_t *list)
     bp_ids *ids = &self->prompts->ids;
 
     if (!json_is_array(list))
-        return BP_FAIL(BP_ERR_FORMAT, "\"tokens\" is not a list of ids");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.bad_tokens", "\"tokens\" is not a list of ids");
     bp_ids_reserve(ids, (int64_t)json_array_size(list));
     for (size_t k = 0; k < json_array_size(list); k++) {
         const json_t *id = json_array_get(list, k);
         int64_t value = json_is_integer(id) ? json_integer_value(id) : -1;
 
         if (value < 0 || value >= self->spec->vocab_size)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "prompt.unknown_token",
                            "entry %zu of \"tokens\" is no id from 0 to %" PRId64
                            ", those of the model's vocabulary",
                            k, self->spec->vocab_size - 1);
@@ -133,16 +131,18 @@ static bp_err add_object(reader *self, const json_t *object)
     const json_t *ids = json_object_get(object, "tokens");
 
     if (!json_is_object(object))
-        return BP_FAIL(BP_ERR_FORMAT, "not a JSON object");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.not_object", "not a JSON object");
     if (self->template_text)
         return add_filled(self, object);
     if (text && ids)
-        return BP_FAIL(BP_ERR_FORMAT, "both \"prompt\" and \"tokens\" are there");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.text_and_tokens",
+                       "both \"prompt\" and \"tokens\" are there");
     if (ids)
         return add_ids(self, ids);
     if (!json_is_string(text))
-        return BP_FAIL(BP_ERR_FORMAT, text ? "\"prompt\" is not a string"
-                                           : "neither \"prompt\" nor \"tokens\" is there");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text",
+                       text ? "\"prompt\" is not a string"
+                            : "neither \"prompt\" nor \"tokens\" is there");
     return add_text(self, json_string_value(text), json_string_length(text));
 }
 
@@ -150,9 +150,10 @@ static bp_err add_json(reader *self, const char *line, size_t bytes)
 {
     json_error_t where;
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    bp_err err = object ? add_object(self, object)
-                        : BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d",
-                                  where.text, where.column);
+    bp_err err = object
+                     ? add_object(self, object)
+                     : BP_FAIL(BP_ERR_FORMAT, "json.invalid",
+                               "not valid JSON in UTF-8 (%s), column %d", where.text, where.column);
 
     json_decref(object);
     return err;
@@ -164,15 +165,15 @@ static bp_err check_length(const reader *self, int64_t length)
     const bp_prompts *prompts = self->prompts;
 
     if (length == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the prompt has no tokens");
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt has no tokens");
     if (length > self->spec->context)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.too_long",
                        "the prompt has %" PRId64
                        " tokens, more than the model's context of %" PRId64,
                        length, self->spec->context);
     for (int64_t i = prompts->ids.count - length; i < prompts->ids.count; i++)
         if (prompts->ids.data[i] >= self->spec->vocab_size)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "prompt.unknown_token",
                            "the tokenizer gives token %u, and the model has %" PRId64,
                            prompts->ids.data[i], self->spec->vocab_size);
     return BP_OK;
@@ -209,7 +210,7 @@ static bp_err add_lines(reader *self, const char *text, size_t bytes)
     bp_err err = BP_OK;
 
     if (bytes == 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.none",
                        "there is no prompt, the file is empty: at %s; write a line "
                        "for each",
                        self->spec->path);

@@ -31,7 +31,7 @@ void bp_result_add(bp_buffer *out, const bp_search *search)
 static bp_err take(bp_result_reader *reader, void *to, size_t bytes)
 {
     if ((size_t)(reader->end - reader->at) < bytes)
-        return BP_FAIL(BP_ERR_FORMAT, "the result of a work unit ends too early");
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged", "the result of a work unit ends too early");
     memcpy(to, reader->at, bytes);
     reader->at += bytes;
     return BP_OK;
@@ -52,7 +52,8 @@ bp_err bp_result_text(bp_result_reader *reader, bp_search_text *text)
 
     *text = (bp_search_text){0};
     if (err == BP_OK && (head.count < 0 || head.count > reader->end - reader->at))
-        err = BP_FAIL(BP_ERR_FORMAT, "the result of a work unit has a text of no length");
+        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                      "the result of a work unit has a text of no length");
     if (err != BP_OK)
         return err;
     size_t count = (size_t)head.count;

@@ -31,12 +31,12 @@ static bp_err find_kind(generator *self, MPI_Comm world)
         if (self->ensemble)
             err = bp_ensemble_list_load(&list, path);
         if (err == BP_OK && !self->ensemble && side_by_side != 1)
-            err = BP_FAIL(BP_ERR_CONFIG,
+            err = BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
                           "mesh.members = %d, but generate.model is one model: at mesh.members; "
                           "leave it at 1, or name an ensemble",
                           side_by_side);
         if (err == BP_OK && self->ensemble && side_by_side > list.count)
-            err = BP_FAIL(BP_ERR_CONFIG,
+            err = BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
                           "mesh.members = %d, but the ensemble has %" PRId64
                           " in all: at mesh.members; use %" PRId64 " or less",
                           side_by_side, list.count, list.count);
@@ -104,7 +104,7 @@ static bp_err open_lm(generator *self)
     if (err == BP_OK)
         self->info = self->lm->info;
     if (err == BP_OK && !self->lm->ops->decode)
-        err = BP_FAIL(BP_ERR_CONFIG,
+        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "a model of kind %s does not continue text: at generate.model = %s; name a "
                       "causal one",
                       self->info.kind, path);
@@ -170,7 +170,7 @@ bp_err generator_find_tokenizer(bp_tokenizer **out, const bp_config *config,
                : load_of_model(out, bp_generate_keys_of(config)->model);
     if (err == BP_OK && *out && model->tokenizer_hash[0] &&
         strcmp(model->tokenizer_hash, bp_tokenizer_hash(*out)) != 0) {
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer is not that of the model, %s and %s: at %s; give the model's, "
                       "or none",
                       bp_tokenizer_hash(*out), model->tokenizer_hash,
@@ -206,9 +206,9 @@ static bp_err open_stops(generator *self)
     bp_err err = list ? bp_stops_read(&self->stops, list) : BP_OK;
 
     if (err == BP_OK && list && !self->tokenizer)
-        err =
-            BP_FAIL(BP_ERR_CONFIG, "generate.stop needs a tokenizer, and the model brings none: at "
-                                   "tokenizer.path; set it");
+        err = BP_FAIL(BP_ERR_CONFIG, "generate.no_tokenizer",
+                      "generate.stop needs a tokenizer, and the model brings none: at "
+                      "tokenizer.path; set it");
     if (err == BP_OK && list)
         err = bp_stops_use(&self->stops, self->tokenizer);
     self->rule.stops = list ? &self->stops : NULL;

@@ -44,14 +44,14 @@ static bp_err read_text(const char **at, bp_buffer *text)
         }
         bytes = read_escape(*at + 1, text);
         if (bytes == 0)
-            return BP_FAIL(BP_ERR_CONFIG,
+            return BP_FAIL(BP_ERR_CONFIG, "generate.bad_escape",
                            "'\\%.1s' in a stop text means nothing: at generate.stop; use \\n, \\t, "
                            "\\r, \\\\, \\, or \\xNN",
                            *at + 1);
         *at += 1 + bytes;
     }
     if (text->bytes == 0)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "generate.empty_stop",
                        "a stop text is empty, before '%s': at generate.stop; leave it out, or "
                        "write a comma that is meant as \\,",
                        from);
@@ -115,7 +115,7 @@ static bp_err fail_spelling(const char *text, size_t bytes)
     bp_err err;
 
     bp_text_escape(&shown, text, bytes);
-    err = BP_FAIL(BP_ERR_CONFIG,
+    err = BP_FAIL(BP_ERR_CONFIG, "generate.stop_not_encodable",
                   "the stop text '%s' can't be encoded by the model's tokenizer: at generate.stop; "
                   "use a text of its vocabulary",
                   shown.data);

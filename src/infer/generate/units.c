@@ -510,7 +510,7 @@ bp_err bp_unit_run(bp_unit *unit, int64_t number, bp_buffer *result, bool *stopp
         free_searches(&unit->groups[g]);
     }
     return unit->abandon == FAILED
-               ? BP_FAIL(BP_ERR_SOFTWARE,
+               ? BP_FAIL(BP_ERR_SOFTWARE, "model.not_finite",
                          "a log-probability is not finite: in the continuation of prompt %" PRId64
                          "; the model's weights are not fit for use",
                          wrong)

@@ -210,7 +210,8 @@ static bp_err prepare(score_worker *worker, int64_t start)
     worker->inputs = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     worker->targets = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     if (!worker->values)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch of %" PRId64 " tokens", tokens);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch of %" PRId64 " tokens",
+                       tokens);
     if (!self->leads)
         return BP_OK;
     bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);

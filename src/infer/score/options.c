@@ -108,7 +108,7 @@ static void check_context(bp_config *config, int64_t context)
     bp_score_convention convention = convention_of(config);
 
     if (context < shortest(convention))
-        bp_config_fault(config,
+        bp_config_fault(config, "score.context_too_short",
                         "score.context = %" PRId64 " leaves nothing to score: at "
                         "score.convention=%s; use %" PRId64 " or more",
                         context, bp_score_convention_name(convention), shortest(convention));
@@ -117,12 +117,12 @@ static void check_context(bp_config *config, int64_t context)
 static void check_stride(bp_config *config, int64_t context, int64_t stride)
 {
     if (stride > context)
-        bp_config_fault(config,
+        bp_config_fault(config, "score.stride_too_long",
                         "score.stride = %" PRId64 " is more than score.context = %" PRId64
                         ": at score.stride; use %" PRId64 " or less",
                         stride, context, context);
     else if (convention_of(config) == BP_SCORE_HALF && stride != context)
-        bp_config_fault(config,
+        bp_config_fault(config, "score.stride_not_context",
                         "score.stride = %" PRId64 " is not score.context = %" PRId64
                         ": at score.convention=half, whose windows are disjoint; leave it out",
                         stride, context);
@@ -134,12 +134,12 @@ static void check_unlimited(bp_config *config)
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
 
     if (convention_of(config) != BP_SCORE_ROLLING)
-        bp_config_fault(config,
+        bp_config_fault(config, "score.no_context",
                         "score.convention = %s cuts windows of a length, and score.context = 0 has "
                         "none: at score.convention; set score.context too, or use rolling",
                         keys->convention);
     else if (keys->stride > 0)
-        bp_config_fault(config,
+        bp_config_fault(config, "score.no_context",
                         "score.stride = %" PRId64 " is a step from window to window, and with "
                         "score.context = 0 a document has but one: at score.stride; set "
                         "score.context too, or leave it out",
@@ -164,7 +164,7 @@ void bp_score_check(bp_config *config)
 static void resolve(bp_config *config, const char *key, int64_t value)
 {
     if (bp_config_set_int(config, key, value) != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
 }
 
 /* Windows of a length: that of score.context, else the model's. */
@@ -173,7 +173,7 @@ static void resolve_windows(bp_config *config, const bp_model_info *model, bp_sc
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
 
     if (rule->context > model->context)
-        bp_config_fault(config,
+        bp_config_fault(config, "score.context_too_long",
                         "score.context = %" PRId64 " is more than the model's %" PRId64
                         ": at score.context; use %" PRId64 " or less",
                         rule->context, model->context, model->context);
@@ -203,7 +203,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
         check_unlimited(config);
         resolve(config, "score.stride", 0);
     } else if (context == 0) {
-        bp_config_fault(config,
+        bp_config_fault(config, "score.context_too_long",
                         "score.context = 0 sets no limit, but the model's is %" PRId64
                         ": at score.context; use %" PRId64 " or less",
                         model->context, model->context);

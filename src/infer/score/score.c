@@ -162,7 +162,7 @@ static bp_err check_results(const scorer *self)
 
         bp_free(path);
         if (names[k] && !is_there)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "run.file_missing",
                            "the run is finished, but its %s is gone: in %s; put it back from a "
                            "copy, or give the command again: it scores anew",
                            names[k], self->folder);
@@ -218,7 +218,8 @@ static bp_err measure(scorer *self, double *speed)
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
     double began = 0;
-    bp_err err = zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "no memory for a batch");
+    bp_err err =
+        zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
     for (int pass = 0; err == BP_OK && pass < 2; pass++) {

@@ -48,12 +48,12 @@ static bp_err check_members(const scorer *self, int64_t members)
     int side_by_side = bp_mesh_shape_of(self->config).members;
 
     if (!self->ensemble && side_by_side != 1)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
                        "mesh.members = %d, but score.model is one model: at mesh.members; leave it "
                        "at 1, or name an ensemble",
                        side_by_side);
     if (members > 0 && side_by_side > members)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
                        "mesh.members = %d, but the ensemble has %" PRId64
                        " in all: at mesh.members; use %" PRId64 " or less",
                        side_by_side, members, members);
@@ -161,17 +161,17 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
 
     if (ours[0] && theirs[0] && strcmp(ours, theirs) != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "tokenizer.mismatch",
             "the tokenizer of the corpus is not that of the model, %s and %s: at %s; make "
             "the corpus with the model's tokenizer",
             ours, theirs, path);
     if (vocab_size > model->vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
                        vocab_size, model->vocab_size, path);
     if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.eod_mismatch",
                        "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
                        eod, model->eod_id, path);

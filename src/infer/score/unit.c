@@ -336,7 +336,7 @@ static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t
                        : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
                                                      : "log-probability by one member";
 
-    return BP_FAIL(BP_ERR_SOFTWARE,
+    return BP_FAIL(BP_ERR_SOFTWARE, "model.not_finite",
                    "the model gives a %s of %g: at place %" PRId64 " of document %" PRId64
                    "; its weights are not sound",
                    what, (double)value, place, unit->parts[row->part].number);
@@ -464,22 +464,24 @@ bp_err bp_score_result_read(bp_score_result *out, const char *data, size_t bytes
     size_t want = sizeof(counts);
 
     if (bytes < want)
-        return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes: at %s", bytes, name);
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                       "a result is damaged, with %zu bytes: at %s", bytes, name);
     memcpy(counts, data, sizeof(counts));
     if (counts[3] != statistics)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
                        "a result is damaged, with %" PRId64 " values a token, not %" PRId64
                        ": at %s",
                        counts[3], statistics, name);
     for (int i = 0; i < 3; i++) {
         if (counts[i] < 0 || (uint64_t)counts[i] > (bytes - want) / each[i])
-            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a count of %" PRId64 ": at %s",
-                           counts[i], name);
+            return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                           "a result is damaged, with a count of %" PRId64 ": at %s", counts[i],
+                           name);
         want += (size_t)counts[i] * each[i];
     }
     if (want != bytes)
-        return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with %zu bytes, not %zu: at %s", bytes,
-                       want, name);
+        return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                       "a result is damaged, with %zu bytes, not %zu: at %s", bytes, want, name);
     *out = (bp_score_result){
         .pieces = counts[0], .runs = counts[1], .values = counts[2], .statistics = statistics};
     out->piece_data = data + sizeof(counts);

@@ -63,10 +63,10 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
         if (folder == NULL && damaged == 0)
             return BP_OK;
         if (folder == NULL)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "checkpoint.all_damaged",
                            "no checkpoint can be used, all %lld are damaged: at %s; remove them to "
                            "start anew. The oldest says: %s",
-                           (long long)damaged, parent, bp_err_message());
+                           (long long)damaged, parent, bp_err_text());
         err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
         if (err == BP_ERR_FORMAT && !foreign) {
             bp_warn("%s", bp_err_message());
@@ -165,18 +165,18 @@ static bp_err look_at(const char *path, char **parent)
 {
     *parent = NULL;
     if (!bp_path_exists(path))
-        return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint or run: at %s; check the path",
-                       path);
+        return BP_FAIL(BP_ERR_INPUT, "checkpoint.missing",
+                       "there is no such checkpoint or run: at %s; check the path", path);
     if (bp_checkpoint_is_folder(path))
         return BP_OK;
     *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
     if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is_unfinished(path))
-        return BP_FAIL(BP_ERR_INPUT,
+        return BP_FAIL(BP_ERR_INPUT, "ensemble.not_finished",
                        "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "
                        "or gather it first, or name one of its members",
                        path);
     if (bp_checkpoint_newest_step(*parent) < 0)
-        return BP_FAIL(BP_ERR_INPUT,
+        return BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "
                        "folder, a run folder or RUN/checkpoints/best",
                        path);
@@ -198,7 +198,7 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     }
     bp_names_free(&list.names, list.count);
     if (err == BP_OK && *out == NULL)
-        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint left: in %s", path);
+        err = BP_FAIL(BP_ERR_INPUT, "checkpoint.none", "there is no checkpoint left: in %s", path);
     bp_free(parent);
     return err;
 }

@@ -123,7 +123,7 @@ bp_err bp_checkpoints_check_best(const char *parent)
     bp_err err = BP_OK;
 
     if (lstat(path, &status) == 0 && !S_ISLNK(status.st_mode))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.bad_link",
                       "no link to the best checkpoint, but something else: at %s; move it away",
                       path);
     bp_free(path);
@@ -154,7 +154,8 @@ bp_err bp_checkpoints_link_best(const char *parent, int64_t step)
     folder = bp_path_join(parent, name);
     hidden = bp_sprintf("%s/.tmp-best-%s", parent, token);
     if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_INPUT, "there is no checkpoint to call the best: at %s", folder);
+        err = BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
+                      "there is no checkpoint to call the best: at %s", folder);
     if (err == BP_OK)
         err = bp_checkpoints_check_best(parent);
     if (err == BP_OK && symlink(name, hidden) != 0)

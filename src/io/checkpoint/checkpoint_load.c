@@ -33,15 +33,16 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
 
     *out = tensor;
     if (tensor == NULL)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is missing: in checkpoint %s", slice->name,
-                       checkpoint->folder);
+        return BP_FAIL(BP_ERR_FORMAT, "tensor.missing", "tensor '%s' is missing: in checkpoint %s",
+                       slice->name, checkpoint->folder);
     if (tensor->dims == slice->dims &&
         memcmp(tensor->shape, slice->shape, (size_t)slice->dims * sizeof slice->shape[0]) == 0)
         return BP_OK;
     bp_shape_text(found, sizeof found, tensor->dims, tensor->shape);
     bp_shape_text(wanted, sizeof wanted, slice->dims, slice->shape);
-    return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has shape %s instead of %s: in checkpoint %s",
-                   slice->name, found, wanted, checkpoint->folder);
+    return BP_FAIL(BP_ERR_FORMAT, "tensor.wrong_shape",
+                   "tensor '%s' has shape %s instead of %s: in checkpoint %s", slice->name, found,
+                   wanted, checkpoint->folder);
 }
 
 static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
@@ -215,11 +216,11 @@ static bp_err compare(const bp_checkpoint *checkpoint, const seen *sums)
         if (sums[k].elements == 0)
             continue; /* nobody asked */
         if (sums[k].elements != (uint64_t)volume)
-            return BP_FAIL(BP_ERR_SOFTWARE,
+            return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
                            "the slices cover %llu elements of tensor '%s', which has %lld",
                            (unsigned long long)sums[k].elements, tensor->name, (long long)volume);
         if (memcmp(&sums[k].digest, &tensor->digest, sizeof tensor->digest) != 0)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "tensor.damaged",
                            "tensor '%s' has another digest than the manifest says: in %s",
                            tensor->name, checkpoint->folder);
     }

@@ -20,7 +20,7 @@ static bp_err read_member(const char *folder, const char *name, int64_t limit, c
     bp_err err = bp_plain_read(path, limit, text, bytes);
 
     if (err == BP_ERR_INPUT)
-        err = BP_FAIL(BP_ERR_FORMAT, "%s is missing: in %s", name, folder);
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.not_whole", "%s is missing: in %s", name, folder);
     bp_free(path);
     return err;
 }
@@ -36,8 +36,8 @@ static bp_err check_manifest_hash(const char *folder, const char *text, size_t b
         int length = snprintf(expected, sizeof expected, "%s  manifest.json\n", sha256);
 
         if (line_bytes != (size_t)length || memcmp(line, expected, line_bytes) != 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "manifest.sha256 is not that of manifest.json: in %s",
-                          folder);
+            err = BP_FAIL(BP_ERR_FORMAT, "manifest.damaged",
+                          "manifest.sha256 is not that of manifest.json: in %s", folder);
     }
     bp_free(line);
     return err;
@@ -54,8 +54,8 @@ static bp_err check_listing(const bp_manifest *manifest, const char *folder)
         if (names[k][0] != '.' && strcmp(names[k], "manifest.json") != 0 &&
             strcmp(names[k], "manifest.sha256") != 0 &&
             bp_manifest_find_file(manifest, names[k]) < 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "'%.80s' is not listed in the manifest: in %s", names[k],
-                          folder);
+            err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.unlisted_file",
+                          "'%.80s' is not listed in the manifest: in %s", names[k], folder);
     bp_names_free(&names, count);
     return err;
 }
@@ -69,7 +69,7 @@ static bp_err check_step(const bp_manifest *manifest, const char *folder)
     if (!json_is_integer(value) || !bp_step_of_name(bp_path_base(folder), &step))
         return BP_OK;
     if (json_integer_value(value) != step)
-        return BP_FAIL(BP_ERR_FORMAT, "it holds step %lld: at %s",
+        return BP_FAIL(BP_ERR_FORMAT, "checkpoint.wrong_step", "it holds step %lld: at %s",
                        (long long)json_integer_value(value), folder);
     return BP_OK;
 }
@@ -83,15 +83,18 @@ static bp_err read_manifest(const char *folder, char **text, bool *foreign)
 
     *text = NULL;
     if (!bp_path_exists(folder))
-        return BP_FAIL(BP_ERR_INPUT, "there is no such checkpoint: at %s", folder);
+        return BP_FAIL(BP_ERR_INPUT, "checkpoint.missing", "there is no such checkpoint: at %s",
+                       folder);
     if (!bp_path_is_dir(folder)) /* a step of a run has been tampered with */
         return BP_FAIL(bp_step_of_name(bp_path_base(folder), &step) ? BP_ERR_FORMAT : BP_ERR_INPUT,
+                       "checkpoint.not_a_folder",
                        "a checkpoint is a folder, and this is not: at %s", folder);
     err = read_member(folder, "manifest.json", BP_MANIFEST_LIMIT_BYTES, text, &bytes);
     if (err == BP_OK)
         err = check_manifest_hash(folder, *text, bytes);
     if (err == BP_OK && memchr(*text, '\0', bytes) != NULL)
-        err = BP_FAIL(BP_ERR_FORMAT, "manifest.json has a zero byte: in %s", folder);
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.damaged", "manifest.json has a zero byte: in %s",
+                      folder);
     if (err == BP_OK)
         err = bp_manifest_parse(&manifest, foreign, *text, bytes, "manifest.json");
     if (err == BP_OK)
@@ -119,19 +122,22 @@ static bp_err verify_file(const bp_manifest_file *file, const char *path)
     bp_err err;
 
     if (lstat(path, &status) != 0)
-        return errno == ENOENT ? BP_FAIL(BP_ERR_FORMAT, "%s is missing: at %s", file->name, path)
+        return errno == ENOENT ? BP_FAIL(BP_ERR_FORMAT, "checkpoint.not_whole",
+                                         "%s is missing: at %s", file->name, path)
                                : bp_fail_errno(BP_ERR_IO, "can't look at", path);
     if (!S_ISREG(status.st_mode))
-        return BP_FAIL(BP_ERR_FORMAT, "%s is not a regular file: at %s", file->name, path);
+        return BP_FAIL(BP_ERR_FORMAT, "checkpoint.not_whole", "%s is not a regular file: at %s",
+                       file->name, path);
     if (status.st_size != file->bytes)
-        return BP_FAIL(BP_ERR_FORMAT, "%s has %lld bytes, and the manifest says %lld: at %s",
-                       file->name, (long long)status.st_size, (long long)file->bytes, path);
+        return BP_FAIL(BP_ERR_FORMAT, "checkpoint.wrong_bytes",
+                       "%s has %lld bytes, and the manifest says %lld: at %s", file->name,
+                       (long long)status.st_size, (long long)file->bytes, path);
     if (file->xxh3[0] != '\0')
         return bp_shard_verify(path, file->xxh3);
     err = bp_sha256_of_file(path, sha256, NULL);
     if (err == BP_OK && strcmp(sha256, file->sha256) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "the SHA-256 of %s is not that of the manifest: at %s",
-                      file->name, path);
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.damaged",
+                      "the SHA-256 of %s is not that of the manifest: at %s", file->name, path);
     return err;
 }
 

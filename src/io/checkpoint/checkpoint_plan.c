@@ -78,8 +78,8 @@ static bp_err add_piece(bp_manifest *manifest, bp_plan_slice *from)
     }
     if (tensor->dims != slice->dims ||
         memcmp(tensor->shape, slice->shape, sizeof slice->shape) != 0)
-        return BP_FAIL(BP_ERR_SOFTWARE, "two ranks publish tensor '%s' with different shapes",
-                       slice->name);
+        return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
+                       "two ranks publish tensor '%s' with different shapes", slice->name);
     from->number = tensor->count++;
     from->tensor = manifest->tensor_count - 1;
     from->piece = manifest->piece_count++;
@@ -175,8 +175,8 @@ static bp_err room_for_slices(struct planner *planner)
         planner->places[rank] = (int)planner->count;
         planner->count += planner->counts[rank];
         if (planner->count > BP_PIECES_MAX)
-            return BP_FAIL(BP_ERR_SOFTWARE, "the ranks publish more than %lld slices",
-                           (long long)BP_PIECES_MAX);
+            return BP_FAIL(BP_ERR_SOFTWARE, "tensor.wrong_slices",
+                           "the ranks publish more than %lld slices", (long long)BP_PIECES_MAX);
     }
     planner->slices = bp_alloc("plan.slices", planner->count, sizeof *planner->slices);
     return BP_OK;

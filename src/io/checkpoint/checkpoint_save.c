@@ -84,8 +84,8 @@ static bp_err make_hidden(bp_async_checkpoint *saving)
     bp_err err = BP_OK;
 
     if (saving->root && bp_path_exists(saving->final))
-        err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away",
-                      saving->final);
+        err = BP_FAIL(BP_ERR_CREATE, "file.in_the_way",
+                      "something is there already: at %s; move it away", saving->final);
     else if (saving->root && bp_fault("ckpt.mkdir_tmp"))
         err = bp_fail_create("can't create the folder", saving->final);
     else if (saving->root)
@@ -153,7 +153,8 @@ static bp_err collect_reports(bp_async_checkpoint *saving)
     bp_free(list);
     bp_free(all);
     if (!bp_commit_is_reported(&saving->steps))
-        return BP_FAIL(BP_ERR_SOFTWARE, "%lld of %lld files of a checkpoint were reported",
+        return BP_FAIL(BP_ERR_SOFTWARE, "checkpoint.lost_report",
+                       "%lld of %lld files of a checkpoint were reported",
                        (long long)saving->steps.reports, (long long)saving->steps.writers);
     return BP_OK;
 }
@@ -176,7 +177,7 @@ static bp_err recheck(const bp_async_checkpoint *saving)
         if (lstat(path, &status) != 0)
             err = bp_fail_errno(BP_ERR_IO, "a file that was just written can't be seen", path);
         else if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_size != file->bytes)
-            err = BP_FAIL(BP_ERR_IO,
+            err = BP_FAIL(BP_ERR_IO, "checkpoint.not_written",
                           "a file that was just written has %lld bytes instead of %lld: at %s",
                           (long long)status.st_size, (long long)file->bytes, path);
         bp_free(path);
@@ -288,11 +289,13 @@ static bp_err take_step_of_root(const bp_async_checkpoint *saving)
                    ? bp_fail_errno(BP_ERR_IO, "can't look at the lock", saving->parent)
                    : ask_owner(saving);
     case BP_COMMIT_PLACE:
-        return bp_fault("ckpt.rename") ? BP_FAIL(BP_ERR_IO, "can't rename (fault injected)")
-                                       : bp_rename_new(saving->hidden, saving->final);
+        return bp_fault("ckpt.rename")
+                   ? BP_FAIL(BP_ERR_IO, "fault.injected", "can't rename (fault injected)")
+                   : bp_rename_new(saving->hidden, saving->final);
     case BP_COMMIT_SYNC_PLACED:
         return bp_fault("ckpt.fsync_dir")
-                   ? BP_FAIL(BP_ERR_IO, "can't bring the folder to disk (fault injected)")
+                   ? BP_FAIL(BP_ERR_IO, "fault.injected",
+                             "can't bring the folder to disk (fault injected)")
                    : bp_path_sync(saving->parent);
     default:
         return remove_hidden(saving);

@@ -42,9 +42,9 @@ static bp_err go_on(bp_async_checkpoint *saving)
 {
     (void)atomic_fetch_add(&saving->moved, 1);
     bp_heartbeat_progress();
-    return atomic_load(&saving->given_up)
-               ? BP_FAIL(BP_ERR_STOPPED, "a checkpoint is given up: at %s", saving->name)
-               : BP_OK;
+    return atomic_load(&saving->given_up) ? BP_FAIL(BP_ERR_STOPPED, "checkpoint.cancelled",
+                                                    "a checkpoint is given up: at %s", saving->name)
+                                          : BP_OK;
 }
 
 /* ---- the parts of a piece ---- */
@@ -63,8 +63,8 @@ static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
     BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
     saving->refused = got != part->count;
     if (saving->refused)
-        return BP_FAIL(BP_ERR_SYSTEM, "the rank that holds tensor '%s' can't give it",
-                       piece->slice.name);
+        return BP_FAIL(BP_ERR_SYSTEM, "tensor.not_given",
+                       "the rank that holds tensor '%s' can't give it", piece->slice.name);
     return BP_OK;
 }
 
@@ -89,7 +89,7 @@ static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float 
     bp_slice slice = bp_slice_of_part(&piece->slice, part);
 
     if (!bp_are_finite(values, part->count))
-        return BP_FAIL(BP_ERR_SOFTWARE,
+        return BP_FAIL(BP_ERR_SOFTWARE, "tensor.not_finite",
                        "tensor '%s' holds a value that is not finite: no checkpoint is made of it",
                        slice.name);
     bp_slice_digest(&piece->digest, &slice, values);
@@ -320,7 +320,7 @@ void bp_async_checkpoint_start(bp_async_checkpoint *saving)
 
         job->helped = err == BP_OK;
         if (err != BP_OK)
-            ended(job, BP_FAIL(err, "%s, or set checkpoint.async=no", bp_err_message()));
+            ended(job, bp_err_wrap(err, "%s, or set checkpoint.async=no", bp_err_text()));
     }
 }
 

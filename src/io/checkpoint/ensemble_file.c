@@ -55,8 +55,8 @@ static bp_err check_keys(const json_t *object, const char *const *known, const c
         for (const char *const *one = known; *one != NULL; one++)
             found = found || strcmp(*one, key) == 0;
         if (!found)
-            return BP_FAIL(BP_ERR_FORMAT, "there is no key '%.60s' in an ensemble: in %s", key,
-                           where);
+            return BP_FAIL(BP_ERR_FORMAT, "ensemble.unknown_key",
+                           "there is no key '%.60s' in an ensemble: in %s", key, where);
     }
     return BP_OK;
 }
@@ -70,19 +70,19 @@ static bp_err take_member(bp_ensemble_list *list, const json_t *object, const ch
     bp_err err = BP_OK;
 
     if (!json_is_object(object))
-        return BP_FAIL(BP_ERR_FORMAT, "member %lld is no object: in %s", (long long)list->count,
-                       file);
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member", "member %lld is no object: in %s",
+                       (long long)list->count, file);
     err = check_keys(object, KEYS, file);
     if (err == BP_OK)
         err = bp_json_get_string(object, "name", &name, file);
     if (err == BP_OK)
         err = bp_json_get_string(object, "path", &path, file);
     if (err == BP_OK && (name[0] == '\0' || path[0] == '\0'))
-        err = BP_FAIL(BP_ERR_FORMAT, "member %lld has an empty name or path: in %s",
-                      (long long)list->count, file);
+        err = BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member",
+                      "member %lld has an empty name or path: in %s", (long long)list->count, file);
     if (err == BP_OK && oob != NULL && !json_is_number(oob) && !json_is_null(oob))
-        err = BP_FAIL(BP_ERR_FORMAT, "'oob_perplexity' of member '%s' is no number: in %s", name,
-                      file);
+        err = BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_member",
+                      "'oob_perplexity' of member '%s' is no number: in %s", name, file);
     if (err != BP_OK)
         return err;
     member->oob_perplexity = json_is_number(oob) ? json_number_value(oob) : NAN;
@@ -103,11 +103,12 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
     bp_err err = BP_OK;
 
     if (!json_is_object(root))
-        return BP_FAIL(BP_ERR_FORMAT, "the ensemble is no object: in %s", file);
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file", "the ensemble is no object: in %s",
+                       file);
     if (json_object_get(root, "format_version") != NULL)
         err = bp_json_get_int(root, "format_version", &version, file);
     if (err == BP_OK && version != VERSION)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "ensemble.unknown_version",
                       "format_version %lld of an ensemble is unknown, this program knows %d: in %s",
                       (long long)version, VERSION, file);
     if (err == BP_OK)
@@ -115,16 +116,17 @@ static bp_err take_members(bp_ensemble_list *list, const json_t *root, const cha
     if (err != BP_OK)
         return err;
     if (json_array_size(members) == 0 || json_array_size(members) > BP_ENSEMBLE_MEMBERS_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "'members' is no list of 1 to %d members: in %s",
-                       BP_ENSEMBLE_MEMBERS_MAX, file);
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.bad_file",
+                       "'members' is no list of 1 to %d members: in %s", BP_ENSEMBLE_MEMBERS_MAX,
+                       file);
     seen = json_object();
     list->members =
         bp_alloc("ensemble.list", (int64_t)json_array_size(members), sizeof *list->members);
     for (size_t k = 0; k < json_array_size(members) && err == BP_OK; k++) {
         err = take_member(list, json_array_get(members, k), file);
         if (err == BP_OK && json_object_get(seen, list->members[k].name) != NULL)
-            err = BP_FAIL(BP_ERR_FORMAT, "two members have the name '%s': in %s",
-                          list->members[k].name, file);
+            err = BP_FAIL(BP_ERR_FORMAT, "ensemble.same_name",
+                          "two members have the name '%s': in %s", list->members[k].name, file);
         if (err == BP_OK)
             (void)json_object_set_new(seen, list->members[k].name, json_true());
     }

@@ -173,7 +173,7 @@ bp_err bp_head_samples_open(bp_head_samples **out, const char *path)
         err = bp_h5_shape_of(file->file, WEIGHTS, &shape);
     if (err == BP_OK && (!is_sane(info) || shape.is_text || !shape.is_real ||
                          shape.count != floats_of(info) || shape.width != sizeof(float)))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "samples.damaged",
                       "damaged: at %s, whose /" WEIGHTS " has not %" PRId64 " x %" PRId64
                       " x %" PRId64 " values; make it anew",
                       path, info->samples, info->vocab_size, info->width);

@@ -91,16 +91,19 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
     int64_t whole, volume, sum = 0;
 
     if (!bp_slice_volume(tensor->dims, tensor->shape, &whole))
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has more than 2^40 elements", tensor->name);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                       "tensor '%s' has more than 2^40 elements", tensor->name);
     if (tensor->count > PIECES_OF_TENSOR_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' lies in %lld pieces, %d are the most",
-                       tensor->name, (long long)tensor->count, PIECES_OF_TENSOR_MAX);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                       "tensor '%s' lies in %lld pieces, %d are the most", tensor->name,
+                       (long long)tensor->count, PIECES_OF_TENSOR_MAX);
     for (int64_t i = 0; i < tensor->count; i++) {
         const bp_manifest_piece *a = &pieces[i];
 
         if (!bp_slice_volume(tensor->dims, a->extent, &volume) ||
             __builtin_add_overflow(sum, volume, &sum))
-            return BP_FAIL(BP_ERR_FORMAT, "the pieces of tensor '%s' are too large", tensor->name);
+            return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                           "the pieces of tensor '%s' are too large", tensor->name);
         for (int64_t j = i + 1; j < tensor->count; j++) {
             int64_t offset[BP_TENSOR_DIMS] = {0}, extent[BP_TENSOR_DIMS];
 
@@ -108,14 +111,14 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
                 break;
             if (bp_slice_intersect(tensor->dims, a->offset, a->extent, pieces[j].offset,
                                    pieces[j].extent, offset, extent))
-                return BP_FAIL(BP_ERR_FORMAT,
+                return BP_FAIL(BP_ERR_FORMAT, "manifest.overlap",
                                "two pieces of tensor '%s' overlap at (%lld, %lld, %lld, %lld)",
                                tensor->name, (long long)offset[0], (long long)offset[1],
                                (long long)offset[2], (long long)offset[3]);
         }
     }
     if (sum != whole)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.hole",
                        "the pieces of tensor '%s' leave a hole of %lld of its %lld elements",
                        tensor->name, (long long)(whole - sum), (long long)whole);
     return BP_OK;
@@ -133,12 +136,13 @@ static bp_err parse_hash(bp_manifest_file *file, const json_t *entry, const char
 
     file->xxh3[0] = file->sha256[0] = '\0';
     if (quick && json_object_get(entry, "sha256") != NULL)
-        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' has both 'sha256' and 'xxh3_128': in %s", file->name,
-                       path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
+                       "'%.80s' has both 'sha256' and 'xxh3_128': in %s", file->name, path);
     bp_err err = bp_json_get_string(entry, quick ? "xxh3_128" : "sha256", &text, path);
     if (err == BP_OK && !is_hex(text, digits))
-        err = BP_FAIL(BP_ERR_FORMAT, "the hash of %s is not %zu hexadecimal digits: in %s",
-                      file->name, digits, path);
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
+                      "the hash of %s is not %zu hexadecimal digits: in %s", file->name, digits,
+                      path);
     if (err == BP_OK)
         memcpy(hash, text, digits + 1);
     return err;
@@ -155,15 +159,16 @@ static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char 
     if (err != BP_OK)
         return err;
     if (!file_name_is_valid(name))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
                        "'%.80s' is no name for a file of a checkpoint (shard-NNNNN.h5, "
                        "tokenizer.json): in %s",
                        name, path);
     if (file->bytes < 0)
-        return BP_FAIL(BP_ERR_FORMAT, "the size of %s is wrong: in %s", name, path);
-    if (manifest->file_count > 0 && strcmp(file[-1].name, name) >= 0)
-        return BP_FAIL(BP_ERR_FORMAT, "file '%s' is listed twice or out of order: in %s", name,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file", "the size of %s is wrong: in %s", name,
                        path);
+    if (manifest->file_count > 0 && strcmp(file[-1].name, name) >= 0)
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.not_sorted",
+                       "file '%s' is listed twice or out of order: in %s", name, path);
     memcpy(file->name, name, strlen(name) + 1);
     err = parse_hash(file, entry, path);
     if (err == BP_OK)
@@ -177,15 +182,15 @@ static bp_err parse_extents(int64_t out[BP_TENSOR_DIMS], const json_t *entry, co
     const json_t *list = json_object_get(entry, key);
 
     if (!json_is_array(list) || json_array_size(list) != (size_t)dims)
-        return BP_FAIL(BP_ERR_FORMAT, "'%s' of tensor '%s' is not a list of %d integers", key,
-                       tensor, dims);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
+                       "'%s' of tensor '%s' is not a list of %d integers", key, tensor, dims);
     memset(out, 0, BP_TENSOR_DIMS * sizeof *out);
     for (int d = 0; d < dims; d++) {
         const json_t *value = json_array_get(list, (size_t)d);
 
         if (!json_is_integer(value))
-            return BP_FAIL(BP_ERR_FORMAT, "'%s' of tensor '%s' is not a list of integers", key,
-                           tensor);
+            return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
+                           "'%s' of tensor '%s' is not a list of integers", key, tensor);
         out[d] = json_integer_value(value);
     }
     return BP_OK;
@@ -213,12 +218,13 @@ static bp_err parse_piece(bp_manifest *manifest, const bp_manifest_tensor *tenso
         return err;
     piece->file = bp_manifest_find_file(manifest, file);
     if (piece->file < 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.unlisted_file",
                        "tensor '%s' has a piece in '%.80s', which is not listed: in %s",
                        tensor->name, file, path);
     if (!dataset_name_is_valid(dataset))
-        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' is no dataset name: tensor '%s' in %s", dataset,
-                       tensor->name, path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_piece",
+                       "'%.80s' is no dataset name: tensor '%s' in %s", dataset, tensor->name,
+                       path);
     memcpy(piece->dataset, dataset, strlen(dataset) + 1);
     manifest->piece_count++;
     return BP_OK;
@@ -242,7 +248,7 @@ static bp_err parse_shape(bp_manifest_tensor *tensor, const json_t *entry, const
 
     if (!json_is_array(shape) || json_array_size(shape) < 1 ||
         json_array_size(shape) > BP_TENSOR_DIMS)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor",
                        "'shape' of tensor '%s' is not a list of 1 to %d integers: in %s",
                        tensor->name, BP_TENSOR_DIMS, path);
     tensor->dims = (int)json_array_size(shape);
@@ -267,17 +273,18 @@ static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char 
     if (err != BP_OK)
         return err;
     if (!bp_tensor_name_is_valid(name))
-        return BP_FAIL(BP_ERR_FORMAT, "'%.80s' is no tensor name: in %s", name, path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor", "'%.80s' is no tensor name: in %s",
+                       name, path);
     if (strcmp(dtype, "float32") != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.unknown_dtype",
                        "tensor '%s' has dtype '%.20s', float32 alone is known: in %s", name, dtype,
                        path);
     if (manifest->tensor_count > 0 && strcmp(tensor[-1].name, name) >= 0)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is listed twice or out of order: in %s", name,
-                       path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.not_sorted",
+                       "tensor '%s' is listed twice or out of order: in %s", name, path);
     if (!is_hex(digest, 32))
-        return BP_FAIL(BP_ERR_FORMAT, "the digest of tensor '%s' is not 32 hexadecimal digits",
-                       name);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor",
+                       "the digest of tensor '%s' is not 32 hexadecimal digits", name);
     for (int lane = 0; lane < 2; lane++) {
         memcpy(half, digest + 16 * lane, 16);
         tensor->digest.lane[lane] = strtoull(half, NULL, 16);
@@ -293,8 +300,8 @@ static bp_err parse_tensor(bp_manifest *manifest, const json_t *entry, const cha
     bp_err err = parse_head(manifest, entry, path);
 
     if (err == BP_OK && !json_is_array(pieces))
-        err =
-            BP_FAIL(BP_ERR_FORMAT, "tensor '%s' has no list of pieces: in %s", tensor->name, path);
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.bad_tensor",
+                      "tensor '%s' has no list of pieces: in %s", tensor->name, path);
     if (err != BP_OK)
         return err;
     tensor->first = manifest->piece_count;
@@ -320,12 +327,13 @@ static bp_err parse_lists(bp_manifest *manifest, const json_t *root, const char 
     bp_err err = BP_OK;
 
     if (!json_is_array(files) || !json_is_array(tensors))
-        return BP_FAIL(BP_ERR_FORMAT, "'files' or 'tensors' is not a list: in %s", path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.wrong_type",
+                       "'files' or 'tensors' is not a list: in %s", path);
     for (size_t k = 0; k < json_array_size(tensors) && pieces <= BP_PIECES_MAX; k++)
         pieces += (int64_t)json_array_size(json_object_get(json_array_get(tensors, k), "pieces"));
     if (pieces > BP_PIECES_MAX)
-        return BP_FAIL(BP_ERR_FORMAT, "there are more than %lld pieces: in %s",
-                       (long long)BP_PIECES_MAX, path);
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                       "there are more than %lld pieces: in %s", (long long)BP_PIECES_MAX, path);
     manifest->files =
         bp_alloc("manifest.files", (int64_t)json_array_size(files), sizeof *manifest->files);
     manifest->tensors =
@@ -345,13 +353,13 @@ static bp_err check_version(bool *foreign, const json_t *root, const char *path)
     bp_err err = bp_json_get_string(root, "format", &format, path);
 
     if (err == BP_OK && strcmp(format, FORMAT_NAME) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "'format' is '%.40s', not '" FORMAT_NAME "': in %s", format,
-                      path);
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.wrong_format",
+                      "'format' is '%.40s', not '" FORMAT_NAME "': in %s", format, path);
     if (err == BP_OK)
         err = bp_json_get_int(root, "format_version", &version, path);
     if (err == BP_OK && (version < 1 || version > BP_MANIFEST_VERSION)) {
         *foreign = true;
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "manifest.unknown_version",
                       "format_version %lld of the checkpoint is unknown, this program reads "
                       "1 to %d: at %s; use the bagpipe that wrote it, or a newer one",
                       (long long)version, BP_MANIFEST_VERSION, path);
@@ -374,7 +382,8 @@ bp_err bp_manifest_parse(bp_manifest **out, bool *foreign, const char *text, siz
     if (err == BP_OK)
         err = parse_lists(manifest, root, path);
     if (err == BP_OK && !json_is_object(json_object_get(root, "state")))
-        err = BP_FAIL(BP_ERR_FORMAT, "'state' is not an object: in %s", path);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "manifest.wrong_type", "'state' is not an object: in %s", path);
     if (err == BP_OK)
         manifest->state = json_incref(json_object_get(root, "state"));
     json_decref(root);
@@ -450,7 +459,8 @@ bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
     if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {
         bp_free(*text);
         *text = NULL;
-        return BP_FAIL(BP_ERR_FORMAT, "a manifest of %lld pieces is longer than %lld bytes",
+        return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
+                       "a manifest of %lld pieces is longer than %lld bytes",
                        (long long)manifest->piece_count, (long long)BP_MANIFEST_LIMIT_BYTES);
     }
     return BP_OK;

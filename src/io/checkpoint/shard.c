@@ -210,7 +210,8 @@ bp_err bp_shard_seal(bp_shard *shard)
     bp_err err, closed;
 
     if (bp_fault("ckpt.shard_close"))
-        return BP_FAIL(BP_ERR_IO, "can't close (fault injected): at %s", shard->path);
+        return BP_FAIL(BP_ERR_IO, "fault.injected", "can't close (fault injected): at %s",
+                       shard->path);
     err = keep_until(shard, shard->bytes);
     if (err == BP_OK && shard->filled > 0)
         err = write_block(shard);
@@ -253,7 +254,7 @@ static bp_err hash_block(bp_shard *shard, size_t bytes)
     size_t skipped = shard->at == 0 ? BP_USER_BLOCK_BYTES : 0;
 
     if (bytes < skipped || memcmp(shard->block, shard->text, skipped) != 0)
-        return BP_FAIL(BP_ERR_IO,
+        return BP_FAIL(BP_ERR_IO, "checkpoint.not_written",
                        "the user block is read back otherwise than it was written: at %s",
                        shard->path);
     bp_xxh128_add(shard->hash, shard->block + skipped, bytes - skipped);
@@ -269,7 +270,7 @@ static bp_err compare(const bp_shard *shard)
     if (shard->at == shard->bytes && strcmp(hash, shard->written) == 0 &&
         !bp_fault("ckpt.read_back"))
         return BP_OK;
-    return BP_FAIL(BP_ERR_IO,
+    return BP_FAIL(BP_ERR_IO, "checkpoint.not_written",
                    "what was written is read back otherwise (XXH3-128 %s of %lld bytes instead of "
                    "%s of %lld): at %s; the disk, its driver or memory erred",
                    hash, (long long)shard->at, shard->written, (long long)shard->bytes,
@@ -313,8 +314,9 @@ bp_err bp_shard_verify(const char *path, const char hash[BP_USER_BLOCK_HASH])
     if (err == BP_OK)
         err = bp_user_block_expect(&block, SHARD_KIND, SHARD_VERSION, path);
     if (err == BP_ERR_FORMAT || (err == BP_OK && strcmp(block.hash, hash) != 0))
-        err = BP_FAIL(BP_ERR_FORMAT, "the XXH3-128 of %s is not that of the manifest: at %s",
-                      bp_path_base(path), path);
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.damaged",
+                      "the XXH3-128 of %s is not that of the manifest: at %s", bp_path_base(path),
+                      path);
     return err;
 }
 
@@ -382,14 +384,15 @@ bp_err bp_shard_read(bp_h5 *file, const bp_manifest_tensor *tensor, const bp_man
     bp_err err = BP_OK;
 
     if (!bp_h5_has(file, piece->dataset + 1)) /* behind hard links alone */
-        return BP_FAIL(BP_ERR_FORMAT, "dataset %s of tensor '%s' is missing: in %s", piece->dataset,
-                       tensor->name, bp_h5_path(file));
+        return BP_FAIL(BP_ERR_FORMAT, "checkpoint.no_dataset",
+                       "dataset %s of tensor '%s' is missing: in %s", piece->dataset, tensor->name,
+                       bp_h5_path(file));
     bp_h5_lock();
     dataset = H5Dopen2(file->id, piece->dataset, H5P_DEFAULT);
     if (dataset < 0)
         err = bp_h5_fail(file, "can't open the dataset", piece->dataset);
     else if (!is_piece(dataset, slice->dims, piece->extent))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.wrong_dataset",
                       "dataset %s is not the contiguous float32 piece that the manifest says: "
                       "in %s",
                       piece->dataset, bp_h5_path(file));

@@ -111,8 +111,8 @@ static bp_err receive_packed(master *m, int from, int bytes)
     memcpy(&head, m->incoming, sizeof head);
     BP_MPI(MPI_Wait(&m->slots[head.number % m->slot_count].sent, MPI_STATUS_IGNORE));
     if (head.bytes == 0)
-        return BP_FAIL(BP_ERR_SYSTEM, "rank %d could not compress a chunk: at %s", from,
-                       m->build->out);
+        return BP_FAIL(BP_ERR_SYSTEM, "corpus.not_compressed",
+                       "rank %d could not compress a chunk: at %s", from, m->build->out);
     return write_packed(m, head.number,
                         &(bp_packed){m->incoming + sizeof head, head.bytes, head.xxh3});
 }
@@ -189,7 +189,7 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
         known->types[code] = type;
     if (type == known->types[code])
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "label.mixed_types",
                    "label %s is '%.80s' as %s, and as %s in a line before: at %s, line %" PRId64
                    "; write its values as one type",
                    m->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],

@@ -87,9 +87,10 @@ static bp_err decode(const bp_chunks *chunks, decoder *d, int64_t chunk, void *d
         return err;
     got = ZSTD_decompressDCtx(d->context, data, chunks->chunk_bytes, d->packed, extent->bytes);
     if (ZSTD_isError(got) || got != chunks->chunk_bytes)
-        return BP_FAIL(
-            BP_ERR_FORMAT, "damaged: at %s, in %s, which zstd can't decompress (%s); make it anew",
-            chunks->spec.path, what, ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
+                       "damaged: at %s, in %s, which zstd can't decompress (%s); make it anew",
+                       chunks->spec.path, what,
+                       ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
     return BP_OK;
 }
 
@@ -210,7 +211,7 @@ bp_err bp_chunks_new(bp_chunks **out, const bp_chunks_spec *spec)
         size_t bytes = spec->extents[k].bytes;
         chunks->packed_bytes = bytes > chunks->packed_bytes ? bytes : chunks->packed_bytes;
         if (bytes == 0 || bytes > ZSTD_compressBound(chunks->chunk_bytes))
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
                           "damaged: at %s, chunk %" PRId64
                           " of /tokens, which claims %zu bytes; make it anew",
                           spec->path, k, bytes);
@@ -362,7 +363,7 @@ static bp_err beyond(const bp_chunks *chunks, int64_t first, int64_t count, cons
 
     while (k < count - 1 && (uint32_t)tokens[k] < (uint32_t)chunks->spec.vocab_size)
         k++;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
                    "token id %" PRIu32 " is beyond the vocabulary of %" PRId64
                    ": at %s, /tokens[%" PRId64 "]; make it anew",
                    (uint32_t)tokens[k], chunks->spec.vocab_size, chunks->spec.path, first + k);

@@ -21,8 +21,8 @@ static bp_err find_column(bp_corpus_file *file, bp_h5 *h5, bool walk, const char
     if (err != BP_OK)
         return err;
     if (column->shape.dims != 1 || (!walk && column->shape.offset < 0 && column->shape.count > 0))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has another layout than was expected: at %s", name,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
+                       "%s has another layout than was expected: at %s", name, file->path);
     column->name = bp_strdup(name);
     return BP_OK;
 }
@@ -33,10 +33,10 @@ static bp_err expect(const bp_corpus_file *file, const bp_column *column, bool i
     const bp_h5_shape *shape = &column->shape;
 
     if (shape->is_text != is_text || shape->is_real)
-        return BP_FAIL(BP_ERR_FORMAT, "%s does not hold %s: at %s", column->name,
-                       is_text ? "fixed-length text" : "integers", file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type", "%s does not hold %s: at %s",
+                       column->name, is_text ? "fixed-length text" : "integers", file->path);
     if (count >= 0 && shape->count != count)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_length",
                        "%s has %" PRId64 " values, not %" PRId64
                        ": at %s; give one for each document%s",
                        column->name, shape->count, count, file->path,
@@ -77,7 +77,8 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
     if (err != BP_OK)
         return err;
     if (count > 1000)
-        err = BP_FAIL(BP_ERR_FORMAT, "%" PRId64 " label columns: at %s", count, file->path);
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_labels", "%" PRId64 " label columns: at %s",
+                      count, file->path);
     if (err == BP_OK)
         file->labels = bp_alloc("io.labels", count, sizeof *file->labels);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
@@ -105,7 +106,7 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
         if (err == BP_OK && k == BP_COLUMN_START) {
             file->info.documents = column->shape.count - 1;
             if (column->shape.count < 1)
-                err = BP_FAIL(BP_ERR_FORMAT,
+                err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_doc_start",
                               "doc_start is empty: at %s; give the start of each document and the "
                               "end of the last",
                               file->path);
@@ -137,7 +138,7 @@ static bp_err read_roles(bp_corpus_file *file, bp_h5 *h5)
         if (role != BP_ROLE_END && bp_h5_has_attribute(h5, "/", name))
             err = bp_h5_get_int(h5, "/", name, id);
         if (err == BP_OK && (*id < -1 || *id >= info->vocab_size))
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
                           "%s is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s", name,
                           *id, info->vocab_size, file->path);
         if (err != BP_OK)
@@ -153,12 +154,13 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
 
     info->eod_id = -1;
     if (err == BP_OK && (info->vocab_size < 1 || info->vocab_size > INT32_MAX))
-        err = BP_FAIL(BP_ERR_FORMAT, "vocab_size is %" PRId64 ": at %s; it goes from 1 to %" PRId32,
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_vocab_size",
+                      "vocab_size is %" PRId64 ": at %s; it goes from 1 to %" PRId32,
                       info->vocab_size, file->path, INT32_MAX);
     if (err == BP_OK && bp_h5_has_attribute(h5, "/", "eod_id"))
         err = bp_h5_get_int(h5, "/", "eod_id", &info->eod_id);
     if (err == BP_OK && (info->eod_id < -1 || info->eod_id >= info->vocab_size))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
                       "eod_id is %" PRId64 ", beyond the vocabulary of %" PRId64 ": at %s",
                       info->eod_id, info->vocab_size, file->path);
     if (err == BP_OK)
@@ -187,8 +189,8 @@ static bp_err widen(const bp_corpus_file *file, const bp_column *column, int64_t
     }
     for (int64_t k = 0; k < count; k++)
         if (values[k] < 0)
-            return BP_FAIL(BP_ERR_FORMAT, "%s[%" PRId64 "] is out of range: at %s", column->name, k,
-                           file->path);
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.out_of_range",
+                           "%s[%" PRId64 "] is out of range: at %s", column->name, k, file->path);
     return BP_OK;
 }
 
@@ -202,8 +204,8 @@ bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int
     if (file->h5 != NULL)
         return bp_h5_read(file->h5, column->name, BP_H5_I64, first, values, count);
     if (shape->is_signed || (shape->width != sizeof(uint32_t) && shape->width != sizeof(uint64_t)))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has another type than was expected: at %s", column->name,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
+                       "%s has another type than was expected: at %s", column->name, file->path);
     err = bp_extents_load(&file->extents, file->fd, shape->offset + first * (int64_t)shape->width,
                           values, count * (int64_t)shape->width, column->name, file->path);
     return err == BP_OK ? widen(file, column, count, values) : err;
@@ -228,8 +230,8 @@ bp_err bp_column_read_bytes(bp_corpus_file *file, const bp_column *column, char 
     if (file->h5 != NULL)
         return bp_h5_read(file->h5, column->name, BP_H5_U8, 0, bytes, shape->count);
     if (shape->width != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "%s has another type than was expected: at %s", column->name,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
+                       "%s has another type than was expected: at %s", column->name, file->path);
     return bp_extents_load(&file->extents, file->fd, shape->offset, bytes, shape->count,
                            column->name, file->path);
 }

@@ -248,7 +248,7 @@ static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *fi
     }
     bp_free(chunk);
     return found ? BP_OK
-                 : BP_FAIL(BP_ERR_IO,
+                 : BP_FAIL(BP_ERR_IO, "corpus.not_written",
                            "a chunk does not read back as it was written: at %s; look at the disk",
                            writer->path);
 }
@@ -304,14 +304,14 @@ static bp_err seal(bp_corpus_writer *writer, int64_t table_offset)
 static bp_err check_content(const bp_corpus_writer *writer)
 {
     if (writer->document_count == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "no document was found: at the input of %s; give text",
-                       writer->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.no_documents",
+                       "no document was found: at the input of %s; give text", writer->path);
     if (writer->token_count == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "no token was found: at the input of %s; give text",
-                       writer->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.no_tokens",
+                       "no token was found: at the input of %s; give text", writer->path);
     for (int k = 0; k < writer->spec.label_count; k++)
         if (!writer->labels[k].seen)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "label.missing",
                            "no document has a label '%s': at the input of %s; see --label",
                            writer->spec.labels[k], writer->path);
     return BP_OK;

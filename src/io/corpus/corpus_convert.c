@@ -51,9 +51,10 @@ static bp_err open_foreign(bp_corpus_file *file, hid_t *dataset)
         return err;
     uint64_t bytes = (uint64_t)tokens.count * tokens.width;
     if (tokens.is_text || tokens.is_real)
-        return BP_FAIL(BP_ERR_FORMAT, "/tokens does not hold integers: at %s", file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type", "/tokens does not hold integers: at %s",
+                       file->path);
     if (bytes > FREE_BYTES && bytes / RATIO_LIMIT > (uint64_t)stored) /* hours of decoding */
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.claims_too_much",
                        "/tokens claims %" PRIu64 " bytes in a file of %" PRId64
                        ", more than %d for one: at %s",
                        bytes, stored, RATIO_LIMIT, file->path);
@@ -86,7 +87,7 @@ static bp_err read_ids(const bp_corpus_file *file, hid_t dataset, int64_t first,
     bp_h5_unlock();
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         if (values[k] < 0 || values[k] >= file->info.vocab_size)
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
                           "token id %" PRId64 " is beyond the vocabulary of %" PRId64
                           ": at %s, /tokens[%" PRId64 "]; correct vocab_size or the tokens",
                           values[k], file->info.vocab_size, file->path, first + k);
@@ -129,12 +130,12 @@ static bp_err check_tokenizer(const bp_corpus_file *file, const bp_corpus_conver
     if (conversion->tokenizer == NULL)
         return BP_OK;
     if (conversion->tokenizer_size > file->info.vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "the tokenizer has %" PRId64 " entries, vocab_size is %" PRId64
                        ": at %s; give the tokenizer that the tokens were made with",
                        conversion->tokenizer_size, file->info.vocab_size, file->path);
     if (hash[0] != '\0' && strcmp(hash, conversion->tokenizer_hash) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "tokenizer_hash %.12s is not that of the tokenizer, %.12s: at %s; give the "
                        "tokenizer that the tokens were made with",
                        hash, conversion->tokenizer_hash, file->path);
@@ -265,8 +266,9 @@ static void be_child(const bp_corpus_conversion *conversion, int fd, int pipe, d
         (void)signal(number, SIG_DFL);
     bp_assert_set_handler(give_up, 0); /* a bug of ours that a file brings out is a refusal too */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0)
-        told.err = BP_FAIL(BP_ERR_SYSTEM, "can't limit a process: %s: at %s; see ulimit -a",
-                           strerror(errno), conversion->source);
+        told.err = BP_FAIL(BP_ERR_SYSTEM, "process.no_limit",
+                           "can't limit a process: %s: at %s; see ulimit -a", strerror(errno),
+                           conversion->source);
     else
         told.err = convert(conversion, fd, &told.converted);
     if (told.err != BP_OK)
@@ -280,20 +282,20 @@ static void be_child(const bp_corpus_conversion *conversion, int fd, int pipe, d
 static bp_err judge(const char *path, int status, double seconds)
 {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_slow",
                        "reading it took more than %.0f s of processor time: at %s; " REMEDY,
                        ceil(seconds), path);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "process.killed",
                        "the process that reads it was killed, as happens when memory ends: at %s; "
                        "give it more memory",
                        path);
     if (WIFSIGNALED(status))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.crashes_reader",
                        "reading it crashes a process (signal %d, %s): at %s; " REMEDY,
                        WTERMSIG(status), strsignal(WTERMSIG(status)), path);
-    return BP_FAIL(BP_ERR_FORMAT, "reading it ends a process without a message: at %s; " REMEDY,
-                   path);
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.crashes_reader",
+                   "reading it ends a process without a message: at %s; " REMEDY, path);
 }
 
 static bp_err wait_for(pid_t child, const char *path, double seconds, int *status)
@@ -305,8 +307,9 @@ static bp_err wait_for(pid_t child, const char *path, double seconds, int *statu
         if (bp_signals_stop_asked())
             err = bp_fail_stopped("while %s was converted; nothing is kept", path);
         else if (bp_clock_now() > end)
-            err = BP_FAIL(BP_ERR_FORMAT, "reading it took longer than %.0f s: at %s; " REMEDY,
-                          WALL * seconds, path);
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "corpus.too_slow",
+                        "reading it took longer than %.0f s: at %s; " REMEDY, WALL * seconds, path);
         if (err != BP_OK) {
             (void)kill(child, SIGKILL);
             (void)waitpid(child, status, 0);
@@ -335,7 +338,7 @@ static bp_err convert_apart(const bp_corpus_conversion *conversion, int fd,
         be_child(conversion, fd, pipe[1], seconds);
     (void)close(pipe[1]);
     if (child < 0)
-        err = BP_FAIL(BP_ERR_SYSTEM,
+        err = BP_FAIL(BP_ERR_SYSTEM, "process.not_started",
                       "can't start a process to convert it: %s: at %s; allow more processes "
                       "(ulimit -u) or give it more memory",
                       strerror(errno), path);
@@ -345,7 +348,8 @@ static bp_err convert_apart(const bp_corpus_conversion *conversion, int fd,
         err = judge(path, status, seconds);
     else if (err == BP_OK && told.err != BP_OK) {
         told.message[sizeof told.message - 1] = '\0';
-        err = BP_FAIL((bp_err)told.err, "%s", told.message);
+        bp_err_set_message(told.message);
+        err = (bp_err)told.err;
     } else if (err == BP_OK)
         *out = told.converted;
     (void)close(pipe[0]);
@@ -367,7 +371,7 @@ bp_err bp_corpus_convert(const bp_corpus_conversion *conversion, bp_corpus_conve
     if (err == BP_OK)
         err = bp_user_block_read_fd(&block, fd, path);
     if (err == BP_OK && block.kind[0] != '\0')
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.native",
                       "bagpipe wrote this file (%s): at %s; a corpus of bagpipe's needs no "
                       "conversion",
                       block.kind, path);

@@ -22,7 +22,8 @@ int64_t bp_corpus_hash_whole_bytes = (int64_t)256 << 20;
 
 static bp_err damaged(const bp_corpus_file *file, const char *what)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, in %s; make it anew", file->path, what);
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged", "damaged: at %s, in %s; make it anew",
+                   file->path, what);
 }
 
 /* The user block, the table of checksums, and all that the table does not cover. */
@@ -60,7 +61,7 @@ static bp_err look(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
     bp_err err = bp_h5_get_int(h5, "/", "format_version", &version);
 
     if (err == BP_OK && version != BP_CORPUS_VERSION)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.unknown_version",
                       "format_version %" PRId64
                       " is not %d, which this bagpipe reads: at %s; use a newer bagpipe",
                       version, BP_CORPUS_VERSION, file->path);
@@ -115,7 +116,7 @@ static bp_err open_checked(bp_corpus_file *file)
     if (err == BP_OK)
         err = bp_user_block_read_fd(&block, file->fd, file->path);
     if (err == BP_OK && block.kind[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.foreign",
                        "a foreign HDF5 file: at %s; convert it once: bagpipe-data corpus --format "
                        "hdf5 --out %.*s-native.h5 %s",
                        file->path, stem_bytes(file->path), file->path, file->path);
@@ -200,17 +201,17 @@ static bp_err check_starts(const bp_corpus_file *file, const int64_t *starts)
     int64_t last = file->info.documents;
 
     if (starts[0] != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_doc_start",
                        "doc_start begins with %" PRId64 ", not 0: at %s, doc_start[0]", starts[0],
                        file->path);
     for (int64_t k = 1; k <= last; k++)
         if (starts[k] < starts[k - 1])
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_doc_start",
                            "doc_start is not sorted, %" PRId64 " after %" PRId64
                            ": at %s, doc_start[%" PRId64 "]; sort the documents",
                            starts[k], starts[k - 1], file->path, k);
     if (starts[last] != file->info.tokens)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_doc_start",
                        "doc_start ends with %" PRId64 ", but there are %" PRId64
                        " tokens: at %s, doc_start[%" PRId64 "]",
                        starts[last], file->info.tokens, file->path, last);
@@ -234,8 +235,9 @@ static bp_err load(bp_corpus_file *file, bp_column_kind kind)
         err = check_starts(file, values);
     for (int64_t d = 0; d < count && err == BP_OK; d++)
         if (values[d] < 0)
-            err = BP_FAIL(BP_ERR_FORMAT, "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name,
-                          values[d], file->path, column->name, d);
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.out_of_range",
+                          "%s is %" PRId64 ": at %s, %s[%" PRId64 "]", column->name, values[d],
+                          file->path, column->name, d);
     if (err == BP_OK)
         file->loaded[kind] = values;
     else
@@ -313,7 +315,7 @@ static bp_err load_codes(bp_corpus_file *file, bp_label_column *label)
     for (int64_t d = 0; d < documents && err == BP_OK; d++) {
         codes[d] = (uint32_t)wide[d];
         if (wide[d] < 0 || wide[d] >= values)
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "label.unknown_code",
                           "code %" PRId64 " has no name among %" PRId64 ": at %s, %s[%" PRId64 "]",
                           wide[d], values, file->path, label->codes.name, d);
     }

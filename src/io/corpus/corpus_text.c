@@ -66,7 +66,7 @@ bp_err bp_corpus_refuse_text(int fd, const char *path)
     if (count <= 0 || begins_with(bytes, count, "bagpipe ") ||
         (!compressed && !is_text(bytes, count)))
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "%s is no corpus: at %s; " COMMAND,
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.is_text", "%s is no corpus: at %s; " COMMAND,
                    compressed ? "compressed text" : "text", path, format_of(path, bytes[0] == '{'),
                    (int)stem_bytes(path), path, path);
 }
@@ -98,10 +98,10 @@ bp_err bp_corpus_refuse_folder(const char *path)
         (suffix = find_suffix(names, count, TEXTS)) != NULL)
         files = bp_sprintf("%.*s/*%s", (int)bytes, path, suffix);
     if (files != NULL)
-        (void)BP_FAIL(BP_ERR_INPUT, "a folder is no corpus: at %s; " COMMAND, path,
-                      format_of(files, false), (int)bytes, path, files);
+        (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder", "a folder is no corpus: at %s; " COMMAND,
+                      path, format_of(files, false), (int)bytes, path, files);
     else
-        (void)BP_FAIL(BP_ERR_INPUT,
+        (void)BP_FAIL(BP_ERR_INPUT, "corpus.is_folder",
                       "a folder is no corpus: at %s; name a file, a list with commas, or a pattern "
                       "such as '%.*s/*%s'",
                       path, (int)bytes, path, suffix != NULL ? suffix : ".h5");

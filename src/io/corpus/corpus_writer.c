@@ -58,8 +58,8 @@ bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
                                    packer->raw_bytes, BP_ZSTD_LEVEL);
 
     if (ZSTD_isError(got))
-        return BP_FAIL(BP_ERR_SYSTEM, "zstd failed (%s): at a chunk of tokens",
-                       ZSTD_getErrorName(got));
+        return BP_FAIL(BP_ERR_SYSTEM, "corpus.not_compressed",
+                       "zstd failed (%s): at a chunk of tokens", ZSTD_getErrorName(got));
     *out = (bp_packed){packer->out, got, bp_xxh3(packer->out, got)};
     return BP_OK;
 }
@@ -73,20 +73,21 @@ static bp_err check_spec(const bp_corpus_spec *spec, const char *path)
     BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
               spec->eod_id < spec->vocab_size);
     if (*bp_path_base(path) == '\0' || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
-        return BP_FAIL(BP_ERR_CREATE, "not a regular file: at %s; give another output", path);
+        return BP_FAIL(BP_ERR_CREATE, "file.not_replaced",
+                       "not a regular file: at %s; give another output", path);
     for (int k = 0; k < spec->label_count; k++) {
         const char *name = spec->labels[k];
         size_t bytes = strlen(name);
 
         if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
-            return BP_FAIL(BP_ERR_USAGE,
+            return BP_FAIL(BP_ERR_USAGE, "label.bad_name",
                            "'%s' can't be the name of a label: at --label; use 1 to 100 bytes "
                            "without '/'",
                            name);
         for (int other = 0; other < k; other++)
             if (strcmp(spec->labels[other], name) == 0)
-                return BP_FAIL(BP_ERR_USAGE, "label '%s' is given twice: at --label; give it once",
-                               name);
+                return BP_FAIL(BP_ERR_USAGE, "label.twice",
+                               "label '%s' is given twice: at --label; give it once", name);
     }
     return BP_OK;
 }
@@ -272,7 +273,7 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
         int64_t now = count < room ? count : room;
         int64_t good = fill(writer, ids, now);
         if (good < now)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
                            "token id %" PRIu32 " is beyond the vocabulary of %" PRId64
                            ": at token %" PRId64 " of %s; use the tokenizer of that vocabulary",
                            ids[good], writer->spec.vocab_size, writer->token_count + good,
@@ -298,14 +299,14 @@ static bp_err add_label(bp_corpus_writer *writer, int k, const char *value)
     uint32_t stored;
 
     if (bytes > BP_CORPUS_LABEL_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "label.too_long",
                        "label %s of document %" PRId64
                        " has %zu bytes, more than %d: at the input; shorten it",
                        writer->spec.labels[k], writer->document_count, bytes,
                        BP_CORPUS_LABEL_BYTES);
     code = bp_dictionary_code(&column->values, value);
     if (code >= BP_CORPUS_LABEL_VALUES)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "label.too_many_values",
                        "label %s has more than %" PRId64 " values: at document %" PRId64
                        "; a label is for groups of documents: leave it out",
                        writer->spec.labels[k], BP_CORPUS_LABEL_VALUES, writer->document_count);
@@ -321,7 +322,7 @@ static bp_err add_id(bp_corpus_writer *writer, const char *id)
     bp_err err;
 
     if (bytes > BP_CORPUS_ID_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.id_too_long",
                        "the id of document %" PRId64
                        " has %zu bytes, more than %d: at the input; shorten it",
                        writer->document_count, bytes, BP_CORPUS_ID_BYTES);

@@ -45,7 +45,7 @@ bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path
         const bp_extent *row = &extents->rows[extents->order[k]];
         if (row->offset < end || row->offset > (uint64_t)file_bytes ||
             row->bytes > (uint64_t)file_bytes - row->offset)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
                            "damaged: at %s, row %" PRId64
                            " of /checksums, which doesn't fit the file; make it anew",
                            path, extents->order[k]);
@@ -60,7 +60,7 @@ bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t coun
     memset(extents, 0, sizeof *extents);
     if (offset < BP_USER_BLOCK_BYTES || count < 0 || offset > file_bytes ||
         count > (file_bytes - offset) / (int64_t)sizeof(bp_extent))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
                        "damaged: at %s, in the user block (bytes 0 to 511); make it anew", path);
     extents->rows = bp_alloc("io.extents", count, sizeof *extents->rows);
     extents->count = count;
@@ -94,12 +94,12 @@ bp_err bp_extent_read(const bp_extent *extent, int fd, void *data, const char *w
 {
     if (bp_pread_all(fd, data, extent->bytes, (int64_t)extent->offset) != 0) {
         if (errno == ENODATA)
-            return BP_FAIL(BP_ERR_FORMAT, "damaged (truncated while it was read): at %s, in %s",
-                           path, what);
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.truncated",
+                           "damaged (truncated while it was read): at %s, in %s", path, what);
         return bp_fail_errno(BP_ERR_IO, "can't read", path);
     }
     if (bp_xxh3(data, extent->bytes) != extent->xxh3)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
                        "damaged: at %s, in %s (bytes %" PRIu64 " to %" PRIu64
                        "), which have another XXH3 than was written; make it anew",
                        path, what, extent->offset, extent->offset + extent->bytes - 1);
@@ -126,8 +126,8 @@ bp_err bp_extents_load(const bp_extents *extents, int fd, int64_t offset, void *
         const bp_extent *row = k < extents->count ? &extents->rows[extents->order[k]] : NULL;
 
         if (row == NULL || (int64_t)row->offset > offset)
-            return BP_FAIL(BP_ERR_FORMAT, "damaged: at %s, where %s has no checksum; make it anew",
-                           path, what);
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.damaged",
+                           "damaged: at %s, where %s has no checksum; make it anew", path, what);
         int64_t skip = offset - (int64_t)row->offset, left = (int64_t)row->bytes - skip;
         int64_t now = left < bytes ? left : bytes;
         bool is_whole = now == (int64_t)row->bytes;

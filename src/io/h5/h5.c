@@ -132,8 +132,8 @@ bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name)
         err = bp_fail_errno(BP_ERR_IO, what, file->path);
     else
         err = bp_err_advise(
-            BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "%s: HDF5: %s: at %s", what,
-                    summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
+            BP_FAIL(file->writing ? BP_ERR_IO : BP_ERR_FORMAT, "h5.failed", "%s: HDF5: %s: at %s",
+                    what, summary.text[0] != '\0' ? summary.text : "no reason given", file->path),
             BP_H5_REMEDY);
     if (file->writing && file->failed == BP_OK) { /* what HDF5 reports after it means nothing */
         file->failed = err;

@@ -19,7 +19,8 @@ static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
     bp_err err = BP_OK;
 
     if (bytes >= sizeof path)
-        return BP_FAIL(BP_ERR_FORMAT, "a name of %zu bytes: at %s", bytes, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.name_too_long", "a name of %zu bytes: at %s", bytes,
+                       file->path);
     bp_h5_lock();
     for (size_t n = 1; n <= bytes && err == BP_OK; n++) {
         H5L_info_t info;
@@ -33,10 +34,10 @@ static bp_err hard_path(bp_h5 *file, const char *name, bool *is_missing)
             H5Lget_info(file->id, path, &info, H5P_DEFAULT) < 0) {
             bp_h5_forget();
             *is_missing = true;
-            err = BP_FAIL(BP_ERR_FORMAT, "%s%s is missing: at %s", name[0] == '/' ? "" : "/", name,
-                          file->path);
+            err = BP_FAIL(BP_ERR_FORMAT, "h5.missing", "%s%s is missing: at %s",
+                          name[0] == '/' ? "" : "/", name, file->path);
         } else if (info.type != H5L_TYPE_HARD) {
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "h5.link",
                           "%s is %s link: at %s; copy what it points at into the file", path,
                           info.type == H5L_TYPE_EXTERNAL ? "an external" : "a soft", file->path);
         }
@@ -88,7 +89,8 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
     if (object < 0) {
         err = bp_h5_fail(file, "can't open dataset", name);
     } else if (H5Iget_type(object) != H5I_DATASET) {
-        err = BP_FAIL(BP_ERR_FORMAT, "%s is no dataset: at %s", name, file->path);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "h5.not_a_dataset", "%s is no dataset: at %s", name, file->path);
         H5Oclose(object);
     } else {
         *dataset = object;
@@ -150,7 +152,7 @@ static bp_err type_of(bp_h5 *file, const char *name, hid_t type, bp_h5_shape *sh
 
     if (class != H5T_INTEGER && class != H5T_FLOAT && !is_text)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.wrong_type",
             "%s holds neither integers, reals nor fixed-length text: at %s; write one of "
             "those (h5py: dtype='S20' for text)",
             name, file->path);
@@ -159,8 +161,8 @@ static bp_err type_of(bp_h5 *file, const char *name, hid_t type, bp_h5_shape *sh
     shape->is_signed = class == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_2;
     shape->width = H5Tget_size(type);
     if (shape->width == 0 || shape->width > (is_text ? TEXT_LIMIT_BYTES : 8))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has values of %zu bytes: at %s", name, shape->width,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.too_wide", "%s has values of %zu bytes: at %s", name,
+                       shape->width, file->path);
     return BP_OK;
 }
 
@@ -172,13 +174,14 @@ static bp_err extent_of(bp_h5 *file, const char *name, hid_t space, bp_h5_shape 
     if (shape->dims < 0)
         return bp_h5_fail(file, "can't read the shape of", name);
     if (H5Sis_simple(space) <= 0 || shape->dims < 1 || shape->dims > 2)
-        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s", name, shape->dims,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_dims", "%s has %d dimensions, not 1: at %s", name,
+                       shape->dims, file->path);
     if (H5Sget_simple_extent_dims(space, extent, NULL) < 0)
         return bp_h5_fail(file, "can't read the shape of", name);
     if (extent[0] > INT64_MAX / TEXT_LIMIT_BYTES ||
         (extent[1] != 0 && extent[0] > (hsize_t)(INT64_MAX / TEXT_LIMIT_BYTES) / extent[1]))
-        return BP_FAIL(BP_ERR_FORMAT, "%s claims %llu values: at %s, which can't hold them", name,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.claims_too_much",
+                       "%s claims %llu values: at %s, which can't hold them", name,
                        (unsigned long long)extent[0], file->path);
     shape->count = (int64_t)(extent[0] * extent[1]);
     shape->columns = (int64_t)extent[1];
@@ -232,7 +235,7 @@ static bp_err read_typed(bp_h5 *file, const char *name, hid_t type, const bp_h5_
     bp_err err;
 
     if (first < 0 || count < 0 || first > shape->count - count)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_length",
                        "%s has %" PRId64 " values, not the %" PRId64 " looked for: at %s", name,
                        shape->count, first + count, file->path);
     if (count == 0)
@@ -258,13 +261,14 @@ bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
     if (err != BP_OK)
         return err;
     if (shape.is_text || (shape.is_real && !wants_real))
-        return BP_FAIL(BP_ERR_FORMAT, "%s holds %s, not %s: at %s; " BP_H5_REMEDY, name,
-                       shape.is_text ? "text" : "reals", wants_real ? "reals" : "integers",
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_type", "%s holds %s, not %s: at %s; " BP_H5_REMEDY,
+                       name, shape.is_text ? "text" : "reals", wants_real ? "reals" : "integers",
                        file->path);
     if (shape.dims == 2 && shape.columns > 0 &&
         (first % shape.columns != 0 || count % shape.columns != 0))
-        return BP_FAIL(BP_ERR_FORMAT, "%s has rows of %" PRId64 " values: at %s; " BP_H5_REMEDY,
-                       name, shape.columns, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_dims",
+                       "%s has rows of %" PRId64 " values: at %s; " BP_H5_REMEDY, name,
+                       shape.columns, file->path);
     bp_h5_lock();
     err = read_typed(file, name, bp_h5_memory_type(type), &shape, first, count, data);
     bp_h5_unlock();
@@ -280,8 +284,9 @@ bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t firs
     if (err != BP_OK)
         return err;
     if (!shape.is_text || shape.width != width || shape.dims != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "%s holds no text of %zu bytes: at %s; " BP_H5_REMEDY, name,
-                       width, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_type",
+                       "%s holds no text of %zu bytes: at %s; " BP_H5_REMEDY, name, width,
+                       file->path);
     bp_h5_lock();
     hid_t dataset = H5Dopen2(file->id, name, H5P_DEFAULT);
     hid_t type = H5Dget_type(dataset); /* its own: no conversion between ASCII and UTF-8 */
@@ -317,10 +322,11 @@ static bp_err open_attribute(bp_h5 *file, const char *object, const char *name, 
     bp_h5_release(space);
     bp_h5_forget();
     if (*attribute < 0)
-        return BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is missing: at %s", name, object,
-                       file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.missing_attribute",
+                       "attribute %s of %s is missing: at %s", name, object, file->path);
     if (!is_one)
-        return BP_FAIL(BP_ERR_FORMAT, "attribute %s of %s is not one %s: at %s", name, object,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_attribute",
+                       "attribute %s of %s is not one %s: at %s", name, object,
                        class == H5T_STRING ? "string" : "number", file->path);
     return BP_OK;
 }
@@ -349,14 +355,16 @@ static bp_err read_attribute_text(bp_h5 *file, const char *name, hid_t attribute
     bp_err err = BP_OK;
 
     if (width == 0 || width > TEXT_LIMIT_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT, "attribute %s has %zu bytes: at %s", name, width, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_attribute", "attribute %s has %zu bytes: at %s",
+                       name, width, file->path);
     ours = bp_alloc("io.attribute", (int64_t)width + 1, 1);
     if (H5Aread(attribute, type, is_variable ? (void *)&theirs : ours) < 0)
         err = bp_h5_fail(file, "can't read attribute", name);
     text = theirs != NULL ? theirs : is_variable ? "" : ours;
     if (err == BP_OK && strlen(text) >= out_bytes)
-        err = BP_FAIL(BP_ERR_FORMAT, "attribute %s is longer than %zu bytes: at %s", name,
-                      out_bytes - 1, file->path);
+        err = BP_FAIL(BP_ERR_FORMAT, "h5.wrong_attribute",
+                      "attribute %s is longer than %zu bytes: at %s", name, out_bytes - 1,
+                      file->path);
     if (err == BP_OK)
         memcpy(out, text, strlen(text) + 1);
     if (theirs != NULL)

@@ -25,7 +25,7 @@ static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
         bp_h5_forget();
         if (id != H5Z_FILTER_DEFLATE && id != H5Z_FILTER_SHUFFLE && id != H5Z_FILTER_FLETCHER32 &&
             id != BP_FILTER_LZF && id != BP_FILTER_ZSTD)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "h5.unknown_filter",
                            "%s has filter %d (%s): at %s; write it with gzip, lzf, shuffle or zstd",
                            name, (int)id, filter_name[0] != '\0' ? filter_name : "without a name",
                            file->path);
@@ -43,7 +43,7 @@ static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint
     if (H5Fget_filesize(file->id, &file_bytes) < 0)
         return bp_h5_fail(file, "can't read the size of", NULL);
     if (offset == HADDR_UNDEF || offset > file_bytes || bytes > file_bytes - offset)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.claims_too_much",
                        "%s claims %" PRIu64
                        " bytes, more than is stored: at %s; write all its values",
                        name, bytes, file->path);
@@ -61,7 +61,7 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     if (H5Pget_chunk(creation, 1, &extent) < 0 || extent == 0)
         return bp_h5_fail(file, "can't read the chunks of", name);
     if (extent > CHUNK_LIMIT_BYTES / shape->width)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.large_chunks",
                        "%s has chunks of %llu values: at %s; write it with smaller ones", name,
                        (unsigned long long)extent, file->path);
     needed = ((hsize_t)shape->count + extent - 1) / extent;
@@ -72,7 +72,7 @@ static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
         return bp_h5_fail(file, "can't read the chunks of", name);
     if (there != needed)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.claims_too_much",
             "%s claims %" PRId64 " values, more than is stored (%llu of %llu chunks): at "
             "%s; write all its values",
             name, shape->count, (unsigned long long)there, (unsigned long long)needed, file->path);
@@ -83,8 +83,9 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
                           const bp_h5_shape *shape)
 {
     if (H5Pget_external_count(creation) != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "%s lies in other files (external storage): at %s; " COPY_IT,
-                       name, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.external",
+                       "%s lies in other files (external storage): at %s; " COPY_IT, name,
+                       file->path);
     switch (H5Pget_layout(creation)) {
     case H5D_COMPACT:
         return BP_OK;
@@ -95,7 +96,8 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
     case H5D_CHUNKED:
         return walk_chunks(file, name, dataset, creation, shape);
     default:
-        return BP_FAIL(BP_ERR_FORMAT, "%s is a virtual dataset: at %s; " COPY_IT, name, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.virtual", "%s is a virtual dataset: at %s; " COPY_IT,
+                       name, file->path);
     }
 }
 
@@ -109,7 +111,7 @@ static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
     if (is_named < 0)
         return bp_h5_fail(file, "can't read the type of", name);
     return is_named == 0 ? BP_OK
-                         : BP_FAIL(BP_ERR_FORMAT,
+                         : BP_FAIL(BP_ERR_FORMAT, "h5.named_type",
                                    "%s is of a named type (a committed one): at %s; write it with "
                                    "a plain one (h5py: a dtype of NumPy)",
                                    name, file->path);
@@ -124,8 +126,9 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
     if (err != BP_OK)
         return err;
     if (shape.dims != 1)
-        return BP_FAIL(BP_ERR_FORMAT, "%s has %d dimensions, not 1: at %s; " BP_H5_REMEDY, name,
-                       shape.dims, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_dims",
+                       "%s has %d dimensions, not 1: at %s; " BP_H5_REMEDY, name, shape.dims,
+                       file->path);
     err = bp_h5_open_dataset(file, name, &dataset);
     if (err != BP_OK)
         return err;

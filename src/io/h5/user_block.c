@@ -115,7 +115,7 @@ static bp_err parse_block(bp_user_block *out, const char *text, int64_t file_byt
     terminated[BP_USER_BLOCK_BYTES] = '\0';
     if (memcmp(text, MAGIC, strlen(MAGIC)) != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.not_hdf5",
             "damaged, or not an HDF5 file: at %s, which begins with neither a user block of "
             "bagpipe nor HDF5's signature; give a file that bagpipe or h5py wrote",
             path);
@@ -123,16 +123,16 @@ static bp_err parse_block(bp_user_block *out, const char *text, int64_t file_byt
     if (scanned)
         bp_user_block_text(out, again);
     if (scanned && memcmp(again, text, BP_USER_BLOCK_BYTES) != 0 && out->version > NEWEST_VERSION)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.unknown_version",
                        "format_version %d is not known (the newest is %d), or the user block is "
                        "damaged: at %s; "
                        "use a newer bagpipe, or make the file anew",
                        out->version, NEWEST_VERSION, path);
     if (!scanned || memcmp(again, text, BP_USER_BLOCK_BYTES) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.damaged",
                        "damaged: at %s, in the user block (bytes 0 to 511); make it anew", path);
     if (out->bytes != file_bytes)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.wrong_bytes",
                        "damaged (%s): at %s, which has %" PRId64 " bytes where %" PRId64
                        " were written; make it anew",
                        file_bytes < out->bytes ? "truncated" : "longer than it was", path,
@@ -149,8 +149,8 @@ bp_err bp_user_block_read_fd(bp_user_block *out, int fd, const char *path)
     if (fstat(fd, &status) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't look at", path);
     if (status.st_size == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "damaged (empty): at %s, which has 0 bytes; make it anew",
-                       path);
+        return BP_FAIL(BP_ERR_FORMAT, "h5.empty",
+                       "damaged (empty): at %s, which has 0 bytes; make it anew", path);
     if (status.st_size >= (off_t)sizeof HDF5_SIGNATURE) {
         if (bp_pread_all(fd, text, sizeof HDF5_SIGNATURE, 0) != 0)
             return bp_fail_errno(BP_ERR_IO, "can't read", path);
@@ -158,7 +158,7 @@ bp_err bp_user_block_read_fd(bp_user_block *out, int fd, const char *path)
             return BP_OK;
     }
     if (status.st_size < BP_USER_BLOCK_BYTES)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.truncated",
                        "damaged (truncated), or not an HDF5 file: at %s, which has %" PRId64
                        " bytes; make it anew",
                        path, (int64_t)status.st_size);
@@ -177,7 +177,7 @@ bp_err bp_user_block_verify_fd(bp_user_block *out, int fd, const char *path)
     err = hash_rest(hash, fd, out->bytes, path);
     if (err == BP_OK && strcmp(hash, out->hash) != 0)
         err = BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.damaged",
             "damaged: at %s, whose content has the XXH3-128 %s where %s was written; make it anew",
             path, hash, out->hash);
     return err;
@@ -212,17 +212,17 @@ bp_err bp_user_block_expect(const bp_user_block *block, const char *kind, int ve
                             const char *path)
 {
     if (block->kind[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "h5.foreign",
                        "an HDF5 file that bagpipe did not write, not its '%s': at %s; give another",
                        kind, path);
     if (strcmp(block->kind, kind) != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.wrong_kind",
             "a file of kind '%s', not '%s': at %s (or its user block is damaged); give another",
             block->kind, kind, path);
     if (block->version > version)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "h5.unknown_version",
             "format_version %d is newer than %d, the newest that this bagpipe reads: at %s (or its "
             "user block is damaged); use a newer bagpipe",
             block->version, version, path);

@@ -101,8 +101,9 @@ static bp_err find_member(member *out, const json_t *config, const bp_hf_size *s
         member other = member_of(config, at, strcspn(at, "|"));
 
         if (other.value && out->value && !json_equal(other.value, out->value))
-            return BP_FAIL(BP_ERR_FORMAT, "\"%s\" and \"%.*s\" say different things: at %s",
-                           size->theirs, (int)strcspn(at, "|"), at, path);
+            return BP_FAIL(BP_ERR_FORMAT, "huggingface.contradiction",
+                           "\"%s\" and \"%.*s\" say different things: at %s", size->theirs,
+                           (int)strcspn(at, "|"), at, path);
         if (other.value)
             *out = other;
     }
@@ -134,7 +135,7 @@ static bp_err read_choice(double *out, const member *found, const bp_hf_size *si
         return err;
     *out = strcmp(word, "default") == 0 ? 0 : hf_choice_of(size, word);
     if (*out < 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
                       "\"%s\" is \"%.40s\"; this program's %s knows %s alone: at %s; give another "
                       "model",
                       size->theirs, word, table->kind, size->words, path);
@@ -149,11 +150,12 @@ static bp_err read_count(const json_t *config, const bp_hf_size *size, const cha
     bp_err err = bp_json_get_int(config, name, &count, path);
 
     if (err == BP_OK && (count < 1 || count > MAX_SIZE))
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; 1 to 2^31 are possible: at %s", name,
-                      count, path);
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                      "\"%s\" is %" PRId64 "; 1 to 2^31 are possible: at %s", name, count, path);
     if (err == BP_OK && strcmp(size->ours, "layers") == 0 && count > HF_MAX_LAYERS)
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %" PRId64 "; %d are possible: at %s", name, count,
-                      HF_MAX_LAYERS, path);
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                      "\"%s\" is %" PRId64 "; %d are possible: at %s", name, count, HF_MAX_LAYERS,
+                      path);
     *out = (double)count;
     return err;
 }
@@ -163,8 +165,8 @@ static bp_err read_real(double *out, const member *found, const char *path)
     bp_err err = bp_json_get_real(found->object, found->key, out, path);
 
     if (err == BP_OK && !(*out > 0 && *out < 1e15))
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is %g; it must be above 0: at %s", found->key, *out,
-                      path);
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
+                      "\"%s\" is %g; it must be above 0: at %s", found->key, *out, path);
     return err;
 }
 
@@ -291,7 +293,7 @@ static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *sett
         if (is_taken(shape, setting->is, value))
             continue;
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        bp_err err = BP_FAIL(BP_ERR_FORMAT,
+        bp_err err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
                              "\"%s\" is %.40s; this program's %s knows %s alone: at %s; give "
                              "another model",
                              setting->key, text ? text : "", shape->table->kind, setting->is, path);
@@ -322,7 +324,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
         }
     name_types(&types, tables);
     err = BP_FAIL(
-        BP_ERR_FORMAT,
+        BP_ERR_FORMAT, "huggingface.unknown_type",
         "\"model_type\" is \"%.40s\", and only %s can be imported: at %s; give another model",
         type == NULL ? "" : type, types.data, path);
     bp_buffer_clear(&types);

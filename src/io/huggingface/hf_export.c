@@ -23,8 +23,8 @@ static bp_err read_choice(double *out, const json_t *model, const bp_hf_size *si
 
     *out = err == BP_OK ? hf_choice_of(size, word) : 0;
     if (err == BP_OK && *out < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is \"%.40s\": at %s", size->ours, word,
-                      where);
+        err = BP_FAIL(BP_ERR_FORMAT, "export.bad_model", "\"%s\" of the model is \"%.40s\": at %s",
+                      size->ours, word, where);
     return err;
 }
 
@@ -50,8 +50,8 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
     }
     err = bp_json_get_int(model, size->ours, &count, where);
     if (err == BP_OK && (count < (size->otherwise ? 0 : 1) || count > most))
-        err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" of the model is %lld: at %s", size->ours,
-                      (long long)count, where);
+        err = BP_FAIL(BP_ERR_FORMAT, "export.bad_model", "\"%s\" of the model is %lld: at %s",
+                      size->ours, (long long)count, where);
     *out = (double)count;
     return err;
 }
@@ -68,7 +68,7 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
             err = BP_FAIL(
-                BP_ERR_FORMAT,
+                BP_ERR_FORMAT, "export.no_counterpart",
                 "the checkpoint's model has %s = %g, which a %s of Hugging Face has not: at "
                 "%s; export another one",
                 table->sizes[k].ours, out->sizes[k], table->model_type, where);
@@ -95,7 +95,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint,
             err = read_by(out, *table, model, where);
         }
     if (!known)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "export.unknown_kind",
                        "the checkpoint holds a model of kind '%.40s', which Hugging Face has no "
                        "folders for: at %s; export another one",
                        kind, where);
@@ -360,7 +360,8 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
 
     BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)
-        err = BP_FAIL(BP_ERR_CREATE, "something is there already: at %s; move it away", out);
+        err = BP_FAIL(BP_ERR_CREATE, "file.in_the_way",
+                      "something is there already: at %s; move it away", out);
     if (err == BP_OK) {
         bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
         err = bp_hidden_make(out, BP_HIDDEN_FOLDER, &hidden, &lock);

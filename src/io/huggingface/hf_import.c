@@ -119,7 +119,7 @@ static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
 
         if (tensor == NULL ||
             strcmp(bp_path_base(bp_safetensors_path(file)), json_string_value(value)) != 0)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
                            "tensor '%.80s' is not in '%.80s', where the index has it: at %s", name,
                            json_string_value(value), path);
     }
@@ -136,8 +136,9 @@ static bp_err check_once(const bp_hf_model *model, const char *path)
 
             (void)find(model, name, &file);
             if (file != model->files[f])
-                return BP_FAIL(BP_ERR_FORMAT, "tensor '%.80s' is in '%.80s' and in '%.80s': at %s",
-                               name, bp_path_base(bp_safetensors_path(file)),
+                return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
+                               "tensor '%.80s' is in '%.80s' and in '%.80s': at %s", name,
+                               bp_path_base(bp_safetensors_path(file)),
                                bp_path_base(bp_safetensors_path(model->files[f])), path);
         }
     return BP_OK;
@@ -150,19 +151,21 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
     bp_err err = BP_OK;
 
     if (!json_is_object(map))
-        return BP_FAIL(BP_ERR_FORMAT, "\"weight_map\" is no object: at %s", path);
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index", "\"weight_map\" is no object: at %s",
+                       path);
     json_object_foreach(map, key, value)
     {
         const char *name = json_string_value(value);
 
         if (err == BP_OK && (name == NULL || !shard_name_is_valid(name)))
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index",
                           "'%.80s' is no name of a safetensors file in the folder: at %s",
                           name == NULL ? "" : name, path);
         if (err != BP_OK || is_open(model, name))
             continue;
         if (model->file_count == MAX_SHARDS)
-            err = BP_FAIL(BP_ERR_FORMAT, "there are more than %d files: at %s", MAX_SHARDS, path);
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.too_many_files",
+                          "there are more than %d files: at %s", MAX_SHARDS, path);
         else
             err = open_file(model, name);
     }
@@ -191,7 +194,7 @@ static bp_err open_files(bp_hf_model *model)
         return open_file(model, "model.safetensors");
     if (!has(model->folder, "model.safetensors.index.json"))
         return BP_FAIL(
-            BP_ERR_INPUT,
+            BP_ERR_INPUT, "huggingface.no_weights",
             "there is neither model.safetensors nor model.safetensors.index.json: in %s%s",
             model->folder,
             has(model->folder, "pytorch_model.bin")
@@ -237,15 +240,17 @@ static bp_err find_prefix(bp_hf_model *model)
     if (prefix[0] == '\0')
         return find(model, first, &file) != NULL
                    ? BP_OK
-                   : BP_FAIL(BP_ERR_FORMAT, "there is no tensor %s: in %s", first, model->folder);
+                   : BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
+                             "there is no tensor %s: in %s", first, model->folder);
     bool bare = find(model, first, &file) != NULL, prefixed = find(model, full, &file) != NULL;
 
     if (bare && prefixed)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor %s is there twice, with and without '%s': in %s",
-                       first, prefix, model->folder);
-    if (!bare && !prefixed)
-        return BP_FAIL(BP_ERR_FORMAT, "there is no tensor %s (nor %s): in %s", first, full,
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
+                       "tensor %s is there twice, with and without '%s': in %s", first, prefix,
                        model->folder);
+    if (!bare && !prefixed)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
+                       "there is no tensor %s (nor %s): in %s", first, full, model->folder);
     model->prefixed = prefixed;
     model->report.prefix = prefixed ? prefix : "";
     return BP_OK;
@@ -268,14 +273,14 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
     char shape[64] = "";
 
     if (tensor == NULL)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%s' is missing: in %s", expected->name,
-                       model->folder);
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing", "tensor '%s' is missing: in %s",
+                       expected->name, model->folder);
     if (has_shape(tensor, expected))
         return BP_OK;
     for (int d = 0; d < expected->dims; d++)
         (void)snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%lld",
                        d > 0 ? ", " : "", (long long)expected->shape[d]);
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "huggingface.wrong_shape",
                    "tensor '%s' has not the shape (%s) that config.json asks for: in %s",
                    expected->name, shape, bp_safetensors_path(file));
 }
@@ -349,8 +354,9 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
     bp_free(a);
     bp_free(b);
     if (err == BP_OK && !same)
-        err = BP_FAIL(BP_ERR_FORMAT, "%s is not %s: in %s; this program's %s has a tied head",
-                      table->head, table->tied, bp_safetensors_path(head_file), table->kind);
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.untied",
+                      "%s is not %s: in %s; this program's %s has a tied head", table->head,
+                      table->tied, bp_safetensors_path(head_file), table->kind);
     return err;
 }
 
@@ -387,7 +393,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
     }
     if (layer >= layers)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "huggingface.extra_layer",
             "tensor '%.80s' is of a layer that config.json's %s = %lld leaves out: in %s",
             tensor->name, their_name(table, "layers"), (long long)layers,
             bp_safetensors_path(file));
@@ -423,7 +429,8 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *cons
     model->fetched = -1;
     model->folder = bp_strdup(folder);
     if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_INPUT, "there is no such folder: at %s", folder);
+        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder", "there is no such folder: at %s",
+                      folder);
     if (err == BP_OK)
         err = read_config(model, tables);
     if (err == BP_OK)

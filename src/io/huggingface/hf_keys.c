@@ -139,7 +139,7 @@ static bp_err check_member(const bp_hf_table *table, const char *object, const c
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
         known = known || strcmp(setting->key, name) == 0;
     return known ? BP_OK
-                 : BP_FAIL(BP_ERR_FORMAT,
+                 : BP_FAIL(BP_ERR_FORMAT, "huggingface.unknown_key",
                            "\"%s\" has \"%.80s\", which this program's %s does not "
                            "know: at %s; give another model",
                            object, member, table->kind, path);
@@ -174,7 +174,8 @@ bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const c
         if (err != BP_OK || !holds_sizes || json_is_null(value))
             continue;
         if (!json_is_object(value))
-            err = BP_FAIL(BP_ERR_FORMAT, "\"%s\" is no object: at %s", object, path);
+            err = BP_FAIL(BP_ERR_FORMAT, "json.wrong_type", "\"%s\" is no object: at %s", object,
+                          path);
         json_object_foreach(value, member, inner)
         {
             if (err == BP_OK && !json_is_null(inner))

@@ -50,8 +50,9 @@ int64_t bp_safetensors_element_bytes(const char *dtype)
 
 static bp_err refuse(const bp_safetensors *file, const char *tensor, const char *what)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "not a sound safetensors file: tensor '%.80s' %s: at %s", tensor,
-                   what, file->path);
+    return BP_FAIL(BP_ERR_FORMAT, "safetensors.bad_tensor",
+                   "not a sound safetensors file: tensor '%.80s' %s: at %s", tensor, what,
+                   file->path);
 }
 
 /* Two non-negative integers, first <= last. */
@@ -97,8 +98,9 @@ static bp_err parse_tensor(bp_safetensors *file, const char *name, const json_t 
     if (!json_is_object(value) || tensor->dtype == NULL)
         return refuse(file, name, "has no dtype");
     if (bp_safetensors_element_bytes(tensor->dtype) == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "tensor '%.80s' has the unknown dtype '%.20s': at %s", name,
-                       tensor->dtype, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.unknown_dtype",
+                       "tensor '%.80s' has the unknown dtype '%.20s': at %s", name, tensor->dtype,
+                       file->path);
     if (!parse_shape(json_object_get(value, "shape"), tensor))
         return refuse(file, name,
                       "has a shape that is no list of up to 8 sizes, or is larger than 2^63");
@@ -121,12 +123,13 @@ static bp_err check_metadata(const bp_safetensors *file, const json_t *metadata)
     json_t *value;
 
     if (!json_is_object(metadata))
-        return BP_FAIL(BP_ERR_FORMAT, "__metadata__ is not an object: at %s", file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.bad_metadata",
+                       "__metadata__ is not an object: at %s", file->path);
     json_object_foreach((json_t *)metadata, key, value) /* not changed */
     {
         if (!json_is_string(value))
-            return BP_FAIL(BP_ERR_FORMAT, "__metadata__ holds something other than strings: at %s",
-                           file->path);
+            return BP_FAIL(BP_ERR_FORMAT, "safetensors.bad_metadata",
+                           "__metadata__ holds something other than strings: at %s", file->path);
     }
     return BP_OK;
 }
@@ -139,7 +142,8 @@ static bp_err parse_tensors(bp_safetensors *file)
     bp_err err = BP_OK;
 
     if (members > MAX_TENSORS)
-        return BP_FAIL(BP_ERR_FORMAT, "more than %d tensors: at %s", MAX_TENSORS, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.too_many_tensors", "more than %d tensors: at %s",
+                       MAX_TENSORS, file->path);
     file->tensors = bp_alloc("safetensors.tensors", members, sizeof *file->tensors);
     file->by_name = bp_alloc("safetensors.by_name", members, sizeof *file->by_name);
     json_object_foreach(file->header, key, value)
@@ -184,7 +188,7 @@ static bp_err check_places(const bp_safetensors *file)
         end = tensor->first + tensor->bytes;
     }
     if (end != file->data_bytes)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.too_long",
                        "not a sound safetensors file: %lld bytes follow the last tensor: at %s",
                        (long long)(file->data_bytes - end), file->path);
     return BP_OK;
@@ -207,19 +211,20 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
     uint64_t header;
 
     if (file_bytes < LENGTH_BYTES + 2)
-        return BP_FAIL(BP_ERR_FORMAT, "%lld bytes are no safetensors file: at %s",
-                       (long long)file_bytes, file->path);
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.truncated",
+                       "%lld bytes are no safetensors file: at %s", (long long)file_bytes,
+                       file->path);
     if (bp_pread_all(file->fd, length, sizeof length, 0) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
     header = little_endian(length);
     if (header > (uint64_t)BP_SAFETENSORS_MAX_HEADER)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "safetensors.bad_header",
             "the header of a safetensors file would have %llu bytes, 100 MiB is the limit: at %s",
             (unsigned long long)header, file->path);
     if (header < 2 || (int64_t)header > file_bytes - LENGTH_BYTES)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "safetensors.truncated",
             "the header of a safetensors file would have %llu bytes, and the file has %lld: at %s",
             (unsigned long long)header, (long long)file_bytes, file->path);
     *bytes = (size_t)header;
@@ -227,7 +232,7 @@ static bp_err read_header(bp_safetensors *file, int64_t file_bytes, char **text,
     if (bp_pread_all(file->fd, *text, *bytes, LENGTH_BYTES) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't read", file->path);
     if (**text != '{')
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.bad_header",
                        "the header of a safetensors file does not begin with '{': at %s",
                        file->path);
     file->data_place = LENGTH_BYTES + (int64_t)header;
@@ -250,7 +255,7 @@ static bp_err check_values(const bp_safetensors *file, const char *text, size_t 
             values++;
     }
     return values <= MAX_VALUES ? BP_OK
-                                : BP_FAIL(BP_ERR_FORMAT,
+                                : BP_FAIL(BP_ERR_FORMAT, "safetensors.bad_header",
                                           "the header of a safetensors file holds %lld values, far "
                                           "more than %d tensors have: at %s",
                                           (long long)values, MAX_TENSORS, file->path);
@@ -377,7 +382,7 @@ static bp_err check_finite(const bp_safetensors *file, const bp_safetensor *tens
         return BP_OK;
     while (isfinite(out[k]))
         k++;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "safetensors.not_finite",
                    "tensor '%.80s' holds a value that is not finite in float32 (element %lld): at "
                    "%s; " REMEDY,
                    tensor->name, (long long)(first + k), file->path);
@@ -402,7 +407,7 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
     BP_ASSERT(first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first);
     if (!in_place && strcmp(tensor->dtype, "F64") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
         strcmp(tensor->dtype, "BF16") != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "safetensors.unknown_dtype",
                        "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at "
                        "%s; export it as one of those",
                        tensor->name, tensor->dtype, file->path);

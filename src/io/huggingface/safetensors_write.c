@@ -30,12 +30,13 @@ static bp_err volume_of(const bp_safetensor *tensor, int64_t *count)
 {
     *count = 1;
     if (tensor->dims < 0 || tensor->dims > BP_SAFETENSORS_DIMS)
-        return BP_FAIL(BP_ERR_SOFTWARE, "tensor '%s' has %d dimensions", tensor->name,
-                       tensor->dims);
+        return BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "tensor '%s' has %d dimensions",
+                       tensor->name, tensor->dims);
     for (int d = 0; d < tensor->dims; d++)
         if (tensor->shape[d] < 0 || __builtin_mul_overflow(*count, tensor->shape[d], count) ||
             *count > INT64_MAX / 16)
-            return BP_FAIL(BP_ERR_SOFTWARE, "tensor '%s' is too large", tensor->name);
+            return BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "tensor '%s' is too large",
+                           tensor->name);
     return BP_OK;
 }
 
@@ -64,14 +65,15 @@ static bp_err announce(bp_safetensors_writer *writer, const bp_safetensor *spec)
     if (err != BP_OK)
         return err;
     if (strcmp(dtype, "F32") != 0 && strcmp(dtype, "F16") != 0 && strcmp(dtype, "BF16") != 0)
-        return BP_FAIL(BP_ERR_SOFTWARE, "tensor '%s' can't be written as %s", spec->name, dtype);
+        return BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "tensor '%s' can't be written as %s",
+                       spec->name, dtype);
     *tensor = *spec;
     tensor->dtype = dtype;
     tensor->count = count;
     tensor->first = writer->bytes;
     tensor->bytes = count * bp_safetensors_element_bytes(dtype);
     if (__builtin_add_overflow(writer->bytes, tensor->bytes, &writer->bytes))
-        return BP_FAIL(BP_ERR_SOFTWARE, "the tensors are too large together");
+        return BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "the tensors are too large together");
     writer->left += count;
     writer->count++;
     return BP_OK;
@@ -91,7 +93,8 @@ static bp_err make_header(bp_safetensors_writer *writer, const bp_safetensor *te
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         err = announce(writer, &tensors[k]);
         if (err == BP_OK && json_object_get(header, tensors[k].name) != NULL)
-            err = BP_FAIL(BP_ERR_SOFTWARE, "two tensors are named '%s'", tensors[k].name);
+            err = BP_FAIL(BP_ERR_SOFTWARE, "export.bad_tensor", "two tensors are named '%s'",
+                          tensors[k].name);
         if (err == BP_OK &&
             json_object_set_new(header, tensors[k].name, tensor_json(&writer->tensors[k])) != 0)
             err = bp_fail_memory("a safetensors header", count, 1);
@@ -153,7 +156,7 @@ static bp_err put(const bp_safetensors_writer *writer, const void *data, size_t 
 
 static bp_err refuse_overflow(const bp_safetensor *tensor, float value)
 {
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "export.out_of_range",
                    "a value of %g is beyond the largest of %s: at tensor '%.80s'; export the model "
                    "as F32 or BF16",
                    (double)value, tensor->dtype, tensor->name);
@@ -191,7 +194,8 @@ bp_err bp_safetensors_write(bp_safetensors_writer *writer, const float *values, 
 
     BP_ASSERT(count >= 0);
     if (count > writer->left)
-        return BP_FAIL(BP_ERR_SOFTWARE, "more values than were announced: at %s", writer->path);
+        return BP_FAIL(BP_ERR_SOFTWARE, "export.not_whole",
+                       "more values than were announced: at %s", writer->path);
     while (count > 0 && err == BP_OK) {
         const bp_safetensor *tensor = &writer->tensors[writer->at];
         int64_t rest = tensor->count - writer->written, take = count < rest ? count : rest;
@@ -217,8 +221,8 @@ bp_err bp_safetensors_finish(bp_safetensors_writer **out)
     bp_err err = BP_OK;
 
     if (writer->left != 0)
-        err = BP_FAIL(BP_ERR_SOFTWARE, "%lld values are missing: at %s", (long long)writer->left,
-                      writer->path);
+        err = BP_FAIL(BP_ERR_SOFTWARE, "export.not_whole", "%lld values are missing: at %s",
+                      (long long)writer->left, writer->path);
     if (err == BP_OK && fsync(writer->fd) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", writer->path);
     if (close(writer->fd) != 0 && err == BP_OK)

@@ -56,12 +56,12 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
     *out = NULL;
     if (precision != BP_F32)
         return BP_FAIL(
-            BP_ERR_CONFIG,
+            BP_ERR_CONFIG, "math.no_bf16",
             "math.precision, with the value bf16: this build multiplies matrices through "
             "BLAS, in float32 only; use f32, or build with oneDNN");
     bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
     if (!gemm)
-        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "out of memory: for the matrix products");
     gemm->precision = precision;
     *out = gemm;
     return BP_OK;
@@ -112,8 +112,8 @@ bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t
     (void)gemm;
     *out = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof **out);
     if (!*out)
-        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for a weight of %lld x %lld", (long long)outs,
-                       (long long)ins);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "out of memory: for a weight of %lld x %lld",
+                       (long long)outs, (long long)ins);
     **out = (bp_weight){value, outs, ins};
     return BP_OK;
 }

@@ -44,12 +44,12 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
     *out = NULL;
     if (precision == BP_BF16 && !bp_gemm_has_bf16())
         return BP_FAIL(
-            BP_ERR_CONFIG,
+            BP_ERR_CONFIG, "math.no_bf16",
             "math.precision, with the value bf16: this CPU has neither AMX nor AVX512_BF16; "
             "use auto or f32");
     bp_gemm *gemm = bp_fault("math.gemm") ? NULL : bp_alloc("math.gemm", 1, sizeof *gemm);
     if (!gemm)
-        return BP_FAIL(BP_ERR_SYSTEM, "out of memory: for the matrix products");
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "out of memory: for the matrix products");
     gemm->precision = precision;
     gemm->form = form;
     if (precision == BP_BF16 && (form == BP_BF16_OWN || form == BP_BF16_MIXED))
@@ -60,7 +60,7 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
         dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
             dnnl_success) {
         bp_gemm_free(&gemm);
-        return BP_FAIL(BP_ERR_SYSTEM, "oneDNN did not start: no CPU engine");
+        return BP_FAIL(BP_ERR_SYSTEM, "math.no_engine", "oneDNN did not start: no CPU engine");
     }
     *out = gemm;
     return BP_OK;

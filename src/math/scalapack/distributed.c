@@ -155,7 +155,7 @@ bp_err bp_distributed_new(bp_distributed **out, bp_grid *grid, int64_t rows, int
         matrix->values = bp_try_alloc("math.distributed", own > 0 ? own : 1, sizeof(double));
     if (!matrix->values)
         err =
-            BP_FAIL(BP_ERR_SYSTEM,
+            BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                     "memory is short: at a rank's part of %lld x %lld of a matrix of %lld x %lld; "
                     "use more ranks",
                     (long long)matrix->own_n, (long long)matrix->own_m, (long long)rows,
@@ -413,7 +413,7 @@ static bp_err eigen_call_new(eigen_call **out, bp_distributed *a, bp_distributed
         call->work = bp_try_alloc("math.distributed", call->reals, sizeof(double));
     if (call->work)
         return BP_OK;
-    return BP_FAIL(BP_ERR_SYSTEM,
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                    "memory is short: at the workspace for the eigenvectors of %lld x %lld, %.1f "
                    "MiB on a rank; use more ranks",
                    (long long)a->rows, (long long)a->rows,
@@ -439,8 +439,9 @@ static bp_err finish_eigen(const eigen_call *call, double *values, MPI_Comm comm
     /* A matrix of one block is solved by the process that has it, which keeps the values. */
     bp_bcast_bytes(values, (int64_t)call->n * (int64_t)sizeof *values, ROOT, comm);
     if (call->info != 0 || !all_finite(values, call->n))
-        err = BP_FAIL(BP_ERR_SOFTWARE, "no eigenvectors of %d x %d were found: pdsyevd says %d",
-                      call->n, call->n, call->info);
+        err = BP_FAIL(BP_ERR_SOFTWARE, "math.no_eigenvectors",
+                      "no eigenvectors of %d x %d were found: pdsyevd says %d", call->n, call->n,
+                      call->info);
     return bp_agree(comm, err);
 }
 
@@ -477,7 +478,8 @@ bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *v
     BP_ASSERT(a->rows == a->columns && vectors->rows == a->rows && vectors->columns == a->rows);
     BP_ASSERT(vectors->desc[DESC_NB] == a->desc[DESC_NB]);
     if (!all_finite(a->values, (int64_t)a->own_m * a->own_n)) /* pdsyevd may go on forever then */
-        err = BP_FAIL(BP_ERR_SOFTWARE, "a matrix of %lld x %lld holds values that are not finite",
+        err = BP_FAIL(BP_ERR_SOFTWARE, "math.not_finite",
+                      "a matrix of %lld x %lld holds values that are not finite",
                       (long long)a->rows, (long long)a->columns);
     err = bp_agree(a->grid->comm, err);
     return err == BP_OK ? run_eigen(a, values, vectors, &asked) : err;

@@ -10,7 +10,7 @@ bp_err bp_grid_new(bp_grid **out, MPI_Comm comm)
 {
     (void)comm;
     *out = NULL;
-    return BP_FAIL(BP_ERR_CONFIG,
+    return BP_FAIL(BP_ERR_CONFIG, "build.no_scalapack",
                    "this build has no ScaLAPACK, which decompositions over ranks need: install it "
                    "(Debian: libscalapack-openmpi-dev), and build anew");
 }

@@ -71,8 +71,9 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
 
     if (width % heads == 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s",
-                   (long long)heads, (long long)width, path);
+    return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                   "\"n_head\" %lld does not divide \"n_embd\" %lld: at %s", (long long)heads,
+                   (long long)width, path);
 }
 
 static const bp_hf_table GPT2 = {

@@ -63,7 +63,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     if (shape->own[BP_NEOX_HEAD_WIDTH] == 0)
         bp_transformer_check_width(shape, config);
     else if (!has_pairs(shape))
-        bp_config_fault(config,
+        bp_config_fault(config, "model.bad_rope",
                         "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
                         "model.rope_fraction; an even number of 2 or more fits",
                         shape->real[BP_NEOX_FRACTION], (long long)turned(shape),
@@ -75,7 +75,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
     if (shape->own[BP_NEOX_HEAD_WIDTH] == 0)
         return bp_transformer_check_read(shape, where);
     if (!has_pairs(shape))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model turns %lld of the %lld numbers of a head: at %s; the checkpoint "
                        "is wrong",
                        (long long)turned(shape), (long long)shape->own[BP_NEOX_HEAD_WIDTH], where);

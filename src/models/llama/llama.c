@@ -97,15 +97,16 @@ static void check_scaling(const bp_model_shape *shape, bp_config *config)
 
     for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
         if (PARAMETERS[k].needed && rope.scaling >= PARAMETERS[k].least && values[k] == 0)
-            bp_config_fault(config,
+            bp_config_fault(config, "model.missing_key",
                             "%s is missing: at the configuration; model.rope_scaling = %s needs it",
                             PARAMETERS[k].key, name ? name : "of the checkpoint");
         if (rope.scaling < PARAMETERS[k].least && values[k] != 0)
-            bp_config_fault(config, "model.rope_scaling = %s has no %s: at %s; leave the key out",
+            bp_config_fault(config, "model.unused_key",
+                            "model.rope_scaling = %s has no %s: at %s; leave the key out",
                             name ? name : "none", PARAMETERS[k].key, PARAMETERS[k].key);
     }
     if (rope.scaling == BP_ROPE_LLAMA3 && rope.high_freq_factor <= rope.low_freq_factor)
-        bp_config_fault(config,
+        bp_config_fault(config, "model.bad_rope",
                         "model.rope_high_freq_factor = %g is not above model.rope_low_freq_factor "
                         "= %g: at model.rope_high_freq_factor; LLaMA 3.1's are 4 and 1",
                         rope.high_freq_factor, rope.low_freq_factor);
@@ -121,13 +122,13 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     bp_transformer_check_inner(shape, shape->own[BP_LLAMA_INNER], tensors, config);
     check_scaling(shape, config);
     if (shape->heads % kv_heads != 0)
-        bp_config_fault(config,
+        bp_config_fault(config, "model.not_dividing",
                         "model.kv_heads = %lld does not divide model.heads = %lld: at "
                         "model.kv_heads; use one that does",
                         (long long)kv_heads, (long long)shape->heads);
     if (D % 2 != 0)
         bp_config_fault(
-            config,
+            config, "model.odd_heads",
             "heads of width %lld have no pairs to turn: at model.heads; use heads of an "
             "even width",
             (long long)D);
@@ -140,19 +141,19 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
     if (shape->own[BP_LLAMA_HEAD_WIDTH] == 0)
         return bp_transformer_check_read(shape, where);
     if (shape->heads % shape->own[BP_LLAMA_KV_HEADS] != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's %lld key heads do not divide its %lld heads: at %s; the "
                        "checkpoint is wrong",
                        (long long)shape->own[BP_LLAMA_KV_HEADS], (long long)shape->heads, where);
     if (rope.turned % 2 != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's heads of width %lld have no pairs to turn: at %s; the "
                        "checkpoint is wrong",
                        (long long)rope.turned, where);
     if ((rope.scaling != BP_ROPE_PLAIN && rope.factor <= 0) ||
         (rope.scaling == BP_ROPE_LLAMA3 &&
          (rope.original_context == 0 || rope.high_freq_factor <= rope.low_freq_factor)))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's rope_scaling lacks a parameter, or has one that can't be: at "
                        "%s; the checkpoint is wrong",
                        where);

@@ -144,13 +144,13 @@ static bp_err check_scaling(const bp_hf_shape *shape, const char *path)
         bool there = bp_hf_value_of(shape, PARAMETERS[k].ours) > 0;
 
         if (there != (scaling >= PARAMETERS[k].least))
-            return BP_FAIL(BP_ERR_FORMAT, "\"rope_scaling\" %s \"%s\": at %s",
-                           there ? "is of a type that has no" : "lacks", PARAMETERS[k].theirs,
-                           path);
+            return BP_FAIL(
+                BP_ERR_FORMAT, "huggingface.bad_rope", "\"rope_scaling\" %s \"%s\": at %s",
+                there ? "is of a type that has no" : "lacks", PARAMETERS[k].theirs, path);
     }
     if (scaling == 2 && bp_hf_value_of(shape, "rope_high_freq_factor") <=
                             bp_hf_value_of(shape, "rope_low_freq_factor"))
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_rope",
                        "\"high_freq_factor\" is not above \"low_freq_factor\" in \"rope_scaling\": "
                        "at %s",
                        path);
@@ -163,17 +163,17 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
             kv_heads = bp_hf_size_of(shape, "kv_heads"), D = bp_hf_size_of(shape, "head_width");
 
     if (D == width / heads && width % heads != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
                        "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
                        (long long)heads, (long long)width, path);
     if (heads % kv_heads != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "huggingface.not_dividing",
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld: at %s",
             (long long)kv_heads, (long long)heads, path);
     if (D % 2 != 0)
         return BP_FAIL(
-            BP_ERR_FORMAT,
+            BP_ERR_FORMAT, "huggingface.odd_heads",
             "heads of width %lld have no pairs to turn: at %s; give a model with an even "
             "\"head_dim\"",
             (long long)D, path);

@@ -57,7 +57,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     (void)tensors; /* they split the vocabulary; each has all layers */
     if (ties_widths(shape))
-        bp_config_fault(config,
+        bp_config_fault(config, "model.unlike_widths",
                         "model.tied = yes needs word vectors as wide as the states, but "
                         "model.embedding = %lld and model.width = %lld: at model.embedding; leave "
                         "it out",
@@ -68,7 +68,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
     if (!ties_widths(shape))
         return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT,
+    return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                    "the head is the embedding, but its width %lld is not the states' %lld: at %s; "
                    "the checkpoint is wrong",
                    (long long)embedding_of(shape), (long long)shape->width, where);

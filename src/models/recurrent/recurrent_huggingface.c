@@ -78,7 +78,7 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     if (bp_hf_size_of(shape, "tied") == 0 || embedding == width)
         return BP_OK;
     return BP_FAIL(
-        BP_ERR_FORMAT,
+        BP_ERR_FORMAT, "huggingface.unlike_widths",
         "\"tie_word_embeddings\" needs \"embedding_size\" %lld and \"hidden_size\" %lld to "
         "be equal: at %s; give another model",
         (long long)embedding, (long long)width, path);

@@ -69,7 +69,7 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
         if (lock_record_number_of(names[k]) > *epoch)
             *epoch = lock_record_number_of(names[k]);
     if (*epoch > LOCK_RECORD_NUMBER_MAX)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "lock.damaged",
                       "the lock of the run folder is damaged, it has a number that no job takes: "
                       "in %s; " REMOVE_LOCK,
                       folder);
@@ -162,7 +162,8 @@ bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat)
 
     *heartbeat = NULL;
     if (err == BP_OK && epoch == 0)
-        err = BP_FAIL(BP_ERR_INPUT, "nobody has ever held the run folder: at %s", run_dir);
+        err = BP_FAIL(BP_ERR_INPUT, "lock.none", "nobody has ever held the run folder: at %s",
+                      run_dir);
     if (err == BP_OK)
         err = read_owner(folder.text, epoch, out);
     if (err == BP_OK)
@@ -329,13 +330,13 @@ static bp_err contend(run_lock *lock)
     }
     if (err == BP_OK && record->step == LOCK_RECORD_HELD) {
         run_owner_text(who, sizeof who, &owner);
-        err = BP_FAIL(BP_ERR_BUSY,
+        err = BP_FAIL(BP_ERR_BUSY, "lock.held",
                       "the run folder is held by another running job (%s): at %.*s; wait for it, "
                       "or use another run.dir",
                       who, run_dir_bytes(lock), lock->folder);
     }
     if (err == BP_OK && record->step == LOCK_RECORD_CROWDED)
-        err = BP_FAIL(BP_ERR_BUSY,
+        err = BP_FAIL(BP_ERR_BUSY, "lock.contended",
                       "other jobs take the lock of the run folder again and again: at %s",
                       lock->folder);
     return err;
@@ -445,17 +446,17 @@ static bp_err say_lost(const run_lock *lock)
     bp_err err;
 
     if (!bp_path_is_dir(run_dir))
-        err = BP_FAIL(BP_ERR_IO,
+        err = BP_FAIL(BP_ERR_IO, "run.folder_gone",
                       "the run folder was removed or renamed while its job ran: at %s; put it "
                       "back, and the same command goes on",
                       run_dir);
     else if (highest_epoch(lock->folder, &highest) != BP_OK || highest < lock->self.epoch)
-        err = BP_FAIL(BP_ERR_BUSY,
+        err = BP_FAIL(BP_ERR_BUSY, "lock.removed",
                       "the lock of the run folder was removed while its job ran, so that another "
                       "may begin: at %s; the same command goes on when none runs",
                       lock->folder);
     else
-        err = BP_FAIL(BP_ERR_BUSY,
+        err = BP_FAIL(BP_ERR_BUSY, "lock.lost",
                       "another job took the run over: at %s; let that one go on, or stop it "
                       "first",
                       run_dir);

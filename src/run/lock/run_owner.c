@@ -89,7 +89,7 @@ bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path)
 
     *out = (run_owner){.epoch = 0};
     if (err == BP_OK && version != 1)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "lock.unknown_version",
                       "format_version %lld of a lock is unknown, this program knows 1: at %s",
                       (long long)version, path);
     for (size_t k = 0; k < sizeof integers / sizeof integers[0] && err == BP_OK; k++)

@@ -45,7 +45,8 @@ bp_err bp_probe_ground(char **out, const char *folder)
     bp_token_new(token);
     *out = NULL;
     if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_CREATE, "it is no folder: at %s; use another run.dir", folder);
+        err = BP_FAIL(BP_ERR_CREATE, "run.not_a_folder",
+                      "it is no folder: at %s; use another run.dir", folder);
     if (err != BP_OK)
         return err;
     *out = bp_sprintf("%s/.bagpipe-doctor-%s", folder, token);
@@ -171,7 +172,8 @@ static bp_err judge_space(json_t *rows, const struct statvfs *disk, int64_t chec
     } else if (room < one) {
         bp_probe_add(rows, BP_PROBE_FAIL, "space", remedy, "%s free, but a checkpoint takes %s",
                      bp_size_text(room).text, bp_size_text(one).text);
-        return BP_FAIL(BP_ERR_IO, "there is no room for a checkpoint of %s, %s are free: %s",
+        return BP_FAIL(BP_ERR_IO, "run.no_space",
+                       "there is no room for a checkpoint of %s, %s are free: %s",
                        bp_size_text(one).text, bp_size_text(room).text, remedy);
     } else if (room < need) {
         bp_probe_add(rows, BP_PROBE_WARN, "space", remedy,

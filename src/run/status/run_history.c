@@ -124,16 +124,16 @@ static bp_err read_state(bp_history *history)
     size_t k;
 
     if (err == BP_ERR_INPUT && bp_path_exists(history->folder))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "run.no_record",
                       "this is no run, it has no run.json: at %s; name the run.dir of "
                       "pretrain or ensemble",
                       history->folder);
     else if (err == BP_ERR_INPUT)
-        err = BP_FAIL(BP_ERR_INPUT, "there is no such run: at %s; name the run.dir of a job",
-                      history->folder);
+        err = BP_FAIL(BP_ERR_INPUT, "run.missing",
+                      "there is no such run: at %s; name the run.dir of a job", history->folder);
     else if (err == BP_OK &&
              !is_among(job, (const char *const[]){"", "pretrain", "ensemble", NULL}))
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "run.trains_nothing",
                       "the run is one of the job %s, which trains nothing: at %s; name the "
                       "run.dir of pretrain or ensemble",
                       job, history->folder);

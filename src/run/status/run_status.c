@@ -325,7 +325,8 @@ static bp_err read_run(reading *self, const char *path)
 
     if (err == BP_OK && !(json_is_string(json_object_get(self->record, "job")) &&
                           json_is_object(json_object_get(self->record, "exit"))))
-        err = BP_FAIL(BP_ERR_FORMAT, "it names no 'job' or no 'exit': in %s", path);
+        err = BP_FAIL(BP_ERR_FORMAT, "run.damaged_record", "it names no 'job' or no 'exit': in %s",
+                      path);
     if (err != BP_OK)
         return err == BP_ERR_FORMAT ? bp_err_prefix(err, "run.json is damaged") : err;
     self->told = run_progress_read(self->folder);
@@ -363,7 +364,7 @@ static bp_err read_without_record(reading *self)
         return BP_OK;
     }
     if (!has_members)
-        return BP_FAIL(BP_ERR_INPUT,
+        return BP_FAIL(BP_ERR_INPUT, "run.missing",
                        "there is no run, it has no run.json: at %s; name the run.dir of a job",
                        self->folder);
     set(self->out, "state", json_string("waiting"));
@@ -408,7 +409,8 @@ bp_err bp_run_status_read(json_t **out, const char *folder, double watch_seconds
     if (stat(folder, &status) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (!S_ISDIR(status.st_mode))
-        return BP_FAIL(BP_ERR_INPUT, "it is no folder: at %s; name the run.dir of a job", folder);
+        return BP_FAIL(BP_ERR_INPUT, "run.missing",
+                       "it is no folder: at %s; name the run.dir of a job", folder);
     status_watch_begin(&watch, folder);
     err =
         each_member(folder, &watch, begin_watch); /* all are seen before the first is waited for */

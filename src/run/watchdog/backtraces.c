@@ -206,7 +206,7 @@ static void on_fatal(int number, siginfo_t *info, void *context)
     add_place(&out);
     add(&out, ": at ");
     add(&out, self.signal_path);
-    add(&out, "; the same command goes on, please report it\n");
+    add(&out, "; the same command goes on, please report it [program.crashed]\n");
     (void)!write(STDERR_FILENO, out.text, out.bytes);
     put_stack(self.signal_path, O_TRUNC, &out, context);
     (void)signal(number, SIG_DFL); /* and again, now for good */

@@ -53,8 +53,8 @@ static void say(const watchdog *self, const char *text)
 {
     bool has_run = atomic_load(&self->has_run), stacks = self->diagnosis.cause != NO_LAUNCHER;
 
-    (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; %s%s%s\n", (int)BP_ERR_STOPPED,
-                  text, has_run ? self->run_dir : "the start",
+    (void)dprintf(STDERR_FILENO, "bagpipe: error[%d]: %s: at %s; %s%s%s [run.hung]\n",
+                  (int)BP_ERR_STOPPED, text, has_run ? self->run_dir : "the start",
                   has_run && stacks ? "stacks are in " : "", has_run && stacks ? self->run_dir : "",
                   !stacks   ? "the same command goes on"
                   : has_run ? "/" BP_BACKTRACES_FOLDER "; the same command goes on"

@@ -87,7 +87,7 @@ static bp_err allocate(bp_engine *engine)
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
     if (!engine->values || !engine->scratch || !engine->losses || !allocate_carried(engine))
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %lld parameters on this rank; use more tensor or "
                        "pipeline ranks, see --plan",
                        (long long)engine->network->floats);

@@ -76,7 +76,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
         optimizer->moment[k] = bp_try_alloc("optimizer", optimizer->floats, sizeof(float));
         if (!optimizer->moment[k])
             return BP_FAIL(
-                BP_ERR_SYSTEM,
+                BP_ERR_SYSTEM, "memory.short",
                 "memory is short: at %lld optimizer moments; use more data ranks, which share them",
                 (long long)optimizer->floats);
     }

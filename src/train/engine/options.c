@@ -181,13 +181,13 @@ static void check_chunks(const bp_engine_spec *spec, const bp_model_shape *shape
     if (blocks == 0 || chunks == 1 || (int64_t)chunks * stages <= blocks || stages > blocks)
         return; /* more stages than blocks are a fault already */
     if (2 * stages > blocks)
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.schedule = interleaved gives each of %d stages 2 runs of blocks or "
                         "more, but the model has %d blocks (%s): at "
                         "mesh.schedule; use 1f1b, or mesh.pipeline=%d",
                         stages, blocks, shape->family->blocks_are, blocks / 2);
     else
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d x mesh.chunks = %d is more than the model's %d blocks "
                         "(%s): at mesh.chunks; use %s%d",
                         stages, chunks, blocks, shape->family->blocks_are,
@@ -208,7 +208,7 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
     if (ranks > 1)
         snprintf(data, sizeof data, "%lld data ranks x ", (long long)ranks);
     bp_config_fault(
-        config,
+        config, "mesh.batch_not_multiple",
         "mesh.schedule = interleaved needs train.batch to be a multiple of %lld (%s"
         "mesh.pipeline = %d x mesh.micro_batch = %lld), but it is %lld: at train.batch; "
         "use %s%s, or mesh.schedule=1f1b",
@@ -246,13 +246,13 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
         shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
     if (carries_state(shape)) {
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.no_sequence_parallel",
                         "mesh.sequence_parallel = yes, but a row of model.kind = %s needs the one "
                         "before it: at mesh.sequence_parallel; use auto",
                         shape->family->name);
         return;
     }
-    bp_config_fault(config,
+    bp_config_fault(config, "mesh.no_sequence_parallel",
                     "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
                     "multiple of mesh.tensor = %d, but %lld x %lld is not: at "
                     "mesh.sequence_parallel; use auto, or mesh.micro_batch=%lld",
@@ -275,12 +275,12 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
     }
     say_multiples(fits, sizeof fits, unit, spec->batch);
     if (mesh->data == 0)
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.batch_not_multiple",
                         "train.batch = %lld is not a multiple of mesh.micro_batch = %lld: at "
                         "train.batch; use %s, times the data ranks",
                         (long long)spec->batch, (long long)unit, fits);
     else
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.batch_not_multiple",
                         "train.batch = %lld is not a multiple of %lld (%d data rank%s x "
                         "mesh.micro_batch = %lld): at train.batch; use %s",
                         (long long)spec->batch, (long long)unit, datas, datas == 1 ? "" : "s",

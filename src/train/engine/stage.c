@@ -126,7 +126,7 @@ static bp_err allocate(bp_stage *stage)
         short_of = !stage->stack[k];
     }
     if (short_of)
-        return BP_FAIL(BP_ERR_SYSTEM,
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %.1f MiB of activations and %.1f MiB of gradients; use "
                        "--plan to see what takes it, "
                        "then train.recompute=yes, train.reduction=running, a smaller "

@@ -68,13 +68,13 @@ static void resolve_parallel(bp_config *config)
         return;
     parallel = bp_ensemble_keys_of(config)->parallel;
     if (bp_config_is_given(config, "mesh.members") && members != parallel)
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.contradiction",
                         "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
                         "%" PRId64 ": at ensemble.parallel; give one of them",
                         parallel, members);
     else if (bp_config_set_int(config, "mesh.members", parallel) != BP_OK ||
              bp_config_set(config, "ensemble.parallel", "") != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
 }
 
 static void resolve_resample(bp_config *config)
@@ -83,13 +83,13 @@ static void resolve_resample(bp_config *config)
     bool bags = bags_of(config), asked = strcmp(resample, "bag") == 0;
 
     if (asked && !bags)
-        bp_config_fault(config,
+        bp_config_fault(config, "ensemble.no_bags",
                         "corpus.resample = bag, but ensemble.kind = seed gives all members the "
                         "same documents: at ensemble.kind; use bag or both");
     else if (bp_config_set(config, "corpus.resample", bags ? "bag" : "none") != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
     if (bp_corpus_keys_of(config)->member != 0)
-        bp_config_fault(config,
+        bp_config_fault(config, "ensemble.member_given",
                         "run.member = %" PRId64 ", but an ensemble has all of them: at "
                         "run.member; leave it out (ensemble.only picks one)",
                         bp_corpus_keys_of(config)->member);
@@ -103,14 +103,14 @@ void bp_ensemble_check(bp_config *config)
     resolve_resample(config);
     if (bp_config_is_set(config, "ensemble.only")) {
         if (bp_ensemble_keys_of(config)->only >= members)
-            bp_config_fault(config,
+            bp_config_fault(config, "ensemble.no_such_member",
                             "ensemble.only = %" PRId64 " is no member of %" PRId64
                             ": at ensemble.only; members are 0 to %" PRId64,
                             bp_ensemble_keys_of(config)->only, members, members - 1);
         if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
-            bp_config_fault(config, "%s", bp_err_message());
+            bp_config_fault_err(config);
     } else if (bp_mesh_keys_of(config)->members > members) {
-        bp_config_fault(config,
+        bp_config_fault(config, "mesh.too_many_members",
                         "mesh.members = %" PRId64 " is more than ensemble.members = %" PRId64
                         ": at mesh.members; use %" PRId64 " or fewer",
                         bp_mesh_keys_of(config)->members, members, members);
@@ -437,7 +437,7 @@ static bp_err check_names(const ensemble *self)
         ensemble_name(self, 0, now);
         ensemble_name(&known, 0, then);
         if (strcmp(now, then) != 0)
-            err = BP_FAIL(BP_ERR_CONFIG,
+            err = BP_FAIL(BP_ERR_CONFIG, "ensemble.other_count",
                           "ensemble.members is %" PRId64 ", but the run began with %s, and its "
                           "members have names like %s, not %s: at %s; use another run.dir",
                           self->members, before, then, now, bp_run_keys_of(self->config)->dir);

@@ -347,7 +347,7 @@ static void tell(ensemble_scheduler *scheduler, message_kind kind, int64_t step,
         .kind = kind, .member = scheduler->member, .step = step, .value = value};
 
     if (kind == MESSAGE_DIVERGED)
-        snprintf(message.text, sizeof message.text, "%s", bp_err_message());
+        snprintf(message.text, sizeof message.text, "%s", bp_err_text());
     if (scheduler->self->mesh->coordinates)
         hear(scheduler, &message, 0);
     else
@@ -525,8 +525,9 @@ static bp_err fail_diverged(const ensemble_scheduler *scheduler, int64_t diverge
         bp_buffer_printf(&names, "%s%s", shown > 1 ? ", " : "", state->name);
         first = first ? first : state->text;
     }
-    bp_err err = BP_FAIL(BP_ERR_SOFTWARE, "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s",
-                         diverged, self->members, names.data, shown > SHOWN ? ", ..." : "", first);
+    bp_err err = BP_FAIL(BP_ERR_SOFTWARE, "ensemble.diverged",
+                         "%" PRId64 " of %" PRId64 " members diverged (%s%s): %s", diverged,
+                         self->members, names.data, shown > SHOWN ? ", ..." : "", first);
     bp_buffer_clear(&names);
     return err;
 }

@@ -116,7 +116,7 @@ static bp_err take_state(const trainer *self, bool behind, own_state *own)
                  : bp_slices_not_finite(slices, count);
     if (bad < 0)
         return BP_OK;
-    return BP_FAIL(BP_ERR_SOFTWARE,
+    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
                    "the training diverged, %s is not finite: at step %lld; start again from an "
                    "older checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",
                    slices[bad].name, (long long)self->progress.step);

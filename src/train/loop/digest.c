@@ -53,17 +53,17 @@ bp_err trainer_say_corruption(trainer *self)
     list_suspects(suspects, sizeof suspects, &corruption);
     report_damage(self, &corruption);
     if (!corruption.differs)
-        return BP_FAIL(BP_ERR_STOPPED,
+        return BP_FAIL(BP_ERR_STOPPED, "memory.bits_changed",
                        "bits of %s changed in memory: at step %lld, %s; the same command goes on "
                        "from the last checkpoint; leave that host out if it happens again",
                        corruption.tensor, (long long)corruption.step, suspects);
     if (corruption.suspects == corruption.holders)
-        return BP_FAIL(BP_ERR_STOPPED,
+        return BP_FAIL(BP_ERR_STOPPED, "memory.bits_differ",
                        "%d ranks hold %s with different bits: at step %lld, %s; memory or a "
                        "processor erred; the same command goes on from the last checkpoint; leave "
                        "these hosts out in turn if it happens again",
                        corruption.holders, corruption.tensor, (long long)corruption.step, suspects);
-    return BP_FAIL(BP_ERR_STOPPED,
+    return BP_FAIL(BP_ERR_STOPPED, "memory.bits_differ",
                    "%d ranks hold %s, and %s%s other bits than the rest: at step %lld; memory or a "
                    "processor erred; the same command goes on from the last checkpoint; leave that "
                    "host out if it happens again",

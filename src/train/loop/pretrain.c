@@ -35,7 +35,7 @@ void bp_pretrain_check(bp_config *config)
 
     if (members != 1)
         bp_config_fault(
-            config,
+            config, "mesh.one_model",
             "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
             (long long)members);
     bp_pretrain_check_model(config);
@@ -55,7 +55,7 @@ static void check_weights(bp_config *config)
         BP_CHECK(bp_config_set(config, "corpus.weights", text) == BP_OK);
         bp_free(text);
     } else {
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
     }
     bp_free(weights);
 }
@@ -74,13 +74,14 @@ void bp_pretrain_check_model(bp_config *config)
     }
     bp_engine_spec_check(&spec, &shape, &mesh, config);
     if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
-        bp_config_fault(config,
+        bp_config_fault(config, "train.no_validation",
                         "train.patience = %lld counts validations, but %s: at train.patience; give "
                         "corpus.valid and train.valid_every, or leave train.patience out",
                         (long long)patience,
                         has_valid ? "train.valid_every is 0" : "there is no corpus.valid");
     if (bp_config_is_set(config, "train.epochs") && bp_train_keys_of(config)->epochs <= 0)
-        bp_config_fault(config, "train.epochs = 0: at train.epochs; give a number above 0");
+        bp_config_fault(config, "train.no_epochs",
+                        "train.epochs = 0: at train.epochs; give a number above 0");
     check_weights(config);
 }
 

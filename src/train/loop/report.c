@@ -160,12 +160,12 @@ static void note_failure(trainer *self, report_kind kind, bp_err err)
 
 bp_err report_lost(const trainer *self)
 {
-    return self->report_err == BP_OK
-               ? BP_OK
-               : BP_FAIL(self->report_err,
-                         "a line of metrics could not be written: %s; then the same command "
-                         "goes on",
-                         self->report_message);
+    if (self->report_err == BP_OK)
+        return BP_OK;
+    bp_err_set_message(self->report_message);
+    return bp_err_wrap(self->report_err,
+                       "a line of metrics could not be written: %s; then the same command goes on",
+                       bp_err_text());
 }
 
 void report_send(trainer *self, report_kind kind, json_t *value)

@@ -49,7 +49,7 @@ static bp_err check_init(trainer *self, const char *init)
     self->shape = bp_model_shape_of(self->config, &known);
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
         strcmp(hash, self->facts.tokenizer_hash) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the checkpoint was made with tokenizer %.12s..., the corpus with "
                        "%.12s...: at %s; make the corpus with the checkpoint's tokenizer",
                        hash, self->facts.tokenizer_hash, init);
@@ -111,7 +111,7 @@ bp_err trainer_check_bag_version(const trainer *self)
     int64_t known = version ? json_integer_value(version) : 1; /* the first one was not named */
     return known == BP_BAG_VERSION
                ? BP_OK
-               : BP_FAIL(BP_ERR_CONFIG,
+               : BP_FAIL(BP_ERR_CONFIG, "run.other_bag",
                          "the run's bag has version %" PRId64 ", but this program makes version %d "
                          "(documents in another order), so the training can't go on: at %s; "
                          "train anew with another run.dir",

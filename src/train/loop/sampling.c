@@ -51,7 +51,7 @@ static bp_err begin_document(const trainer *self, bp_ids *ids)
     uint32_t eod = (uint32_t)self->facts.eod_id;
 
     if (self->facts.eod_id < 0)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "train.no_sample_prompt",
                        "train.sample_prompt is not given, and the corpus has no end-of-document "
                        "token that a text could begin with: at train.sample_prompt; give a text");
     bp_ids_reserve(ids, 1);
@@ -62,14 +62,14 @@ static bp_err begin_document(const trainer *self, bp_ids *ids)
 static bp_err check_prompt(const trainer *self, const bp_ids *ids)
 {
     if (ids->count == 0 || ids->count > bp_model_most_inputs(&self->shape))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "train.bad_sample_prompt",
                        "the prompt has %" PRId64
                        " tokens: at train.sample_prompt; give a text of 1 to %" PRId64
                        " tokens, as model.context is",
                        ids->count, self->shape.context);
     for (int64_t k = 0; k < ids->count; k++)
         if ((int64_t)ids->data[k] >= self->shape.vocab_size)
-            return BP_FAIL(BP_ERR_CONFIG,
+            return BP_FAIL(BP_ERR_CONFIG, "train.bad_sample_prompt",
                            "the prompt has token %" PRIu32 ", but the model's vocabulary %" PRId64
                            " tokens: at train.sample_prompt; give another text",
                            ids->data[k], self->shape.vocab_size);
@@ -83,8 +83,9 @@ static bp_err read_prompt(trainer *self, bp_ids *ids)
     bp_err err = open_tokenizer(self);
 
     if (err == BP_OK && text && !self->samples.tokenizer)
-        err = BP_FAIL(BP_ERR_CONFIG, "train.sample_prompt needs a tokenizer, and the corpus brings "
-                                     "none: at tokenizer.path; set it");
+        err = BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
+                      "train.sample_prompt needs a tokenizer, and the corpus brings "
+                      "none: at tokenizer.path; set it");
     if (err == BP_OK)
         err = text ? encode(self->samples.tokenizer, text, ids) : begin_document(self, ids);
     return err == BP_OK ? check_prompt(self, ids) : err;
@@ -112,7 +113,7 @@ static bp_err check_family(const trainer *self)
     bp_err err = decode_bytes(self, &ONE, 0, &bytes);
 
     if (err == BP_OK && (bytes == 0 || family->objective != &bp_objective_causal))
-        err = BP_FAIL(BP_ERR_CONFIG,
+        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "a model of kind %s does not continue sequences: at train.sample_every; "
                       "leave it out, or take another model.kind",
                       family->name);

@@ -26,7 +26,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
 
     if (members != 1)
         return BP_FAIL(
-            BP_ERR_CONFIG,
+            BP_ERR_CONFIG, "mesh.one_model",
             "mesh.members = %d, but pretrain trains one model: at mesh.members; leave it at 1",
             members);
     err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
@@ -55,12 +55,12 @@ static bp_err find_tokenizer(trainer *self)
     err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK && facts->tokenizer_hash[0] &&
         strcmp(facts->tokenizer_hash, bp_tokenizer_hash(tokenizer)) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer (%.12s...) is not the one that made the corpus (%.12s...): at "
                       "%s; give the corpus's tokenizer, or none",
                       bp_tokenizer_hash(tokenizer), facts->tokenizer_hash, path);
     if (err == BP_OK && bp_tokenizer_size(tokenizer) < facts->vocab_size)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                       "the tokenizer has %lld tokens, fewer than vocab_size = %lld of the corpus: "
                       "at %s; give the "
                       "corpus's tokenizer, or none",
@@ -93,7 +93,7 @@ bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpu
         return err;
     bp_free(*weights);
     *weights = NULL;
-    return BP_FAIL(BP_ERR_CONFIG,
+    return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_mismatch",
                    "corpus.weights has %lld number%s, but corpus.train has %lld file%s: at "
                    "corpus.weights; give one for each file, in their order (of a glob, by name)",
                    (long long)count, count == 1 ? "" : "s", (long long)files,
@@ -132,12 +132,12 @@ static bp_err check_valid_corpus(const trainer *self)
     int64_t vocab_size = bp_corpus_vocab_size(self->valid_corpus);
 
     if (vocab_size != self->facts.vocab_size)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "vocab_size is %lld, but that of corpus.train is %lld: at %s; make both "
                        "with one tokenizer",
                        (long long)vocab_size, (long long)self->facts.vocab_size, path);
     if (train[0] && valid[0] && strcmp(train, valid) != 0)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer is %.12s..., but that of corpus.train is %.12s...: at %s; "
                        "make both with one tokenizer",
                        valid, train, path);
@@ -192,7 +192,7 @@ static void resolve_keys(trainer *self)
     if (bp_config_set_int(config, "mesh.data", self->mesh_shape.data) != BP_OK ||
         bp_config_set_int(config, "math.threads", bp_math_threads()) != BP_OK ||
         bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)
-        bp_config_fault(config, "%s", bp_err_message());
+        bp_config_fault_err(config);
 }
 
 /* A run keeps the precision that its first start resolved; whether this CPU has it matters only
@@ -228,7 +228,7 @@ static bp_err check_shape(trainer *self)
     if (shape->vocab_size == 0)
         shape->vocab_size = self->facts.vocab_size;
     else if (shape->vocab_size < self->facts.vocab_size)
-        bp_config_fault(config,
+        bp_config_fault(config, "model.vocabulary_too_small",
                         "vocab_size of the corpus is %lld, more than the checkpoint's %lld: at "
                         "model.init; use its tokenizer",
                         (long long)self->facts.vocab_size, (long long)shape->vocab_size);
@@ -245,7 +245,7 @@ bp_err trainer_check_bag(const bp_corpus *corpus)
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
 
     if (documents < 2)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
                        "a bag needs at least 2 documents to draw from, but there are %lld: at %s; "
                        "cut the corpus into documents, or train without bags",
                        (long long)documents, path);
@@ -306,11 +306,12 @@ static bp_err open_lanes(trainer *self)
                        (strcmp(order, "auto") == 0 && self->shape.family->carries_state);
     self->examples = bp_try_alloc("input", (int64_t)bp_batch_bytes(&self->maker.form, slots), 1);
     if (!self->examples)
-        return BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the batch; use a smaller train.batch");
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
     if (spec.in_sequence && bp_stream_weights(self->stream))
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_unused",
                        "corpus.weights takes windows of several corpora in turns, but "
                        "here each batch slot reads one text in order (corpus.order): "
                        "at corpus.weights; leave it out");

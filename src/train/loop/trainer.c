@@ -53,10 +53,11 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
     if (self->leads)
         err = bp_loader_read(self->loader, self->progress.step + 1, &bytes);
     if (err == BP_OK && bp_fault("step.begin"))
-        err = BP_FAIL(BP_ERR_IO, "a fault was injected: at step %lld",
+        err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at step %lld",
                       (long long)self->progress.step);
     if (bp_fault("train.diverge"))
-        err = BP_FAIL(BP_ERR_SOFTWARE, "the training diverged, as a test asked for: at step %lld",
+        err = BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
+                      "the training diverged, as a test asked for: at step %lld",
                       (long long)self->progress.step);
     if (err == BP_OK)
         err = report_lost(self);
@@ -126,7 +127,7 @@ static bp_err count_step(trainer *self, const bp_step_result *result)
     bp_err err = trainer_check_bits(self); /* steps that are skipped check nothing themselves */
     if (err != BP_OK)
         return err;
-    return BP_FAIL(BP_ERR_SOFTWARE,
+    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
                    "the training diverged, %d steps in a row had a gradient that is not finite: at "
                    "step %lld; start again from an older "
                    "checkpoint with a smaller optimizer.lr or a longer optimizer.warmup",

@@ -48,7 +48,7 @@ static told read_all(const char *path, bp_documents_options options)
         take(&out, &piece);
         if (out.all.bytes > 8 * LIMIT_BYTES) {
             out.err = BP_ERR_FORMAT; /* a bomb of many documents */
-            (void)bp_fail(out.err, "too much");
+            (void)bp_fail(out.err, "test.too_much", "too much");
         }
     }
     fuzz_check_error(out.err);

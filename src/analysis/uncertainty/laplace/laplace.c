@@ -38,12 +38,12 @@ typedef struct fit {
 static bp_err check_model(const bp_model *model)
 {
     if (!model->ops->backbone || !model->ops->logits || !model->ops->head_weights)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.wrong_kind",
                        "a model of kind %s has no last linear map for the Laplace approximation: "
                        "give a checkpoint of one network",
                        model->info.kind);
     if (model->info.vocab_size > BP_LAPLACE_VOCAB_MAX)
-        return BP_FAIL(BP_ERR_CONFIG,
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",
                        "a vocabulary of %" PRId64
                        " is more than %d, for which the Laplace approximation is made (its output "
                        "factor has the square of that): leave it out, or train a tokenizer with "
@@ -154,7 +154,9 @@ static bp_err spread_weights(const fit *self, bp_grid *grid, bp_distributed *mat
     const float *values = own > 0 ? self->model->ops->head_weights(self->model) : NULL;
     double *rows = bp_try_alloc("analysis.laplace", own > 0 ? own : 1, sizeof *rows);
     bp_placement *placement = NULL;
-    bp_err err = rows ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory is short: at the last matrix");
+    bp_err err =
+        rows ? BP_OK
+             : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "memory is short: at the last matrix");
 
     err = bp_agree(mesh->compute, err);
     if (err == BP_OK)
@@ -287,7 +289,8 @@ static bp_err fit_anew(fit *self)
     bp_err err = BP_OK;
 
     if (self->roots && !weights)
-        err = BP_FAIL(BP_ERR_SYSTEM, "memory is short: at a last matrix of %" PRId64 " x %" PRId64,
+        err = BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                      "memory is short: at a last matrix of %" PRId64 " x %" PRId64,
                       info->vocab_size, info->width);
     err = bp_agree(self->mesh->compute, err);
     if (err == BP_OK)

@@ -42,7 +42,7 @@ static double copies_of(const bp_mesh *mesh)
 
 static bp_err out_of_memory(int64_t tokens)
 {
-    return BP_FAIL(BP_ERR_SYSTEM,
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                    "memory is short: at the states of %lld tokens; use more ranks, or fewer "
                    "laplace.tokens",
                    (long long)tokens);
@@ -175,8 +175,8 @@ static bp_err collect(collector *self, const laplace_text *text, int64_t *scored
     bp_free(self->batch);
     self->batch = NULL;
     if (err == BP_OK && *scored == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "there is no token to score in %s; give another corpus",
-                      text->corpus);
+        err = BP_FAIL(BP_ERR_FORMAT, "laplace.no_tokens",
+                      "there is no token to score in %s; give another corpus", text->corpus);
     return err;
 }
 

@@ -51,14 +51,15 @@ void bp_laplace_check(bp_config *config)
     const char *text = bp_laplace_keys_of(config)->prior;
 
     if (tau_of(text) < 0)
-        bp_config_fault(config,
+        bp_config_fault(config, "laplace.bad_prior",
                         "laplace.prior = %s is neither a positive number nor 'marginal': at "
                         "laplace.prior; use marginal",
                         text);
     if (!bp_distributed_library())
-        bp_config_fault(config, "this build has no ScaLAPACK, which the Laplace approximation "
-                                "needs: install it (Debian: libscalapack-openmpi-dev), and build "
-                                "anew");
+        bp_config_fault(config, "build.no_scalapack",
+                        "this build has no ScaLAPACK, which the Laplace approximation "
+                        "needs: install it (Debian: libscalapack-openmpi-dev), and build "
+                        "anew");
 }
 
 bp_laplace_spec bp_laplace_spec_of(const bp_config *config)

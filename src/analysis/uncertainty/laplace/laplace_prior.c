@@ -19,7 +19,7 @@ bp_err laplace_evidence_open(laplace_evidence *evidence)
 
     evidence->rows = bp_try_alloc("analysis.laplace", count + 1, sizeof *evidence->rows);
     if (!evidence->rows)
-        err = BP_FAIL(BP_ERR_SYSTEM,
+        err = BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                       "memory is short: at the sums over %lld eigenvalues; use more ranks",
                       (long long)count);
     err = bp_agree(evidence->comm, err);
@@ -90,14 +90,16 @@ bp_err laplace_best_tau(double *tau, const laplace_evidence *evidence)
 
     *tau = 0;
     if (!(evidence->weights_square > 0) || !isfinite(high))
-        return BP_FAIL(BP_ERR_CONFIG, "the last matrix is zero, which every prior precision "
-                                      "explains: at laplace.prior = marginal; give a number");
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.zero_matrix",
+                       "the last matrix is zero, which every prior precision "
+                       "explains: at laplace.prior = marginal; give a number");
     while (slope(evidence, low) <= 0 && low > high * 1e-60)
         low /= 1024;
     if (slope(evidence, low) <= 0)
-        return BP_FAIL(BP_ERR_CONFIG, "the loss has no curvature in the last matrix, so no prior "
-                                      "precision is the best: at laplace.prior = marginal; give a "
-                                      "number");
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.no_curvature",
+                       "the loss has no curvature in the last matrix, so no prior "
+                       "precision is the best: at laplace.prior = marginal; give a "
+                       "number");
     while (high / low > 1 + 1e-12) { /* bisection of log tau */
         double middle = sqrt(low) * sqrt(high);
 

@@ -61,7 +61,7 @@ static bp_err check_same(const comparison_results *results, int64_t method, cons
 
     for (int64_t d = 0; err == BP_OK && d < documents; d++)
         if (others[d] != tokens[d])
-            err = BP_FAIL(BP_ERR_FORMAT,
+            err = BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_scores",
                           "methods scored other numbers of tokens of document %" PRId64
                           ", %s %" PRId64 " and %s %" PRId64
                           ": at %s/scores; remove that folder, to score again",
@@ -79,7 +79,7 @@ static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64
         bp_log("%s: %" PRId64 " document%s without scored tokens left out", group->name, *dropped,
                *dropped == 1 ? "" : "s");
     if (group->document_count < 2)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "comparison.group_too_small",
                        "the group '%s' has %" PRId64 " document%s with scored tokens: at %s; 2 or "
                        "more are needed",
                        group->name, group->document_count, group->document_count == 1 ? "" : "s",

@@ -43,11 +43,11 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
     else if (err == BP_OK && path)
         err = bp_tokenizer_load(out, path);
     else if (err == BP_OK)
-        err = BP_FAIL(BP_ERR_CONFIG,
+        err = BP_FAIL(BP_ERR_CONFIG, "choices.no_tokenizer",
                       "score.candidates needs a tokenizer, and the corpora keep none: at "
                       "tokenizer.path; set it");
     if (err == BP_OK && hash[0] && strcmp(hash, bp_tokenizer_hash(*out)) != 0)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer is not that of the corpora, %s and %s: at %s; give the "
                       "corpora's",
                       bp_tokenizer_hash(*out), hash, path);

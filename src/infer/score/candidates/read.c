@@ -50,8 +50,8 @@ static bp_err read_context(const reader *self, int64_t document, context *to)
     to->tokens = ids.count;
     bp_ids_clear(&ids);
     if (err == BP_OK && to->tokens == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "document %" PRId64 " has no text for choices to follow",
-                      document);
+        err = BP_FAIL(BP_ERR_FORMAT, "choices.empty_document",
+                      "document %" PRId64 " has no text for choices to follow", document);
     return err;
 }
 
@@ -60,9 +60,10 @@ static bp_err check_row(const reader *self, const bp_candidate_row *row, size_t 
     int64_t C = self->plan->rule.context;
 
     if (row->scored < 1)
-        return BP_FAIL(BP_ERR_FORMAT, "choice %zu adds no token to its document", choice);
+        return BP_FAIL(BP_ERR_FORMAT, "choices.no_new_token",
+                       "choice %zu adds no token to its document", choice);
     if (row->scored > C)
-        return BP_FAIL(BP_ERR_FORMAT,
+        return BP_FAIL(BP_ERR_FORMAT, "choices.too_long",
                        "choice %zu has %" PRId64 " tokens, more than score.context = %" PRId64,
                        choice, row->scored, C);
     return BP_OK;
@@ -107,8 +108,8 @@ static bp_err read_answer(const json_t *object, size_t choices, int64_t *answer)
 
     *answer = json_is_integer(value) ? json_integer_value(value) : -1;
     if (value && !json_is_null(value) && (*answer < 0 || *answer >= (int64_t)choices))
-        return BP_FAIL(BP_ERR_FORMAT, "\"answer\" is no number of a choice, from 0 to %zu",
-                       choices - 1);
+        return BP_FAIL(BP_ERR_FORMAT, "choices.bad_answer",
+                       "\"answer\" is no number of a choice, from 0 to %zu", choices - 1);
     return BP_OK;
 }
 
@@ -119,16 +120,17 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
     bp_err err = BP_OK;
 
     if (!json_is_array(choices) || json_array_size(choices) < 2)
-        return BP_FAIL(BP_ERR_FORMAT, "\"" FIELD "\" is no list of two texts or more");
+        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list",
+                       "\"" FIELD "\" is no list of two texts or more");
     err = read_answer(object, json_array_size(choices), &self->out->answer[document]);
     if (err == BP_OK)
         err = read_context(self, document, &before);
     for (size_t k = 0; err == BP_OK && k < json_array_size(choices); k++) {
         const json_t *text = json_array_get(choices, k);
 
-        err = json_string_length(text) > 0
-                  ? add_choice(self, document, &before, text, k)
-                  : BP_FAIL(BP_ERR_FORMAT, "choice %zu is empty, or no text", k);
+        err = json_string_length(text) > 0 ? add_choice(self, document, &before, text, k)
+                                           : BP_FAIL(BP_ERR_FORMAT, "choices.empty_choice",
+                                                     "choice %zu is empty, or no text", k);
     }
     self->out->first[document + 1] = self->row_count;
     bp_free(before.text);
@@ -137,12 +139,9 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
 
 static bp_err at_line(bp_err err, const char *path, int64_t line)
 {
-    char what[BP_ERR_MESSAGE_BYTES];
-
     if (err != BP_ERR_FORMAT)
         return err;
-    (void)snprintf(what, sizeof what, "%s", bp_err_message());
-    return BP_FAIL(err, "%s: at %s:%" PRId64 "; correct the line", what, path, line);
+    return bp_err_wrap(err, "%s: at %s:%" PRId64 "; correct the line", bp_err_text(), path, line);
 }
 
 static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t document)
@@ -152,10 +151,10 @@ static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t doc
     bp_err err;
 
     if (!object)
-        err = BP_FAIL(BP_ERR_FORMAT, "not valid JSON in UTF-8 (%s), column %d", where.text,
-                      where.column);
+        err = BP_FAIL(BP_ERR_FORMAT, "json.invalid", "not valid JSON in UTF-8 (%s), column %d",
+                      where.text, where.column);
     else if (document >= self->plan->documents)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "choices.too_many_lines",
                       "the corpora have %" PRId64 " documents, and this is a line more",
                       self->plan->documents);
     else
@@ -178,7 +177,7 @@ static bp_err add_lines(reader *self, const char *text, size_t bytes)
         at += length + 1;
     }
     if (err == BP_OK && document < self->plan->documents)
-        err = BP_FAIL(BP_ERR_FORMAT,
+        err = BP_FAIL(BP_ERR_FORMAT, "choices.too_few_lines",
                       "there are choices for %" PRId64 " documents, and the corpora have %" PRId64
                       ": at %s; write a line for each",
                       document, self->plan->documents, self->path);

@@ -19,8 +19,9 @@ static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, b
         bp_score_piece piece = bp_score_result_piece(result, i);
 
         if (piece.document < 0 || piece.document >= table->plan->documents)
-            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with document %" PRId64 ": at %s",
-                           piece.document, path);
+            return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                           "a result is damaged, with document %" PRId64 ": at %s", piece.document,
+                           path);
         bp_score_row *row = &table->rows[piece.document];
         row->nll += piece.nll;
         row->square += piece.square;
@@ -42,8 +43,8 @@ static bp_err add_tokens(bp_tokens_writer *writer, const bp_score_result *result
         bp_score_run run = bp_score_result_run(result, i);
 
         if (run.count < 0 || run.count > result->values - value)
-            return BP_FAIL(BP_ERR_FORMAT, "a result is damaged, with a run of %" PRId64 " tokens",
-                           run.count);
+            return BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                           "a result is damaged, with a run of %" PRId64 " tokens", run.count);
         err = bp_tokens_writer_add(
             writer, run.first, run.count,
             bp_score_result_values(result, 0) + (size_t)value * sizeof(float), result->values);
@@ -60,7 +61,7 @@ bp_err bp_score_table_merge(bp_score_table *table, bp_parts *parts, const char *
     bp_err err = BP_OK;
 
     if (bp_fault("score.merge"))
-        err = BP_FAIL(BP_ERR_IO, "the parts can't be merged (fault injected)");
+        err = BP_FAIL(BP_ERR_IO, "fault.injected", "the parts can't be merged (fault injected)");
     else if (tokens_path)
         err = bp_tokens_writer_new(&writer, tokens_path, table->plan, table->statistics);
     for (int64_t unit = 0; err == BP_OK && unit < table->plan->units; unit++) {

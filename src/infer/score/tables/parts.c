@@ -260,14 +260,15 @@ bp_err bp_parts_read(bp_parts *parts, int64_t unit, const char **result, size_t 
 
     BP_ASSERT(unit >= 0 && unit < parts->units);
     if (!parts->done[unit])
-        return BP_FAIL(BP_ERR_FORMAT, "the result of work unit %" PRId64 " is missing", unit);
+        return BP_FAIL(BP_ERR_FORMAT, "result.missing",
+                       "the result of work unit %" PRId64 " is missing", unit);
     bp_err err = open_file(parts, parts->places[unit].file);
     *path = parts->paths[parts->places[unit].file];
     if (err == BP_OK)
         err = read_record(parts, parts->places[unit].offset, bp_file_size(*path), &head, &whole);
     if (err == BP_OK && (!whole || head.unit != unit))
-        err = BP_FAIL(BP_ERR_FORMAT, "the result of work unit %" PRId64 " is damaged: at %s", unit,
-                      *path);
+        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                      "the result of work unit %" PRId64 " is damaged: at %s", unit, *path);
     *result = parts->buffer;
     *bytes = err == BP_OK ? (size_t)head.bytes : 0;
     return err;

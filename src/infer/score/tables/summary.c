@@ -32,7 +32,7 @@ bp_err bp_score_check_names(const bp_corpus *corpus)
         char *name = bp_score_corpus_name(path);
 
         if (json_object_get(seen, name))
-            err = BP_FAIL(BP_ERR_CONFIG,
+            err = BP_FAIL(BP_ERR_CONFIG, "corpus.same_name",
                           "two corpora have the name '%s' in the summary: at %s and %s; "
                           "rename one, or score them in two runs",
                           name, json_string_value(json_object_get(seen, name)), path);
@@ -163,7 +163,8 @@ static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figur
 
 static bp_err not_utf8(const char *name)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "'%s' can't be a name in the summary: it is not UTF-8", name);
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.name_not_utf8",
+                   "'%s' can't be a name in the summary: it is not UTF-8", name);
 }
 
 /* root[key] = {name: figures} of every group; a group without documents is left out if `sparse`. */

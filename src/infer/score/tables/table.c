@@ -62,7 +62,7 @@ static bp_err load_label(bp_score_table *table, int64_t file, int k)
     for (int64_t d = 0; err == BP_OK && d < documents; d++) {
         if (label.codes[d] >= label.value_count)
             err = BP_FAIL(
-                BP_ERR_FORMAT,
+                BP_ERR_FORMAT, "label.unknown_code",
                 "label %s has %" PRId64 " values, but a document has number %" PRIu32 ": at %s",
                 label.name, label.value_count, label.codes[d], bp_corpus_file_path(corpus));
         else
@@ -82,8 +82,8 @@ bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
     table->sums =
         bp_try_alloc("score.rows", plan->documents * (statistics->count - 1), sizeof(*table->sums));
     if (!table->rows || !table->sums)
-        return BP_FAIL(BP_ERR_SYSTEM, "no memory for the sums of %" PRId64 " documents",
-                       plan->documents);
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "no memory for the sums of %" PRId64 " documents", plan->documents);
     for (int64_t file = 0; file < plan->files; file++) {
         int labels = bp_corpus_file_info(bp_corpus_file_at(plan->corpus, file))->labels;
 

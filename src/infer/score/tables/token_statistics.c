@@ -64,7 +64,7 @@ static bp_err list_members(json_t *out, const bp_token_statistics *statistics, c
                       "perplexity", bp_json_real(exp(nll / (double)tokens)));
 
         if (json_array_append_new(out, one) != 0)
-            return BP_FAIL(BP_ERR_FORMAT,
+            return BP_FAIL(BP_ERR_FORMAT, "ensemble.name_not_utf8",
                            "member %lld can't stand in the summary: its name is not UTF-8",
                            (long long)m);
         if (oob && isfinite(statistics->oob[m]))
