@@ -81,6 +81,16 @@ char *bp_config_text(const bp_config *config)
 
 /* ---- help ---- */
 
+#define CHOICES_BYTES 45 /* a longer list is broken into lines, at its spaces */
+
+static void add_choices(bp_buffer *out, const char *choices)
+{
+    bool breaks = strlen(choices) > CHOICES_BYTES;
+
+    for (const char *at = choices; *at; at++)
+        bp_buffer_add(out, *at == '|' && breaks ? "| " : at, *at == '|' && breaks ? 2 : 1);
+}
+
 /* What a key means, and what its value is: "integer, 1 to 64", "tree|running". */
 static void add_row(bp_buffer *out, const bp_option *row, int indent)
 {
@@ -91,10 +101,11 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
                                         [BP_OPTION_BYTES] = "bytes"};
     bp_buffer meaning = {0};
 
-    bp_buffer_printf(&meaning, "%s (%s", row->help,
-                     row->type == BP_OPTION_CHOICE ? row->choices
-                     : row->unit != NULL           ? row->unit
-                                                   : names[row->type]);
+    bp_buffer_printf(&meaning, "%s (", row->help);
+    if (row->type == BP_OPTION_CHOICE)
+        add_choices(&meaning, row->choices);
+    else
+        bp_buffer_printf(&meaning, "%s", row->unit != NULL ? row->unit : names[row->type]);
     config_describe_bounds(&meaning, row);
     if (row->value != NULL)
         bp_buffer_printf(&meaning, "; default %s", row->value);

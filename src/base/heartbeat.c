@@ -18,8 +18,9 @@ static int64_t entered_at; /* the outermost collective at work */
 static int64_t marked_at,
     marked_wait; /* what lies before them is counted in `busy`, or not at all */
 
-static const char *const PHASE_NAMES[BP_PHASES] = {
-    "start", "load", "step", "validate", "checkpoint", "score", "merge", "fit", "bench", "end"};
+static const char *const PHASE_NAMES[BP_PHASES] = {"start",      "load",  "step",  "validate",
+                                                   "checkpoint", "score", "merge", "fit",
+                                                   "count",      "bench", "end"};
 
 const char *bp_phase_name(bp_phase of)
 {

@@ -18,6 +18,7 @@ typedef enum bp_phase {
     BP_PHASE_SCORE,      /* batches of a corpus */
     BP_PHASE_MERGE,      /* tables and summaries */
     BP_PHASE_FIT,        /* what uncertainty fits: curvature, temperatures, resamples */
+    BP_PHASE_COUNT,      /* n-grams of a corpus: read, sorted, merged, made into a model */
     BP_PHASE_BENCH,      /* measuring: work of very different lengths, one after another */
     BP_PHASE_END,        /* closing */
     BP_PHASES

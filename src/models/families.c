@@ -4,6 +4,7 @@
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
+#include "models/ngram/ngram.h"
 #include "models/recurrent/recurrent.h"
 
 #include <stdio.h>
@@ -11,9 +12,9 @@
 
 #define ROOM 64
 
-static const bp_model_family *families[ROOM] = {&bp_gpt_family,      &bp_llama_family,
-                                                &bp_gpt_neox_family, &bp_rnn_family,
-                                                &bp_lstm_family,     &bp_gru_family};
+static const bp_model_family *families[ROOM] = {
+    &bp_gpt_family,  &bp_llama_family, &bp_gpt_neox_family, &bp_rnn_family,
+    &bp_lstm_family, &bp_gru_family,   &bp_ngram_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -97,6 +98,32 @@ const bp_option bp_model_options[] = {
      .at = BP_AT(bp_model_keys, dropout)},
     {"model.init", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
+    {"ngram.order", BP_OPTION_INT, NULL, 1, 7, NULL, "words",
+     "ngram: of the longest n-grams; 5 if not given", false, .at = BP_AT(bp_model_keys, order)},
+    {"ngram.smoothing", BP_OPTION_CHOICE, NULL, 0, 0,
+     "kneser-ney|mle|additive|good-turing|katz|witten-bell", NULL,
+     "ngram: kneser-ney (modified, interpolated) if not given; mle, additive and good-turing have "
+     "no "
+     "back-off",
+     false, .at = BP_AT(bp_model_keys, smoothing)},
+    {"ngram.delta", BP_OPTION_REAL, NULL, 1e-9, 1e9, NULL, NULL,
+     "ngram, additive: what is added to each count; 1 if not given", false,
+     .at = BP_AT(bp_model_keys, delta)},
+    {"ngram.katz_k", BP_OPTION_INT, NULL, 1, 31, NULL, NULL,
+     "ngram, katz and good-turing: counts up to it are discounted, of single words those of 1; 7 "
+     "if "
+     "not given",
+     false, .at = BP_AT(bp_model_keys, katz_k)},
+    {"ngram.prune", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "ngram: n-grams seen so often or less are left out: a number an order (0,0,1), the last one "
+     "for "
+     "all longer ones too; 0 if not given",
+     false, .at = BP_AT(bp_model_keys, prune)},
+    {"ngram.memory", BP_OPTION_BYTES, NULL, 1 << 20, 1e15, NULL, "bytes",
+     "ngram: of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
+     "1 "
+     "GiB if not given",
+     false, .at = BP_AT(bp_model_keys, memory)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 

@@ -46,9 +46,14 @@ static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
     return value_of(&plain, size) != value_of(shape, size);
 }
 
-static void name_key(char key[KEY_BYTES], const bp_model_size *size)
+static const char *section_of(const bp_model_family *family)
 {
-    (void)snprintf(key, KEY_BYTES, "model.%s", size->name);
+    return family->section ? family->section : "model";
+}
+
+static void name_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size)
+{
+    (void)snprintf(key, KEY_BYTES, "%s.%s", section_of(family), size->name);
 }
 
 /* The number of a choice's word; -1: it is none of them. */
@@ -104,7 +109,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     double before = value_of(shape, size), value;
     char key[KEY_BYTES], text[TEXT_BYTES], text_before[TEXT_BYTES];
 
-    name_key(key, size);
+    name_key(key, shape->family, size);
     if (!bp_config_is_set(config, key)) {
         if (before == 0 && !size->optional)
             bp_config_fault(
@@ -123,10 +128,16 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     set_value(shape, size, value);
 }
 
-static bool has_size(const bp_model_family *family, const char *key)
+/* In its own section a family has keys that are no sizes, too. */
+static bool has_key(const bp_model_family *family, const char *key)
 {
+    size_t bytes = strlen(section_of(family));
+    bool inside = strncmp(key, section_of(family), bytes) == 0 && key[bytes] == '.';
+
+    if (family->section || !inside)
+        return inside;
     for (const bp_model_size *size = family->sizes; size->name; size++)
-        if (strcmp(size->name, key + strlen("model.")) == 0)
+        if (strcmp(size->name, key + bytes + 1) == 0)
             return true;
     return false;
 }
@@ -141,7 +152,7 @@ static void refuse_others(bp_config *config, const bp_model_family *family)
 
         for (int k = 0; ALL[k]; k++)
             of_all = of_all || strcmp(row->key, ALL[k]) == 0;
-        if (!of_all && !has_size(family, row->key) && bp_config_is_set(config, row->key))
+        if (!of_all && !has_key(family, row->key) && bp_config_is_set(config, row->key))
             bp_config_fault(config, "model.unused_key",
                             "model.kind = %s has no %s: at %s; leave the key out", family->name,
                             row->key, row->key);
@@ -207,7 +218,7 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
     for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
         if (!is_told(shape, size))
             continue;
-        name_key(key, size);
+        name_key(key, shape->family, size);
         set_text(text, size, value_of(shape, size));
         if (bp_config_set(config, key, text) != BP_OK)
             bp_config_fault_err(config);
@@ -221,7 +232,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
     if (!bp_model_shape_is_whole(shape))
         return;
     shape->family->check(shape, tensors, config);
-    if (stages > blocks)
+    if (blocks > 0 && stages > blocks)
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
                         "mesh.pipeline; use 1 to %d",
@@ -355,5 +366,6 @@ double bp_model_train_flops(const bp_model_shape *shape)
 
 int bp_model_blocks(const bp_model_shape *shape)
 {
-    return bp_model_shape_is_whole(shape) ? shape->family->blocks(shape) : 0;
+    return bp_model_shape_is_whole(shape) && shape->family->blocks ? shape->family->blocks(shape)
+                                                                   : 0;
 }

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "io/huggingface/hf_table.h"
+#include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
 
@@ -40,6 +41,12 @@ typedef struct bp_model_keys {
     bool parallel_residual;
     double dropout;
     const char *init;
+    int64_t order;
+    const char *smoothing;
+    double delta;
+    int64_t katz_k;
+    const char *prune;
+    int64_t memory;
 } bp_model_keys;
 
 static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
@@ -48,6 +55,7 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
 }
 
 typedef struct bp_model_family bp_model_family;
+struct bp_counting;
 
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
 #define BP_MODEL_OWN_SIZES 12
@@ -59,7 +67,8 @@ typedef struct bp_model_shape {
     const bp_model_family *family;                     /* NULL: not known */
 } bp_model_shape;
 
-/** What the key model.NAME asks for, and the "model" object of a checkpoint keeps as NAME. */
+/** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
+ * of a checkpoint keeps as NAME. */
 typedef enum bp_size_type {
     BP_SIZE_COUNT,
     BP_SIZE_REAL,
@@ -88,6 +97,7 @@ typedef struct bp_model_facts {
 
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
+    const char *section;        /* of its keys; NULL: "model" */
     const bp_model_size *sizes; /* ended by a NULL name; vocab_size is none of them */
     const char *const
         *required;    /* keys of training that it needs, ended by NULL; NULL: those of
@@ -110,6 +120,19 @@ struct bp_model_family {
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
+
+    /* A model that is counted, not trained by gradients: its file is the checkpoint's attachment.
+     * NULL: a network, which has what follows below; a counted one has nothing of it. */
+
+    /** Leave the model's file, BP_COUNTING_FILE, in counting->folder, sealed. Collective over
+     * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
+     * same on all ranks. */
+    bp_err (*count)(struct bp_counting *counting);
+    /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
+     * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
+     * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all ranks.
+     */
+    bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
 
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */

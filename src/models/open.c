@@ -34,14 +34,21 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
                               bp_checkpoint *checkpoint, bool keeps_head)
 {
     bp_model_info told = {0};
+    bp_model_shape shape = {0};
     bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint));
 
     *out = NULL;
-    if (err == BP_OK)
+    if (err == BP_OK) /* it was read before */
+        err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                  bp_checkpoint_folder(checkpoint));
+    if (err == BP_OK && shape.family->open)
+        err = shape.family->open(out, mesh, checkpoint);
+    else if (err == BP_OK)
         err = bp_network_model_open(out, mesh, config, checkpoint, keeps_head);
     if (err != BP_OK)
         return err;
     bp_model_info *info = &(*out)->info;
+    info->kind = shape.family->name;
     info->step = told.step;
     info->eod_id = told.eod_id;
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
@@ -65,6 +72,11 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     bp_err err = bp_model_shape_read(&shape, state, "manifest.json");
 
     *out = (bp_model_memory){0};
+    if (err == BP_OK && shape.family->open) { /* a file that all ranks of a node share */
+        *out = (bp_model_memory){.vocab_size = shape.vocab_size,
+                                 .context = bp_model_most_inputs(&shape)};
+        return BP_OK;
+    }
     return err == BP_OK ? bp_model_estimate_shape(out, &shape, config, task) : err;
 }
 

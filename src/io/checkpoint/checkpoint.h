@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_STEP_NAME 32 /* "step-000000001200" and its end */
+/** What a model that is no list of tensors keeps in its checkpoint: a file of its own. */
+#define BP_CHECKPOINT_ATTACHMENT "model.bin"
+#define BP_STEP_NAME             32 /* "step-000000001200" and its end */
 
 /* ---- saving ---- */
 
@@ -30,6 +32,9 @@ typedef struct bp_checkpoint_commit {
     bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index, const float **data);
     void *context;
     const char *tokenizer; /* root: tokenizer.json to keep beside the manifest; NULL: none */
+    /* root: a sealed file (io/h5/user_block.h) on the file system of `parent`, which becomes the
+     * checkpoint's BP_CHECKPOINT_ATTACHMENT: it is moved there. Only without slices; NULL: none */
+    const char *attachment;
     /* bp_checkpoint_begin: what all slices' data lie in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
@@ -158,12 +163,15 @@ int64_t bp_checkpoint_newest_step(const char *parent);
 
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);
 const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
-/** Of all tensors without "/" in their name (the model, not the optimizer), whatever the pieces;
- * hexadecimal. */
+/** Of all tensors without "/" in their name (the model, not the optimizer), whatever the pieces,
+ * and of an attachment; hexadecimal. */
 const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
 /** The tokenizer.json kept in it (verified with it), NULL: none. */
 const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint);
+
+/** The path of its attachment (verified with it), NULL: none. */
+const char *bp_checkpoint_attachment(const bp_checkpoint *checkpoint);
 
 /** Tensors, sorted by name. */
 int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint);

@@ -114,6 +114,18 @@ static bp_err call_damaged(bp_err err, const char *folder)
 
 /* ---- the files, shared out over the ranks ---- */
 
+/* What kind of file it is, whoever opens it asks. */
+static bp_err verify_attachment(const bp_manifest_file *file, const char *path)
+{
+    bp_user_block block;
+    bp_err err = bp_user_block_verify(&block, path);
+
+    if (err == BP_ERR_FORMAT || (err == BP_OK && strcmp(block.hash, file->xxh3) != 0))
+        err = BP_FAIL(BP_ERR_FORMAT, "checkpoint.damaged",
+                      "the XXH3-128 of %s is not that of the manifest: at %s", file->name, path);
+    return err;
+}
+
 /* By SHA-256 a tokenizer, and a shard of version 1 or of another program. */
 static bp_err verify_file(const bp_manifest_file *file, const char *path)
 {
@@ -132,6 +144,8 @@ static bp_err verify_file(const bp_manifest_file *file, const char *path)
         return BP_FAIL(BP_ERR_FORMAT, "checkpoint.wrong_bytes",
                        "%s has %lld bytes, and the manifest says %lld: at %s", file->name,
                        (long long)status.st_size, (long long)file->bytes, path);
+    if (strcmp(file->name, BP_CHECKPOINT_ATTACHMENT) == 0)
+        return verify_attachment(file, path);
     if (file->xxh3[0] != '\0')
         return bp_shard_verify(path, file->xxh3);
     err = bp_sha256_of_file(path, sha256, NULL);
@@ -178,6 +192,14 @@ static void digest_model(bp_checkpoint *checkpoint)
         used += snprintf(line + used, sizeof line - (size_t)used, " %s\n", digest);
         bp_sha256_update(hash, line, (size_t)used);
     }
+    for (int64_t k = 0; k < manifest->file_count; k++) {
+        const bp_manifest_file *file = &manifest->files[k];
+
+        if (strcmp(file->name, BP_CHECKPOINT_ATTACHMENT) != 0)
+            continue;
+        bp_sha256_update(hash, file->name, strlen(file->name));
+        bp_sha256_update(hash, file->xxh3, strlen(file->xxh3));
+    }
     bp_sha256_finish(&hash, checkpoint->digest);
 }
 
@@ -193,6 +215,8 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
+    if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, BP_CHECKPOINT_ATTACHMENT) >= 0)
+        checkpoint->attachment = bp_path_join(folder, BP_CHECKPOINT_ATTACHMENT);
     if (err == BP_OK)
         digest_model(checkpoint);
     return err;
@@ -244,6 +268,7 @@ void bp_checkpoint_close(bp_checkpoint **checkpoint)
     bp_manifest_free(&(*checkpoint)->manifest);
     bp_free((*checkpoint)->folder);
     bp_free((*checkpoint)->tokenizer);
+    bp_free((*checkpoint)->attachment);
     bp_free(*checkpoint);
     *checkpoint = NULL;
 }
@@ -271,6 +296,11 @@ bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor)
 const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint)
 {
     return checkpoint->tokenizer;
+}
+
+const char *bp_checkpoint_attachment(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->attachment;
 }
 
 int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint)

@@ -160,8 +160,9 @@ static void share_out(bp_manifest *manifest, struct planner *planner, int64_t fi
         files = number_files(planner->slices + planner->places[rank], planner->counts[rank], files,
                              file_floats, manifest->pieces);
     }
-    manifest->files = bp_alloc("manifest.files", files + 1, /* + tokenizer.json */
-                               sizeof *manifest->files);
+    manifest->files =
+        bp_alloc("manifest.files", files + 2, /* + tokenizer.json, or the attachment too */
+                 sizeof *manifest->files);
     for (int64_t k = 0; k < files; k++)
         (void)snprintf(manifest->files[k].name, BP_MANIFEST_FILE_NAME, "shard-%05d.h5", (int)k);
     manifest->file_count = files;

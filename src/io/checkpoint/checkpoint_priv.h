@@ -23,8 +23,8 @@
 typedef struct bp_manifest_file {
     char name[BP_MANIFEST_FILE_NAME];
     int64_t bytes;
-    /* One of them, "" is the other: SHA-256 of the whole file, or, of a shard of ours, XXH3-128 of
-     * all that follows its user block. */
+    /* One of them, "" is the other: SHA-256 of the whole file, or, of a shard or an attachment of
+     * ours, XXH3-128 of all that follows its user block. */
     char sha256[BP_SHA256_HEX], xxh3[BP_USER_BLOCK_HASH];
 } bp_manifest_file;
 
@@ -166,7 +166,8 @@ bool bp_copy_finite(float *to, const float *from, int64_t count);
 struct bp_checkpoint {
     MPI_Comm comm; /* borrowed: outlives the handle */
     char *folder;
-    char *tokenizer; /* path, NULL: none */
+    char *tokenizer;  /* path, NULL: none */
+    char *attachment; /* the same */
     bp_manifest *manifest;
     char digest[BP_SHA256_HEX];
 };

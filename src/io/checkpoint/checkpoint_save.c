@@ -210,6 +210,30 @@ static bp_err write_tokenizer(const bp_async_checkpoint *saving)
     return write_beside(saving, file->name, text, file->sha256);
 }
 
+/* The file is not on disk under its new name before the hidden folder is. */
+static bp_err take_attachment(const bp_async_checkpoint *saving)
+{
+    bp_manifest *manifest = saving->plan.manifest;
+    bp_manifest_file *file = &manifest->files[manifest->file_count];
+    bp_user_block block;
+    bp_err err;
+
+    if (saving->commit.attachment == NULL)
+        return BP_OK;
+    BP_ASSERT(manifest->file_count == 0); /* files are listed by name */
+    err = bp_user_block_read(&block, saving->commit.attachment);
+    if (err == BP_OK)
+        err = bp_rename_new(saving->commit.attachment,
+                            bp_path_in(saving->hidden, BP_CHECKPOINT_ATTACHMENT).text);
+    if (err != BP_OK)
+        return err;
+    (void)snprintf(file->name, sizeof file->name, "%s", BP_CHECKPOINT_ATTACHMENT);
+    file->bytes = block.bytes;
+    memcpy(file->xxh3, block.hash, sizeof file->xxh3);
+    manifest->file_count++;
+    return BP_OK;
+}
+
 static bp_err write_manifest(const bp_async_checkpoint *saving)
 {
     char *text = NULL, sha256[BP_SHA256_HEX], line[BP_SHA256_HEX + 20], ignored[BP_SHA256_HEX];
@@ -282,7 +306,9 @@ static bp_err take_step_of_root(const bp_async_checkpoint *saving)
     case BP_COMMIT_RECHECK:
         return recheck(saving);
     case BP_COMMIT_LIST:
-        err = write_tokenizer(saving);
+        err = take_attachment(saving);
+        if (err == BP_OK)
+            err = write_tokenizer(saving);
         return err == BP_OK ? write_manifest(saving) : err;
     case BP_COMMIT_OWNER:
         return bp_fault("ckpt.fence_check")

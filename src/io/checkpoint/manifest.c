@@ -30,10 +30,10 @@ static bool is_hex(const char *text, size_t length)
 /* ---- names --------------------------------------------------------------------------------------
  */
 
-/* No path can be built of these: a fixed pattern and one fixed name. */
+/* No path can be built of these: a fixed pattern and two fixed names. */
 static bool file_name_is_valid(const char *name)
 {
-    if (strcmp(name, "tokenizer.json") == 0)
+    if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, BP_CHECKPOINT_ATTACHMENT) == 0)
         return true;
     return strlen(name) == 14 && strncmp(name, "shard-", 6) == 0 &&
            strspn(name + 6, "0123456789") == 5 && strcmp(name + 11, ".h5") == 0;
@@ -161,7 +161,7 @@ static bp_err parse_file(bp_manifest *manifest, const json_t *entry, const char 
     if (!file_name_is_valid(name))
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file",
                        "'%.80s' is no name for a file of a checkpoint (shard-NNNNN.h5, "
-                       "tokenizer.json): in %s",
+                       "tokenizer.json, model.bin): in %s",
                        name, path);
     if (file->bytes < 0)
         return BP_FAIL(BP_ERR_FORMAT, "manifest.bad_file", "the size of %s is wrong: in %s", name,

@@ -18,14 +18,15 @@ static json_t *state_of(const trainer *self)
 {
     const progress *p = &self->progress;
     const corpus_facts *facts = &self->facts;
+    int64_t tokens =
+        trainer_counts(self) ? facts->tokens : p->step * self->spec.batch * self->shape.context;
     json_t *state =
         json_pack("{s:I, s:o, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s}", "step",
                   (json_int_t)p->step, "model", bp_model_shape_json(&self->shape), "eod_id",
                   (json_int_t)facts->eod_id, "tokenizer_hash", facts->tokenizer_hash, "corpus_hash",
-                  facts->hash, "seed", (json_int_t)self->spec.seed, "tokens",
-                  (json_int_t)(p->step * self->spec.batch * self->shape.context), "updates",
-                  (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "skipped_in_row",
-                  (json_int_t)p->skipped_in_row, "best_valid_loss",
+                  facts->hash, "seed", (json_int_t)self->spec.seed, "tokens", (json_int_t)tokens,
+                  "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped,
+                  "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
                   bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
                   "validations_since_best", (json_int_t)p->stale, "valid_hash", facts->valid_hash);
     json_t *roles = bp_roles_json(facts->roles);
@@ -34,6 +35,8 @@ static json_t *state_of(const trainer *self)
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     if (roles != NULL)
         json_object_set_new(state, "roles", roles);
+    if (self->told)
+        (void)json_object_update_missing(state, self->told);
     return state;
 }
 
@@ -147,6 +150,7 @@ static bp_err save(trainer *self, bool behind)
                                    .check_owner = bp_run_check_owner,
                                    .context = self->run,
                                    .tokenizer = self->tokenizer,
+                                   .attachment = self->attachment,
                                    .snapshot = behind ? self->snapshot : NULL,
                                    .worked = behind ? &self->behind.worked : NULL};
     json_t *state = state_of(self);

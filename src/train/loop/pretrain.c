@@ -72,7 +72,8 @@ void bp_pretrain_check_model(bp_config *config)
         shape = bp_model_shape_of(config, NULL);
         bp_model_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
     }
-    bp_engine_spec_check(&spec, &shape, &mesh, config);
+    if (!shape.family || !shape.family->count)
+        bp_engine_spec_check(&spec, &shape, &mesh, config);
     if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
         bp_config_fault(config, "train.no_validation",
                         "train.patience = %lld counts validations, but %s: at train.patience; give "
@@ -136,11 +137,13 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
 }
 
 const char *const trainer_may_change[] = {
-    "run.dir",           "mesh.members",      "ensemble.members", "ensemble.only",
-    "ensemble.parallel", "train.steps",       "train.epochs",     "train.patience",
-    "train.log_every",   "train.valid_every", "train.sample_*",   "train.digest_every",
-    "checkpoint.every",  "checkpoint.keep",   "checkpoint.async", "corpus.valid",
-    "train.tensorboard", "train.trace",       "train.profile",    NULL};
+    "run.dir",           "mesh.members",      "ensemble.members",
+    "ensemble.only",     "ensemble.parallel", "train.steps",
+    "train.epochs",      "train.patience",    "train.log_every",
+    "train.valid_every", "train.sample_*",    "train.digest_every",
+    "checkpoint.every",  "checkpoint.keep",   "checkpoint.async",
+    "corpus.valid",      "train.tensorboard", "train.trace",
+    "train.profile",     "ngram.memory",      NULL};
 
 /* What makes two runs the same run. */
 static bp_err open_run(trainer *self)
@@ -227,6 +230,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         return trainer_end(self);
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
+    if (err == BP_OK && trainer_counts(self))
+        return trainer_count(self);
     if (err == BP_OK && self->node.ranks == 0) /* its folder seemed finished, or held */
         err = trainer_check_memory(self);
     if (err != BP_OK)
@@ -262,7 +267,7 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
     self.hooks = hooks;
     if (err == BP_OK && self.mesh->coordinates && !hooks && trainer_bags(config))
         (void)trainer_check_bag(self.corpus); /* its warning: fewer than 2 were refused before */
-    if (err == BP_OK && bp_run_has_work(world, run_dir))
+    if (err == BP_OK && !trainer_counts(&self) && bp_run_has_work(world, run_dir))
         err = trainer_check_memory(&self);
     if (err == BP_OK)
         err = open_run(&self);
@@ -271,7 +276,8 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;
     }
-    if (err == BP_OK && self.mesh->coordinates && !hooks && began < self.spec.rate.steps)
+    if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self) &&
+        began < self.spec.rate.steps)
         bp_training_leave_page(run_dir);
     trainer_close(&self);
     return err;

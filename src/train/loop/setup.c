@@ -233,7 +233,8 @@ static bp_err check_shape(trainer *self)
                         "model.init; use its tokenizer",
                         (long long)self->facts.vocab_size, (long long)shape->vocab_size);
     bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
-    bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
+    if (!trainer_counts(self))
+        bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
     return bp_config_faults(config);
@@ -275,6 +276,10 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     }
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
+    if (err == BP_OK && trainer_counts(self)) {
+        self->spec.rate.steps = 1;
+        return BP_OK;
+    }
     if (err == BP_OK) {
         self->maker = trainer_maker(self, self->shape.context);
         if (self->mesh->coordinates)
@@ -407,5 +412,7 @@ void trainer_close(trainer *self)
     bp_free(self->window);
     bp_free(self->tokenizer);
     bp_free(self->trace_path);
+    bp_free(self->attachment);
+    json_decref(self->told);
     bp_mesh_free(&self->mesh);
 }

@@ -80,8 +80,10 @@ typedef struct trainer {
     bp_err report_err; /* on the coordinator: a metrics line that could not be written */
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known */
-    void *examples;  /* room for the examples of a step, of this data rank; validation's too */
-    int32_t *window; /* [maker.window] that validation reads; on leads */
+    void *examples;   /* room for the examples of a step, of this data rank; validation's too */
+    int32_t *window;  /* [maker.window] that validation reads; on leads */
+    char *attachment; /* of a model that is counted: its file; NULL: none yet */
+    json_t *told;     /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;
     bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
@@ -167,6 +169,14 @@ bool trainer_take_validation(trainer *self, double loss);
  *  Collective over world; with an event unless the run was told to be finished before. Errors:
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
+
+/* counting.c */
+/** Is the model counted, not trained by gradients? Local. */
+bool trainer_counts(const trainer *self);
+/** Count the stream, and commit the model as step 1. Collective over world. Errors: those of
+ *  bp_model_family.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
+ *  do not end: the same on all ranks. */
+bp_err trainer_count(trainer *self);
 
 /* trainer.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).

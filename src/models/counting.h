@@ -1,0 +1,33 @@
+/* Counting: how a family whose models are counted, not trained by gradients, makes its model from a
+ * stream of tokens. The job gives the stream, a folder and its ranks; the family leaves one file.
+ */
+#ifndef BP_MODELS_COUNTING_H
+#define BP_MODELS_COUNTING_H
+
+#include "base/config.h"
+#include "base/json.h"
+#include "mesh/mesh.h"
+#include "models/family.h"
+
+/** bp_counting.model, in `folder`. */
+#define BP_COUNTING_FILE "model.bin"
+
+/** What a job lends to bp_model_family.count. Equal on all ranks of `comm`, but for `read` with
+ * its context: each rank has a stream of its own. */
+typedef struct bp_counting {
+    MPI_Comm comm; /* the ranks that count; all of them see `folder` */
+    const bp_config *config;
+    const bp_model_shape *shape; /* its vocab_size is known */
+    int64_t tokens;              /* of the stream; each document ends with `eod_id` */
+    int64_t eod_id;
+    bp_err (*read)(void *context, int64_t first, int64_t count, int32_t *tokens);
+    /** How far a part of the work is, on this rank; `what` is a literal. */
+    void (*progress)(void *context, const char *what, int64_t done, int64_t of);
+    void *context;
+    const char *folder; /* for what is spilled, there already; it may hold what an earlier start
+                           left of the same work */
+    const char *work; /* names all that the counts depend on, but for the family's keys: [0-9a-f] */
+    json_t *told;     /* members that the checkpoint's state is to have; on the root */
+} bp_counting;
+
+#endif

@@ -1,0 +1,225 @@
+/* The family of n-gram models: its keys and sizes, and how its model is made from a stream. */
+#include "models/ngram/ngram.h"
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "io/h5/user_block.h"
+#include "models/ngram/ngram_count_priv.h"
+#include "models/ngram/ngram_model_priv.h"
+#include "models/ngram/ngram_write_priv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell"
+#define ORDER      5
+#define DELTA      1
+#define KATZ_K     7
+#define MEMORY     ((int64_t)1 << 30)
+
+/* Places of the family's sizes in bp_model_shape.own and .real. */
+enum { OWN_ORDER, OWN_SMOOTHING, OWN_KATZ_K };
+enum { REAL_DELTA };
+
+static const bp_model_size SIZES[] = {
+    {.name = "order", .at = BP_SIZE_AT(own[OWN_ORDER]), .optional = true},
+    {.name = "smoothing",
+     .at = BP_SIZE_AT(own[OWN_SMOOTHING]),
+     .type = BP_SIZE_CHOICE,
+     .optional = true,
+     .words = SMOOTHINGS},
+    {.name = "delta", .at = BP_SIZE_AT(real[REAL_DELTA]), .type = BP_SIZE_REAL, .optional = true},
+    {.name = "katz_k", .at = BP_SIZE_AT(own[OWN_KATZ_K]), .optional = true},
+    {0}};
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *order = &shape->own[OWN_ORDER], *k = &shape->own[OWN_KATZ_K];
+    double *delta = &shape->real[REAL_DELTA];
+
+    *order = *order > 0 ? *order : ORDER;
+    *k = *k > 0 ? *k : KATZ_K;
+    *delta = *delta > 0 ? *delta : DELTA;
+}
+
+/* ---- ngram.prune ---- */
+
+/* A number an order, which do not fall; the last one is for all that follow. */
+static bool read_prune(int64_t prune[NGRAM_ORDERS], const char *list, int order)
+{
+    const char *at = list;
+    int k = 1;
+
+    for (;; k++) {
+        char *end;
+        long long value = strtoll(at, &end, 10);
+
+        if (end == at || value < 0 || k > order || (k > 1 && value < prune[k - 1]))
+            return false;
+        prune[k] = value;
+        if (*end == '\0')
+            break;
+        if (*end != ',')
+            return false;
+        at = end + 1;
+    }
+    if (k == 1 && order > 1) /* one number alone leaves single words alone */
+        prune[2] = prune[1], prune[1] = 0, k = 2;
+    for (k++; k <= order; k++)
+        prune[k] = prune[k - 1];
+    return prune[1] == 0;
+}
+
+static const char *prune_of(const bp_config *config)
+{
+    const char *list = bp_model_keys_of(config)->prune;
+
+    return list ? list : "0";
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    int64_t prune[NGRAM_ORDERS] = {0}, pipeline = bp_mesh_keys_of(config)->pipeline;
+    int order = (int)shape->own[OWN_ORDER];
+    const char *list = prune_of(config);
+    ngram_smoothing smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING];
+
+    if (tensors > 1 || pipeline > 1)
+        bp_config_fault(config, "ngram.split_mesh",
+                        "mesh.tensor = %d and mesh.pipeline = %lld, but counts are not split over "
+                        "them: at model.kind; leave both at 1, all ranks count",
+                        tensors, (long long)pipeline);
+    if (!read_prune(prune, list, order))
+        bp_config_fault(
+            config, "ngram.bad_prune",
+            "ngram.prune = %s is no list of numbers from 0 on, one for each of the orders "
+            "1 to %d, which begins with 0 and does not fall: at ngram.prune; use 0,0,1 "
+            "for example",
+            list, order);
+    else if (prune[order] > 0 && !ngram_backs_off(smoothing))
+        bp_config_fault(config, "ngram.prune_without_back_off",
+                        "ngram.prune = %s, but what is left out of a model without back-off has no "
+                        "probability: at ngram.prune; use kneser-ney, katz or witten-bell",
+                        list);
+    if (shape->vocab_size > 0 && ngram_bits(shape->vocab_size) * order > NGRAM_KEY_BITS)
+        bp_config_fault(config, "ngram.order_too_high",
+                        "ngram.order = %d of a vocabulary of %lld ids is more than %d bits: at "
+                        "ngram.order; use %d",
+                        order, (long long)shape->vocab_size, NGRAM_KEY_BITS,
+                        NGRAM_KEY_BITS / ngram_bits(shape->vocab_size));
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (shape->own[OWN_ORDER] <= NGRAM_ORDER_MOST)
+        return BP_OK;
+    return BP_FAIL(
+        BP_ERR_FORMAT, "ngram.bad_order",
+        "the order %lld is more than %d: at %s; the checkpoint was not written by bagpipe",
+        (long long)shape->own[OWN_ORDER], NGRAM_ORDER_MOST, where);
+}
+
+/* How many n-grams there are only counting tells. */
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    return (bp_model_facts){.parameters = shape->vocab_size + 1};
+}
+
+/* ---- counting ---- */
+
+ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id)
+{
+    int64_t memory = bp_model_keys_of(config)->memory;
+    ngram_spec spec = {.order = (int)shape->own[OWN_ORDER],
+                       .bits = ngram_bits(shape->vocab_size),
+                       .vocab_size = shape->vocab_size,
+                       .eod_id = eod_id,
+                       .memory_bytes = memory > 0 ? memory : MEMORY,
+                       .rule = {.smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING],
+                                .delta = shape->real[REAL_DELTA],
+                                .katz_k = shape->own[OWN_KATZ_K],
+                                .outcomes = shape->vocab_size}};
+
+    BP_CHECK(read_prune(spec.prune, prune_of(config), spec.order));
+    return spec;
+}
+
+/* Runs are good for all models of one order, whatever their smoothing. */
+static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int order)
+{
+    char *text = bp_sprintf("runs 1 %s %d", counting->work, order);
+
+    bp_sha256_of(text, strlen(text), work);
+    bp_free(text);
+}
+
+static void tell(const bp_counting *counting, const ngram_spec *spec, const ngram_levels *levels)
+{
+    json_t *list = json_array();
+
+    for (int k = 1; k <= spec->order; k++)
+        (void)json_array_append_new(list, json_integer((json_int_t)levels->total[k]));
+    (void)json_object_set_new(counting->told, "ngrams", list);
+    for (int k = 1; k <= spec->order; k++)
+        bp_log("order %d: %" PRId64 " n-grams", k, levels->total[k]);
+}
+
+static bp_err write_model(const bp_counting *counting, const ngram_spec *spec,
+                          const ngram_levels *levels, const char *smoothing)
+{
+    char *path = bp_path_join(counting->folder, BP_COUNTING_FILE);
+    char detail[BP_USER_BLOCK_DETAIL];
+    bp_err err;
+
+    (void)snprintf(detail, sizeof detail, "order %d, %s", spec->order, smoothing);
+    counting->progress(counting->context, "writing", 0, 1);
+    err = ngram_write(path, counting->comm, spec, levels, detail);
+    bp_free(path);
+    return err;
+}
+
+bp_err ngram_count(bp_counting *counting)
+{
+    ngram_spec spec = ngram_spec_of(counting->config, counting->shape, counting->eod_id);
+    char work[BP_SHA256_HEX];
+    ngram_run *runs = NULL;
+    ngram_counts counts = {0};
+    ngram_levels levels = {0};
+    int64_t count = 0;
+    bp_err err;
+
+    name_work(work, counting, spec.order);
+    err = ngram_count_stream(&runs, &count, counting, &spec, work);
+    if (err == BP_OK)
+        err = ngram_merge(&counts, counting, &spec, runs, count);
+    ngram_runs_free(&runs, count);
+    if (err == BP_OK)
+        err = ngram_estimate(&levels, counting, &spec, &counts);
+    ngram_counts_clear(&counts);
+    if (err == BP_OK)
+        err = write_model(counting, &spec, &levels,
+                          bp_config_string(counting->config, "ngram.smoothing"));
+    if (err == BP_OK && counting->told)
+        tell(counting, &spec, &levels);
+    ngram_levels_clear(&levels);
+    return err;
+}
+
+/* One pass over all of the stream: there are no steps and no batches. */
+static const char *const REQUIRED[] = {NULL};
+
+const bp_model_family bp_ngram_family = {.name = "ngram",
+                                         .section = "ngram",
+                                         .sizes = SIZES,
+                                         .required = REQUIRED,
+                                         .settle = settle,
+                                         .check = check,
+                                         .check_read = check_read,
+                                         .facts = facts,
+                                         .unlimited = true,
+                                         .count = ngram_count,
+                                         .open = ngram_model_open};

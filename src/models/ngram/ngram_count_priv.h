@@ -1,0 +1,23 @@
+/* Counting: the stream becomes sorted runs, each rank its share. */
+#ifndef BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_COUNT_PRIV_H
+
+#include "models/ngram/ngram_estimate_priv.h"
+
+/** What the keys ask for. The vocabulary is the shape's. */
+ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id);
+
+/** Count what no run of `folder` holds yet, and leave runs of all of it. Stops between two runs
+ * where a stop was asked for.
+ *
+ * Collective: over counting->comm.
+ * Owns:       *runs is the caller's, ngram_runs_free(): those of the whole stream, on all ranks.
+ * Errors:     those of counting->read and ngram_run_write; BP_ERR_STOPPED: the same on all ranks.
+ */
+bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *counting,
+                          const ngram_spec *spec, const char *work);
+
+/** bp_model_family.count. */
+bp_err ngram_count(bp_counting *counting);
+
+#endif

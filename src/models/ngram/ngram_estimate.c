@@ -1,0 +1,546 @@
+/* Probabilities of all n-grams, one order after another: records go from the owners in suffix order
+ * to those in context order, where words that follow one history lie together, and come back with
+ * their places and probabilities, which the next order needs. */
+#include "models/ngram/ngram_estimate_priv.h"
+
+#include "base/fault.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <string.h>
+
+#define DROPPED (-1) /* the place of an n-gram that is not kept */
+
+/* An n-gram on its way to its owner in context order. */
+typedef struct record {
+    uint64_t high, low;
+    int64_t count;  /* negative: it is not kept */
+    double shorter; /* the probability of its last word given one word less */
+    int64_t link;   /* the place of its suffix */
+} record;
+
+typedef struct reply {
+    int64_t place;
+    double prob;
+} reply;
+
+/* What the orders hand on, in suffix order: of the n-grams of the order below. */
+typedef struct order_below {
+    int64_t *place;
+    double *prob;
+} order_below;
+
+typedef struct estimator {
+    const bp_counting *counting;
+    ngram_spec *spec;
+    ngram_counts *counts;
+    ngram_levels *out;
+    int rank, size;
+    int64_t
+        *cuts; /* [size + 1] rank r owns the n-grams whose first word is in [cuts[r], cuts[r+1]) */
+    double *word_prob; /* [V + 1] */
+    MPI_Datatype of_record, of_reply;
+} estimator;
+
+/* ---- discounts ---- */
+
+static bool starts(const ngram_spec *spec, ngram_key suffix)
+{
+    return (int64_t)ngram_slot(suffix, spec->bits, 0) - 1 == spec->vocab_size;
+}
+
+static int64_t count_at(const estimator *self, int order, int64_t k)
+{
+    const ngram_suffixes *list = &self->counts->of[order];
+
+    return ngram_count_of(self->spec, order, starts(self->spec, list->key[k]), list->seen[k],
+                          list->left[k]);
+}
+
+static void fit(estimator *self, int order, const int64_t counts[NGRAM_COUNTS])
+{
+    char warning[400];
+
+    ngram_rule_fit(&self->spec->rule, order, counts, warning, sizeof warning);
+    if (warning[0] && self->rank == 0)
+        bp_warn("%s", warning);
+}
+
+static void fit_order(estimator *self, int order)
+{
+    int64_t counts[NGRAM_COUNTS] = {0};
+
+    for (int64_t k = 0; k < self->counts->of[order].count; k++) {
+        int64_t count = count_at(self, order, k);
+
+        if (count < NGRAM_COUNTS)
+            counts[count]++;
+    }
+    BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, counts, NGRAM_COUNTS, MPI_INT64_T, MPI_SUM,
+                                         self->counting->comm));
+    fit(self, order, counts);
+}
+
+/* ---- words ---- */
+
+static void estimate_words(estimator *self)
+{
+    const ngram_spec *spec = self->spec;
+    int64_t V = spec->vocab_size, counts[NGRAM_COUNTS] = {0};
+    int64_t *count = spec->rule.smoothing == NGRAM_KNESER_NEY && spec->order > 1
+                         ? self->counts->word_left
+                         : self->counts->word_seen;
+
+    for (int64_t w = 0; w < V; w++)
+        if (count[w] > 0 && count[w] < NGRAM_COUNTS)
+            counts[count[w]]++;
+    fit(self, 1, counts);
+    self->word_prob = bp_alloc("ngram.levels", V + 1, sizeof *self->word_prob);
+    ngram_smooth_words(&spec->rule, count, self->word_prob);
+}
+
+/* Whole words to ranks, by how many n-grams begin with them. */
+static void cut_words(estimator *self)
+{
+    const ngram_spec *spec = self->spec;
+    int64_t ids = spec->vocab_size + 1, all = 0, sum = 0;
+    int64_t *begins = bp_alloc("ngram.levels", ids, sizeof *begins);
+
+    for (int k = 2; k <= spec->order; k++)
+        for (int64_t i = 0; i < self->counts->of[k].count; i++)
+            begins[ngram_slot(self->counts->of[k].key[i], spec->bits, 0) - 1]++;
+    BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, begins, bp_mpi_count(ids), MPI_INT64_T,
+                                         MPI_SUM, self->counting->comm));
+    for (int64_t w = 0; w < ids; w++)
+        all += begins[w] + 1;
+    self->cuts = bp_alloc("ngram.levels", self->size + 1, sizeof *self->cuts);
+    for (int64_t w = 0, rank = 1; w < ids; w++) {
+        sum += begins[w] + 1;
+        while (rank < self->size && sum >= all * rank / self->size)
+            self->cuts[rank++] = w + 1;
+    }
+    self->cuts[self->size] = ids;
+    bp_free(begins);
+}
+
+static int owner_of(const estimator *self, int64_t word)
+{
+    int low = 0, high = self->size;
+
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+
+        if (self->cuts[middle] <= word)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static double unseen_history(const ngram_rule *rule)
+{
+    if (ngram_backs_off(rule->smoothing))
+        return 1;
+    return rule->smoothing == NGRAM_MLE ? 0 : 1 / (double)rule->outcomes;
+}
+
+static bp_err make_level(ngram_level *level, int64_t count, double unseen)
+{
+    level->count = count;
+    level->prob = bp_try_alloc("ngram.levels", count, sizeof *level->prob);
+    level->left = bp_try_alloc("ngram.levels", count, sizeof *level->left);
+    level->begin = bp_try_alloc("ngram.levels", count + 1, sizeof *level->begin);
+    level->link = bp_try_alloc("ngram.levels", count, sizeof *level->link);
+    level->shorter = bp_try_alloc("ngram.levels", count, sizeof *level->shorter);
+    if (!level->prob || !level->left || !level->begin || !level->link || !level->shorter)
+        return bp_fail_memory("the n-grams' probabilities", count, 5 * sizeof(double));
+    for (int64_t k = 0; k < count; k++)
+        level->left[k] = unseen;
+    return BP_OK;
+}
+
+static bp_err make_words(estimator *self)
+{
+    ngram_level *level = &self->out->of[1];
+    int64_t first = self->cuts[self->rank], end = self->cuts[self->rank + 1];
+    bp_err err = make_level(level, end - first, unseen_history(&self->spec->rule));
+
+    level->first = first;
+    self->out->total[1] = self->spec->vocab_size + 1;
+    if (err == BP_OK && end > first)
+        memcpy(level->prob, self->word_prob + first, (size_t)(end - first) * sizeof *level->prob);
+    return bp_agree(self->counting->comm, err);
+}
+
+/* ---- records to their owners, and replies ---- */
+
+typedef struct exchange {
+    int *counts[2], *places[2]; /* [size] sent, received; in records */
+    int64_t sent, received;
+    int64_t *slot; /* [sent] where the record of n-gram k stands among those that are sent */
+    record *out, *in;
+    reply *answers, *back; /* of `in`, and of `out` */
+} exchange;
+
+static void exchange_clear(exchange *x)
+{
+    for (int side = 0; side < 2; side++) {
+        bp_free(x->counts[side]);
+        bp_free(x->places[side]);
+    }
+    bp_free(x->slot);
+    bp_free(x->out);
+    bp_free(x->in);
+    bp_free(x->answers);
+    bp_free(x->back);
+    *x = (exchange){0};
+}
+
+static int64_t set_places(int *places, const int *counts, int size)
+{
+    int64_t sum = 0;
+
+    for (int r = 0; r < size; r++) {
+        places[r] = bp_mpi_count(sum);
+        sum += counts[r];
+    }
+    return sum;
+}
+
+static ngram_key context_key(const estimator *self, int order, int64_t k)
+{
+    return ngram_reverse(self->counts->of[order].key[k], self->spec->bits, order);
+}
+
+static int64_t first_word(const estimator *self, ngram_key suffix)
+{
+    return (int64_t)ngram_slot(suffix, self->spec->bits, 0) - 1;
+}
+
+static bp_err fill_records(estimator *self, int order, const order_below *below, exchange *x)
+{
+    const ngram_suffixes *list = &self->counts->of[order];
+    int *next = bp_alloc("ngram.exchange", self->size, sizeof *next);
+
+    x->out = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out);
+    x->slot = bp_try_alloc("ngram.exchange", list->count, sizeof *x->slot);
+    if (!x->out || !x->slot) {
+        bp_free(next);
+        return bp_fail_memory("the exchange of n-grams", list->count, sizeof *x->out);
+    }
+    memcpy(next, x->places[0], (size_t)self->size * sizeof *next);
+    for (int64_t k = 0; k < list->count; k++) {
+        int64_t shorter = list->shorter[k], count = count_at(self, order, k);
+        int64_t slot = next[owner_of(self, first_word(self, list->key[k]))]++;
+        ngram_key key = context_key(self, order, k);
+
+        x->slot[k] = slot;
+        x->out[slot] =
+            (record){.high = (uint64_t)(key >> 64),
+                     .low = (uint64_t)key,
+                     .count = list->seen[k] > self->spec->prune[order] ? count : -count,
+                     .shorter = order == 2 ? self->word_prob[shorter] : below->prob[shorter],
+                     .link = order == 2 ? shorter : below->place[shorter]};
+    }
+    bp_free(next);
+    return BP_OK;
+}
+
+static bp_err send_records(estimator *self, int order, const order_below *below, exchange *x)
+{
+    MPI_Comm comm = self->counting->comm;
+    const ngram_suffixes *list = &self->counts->of[order];
+    bp_err err;
+
+    for (int side = 0; side < 2; side++) {
+        x->counts[side] = bp_alloc("ngram.exchange", self->size, sizeof(int));
+        x->places[side] = bp_alloc("ngram.exchange", self->size, sizeof(int));
+    }
+    for (int64_t k = 0; k < list->count; k++)
+        x->counts[0][owner_of(self, first_word(self, list->key[k]))]++;
+    BP_MPI_WAIT("exchange", MPI_Alltoall(x->counts[0], 1, MPI_INT, x->counts[1], 1, MPI_INT, comm));
+    x->sent = set_places(x->places[0], x->counts[0], self->size);
+    x->received = set_places(x->places[1], x->counts[1], self->size);
+    err = fill_records(self, order, below, x);
+    x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
+    x->answers = bp_try_alloc("ngram.exchange", x->received, sizeof *x->answers);
+    if (err == BP_OK && (!x->in || !x->answers))
+        err = bp_fail_memory("the exchange of n-grams", x->received, sizeof *x->in);
+    err = bp_agree(comm, err);
+    if (err != BP_OK)
+        return err;
+    bp_fault_point("count.exchange");
+    BP_MPI_WAIT("exchange",
+                MPI_Alltoallv(x->out, x->counts[0], x->places[0], self->of_record, x->in,
+                              x->counts[1], x->places[1], self->of_record, comm));
+    bp_free(x->out);
+    x->out = NULL;
+    return BP_OK;
+}
+
+static bp_err send_replies(estimator *self, exchange *x)
+{
+    MPI_Comm comm = self->counting->comm;
+    bp_err err = BP_OK;
+
+    x->back = bp_try_alloc("ngram.exchange", x->sent, sizeof *x->back);
+    if (!x->back)
+        err = bp_fail_memory("the exchange of n-grams", x->sent, sizeof *x->back);
+    err = bp_agree(comm, err);
+    if (err == BP_OK)
+        BP_MPI_WAIT("exchange",
+                    MPI_Alltoallv(x->answers, x->counts[1], x->places[1], self->of_reply, x->back,
+                                  x->counts[0], x->places[0], self->of_reply, comm));
+    return err;
+}
+
+/* ---- one order, in context order ---- */
+
+/* Room for the words that follow one history. */
+typedef struct group {
+    int64_t room;
+    int64_t *count;
+    bool *dropped;
+    double *shorter, *prob;
+} group;
+
+static void group_clear(group *g)
+{
+    bp_free(g->count);
+    bp_free(g->dropped);
+    bp_free(g->shorter);
+    bp_free(g->prob);
+}
+
+static void group_make_room(group *g, int64_t words)
+{
+    if (words <= g->room)
+        return;
+    g->room = 2 * words;
+    g->count = bp_realloc("ngram.group", g->count, g->room, sizeof *g->count);
+    g->dropped = bp_realloc("ngram.group", g->dropped, g->room, sizeof *g->dropped);
+    g->shorter = bp_realloc("ngram.group", g->shorter, g->room, sizeof *g->shorter);
+    g->prob = bp_realloc("ngram.group", g->prob, g->room, sizeof *g->prob);
+}
+
+/* The place of a history among this rank's n-grams of the order below, at or behind `from`; that
+ * order's count: it was not kept. Both are sorted. */
+static int64_t find_history(const estimator *self, int order, ngram_key history, int64_t from)
+{
+    const ngram_level *level = &self->out->of[order - 1];
+
+    if (order == 2)
+        return (int64_t)history - 1 - level->first;
+    while (from < level->count && level->key[from] < history)
+        from++;
+    return from;
+}
+
+/* Records sorted[0 .. words) have one history: their probabilities, and what it leaves. */
+static void smooth(estimator *self, int order, const exchange *x, const ngram_item *sorted,
+                   int64_t words, group *g, double *left)
+{
+    ngram_followers followers = {.order = order, .words = words};
+    bool any = false;
+
+    group_make_room(g, words);
+    for (int64_t k = 0; k < words; k++) {
+        const record *from = &x->in[sorted[k].value];
+
+        g->count[k] = from->count < 0 ? -from->count : from->count;
+        g->dropped[k] = from->count < 0;
+        g->shorter[k] = from->shorter;
+        any = any || g->dropped[k];
+    }
+    followers.count = g->count;
+    followers.dropped = any ? g->dropped : NULL;
+    followers.shorter = g->shorter;
+    ngram_smooth(&self->spec->rule, &followers, g->prob, left);
+}
+
+/* Those that are kept go behind the level's last one. */
+static void keep(estimator *self, int order, exchange *x, const ngram_item *sorted, int64_t words,
+                 const group *g)
+{
+    ngram_level *level = &self->out->of[order];
+
+    for (int64_t k = 0; k < words; k++) {
+        const record *from = &x->in[sorted[k].value];
+        int64_t at = level->count;
+
+        x->answers[sorted[k].value] = (reply){DROPPED, g->prob[k]};
+        if (g->dropped[k])
+            continue;
+        x->answers[sorted[k].value].place = at; /* among this rank's, for now */
+        level->key[at] = ngram_item_key(&sorted[k]);
+        level->prob[at] = g->prob[k];
+        level->shorter[at] = from->shorter;
+        level->link[at] = from->link;
+        level->count++;
+    }
+}
+
+static void estimate_order(estimator *self, int order, exchange *x, const ngram_item *sorted)
+{
+    ngram_level *level = &self->out->of[order], *histories = &self->out->of[order - 1];
+    int64_t history = 0, next = 0;
+    group g = {0};
+
+    level->count = 0;
+    for (int64_t begin = 0, end; begin < x->received; begin = end) {
+        ngram_key key = ngram_item_key(&sorted[begin]) >> self->spec->bits;
+        double left;
+
+        for (end = begin + 1; end < x->received; end++)
+            if (ngram_item_key(&sorted[end]) >> self->spec->bits != key)
+                break;
+        smooth(self, order, x, sorted + begin, end - begin, &g, &left);
+        history = find_history(self, order, key, history);
+        for (; next <= history; next++)
+            histories->begin[next] = level->count;
+        if (order == 2 || (history < histories->count && histories->key[history] == key))
+            histories->left[history] = left;
+        keep(self, order, x, sorted + begin, end - begin, &g);
+    }
+    for (; next <= histories->count; next++)
+        histories->begin[next] = level->count;
+    group_clear(&g);
+}
+
+/* Places among all ranks', in replies and histories' followers. */
+static void number_places(estimator *self, int order, exchange *x)
+{
+    ngram_level *level = &self->out->of[order], *histories = &self->out->of[order - 1];
+    int64_t first = 0;
+
+    BP_MPI_WAIT("scan",
+                MPI_Exscan(&level->count, &first, 1, MPI_INT64_T, MPI_SUM, self->counting->comm));
+    level->first = self->rank == 0 ? 0 : first;
+    self->out->total[order] = bp_all_sum_int(level->count, self->counting->comm);
+    for (int64_t k = 0; k < x->received; k++)
+        if (x->answers[k].place != DROPPED)
+            x->answers[k].place += level->first;
+    for (int64_t k = 0; k <= histories->count; k++)
+        histories->begin[k] += level->first;
+}
+
+static bp_err sort_records(const exchange *x, int key_bits, ngram_item **sorted)
+{
+    ngram_item *scratch = bp_try_alloc("ngram.exchange", x->received, sizeof *scratch);
+    bp_err err = BP_OK;
+
+    *sorted = bp_try_alloc("ngram.exchange", x->received, sizeof **sorted);
+    if (!scratch || !*sorted) {
+        err = bp_fail_memory("the n-grams to sort", x->received, sizeof *scratch);
+    } else {
+        for (int64_t k = 0; k < x->received; k++)
+            (*sorted)[k] = (ngram_item){x->in[k].high, x->in[k].low, k};
+        ngram_sort(*sorted, scratch, x->received, key_bits);
+    }
+    bp_free(scratch);
+    return err;
+}
+
+static bp_err make_order(estimator *self, int order, exchange *x)
+{
+    ngram_level *level = &self->out->of[order];
+    ngram_item *sorted = NULL;
+    bp_err err = make_level(level, x->received, unseen_history(&self->spec->rule));
+
+    level->key = bp_try_alloc("ngram.levels", x->received, sizeof *level->key);
+    if (err == BP_OK && !level->key)
+        err = bp_fail_memory("the n-grams", x->received, sizeof *level->key);
+    if (err == BP_OK)
+        err = sort_records(x, self->spec->bits * order, &sorted);
+    err = bp_agree(self->counting->comm, err);
+    if (err == BP_OK) {
+        estimate_order(self, order, x, sorted);
+        number_places(self, order, x);
+    }
+    bp_free(sorted);
+    return err;
+}
+
+/* What the next order needs of this one. */
+static bp_err take_replies(const exchange *x, order_below *below)
+{
+    bp_free(below->place);
+    bp_free(below->prob);
+    below->place = bp_try_alloc("ngram.exchange", x->sent, sizeof *below->place);
+    below->prob = bp_try_alloc("ngram.exchange", x->sent, sizeof *below->prob);
+    if (!below->place || !below->prob)
+        return bp_fail_memory("the n-grams' places", x->sent, sizeof *below->prob);
+    for (int64_t k = 0; k < x->sent; k++) {
+        below->place[k] = x->back[x->slot[k]].place;
+        below->prob[k] = x->back[x->slot[k]].prob;
+    }
+    return BP_OK;
+}
+
+static bp_err pass_order(estimator *self, int order, order_below *below)
+{
+    exchange x = {0};
+    bp_err err;
+
+    bp_heartbeat_progress();
+    self->counting->progress(self->counting->context, "estimating", order, self->spec->order);
+    fit_order(self, order);
+    err = send_records(self, order, below, &x);
+    if (err == BP_OK)
+        err = make_order(self, order, &x);
+    if (err == BP_OK && order < self->spec->order)
+        err = send_replies(self, &x);
+    if (err == BP_OK && order < self->spec->order)
+        err = bp_agree(self->counting->comm, take_replies(&x, below));
+    exchange_clear(&x);
+    return err;
+}
+
+bp_err ngram_estimate(ngram_levels *out, const bp_counting *counting, ngram_spec *spec,
+                      ngram_counts *counts)
+{
+    estimator self = {.counting = counting,
+                      .spec = spec,
+                      .counts = counts,
+                      .out = out,
+                      .rank = bp_comm_rank(counting->comm),
+                      .size = bp_comm_size(counting->comm)};
+    order_below below = {0};
+    bp_err err;
+
+    *out = (ngram_levels){0};
+    BP_MPI(MPI_Type_contiguous((int)sizeof(record), MPI_BYTE, &self.of_record));
+    BP_MPI(MPI_Type_commit(&self.of_record));
+    BP_MPI(MPI_Type_contiguous((int)sizeof(reply), MPI_BYTE, &self.of_reply));
+    BP_MPI(MPI_Type_commit(&self.of_reply));
+    estimate_words(&self);
+    cut_words(&self);
+    err = make_words(&self);
+    for (int k = 2; k <= spec->order && err == BP_OK; k++)
+        err = pass_order(&self, k, &below);
+    BP_MPI(MPI_Type_free(&self.of_record));
+    BP_MPI(MPI_Type_free(&self.of_reply));
+    bp_free(below.place);
+    bp_free(below.prob);
+    bp_free(self.cuts);
+    bp_free(self.word_prob);
+    return err;
+}
+
+void ngram_levels_clear(ngram_levels *levels)
+{
+    for (int k = 0; k < NGRAM_ORDERS; k++) {
+        ngram_level *level = &levels->of[k];
+
+        bp_free(level->key);
+        bp_free(level->prob);
+        bp_free(level->left);
+        bp_free(level->shorter);
+        bp_free(level->begin);
+        bp_free(level->link);
+    }
+    *levels = (ngram_levels){0};
+}

@@ -1,0 +1,86 @@
+/* From runs of counts to probabilities: n-grams in suffix order, then in context order.
+ *
+ * A rank owns a range of n-grams in each order. In suffix order (the last word first) n-grams with
+ * the same end are neighbours: all shorter n-grams and their left neighbours are counted in one
+ * pass. In context order (the first word first) the words that follow a history are neighbours:
+ * probabilities are made there, and the model's file lies so. For each order of n-gram its records
+ * go from the one owner to the other and back. */
+#ifndef BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_ESTIMATE_PRIV_H
+
+#include "models/counting.h"
+#include "models/ngram/ngram_runs_priv.h"
+#include "models/ngram/ngram_smoothing_priv.h"
+
+#define NGRAM_ORDERS (NGRAM_ORDER_MOST + 2) /* places for orders 1 to 7, and one behind */
+
+/** What the keys ngram.* ask for, and the vocabulary. */
+typedef struct ngram_spec {
+    int order, bits;
+    int64_t vocab_size; /* V; the id of <s> is V */
+    int64_t eod_id;
+    ngram_rule rule;
+    int64_t prune[NGRAM_ORDERS]; /* of each order: n-grams seen so often or less are left out */
+    double entropy;              /* ngram.entropy: 0: all are kept */
+    int64_t memory_bytes;
+} ngram_spec;
+
+/** N-grams of one order in suffix order. */
+typedef struct ngram_suffixes {
+    int64_t count, room;
+    ngram_key *key;   /* the last word is the highest */
+    int64_t *seen;    /* how often */
+    int64_t *left;    /* distinct words before it, <s> among them */
+    int64_t *shorter; /* the place of its suffix in the order below; of order 2 the word */
+} ngram_suffixes;
+
+/** All orders of one rank's range. */
+typedef struct ngram_counts {
+    ngram_suffixes of[NGRAM_ORDERS]; /* from order 2 on */
+    int64_t *word_seen, *word_left;  /* [V + 1], of all ranks together */
+} ngram_counts;
+
+/** Merge the runs' n-grams of this rank's range, whose bounds are found from the runs.
+ *
+ * Collective: over counting->comm; runs are the same on all ranks.
+ * Owns:       *out is the caller's, ngram_counts_clear(), after an error too.
+ * Errors:     those of ngram_cursor_next; BP_ERR_SYSTEM memory: the same on all ranks. */
+bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
+                   const ngram_run *runs, int64_t count);
+void ngram_counts_clear(ngram_counts *counts);
+
+/** N-grams of one order in context order, of this rank's range. */
+typedef struct ngram_level {
+    int64_t count, first; /* `first`: the place of the first one among those of all ranks */
+    ngram_key *key;       /* the first word is the highest; NULL: words, from `first` on */
+    double *prob;         /* of its last word given the others */
+    double *left;         /* ngram_smooth, where it is a history */
+    double *shorter;      /* the probability of its last word given one word less */
+    int64_t *begin;       /* [count + 1] its followers in the order above */
+    int64_t *link;        /* the place of its suffix in the order below, among those of all ranks */
+} ngram_level;
+
+typedef struct ngram_levels {
+    int64_t total[NGRAM_ORDERS]; /* of all ranks; order 1: V + 1 */
+    ngram_level of[NGRAM_ORDERS];
+} ngram_levels;
+
+/** Probabilities of all n-grams; `counts` are used up as it goes, and the rule is fitted.
+ *
+ * Collective: over counting->comm.
+ * Owns:       *out is the caller's, ngram_levels_clear(), after an error too.
+ * Errors:     BP_ERR_SYSTEM memory; BP_ERR_CONFIG more n-grams of an order than a file holds: the
+ *             same on all ranks. */
+bp_err ngram_estimate(ngram_levels *out, const bp_counting *counting, ngram_spec *spec,
+                      ngram_counts *counts);
+void ngram_levels_clear(ngram_levels *levels);
+
+/** How often an n-gram counts, by the smoothing: of Kneser-Ney's shorter ones it is their distinct
+ * left neighbours, unless they begin with <s>. `starts`: it does. */
+static inline int64_t ngram_count_of(const ngram_spec *spec, int order, bool starts, int64_t seen,
+                                     int64_t left)
+{
+    return spec->rule.smoothing == NGRAM_KNESER_NEY && order < spec->order && !starts ? left : seen;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* The model's file: its layout, and opening one that nobody has to trust. */
+#include "models/ngram/ngram_file_priv.h"
+
+#include "base/fs.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ALIGNMENT 64
+
+_Static_assert(sizeof(ngram_header) == 240, "the header has no padding");
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+ngram_layout ngram_layout_of(const ngram_header *header)
+{
+    ngram_layout out = {.bytes = aligned(BP_USER_BLOCK_BYTES + (int64_t)sizeof *header)};
+    int order = (int)header->order;
+
+    for (int k = 1; k <= order; k++) {
+        int64_t count = (int64_t)header->count[k - 1];
+        bool leaves = k == order && k > 1;
+
+        out.nodes[k] = out.bytes;
+        out.bytes += aligned(leaves ? count * (int64_t)sizeof(ngram_leaf)
+                                    : (count + 1) * (int64_t)sizeof(ngram_node));
+        out.words[k] = out.bytes;
+        out.bytes += k > 1 ? aligned(count * header->word_bytes) : 0;
+    }
+    return out;
+}
+
+static bool is_sane(const ngram_header *h, int64_t bytes)
+{
+    if (h->order < 1 || h->order > NGRAM_ORDER_MOST || h->backs_off > 1 ||
+        (h->word_bytes != 2 && h->word_bytes != 4) || h->vocab_size < 1 ||
+        h->vocab_size > INT32_MAX - 1 || h->count[0] != h->vocab_size + 1)
+        return false;
+    if ((h->word_bytes == 2) != (h->vocab_size < UINT16_MAX))
+        return false;
+    for (int k = 0; k < 8; k++) /* also: no product below overflows */
+        if (h->count[k] >= UINT32_MAX || (k >= (int)h->order && h->count[k] != 0))
+            return false;
+    return ngram_layout_of(h).bytes == bytes;
+}
+
+static bool prob_is_sane(float value)
+{
+    return value <= 1e-5F && value >= -1e6F; /* rounding may go above 0 */
+}
+
+/* Followers of each history ascend, and lie one behind the other. */
+static bool nodes_are_sane(const ngram_file *file, int k)
+{
+    const ngram_node *nodes = file->nodes[k];
+    uint64_t count = file->header.count[k - 1], above = k < file->order ? file->header.count[k] : 0;
+
+    if (nodes[0].begin != 0 || nodes[count].begin != above)
+        return false;
+    for (uint64_t i = 0; i < count; i++) {
+        const ngram_node *node = &nodes[i];
+
+        if (!prob_is_sane(node->prob) || !(fabsf(node->left) <= 1e6F) ||
+            node[1].begin < node->begin || (k > 1 && node->link >= file->header.count[k - 2]))
+            return false;
+        for (uint32_t j = node->begin; k < file->order && j < node[1].begin; j++) {
+            uint32_t word = ngram_word(file, k + 1, j);
+
+            if (word >= (uint64_t)file->V ||
+                (j > node->begin && word <= ngram_word(file, k + 1, j - 1)))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool leaves_are_sane(const ngram_file *file)
+{
+    uint64_t count = file->header.count[file->order - 1];
+
+    for (uint64_t i = 0; file->order > 1 && i < count; i++)
+        if (!prob_is_sane(file->leaves[i].prob) ||
+            file->leaves[i].link >= file->header.count[file->order - 2])
+            return false;
+    return true;
+}
+
+/* A link leads to an n-gram that ends with the same word: a walk along links meets the words that
+ * were read. */
+static bool links_are_sane(const ngram_file *file)
+{
+    for (int k = 2; k <= file->order; k++)
+        for (uint32_t i = 0; i < file->header.count[k - 1]; i++) {
+            uint32_t link = k == file->order ? file->leaves[i].link : file->nodes[k][i].link;
+
+            if ((k == 2 ? link : ngram_word(file, k - 1, link)) != ngram_word(file, k, i))
+                return false;
+        }
+    return true;
+}
+
+static void find_parts(ngram_file *file)
+{
+    ngram_layout layout = ngram_layout_of(&file->header);
+
+    for (int k = 1; k <= file->order; k++) {
+        const char *at = file->map + layout.nodes[k];
+
+        if (k == file->order && k > 1)
+            file->leaves = (const void *)at;
+        else
+            file->nodes[k] = (const void *)at;
+        file->words[k] = file->map + layout.words[k];
+    }
+}
+
+static bool is_sound(const ngram_file *file)
+{
+    for (int k = 1; k < file->order || k == 1; k++)
+        if (!nodes_are_sane(file, k))
+            return false;
+    return leaves_are_sane(file) && links_are_sane(file);
+}
+
+static bp_err damaged(const char *path)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "ngram.damaged", "damaged: at %s, in its n-grams; make it anew",
+                   path);
+}
+
+static bp_err map_file(ngram_file *file, int fd, const char *path)
+{
+    bp_user_block block;
+    void *map;
+    bp_err err = bp_user_block_read_fd(&block, fd, path);
+
+    if (err == BP_OK)
+        err = bp_user_block_expect(&block, NGRAM_FILE_KIND, NGRAM_FILE_VERSION, path);
+    if (err != BP_OK)
+        return err;
+    if (block.bytes < BP_USER_BLOCK_BYTES + (int64_t)sizeof file->header)
+        return damaged(path);
+    map = mmap(NULL, (size_t)block.bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return bp_fail_errno(BP_ERR_SYSTEM, "can't map", path);
+    file->map = map;
+    file->bytes = block.bytes;
+    memcpy(file->detail, block.detail, sizeof file->detail);
+    memcpy(&file->header, file->map + BP_USER_BLOCK_BYTES, sizeof file->header);
+    if (!is_sane(&file->header, block.bytes))
+        return damaged(path);
+    file->order = (int)file->header.order;
+    file->word_bytes = (int)file->header.word_bytes;
+    file->backs_off = file->header.backs_off != 0;
+    file->V = (int64_t)file->header.vocab_size;
+    find_parts(file);
+    return is_sound(file) ? BP_OK : damaged(path);
+}
+
+bp_err ngram_file_open(ngram_file *file, const char *path)
+{
+    int fd;
+    bp_err err = bp_file_open(path, &fd, NULL);
+
+    *file = (ngram_file){0};
+    if (err != BP_OK)
+        return err;
+    err = map_file(file, fd, path);
+    (void)close(fd);
+    return err;
+}
+
+void ngram_file_close(ngram_file *file)
+{
+    if (file->map)
+        (void)munmap((void *)file->map, (size_t)file->bytes);
+    *file = (ngram_file){0};
+}

@@ -1,0 +1,78 @@
+/* The model's file: a user block, a header, and for each order its n-grams in context order.
+ *
+ * An n-gram of an order below the highest is a node: log10 of its probability and of what it leaves
+ * as a history, where its followers begin among the n-grams of the next order, and where its suffix
+ * stands among those of the order below (of order 2 the suffix is a word, by its id). One of the
+ * highest order is a leaf, without followers. A table of last words stands beside each order from 2
+ * on, ascending among the followers of one history. Order 1 has a node for each id, and <s> last.
+ * docs/formats.md has the layout byte by byte.
+ *
+ * Local: no MPI. */
+#ifndef BP_MODELS_NGRAM_NGRAM_FILE_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_FILE_PRIV_H
+
+#include "base/err.h"
+#include "io/h5/user_block.h"
+#include "models/ngram/ngram_key_priv.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NGRAM_FILE_KIND    "ngram"
+#define NGRAM_FILE_VERSION 1
+#define NGRAM_ZERO         (-99.0F) /* log10 of a probability of 0, as SRILM writes it */
+
+typedef struct ngram_header {
+    uint32_t order, backs_off, word_bytes, reserved;
+    uint64_t vocab_size;
+    uint64_t count[8]; /* n-grams of order 1 (vocab_size + 1) and up; 0 beyond the highest */
+    float unseen;      /* without back-off: log10 of a word's probability after an unseen history */
+    uint32_t zero[37];
+} ngram_header;
+
+typedef struct ngram_node {
+    float prob, left;
+    uint32_t begin, link;
+} ngram_node;
+
+typedef struct ngram_leaf {
+    float prob;
+    uint32_t link;
+} ngram_leaf;
+
+/** Where an order's nodes (leaves) and words lie in the file; of order k there are count[k - 1],
+ * and a node more that ends the last one's followers. */
+typedef struct ngram_layout {
+    int64_t nodes[NGRAM_ORDER_MOST + 1], words[NGRAM_ORDER_MOST + 1], bytes;
+} ngram_layout;
+ngram_layout ngram_layout_of(const ngram_header *header);
+
+/** A model as it is mapped. */
+typedef struct ngram_file {
+    ngram_header header;
+    int order, word_bytes;
+    bool backs_off;
+    int64_t V;
+    const ngram_node *nodes[NGRAM_ORDER_MOST + 1];
+    const ngram_leaf *leaves; /* of the highest order, from 2 on */
+    const void *words[NGRAM_ORDER_MOST + 1];
+    const char *map;
+    int64_t bytes;
+    char detail[BP_USER_BLOCK_DETAIL];
+} ngram_file;
+
+/** Map a file that was verified (bp_user_block_verify), and check that no place in it leads out of
+ * it. Owns: ngram_file_close(), after an error too. Errors: BP_ERR_FORMAT "damaged", another kind
+ * or version; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err ngram_file_open(ngram_file *file, const char *path);
+void ngram_file_close(ngram_file *file);
+
+/** The last word of n-gram `at` of an order from 2 on. */
+static inline uint32_t ngram_word(const ngram_file *file, int order, uint32_t at)
+{
+    return file->word_bytes == 2 ? ((const uint16_t *)file->words[order])[at]
+                                 : ((const uint32_t *)file->words[order])[at];
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. */
+#include "models/ngram/ngram_estimate_priv.h"
+
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRESS_ITEMS ((int64_t)1 << 16)
+
+/* ---- ranges of ranks ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return ngram_compare_items(a, b);
+}
+
+/* The first n-gram of rank `rank`'s range: the runs' blocks tell where how much lies. All that end
+ * with the same two words are of one rank, so that n-grams of order 2 and more are counted whole.
+ */
+static ngram_key range_begin(const ngram_item *firsts, int64_t blocks, int rank, int size,
+                             const ngram_spec *spec)
+{
+    int low = spec->bits * (spec->order > 2 ? spec->order - 2 : 0);
+    int64_t at = blocks * rank / size;
+
+    if (rank == 0)
+        return 0;
+    if (rank == size || blocks == 0)
+        return ~(ngram_key)0;
+    return ngram_item_key(&firsts[at]) >> low << low;
+}
+
+static void find_range(ngram_key *from, ngram_key *to, const bp_counting *counting,
+                       const ngram_spec *spec, const ngram_run *runs, int64_t count)
+{
+    int rank = bp_comm_rank(counting->comm), size = bp_comm_size(counting->comm);
+    int64_t blocks = 0;
+    ngram_item *firsts;
+
+    for (int64_t r = 0; r < count; r++)
+        blocks += runs[r].count;
+    firsts = bp_alloc("ngram.merge", blocks, sizeof *firsts);
+    blocks = 0;
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t b = 0; b < runs[r].count; b++)
+            firsts[blocks++] = (ngram_item){runs[r].blocks[b].high, runs[r].blocks[b].low, 0};
+    qsort(firsts, (size_t)blocks, sizeof *firsts, compare_keys);
+    *from = range_begin(firsts, blocks, rank, size, spec);
+    *to = range_begin(firsts, blocks, rank + 1, size, spec);
+    bp_free(firsts);
+}
+
+/* ---- the merge: a heap of cursors ---- */
+
+typedef struct merger {
+    ngram_cursor *cursors;
+    int64_t *heap; /* cursors that stand at an item, the least one first */
+    int64_t live;
+} merger;
+
+static bool is_less(const merger *self, int64_t a, int64_t b)
+{
+    return ngram_compare_items(ngram_cursor_item(&self->cursors[a]),
+                               ngram_cursor_item(&self->cursors[b])) < 0;
+}
+
+static void sink(merger *self, int64_t at)
+{
+    int64_t top = self->heap[at];
+
+    for (;;) {
+        int64_t child = 2 * at + 1;
+
+        if (child + 1 < self->live && is_less(self, self->heap[child + 1], self->heap[child]))
+            child++;
+        if (child >= self->live || !is_less(self, self->heap[child], top))
+            break;
+        self->heap[at] = self->heap[child];
+        at = child;
+    }
+    self->heap[at] = top;
+}
+
+static bp_err merger_open(merger *self, const ngram_run *runs, int64_t count, ngram_key from)
+{
+    bp_err err = BP_OK;
+
+    *self = (merger){0};
+    self->cursors = bp_alloc("ngram.merge", count, sizeof *self->cursors);
+    self->heap = bp_alloc("ngram.merge", count, sizeof *self->heap);
+    for (int64_t r = 0; r < count && err == BP_OK; r++) {
+        err = ngram_cursor_init(&self->cursors[r], &runs[r], from);
+        if (err == BP_OK && ngram_cursor_item(&self->cursors[r]))
+            self->heap[self->live++] = r;
+    }
+    for (int64_t k = self->live / 2 - 1; err == BP_OK && k >= 0; k--)
+        sink(self, k);
+    return err;
+}
+
+static void merger_close(merger *self, int64_t count)
+{
+    for (int64_t r = 0; self->cursors && r < count; r++)
+        ngram_cursor_clear(&self->cursors[r]);
+    bp_free(self->cursors);
+    bp_free(self->heap);
+}
+
+/* The least item; NULL: at the end. */
+static const ngram_item *merger_item(const merger *self)
+{
+    return self->live > 0 ? ngram_cursor_item(&self->cursors[self->heap[0]]) : NULL;
+}
+
+static bp_err merger_next(merger *self)
+{
+    ngram_cursor *top = &self->cursors[self->heap[0]];
+    bp_err err = ngram_cursor_next(top);
+
+    if (err == BP_OK && !ngram_cursor_item(top))
+        self->heap[0] = self->heap[--self->live];
+    if (err == BP_OK && self->live > 1)
+        sink(self, 0);
+    return err;
+}
+
+/* ---- n-grams of all orders ---- */
+
+static bp_err make_room(ngram_suffixes *list)
+{
+    int64_t room = list->room < 1024 ? 1024 : list->room + list->room / 2;
+    ngram_key *key;
+    int64_t **columns[] = {&list->seen, &list->left, &list->shorter};
+
+    if (list->count < list->room)
+        return BP_OK;
+    key = bp_try_realloc("ngram.counts", list->key, room, sizeof *list->key);
+    if (!key)
+        return bp_fail_memory("the n-grams", room, sizeof *list->key);
+    list->key = key;
+    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
+        int64_t *column = bp_try_realloc("ngram.counts", *columns[c], room, sizeof *column);
+
+        if (!column)
+            return bp_fail_memory("the n-grams", room, sizeof *column);
+        *columns[c] = column;
+    }
+    list->room = room;
+    return BP_OK;
+}
+
+/* Words of an n-gram: fewer than the order where it begins with <s>. */
+static int words_of(ngram_key key, const ngram_spec *spec)
+{
+    int words = spec->order;
+
+    while (words > 1 && ngram_slot(key, spec->bits, spec->order - words) == 0)
+        words--;
+    return words;
+}
+
+/* How many words from the last one on two n-grams have in common. */
+static int common_words(ngram_key a, ngram_key b, const ngram_spec *spec)
+{
+    int words = 0;
+
+    while (words < spec->order && (a ^ b) >> (spec->bits * (spec->order - words - 1)) == 0)
+        words++;
+    return words;
+}
+
+static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_item *item,
+                        ngram_key before)
+{
+    ngram_key key = ngram_item_key(item);
+    int words = words_of(key, spec), common = common_words(key, before, spec);
+    int64_t word = (int64_t)ngram_slot(key, spec->bits, spec->order - 1) - 1;
+
+    out->word_seen[word] += item->value;
+    for (int k = 2; k <= words; k++) {
+        ngram_suffixes *list = &out->of[k];
+
+        if (k > common) {
+            bp_err err = make_room(list);
+
+            if (err != BP_OK)
+                return err;
+            list->key[list->count] = key >> (spec->bits * (spec->order - k));
+            list->shorter[list->count] = k == 2 ? word : out->of[k - 1].count - 1;
+            list->seen[list->count] = list->left[list->count] = 0;
+            list->count++;
+            if (k == 2)
+                out->word_left[word]++;
+            else
+                out->of[k - 1].left[out->of[k - 1].count - 1]++;
+        }
+        list->seen[list->count - 1] += item->value;
+    }
+    return BP_OK;
+}
+
+static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
+                          const ngram_run *runs, int64_t count)
+{
+    ngram_key from, to, before = 0;
+    int64_t done = 0, of = 0, share = bp_comm_size(counting->comm);
+    merger self;
+    bp_err err;
+
+    for (int64_t r = 0; r < count; r++)
+        of += runs[r].items;
+    find_range(&from, &to, counting, spec, runs, count);
+    err = merger_open(&self, runs, count, from);
+    while (err == BP_OK) {
+        const ngram_item *item = merger_item(&self);
+
+        if (!item || ngram_item_key(item) >= to)
+            break;
+        err = add_ngram(out, spec, item, before);
+        before = ngram_item_key(item);
+        if (err == BP_OK)
+            err = merger_next(&self);
+        if (++done % PROGRESS_ITEMS == 0) {
+            bp_heartbeat_progress();
+            counting->progress(counting->context, "merging", done, of / share);
+        }
+    }
+    merger_close(&self, count);
+    return err;
+}
+
+bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
+                   const ngram_run *runs, int64_t count)
+{
+    int64_t ids = spec->vocab_size + 1;
+    bp_err err;
+
+    *out = (ngram_counts){0};
+    out->word_seen = bp_alloc("ngram.counts", ids, sizeof *out->word_seen);
+    out->word_left = bp_alloc("ngram.counts", ids, sizeof *out->word_left);
+    err = bp_agree(counting->comm, merge_range(out, counting, spec, runs, count));
+    if (err != BP_OK)
+        return err;
+    BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, out->word_seen, bp_mpi_count(ids),
+                                         MPI_INT64_T, MPI_SUM, counting->comm));
+    BP_MPI_WAIT("all_sum", MPI_Allreduce(MPI_IN_PLACE, out->word_left, bp_mpi_count(ids),
+                                         MPI_INT64_T, MPI_SUM, counting->comm));
+    return BP_OK;
+}
+
+void ngram_counts_clear(ngram_counts *counts)
+{
+    for (int k = 0; k < NGRAM_ORDERS; k++) {
+        bp_free(counts->of[k].key);
+        bp_free(counts->of[k].seen);
+        bp_free(counts->of[k].left);
+        bp_free(counts->of[k].shorter);
+    }
+    bp_free(counts->word_seen);
+    bp_free(counts->word_left);
+    *counts = (ngram_counts){0};
+}

@@ -1,0 +1,12 @@
+/* An n-gram model as a model of scoring. */
+#ifndef BP_MODELS_NGRAM_NGRAM_MODEL_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_MODEL_PRIV_H
+
+#include "io/checkpoint/checkpoint.h"
+#include "mesh/mesh.h"
+#include "models/model.h"
+
+/** bp_model_family.open. */
+bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
+
+#endif

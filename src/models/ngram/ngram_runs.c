@@ -1,0 +1,362 @@
+/* Files of sorted n-grams: written at once, read by ranges of keys. */
+#include "models/ngram/ngram_runs_priv.h"
+
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/xxh.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#define MAGIC       "bpngrun1"
+#define ZSTD_LEVEL  1
+#define BLOCKS_MOST ((int64_t)1 << 32) /* more are no list of ours */
+
+/* The last bytes of a run. */
+typedef struct trailer {
+    char magic[8];
+    char work[NGRAM_WORK_HEX];
+    int64_t first, end, items, blocks, list; /* `list`: the offset of the list of blocks */
+    uint64_t xxh3;                           /* of the list, and of all members before this one */
+} trailer;
+
+static char *run_path(const char *folder, const char *work, int64_t first, int64_t end)
+{
+    return bp_sprintf("%s/%.*s-%" PRId64 "-%" PRId64 ".run", folder, NGRAM_WORK_HEX, work, first,
+                      end);
+}
+
+static uint64_t hash_trailer(const trailer *end, const ngram_block *blocks)
+{
+    uint64_t list = XXH3_64bits(blocks, (size_t)end->blocks * sizeof *blocks);
+
+    return XXH3_64bits_withSeed(end, offsetof(trailer, xxh3), list);
+}
+
+/* Columns compress better than rows. */
+static void split_columns(uint64_t *to, const ngram_item *items, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++) {
+        to[k] = items[k].high;
+        to[count + k] = items[k].low;
+        to[2 * count + k] = (uint64_t)items[k].value;
+    }
+}
+
+static void join_columns(ngram_item *items, const uint64_t *from, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        items[k] = (ngram_item){from[k], from[count + k], (int64_t)from[2 * count + k]};
+}
+
+static bp_err write_blocks(bp_draft *draft, trailer *end, ngram_block *blocks,
+                           const ngram_item *items)
+{
+    size_t room = ZSTD_compressBound(NGRAM_BLOCK_ITEMS * sizeof *items);
+    uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof *items);
+    char *packed = bp_alloc("ngram.run", (int64_t)room, 1);
+    bp_err err = BP_OK;
+
+    for (int64_t b = 0; b < end->blocks && err == BP_OK; b++) {
+        const ngram_item *from = items + b * NGRAM_BLOCK_ITEMS;
+        int64_t left = end->items - b * NGRAM_BLOCK_ITEMS;
+        int64_t now = left < NGRAM_BLOCK_ITEMS ? left : NGRAM_BLOCK_ITEMS;
+        size_t bytes;
+
+        split_columns(columns, from, now);
+        bytes = ZSTD_compress(packed, room, columns, (size_t)now * sizeof *items, ZSTD_LEVEL);
+        BP_CHECK(!ZSTD_isError(bytes));
+        blocks[b] = (ngram_block){.high = from->high,
+                                  .low = from->low,
+                                  .offset = end->list,
+                                  .bytes = (uint32_t)bytes,
+                                  .items = (uint32_t)now,
+                                  .xxh3 = XXH3_64bits(packed, bytes)};
+        end->list += (int64_t)bytes;
+        err = bp_draft_write(draft, packed, bytes);
+        if (err == BP_OK && bp_fault("count.spill"))
+            err = bp_fail_errno(BP_ERR_IO, "can't write the counts", draft->path);
+    }
+    bp_free(packed);
+    bp_free(columns);
+    return err;
+}
+
+bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int64_t end,
+                       const ngram_item *items, int64_t count)
+{
+    char *path = run_path(folder, work, first, end);
+    trailer last = {.magic = MAGIC, .first = first, .end = end, .items = count};
+    bp_draft draft;
+    bp_err err = bp_draft_open(&draft, path);
+
+    memcpy(last.magic, MAGIC, sizeof last.magic);
+    memcpy(last.work, work, sizeof last.work);
+    last.blocks = (count + NGRAM_BLOCK_ITEMS - 1) / NGRAM_BLOCK_ITEMS;
+    if (err == BP_OK) {
+        ngram_block *blocks = bp_alloc("ngram.run", last.blocks, sizeof *blocks);
+
+        err = write_blocks(&draft, &last, blocks, items);
+        last.xxh3 = hash_trailer(&last, blocks);
+        if (err == BP_OK)
+            err = bp_draft_write(&draft, blocks, (size_t)last.blocks * sizeof *blocks);
+        if (err == BP_OK)
+            err = bp_draft_write(&draft, &last, sizeof last);
+        if (err == BP_OK)
+            err = bp_draft_commit(&draft);
+        else
+            bp_draft_drop(&draft);
+        bp_free(blocks);
+    }
+    bp_free(path);
+    return err;
+}
+
+/* ---- opening ---- */
+
+static bp_err damaged(const char *path)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "ngram.damaged_counts",
+                   "the counts are damaged: at %s; remove the file, and give the command again",
+                   path);
+}
+
+static bool is_sane(const ngram_run *run, const trailer *end, int64_t bytes)
+{
+    int64_t offset = 0, items = 0;
+
+    for (int64_t b = 0; b < end->blocks; b++) {
+        const ngram_block *block = &run->blocks[b];
+
+        if (block->offset != offset || block->items == 0 || block->items > NGRAM_BLOCK_ITEMS ||
+            block->bytes > ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)))
+            return false;
+        offset += block->bytes;
+        items += block->items;
+    }
+    return offset == end->list && items == end->items && end->first < end->end &&
+           end->list + end->blocks * (int64_t)sizeof(ngram_block) + (int64_t)sizeof *end == bytes;
+}
+
+static bp_err read_list(ngram_run *run, int fd, const char *work)
+{
+    int64_t bytes = lseek(fd, 0, SEEK_END);
+    trailer end;
+
+    if (bytes < (int64_t)sizeof end)
+        return damaged(run->path);
+    if (bp_pread_all(fd, &end, sizeof end, bytes - (int64_t)sizeof end) != 0)
+        return bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
+    if (memcmp(end.magic, MAGIC, sizeof end.magic) != 0 ||
+        memcmp(end.work, work, sizeof end.work) != 0 || end.blocks < 0 ||
+        end.blocks > bytes / (int64_t)sizeof *run->blocks || end.list < 0 || end.list > bytes)
+        return damaged(run->path);
+    run->blocks = bp_alloc("ngram.run", end.blocks, sizeof *run->blocks);
+    run->count = end.blocks;
+    run->first = end.first;
+    run->end = end.end;
+    run->items = end.items;
+    if (end.list + end.blocks * (int64_t)sizeof *run->blocks > bytes ||
+        bp_pread_all(fd, run->blocks, (size_t)end.blocks * sizeof *run->blocks, end.list) != 0 ||
+        hash_trailer(&end, run->blocks) != end.xxh3 || !is_sane(run, &end, bytes))
+        return damaged(run->path);
+    return BP_OK;
+}
+
+static bp_err read_block(const ngram_run *run, int64_t b, char *room)
+{
+    const ngram_block *block = &run->blocks[b];
+    int fd;
+    bp_err err = bp_plain_open(run->path, O_RDONLY, &fd);
+
+    if (err != BP_OK)
+        return err;
+    if (bp_pread_all(fd, room, block->bytes, block->offset) != 0)
+        err = bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
+    else if (XXH3_64bits(room, block->bytes) != block->xxh3)
+        err = damaged(run->path);
+    (void)close(fd);
+    return err;
+}
+
+static bp_err open_run(ngram_run *run, const char *work, bool verify)
+{
+    int fd;
+    bp_err err = bp_plain_open(run->path, O_RDONLY, &fd);
+
+    if (err != BP_OK)
+        return err;
+    err = read_list(run, fd, work);
+    (void)close(fd);
+    if (err == BP_OK && verify) {
+        char *room =
+            bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
+
+        for (int64_t b = 0; b < run->count && err == BP_OK; b++)
+            err = read_block(run, b, room);
+        bp_free(room);
+    }
+    return err;
+}
+
+static void clear_run(ngram_run *run)
+{
+    bp_free(run->path);
+    bp_free(run->blocks);
+    *run = (ngram_run){0};
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const ngram_run *p = a, *q = b;
+
+    return (p->first > q->first) - (p->first < q->first);
+}
+
+/* Of runs that hold the same tokens the first stays. */
+static int64_t drop_overlaps(ngram_run *runs, int64_t count)
+{
+    int64_t kept = 0;
+
+    qsort(runs, (size_t)count, sizeof *runs, by_first);
+    for (int64_t k = 0; k < count; k++) {
+        if (kept == 0 || runs[k].first >= runs[kept - 1].end) {
+            runs[kept++] = runs[k];
+            continue;
+        }
+        (void)unlink(runs[k].path);
+        clear_run(&runs[k]);
+    }
+    return kept;
+}
+
+static bool is_run(const char *name, const char *work)
+{
+    size_t length = strlen(name);
+
+    return length > NGRAM_WORK_HEX + 4 && strncmp(name, work, NGRAM_WORK_HEX) == 0 &&
+           strcmp(name + length - 4, ".run") == 0;
+}
+
+bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
+                       bool verify)
+{
+    char **names = NULL;
+    int64_t listed = 0;
+    bp_err err;
+
+    *runs = NULL;
+    *count = 0;
+    bp_dir_refresh(folder);
+    err = bp_dir_list(folder, &names, &listed);
+    if (err != BP_OK)
+        return err;
+    *runs = bp_alloc("ngram.runs", listed, sizeof **runs);
+    for (int64_t k = 0; k < listed && err == BP_OK; k++) {
+        ngram_run *run = &(*runs)[*count];
+
+        run->path = bp_path_join(folder, names[k]);
+        if (is_run(names[k], work))
+            err = open_run(run, work, verify);
+        else
+            err = verify ? BP_ERR_FORMAT : BP_OK; /* of other work: in nobody's way once removed */
+        if (err == BP_OK && run->blocks) {
+            (*count)++;
+            continue;
+        }
+        if (err == BP_ERR_FORMAT && verify) {
+            if (is_run(names[k], work))
+                bp_warn("%s: it is removed, and its part is counted again", bp_err_message());
+            (void)unlink(run->path);
+            err = BP_OK;
+        }
+        clear_run(run);
+    }
+    bp_names_free(&names, listed);
+    *count = drop_overlaps(*runs, *count);
+    if (err != BP_OK)
+        ngram_runs_free(runs, *count);
+    return err;
+}
+
+void ngram_runs_free(ngram_run **runs, int64_t count)
+{
+    for (int64_t k = 0; *runs && k < count; k++)
+        clear_run(&(*runs)[k]);
+    bp_free(*runs);
+    *runs = NULL;
+}
+
+/* ---- reading ---- */
+
+static bp_err fill(ngram_cursor *cursor)
+{
+    const ngram_run *run = cursor->run;
+    const ngram_block *block;
+    uint64_t *columns;
+    bp_err err;
+
+    cursor->at = cursor->filled = 0;
+    if (cursor->block == run->count)
+        return BP_OK;
+    block = &run->blocks[cursor->block];
+    err = read_block(run, cursor->block++, cursor->room);
+    if (err != BP_OK)
+        return err;
+    columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
+    if (ZSTD_decompress(columns, NGRAM_BLOCK_ITEMS * sizeof(ngram_item), cursor->room,
+                        block->bytes) != block->items * sizeof(ngram_item)) {
+        err = damaged(run->path);
+    } else {
+        join_columns(cursor->items, columns, block->items);
+        cursor->filled = block->items;
+    }
+    bp_free(columns);
+    return err;
+}
+
+bp_err ngram_cursor_next(ngram_cursor *cursor)
+{
+    return ++cursor->at < cursor->filled ? BP_OK : fill(cursor);
+}
+
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from)
+{
+    ngram_item least = ngram_item_of(from, 0);
+    int64_t low = 0, high = run->count; /* the last block that begins at or below `from` */
+    bp_err err;
+
+    *cursor = (ngram_cursor){.run = run};
+    cursor->items = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *cursor->items);
+    cursor->room =
+        bp_alloc("ngram.cursor", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        ngram_item first = {run->blocks[middle].high, run->blocks[middle].low, 0};
+
+        if (ngram_compare_items(&first, &least) <= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    cursor->block = low;
+    err = fill(cursor);
+    while (err == BP_OK && ngram_cursor_item(cursor) &&
+           ngram_compare_items(ngram_cursor_item(cursor), &least) < 0)
+        err = ngram_cursor_next(cursor);
+    return err;
+}
+
+void ngram_cursor_clear(ngram_cursor *cursor)
+{
+    bp_free(cursor->items);
+    bp_free(cursor->room);
+    *cursor = (ngram_cursor){0};
+}

@@ -1,0 +1,67 @@
+/* Runs: sorted n-grams with their counts, as files that are whole or not there.
+ *
+ * A run holds the n-grams of a range of the stream's tokens, in blocks that zstd has compressed,
+ * with a list of the blocks and a trailer at its end. Its name tells work and range, so a later
+ * start, on any number of ranks, goes on with those that it finds. Files of this kind live in
+ * RUN/counts alone, and go with it. Local: no MPI. */
+#ifndef BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_RUNS_PRIV_H
+
+#include "base/err.h"
+#include "models/ngram/ngram_key_priv.h"
+
+#define NGRAM_BLOCK_ITEMS 4096
+#define NGRAM_WORK_HEX    24 /* digits of bp_counting.work that name a run */
+
+typedef struct ngram_block {
+    uint64_t high, low; /* its first key */
+    int64_t offset;
+    uint32_t bytes, items;
+    uint64_t xxh3; /* of its compressed bytes */
+} ngram_block;
+
+typedef struct ngram_run {
+    char *path;
+    int64_t first, end; /* tokens of the stream */
+    int64_t items;
+    ngram_block *blocks;
+    int64_t count; /* of blocks */
+} ngram_run;
+
+/** Write the run of tokens [first, end): `items` are sorted and combined. Errors: BP_ERR_IO (disk
+ * full), BP_ERR_CREATE, BP_ERR_DENIED; no file is left then. Injected faults: count.spill. */
+bp_err ngram_run_write(const char *folder, const char *work, int64_t first, int64_t end,
+                       const ngram_item *items, int64_t count);
+
+/** The whole runs of this work in `folder`, in the order of their tokens; damaged ones, those of
+ * other work, and those whose tokens others hold already are removed.
+ *
+ * verify:     compare every hash, not the trailer's alone.
+ * Owns:       *runs is the caller's, ngram_runs_free().
+ * Errors:     BP_ERR_IO, BP_ERR_DENIED. */
+bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, const char *work,
+                       bool verify);
+void ngram_runs_free(ngram_run **runs, int64_t count);
+
+/** Reads a run in order. */
+typedef struct ngram_cursor {
+    const ngram_run *run;
+    int64_t block;      /* the next one */
+    int64_t at, filled; /* in items */
+    ngram_item *items;  /* [NGRAM_BLOCK_ITEMS] */
+    char *room;         /* for compressed bytes */
+} ngram_cursor;
+
+/** The first item of a key >= `from`. Errors: those of ngram_cursor_next. Clear it after an error
+ * too. */
+bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key from);
+void ngram_cursor_clear(ngram_cursor *cursor);
+/** The item that the cursor stands at; NULL at the end. */
+static inline const ngram_item *ngram_cursor_item(const ngram_cursor *cursor)
+{
+    return cursor->at < cursor->filled ? &cursor->items[cursor->at] : NULL;
+}
+/** One on. Errors: BP_ERR_FORMAT the run is damaged; BP_ERR_IO, BP_ERR_INPUT. */
+bp_err ngram_cursor_next(ngram_cursor *cursor);
+
+#endif

@@ -1,0 +1,174 @@
+/* Models that are counted: one step, which makes the model of all of the stream, and its
+ * checkpoint. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "models/counting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRESS_SECONDS 5.0
+#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
+
+/* What the family's calls come back with. */
+typedef struct counting_view {
+    trainer *self;
+    double began, printed; /* of the part of the work that goes on */
+    const char *what;
+} counting_view;
+
+bool trainer_counts(const trainer *self)
+{
+    return self->shape.family && self->shape.family->count;
+}
+
+static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *tokens)
+{
+    const counting_view *view = context;
+
+    return bp_stream_read(view->self->stream, first, count, tokens);
+}
+
+static void show_progress(void *context, const char *what, int64_t done, int64_t of)
+{
+    counting_view *view = context;
+    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
+    char left[64];
+
+    if (!view->what || strcmp(view->what, what) != 0)
+        view->began = now;
+    view->what = what;
+    if (now - view->printed < interval || done <= 0 || of <= 0)
+        return;
+    bp_clock_duration(left, sizeof left,
+                      done < of ? (now - view->began) * (double)(of - done) / (double)done : 0);
+    bp_log_progress("%s  %.1f %%  %s left", what, 100 * (double)done / (double)of, left);
+    view->printed = now;
+}
+
+/* What the counts depend on, but for the family's keys. */
+static void name_work(const trainer *self, char work[BP_SHA256_HEX])
+{
+    char *text = bp_sprintf(
+        "%s %d %d %" PRId64 " %" PRId64 " %" PRId64, self->facts.hash, trainer_bags(self->config),
+        BP_BAG_VERSION, trainer_bags(self->config) ? bp_run_keys_of(self->config)->seed : 0,
+        trainer_bags(self->config) ? bp_corpus_keys_of(self->config)->member : 0,
+        self->facts.tokens);
+
+    bp_sha256_of(text, strlen(text), work);
+    bp_free(text);
+}
+
+static bp_err check_stream(const trainer *self)
+{
+    const char *path = bp_corpus_keys_of(self->config)->train;
+
+    if (bp_config_is_set(self->config, "model.init"))
+        return BP_FAIL(BP_ERR_CONFIG, "ngram.has_init",
+                       "model.init = %s, but a model of counts starts from nothing: at model.init; "
+                       "leave it out",
+                       bp_model_keys_of(self->config)->init);
+    if (self->facts.tokens == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "ngram.no_tokens",
+                       "the corpus has no tokens to count: at %s; give one with documents", path);
+    if (self->facts.eod_id < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "ngram.no_end",
+                       "the corpus has no end-of-document token, by which histories begin: at %s; "
+                       "make it with a tokenizer that has one",
+                       path);
+    return BP_OK;
+}
+
+/* On the ranks that compute: RUN/counts/model.bin. */
+static bp_err count(trainer *self, const char *folder, json_t *told)
+{
+    char work[BP_SHA256_HEX];
+    counting_view view = {.self = self, .printed = bp_clock_now()};
+    bp_counting counting = {.comm = self->mesh->compute,
+                            .config = self->config,
+                            .shape = &self->shape,
+                            .tokens = self->facts.tokens,
+                            .eod_id = self->facts.eod_id,
+                            .read = read_stream,
+                            .progress = show_progress,
+                            .context = &view,
+                            .folder = folder,
+                            .work = work,
+                            .told = bp_comm_is_root(self->mesh->compute) ? told : NULL};
+
+    name_work(self, work);
+    return self->shape.family->count(&counting);
+}
+
+static bp_err write_metric(trainer *self, double seconds)
+{
+    json_t *line = json_pack("{s:i, s:I, s:n, s:f, s:f}", "step", 1, "tokens",
+                             (json_int_t)self->facts.tokens, "loss", "seconds", seconds,
+                             "tokens_per_second", (double)self->facts.tokens / seconds);
+    bp_err err = bp_run_metric(self->run, line);
+
+    if (err == BP_OK && self->hooks && self->hooks->metric)
+        self->hooks->metric(self->hooks->context, line);
+    bp_log("counted %" PRId64 " tokens in %.1f s, %.0f tokens/s", self->facts.tokens, seconds,
+           (double)self->facts.tokens / seconds);
+    json_decref(line);
+    return err;
+}
+
+/* The file becomes a checkpoint; what led to it goes. */
+static bp_err commit(trainer *self, const char *folder, double seconds)
+{
+    bp_err err = self->mesh->coordinates ? write_metric(self, seconds) : BP_OK;
+
+    err = bp_agree(self->mesh->world, err);
+    self->attachment = bp_path_join(folder, BP_COUNTING_FILE);
+    self->progress.step = self->progress.updates = 1;
+    if (err == BP_OK)
+        err = trainer_commit(self, false);
+    trainer_tell_commit(self);
+    bp_log_keep_progress();
+    if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
+        bp_warn("%s", bp_err_message());
+    return err;
+}
+
+static bp_err begin(trainer *self, const char *folder)
+{
+    bool resumed = bp_run_is_resumed(self->run);
+    bp_err err = bp_run_cut_metrics(self->run, 0);
+
+    bp_run_take_changes(self->run);
+    if (err == BP_OK)
+        err = bp_run_event(self->run, resumed ? "resumed" : "started", NULL);
+    if (err == BP_OK && self->hooks)
+        err = self->hooks->started(self->hooks->context, 0);
+    return err == BP_OK ? bp_dir_make(folder) : err;
+}
+
+bp_err trainer_count(trainer *self)
+{
+    char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_COUNT);
+    double began = bp_clock_now();
+    bp_err err = bp_agree(self->mesh->world, check_stream(self));
+
+    self->told = json_object();
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, self->mesh->coordinates ? begin(self, folder) : BP_OK);
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world,
+                       self->mesh->computes ? count(self, folder, self->told) : BP_OK);
+    if (err == BP_OK)
+        err = commit(self, folder, bp_clock_now() - began);
+    (void)bp_heartbeat_phase(before);
+    bp_free(folder);
+    return err;
+}

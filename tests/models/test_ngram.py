@@ -1,0 +1,126 @@
+"""An n-gram model is counted by all ranks: the same bytes at 1 to 4 ranks, with little memory, and after a kill; it is scored."""
+import hashlib
+import json
+import os
+
+import bagpipe_test
+from bagpipe_test import JobTest, metrics, program, read_json, state_of, steps
+
+KILLS = ["count.spill:3@1", "count.run:1@0", "count.exchange:2@1", "count.write:1@0", "ckpt.rename:1"]
+
+
+class Ngram(JobTest):
+    @classmethod
+    def config(cls):
+        return f"""[corpus]
+train = {cls.at('train.h5')}
+[model]
+kind = ngram
+[math]
+precision = f32
+threads = 1
+"""
+
+    @staticmethod
+    def model(run_dir):
+        with open(os.path.join(run_dir, "checkpoints", steps(run_dir)[-1], "model.bin"), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def test_ranks_and_little_memory_give_the_same_bytes(self):
+        one = self.model(self.trained("one", 0))
+        for ranks in (2, 3, 4):
+            self.assertEqual(self.model(self.trained(f"ranks{ranks}", ranks)), one)
+        self.assertEqual(self.model(self.trained("spilled", 2, "ngram.memory=1MiB")), one)
+        self.assertFalse(os.path.exists(self.at("spilled/counts")))
+        self.assertEqual(metrics(self.at("one"))[0]["tokens"], state_of(self.at("one"))["tokens"])
+
+    def test_a_killed_count_goes_on_with_its_runs(self):
+        whole = self.model(self.trained("whole", 0))
+        for number, fault in enumerate(KILLS):
+            with self.subTest(fault):
+                name = f"killed{number}"
+                killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"], 2,
+                                         env={"BP_FAULT": fault + "=kill"})
+                killed.communicate()
+                self.assertNotEqual(killed.returncode, 0)
+                self.assertEqual(steps(self.at(name)), [])
+                self.assertEqual(self.model(self.trained(name, 3)), whole)
+
+    def test_a_full_disk_is_said_and_gone_on_from(self):
+        for number, fault in enumerate(("count.spill", "count.write")):
+            stopped = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(f'full{number}')}"], 2,
+                                      env={"BP_FAULT": fault + "=enospc"})
+            out, err = stopped.communicate()
+            self.assertEqual(stopped.returncode, 74, err)
+            self.assertIn("No space left", err)
+            self.trained(f"full{number}", 2)
+
+    def test_a_damaged_run_is_counted_again(self):
+        whole = self.model(self.trained("sound", 0))
+        killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('hurt')}"], 0,
+                                 env={"BP_FAULT": "count.write=kill"})
+        killed.communicate()
+        (run,) = [name for name in os.listdir(self.at("hurt/counts")) if name.endswith(".run")]
+        with open(self.at("hurt/counts/" + run), "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+        result = self.pretrain("hurt")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("the counts are damaged", result.err)
+        self.assertEqual(self.model(self.at("hurt")), whole)
+
+    def test_it_is_scored_the_same_on_any_ranks(self):
+        trained = self.trained("scored", 0)
+        found = []
+        for ranks in (0, 2):
+            folder = self.at(f"score{ranks}")
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={trained}",
+                       f"score.corpus={self.at('valid.h5')}", "score.end=yes"], ranks)
+            with open(os.path.join(folder, "score", "summary.json"), "rb") as file:
+                found.append(file.read())
+        self.assertEqual(found[0], found[1])
+        self.assertLess(json.loads(found[0])["perplexity"], 100)
+
+    def test_verify_finds_a_flipped_byte(self):
+        trained = self.trained("flipped", 0)
+        path = os.path.join(trained, "checkpoints", "step-000000000001", "model.bin")
+        size = os.path.getsize(path)
+        for place in (3, 600, size // 2, size - 1):
+            with open(path, "r+b") as file:
+                file.seek(place)
+                byte = file.read(1)
+                file.seek(place)
+                file.write(bytes([byte[0] ^ 4]))
+            self.assertEqual(bagpipe_test.run([program("bagpipe-data"), "verify", trained]).status, 65, place)
+            with open(path, "r+b") as file:
+                file.seek(place)
+                file.write(byte)
+        self.must(["bagpipe-data", "verify", trained])
+
+    def test_what_does_not_fit_is_said(self):
+        for keys, status, words in ((["model.layers=2"], 78, "model.kind = ngram has no model.layers"),
+                                    (["model.kind=gpt", "ngram.order=3", "train.steps=1", "train.batch=1"], 78, "model.kind = gpt has no ngram.order"),
+                                    (["mesh.tensor=2"], 78, "mesh.tensor = 2"),
+                                    (["ngram.order=8"], 78, "ngram.order"),
+                                    (["ngram.memory=1KiB"], 78, "ngram.memory"),
+                                    (["ngram.prune=2,1"], 78, "ngram.prune = 2,1"),
+                                    (["ngram.prune=1", "ngram.smoothing=mle"], 78, "ngram.prune = 1")):
+            with self.subTest(keys):
+                result = self.pretrain("refused", 2 if "mesh.tensor=2" in keys else 0, *keys)
+                self.assertEqual(result.status, status, str(result))
+                self.assertIn(words, result.err)
+
+    def test_an_order_above_a_documents_length_is_fine(self):
+        self.write("short.txt", "\n".join(["a", "b", "a b"]) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("short.h5"),
+                   self.at("short.txt")])
+        result = self.pretrain("short", 2, f"corpus.train={self.at('short.h5')}", "ngram.order=7")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("n1 = ", result.err)  # so short a text has no discounts: a warning says which counts of counts there are
+        self.assertEqual(read_json(self.at("short"), "run.json")["exit"]["state"], "finished")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
