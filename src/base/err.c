@@ -121,6 +121,8 @@ static const errno_failure errno_failures[] = {
     {ENOTDIR, BP_ERR_INPUT, "file.missing", "check the path"},
     {EISDIR, BP_OK, "file.is_folder", "name a file, not a folder"},
     {EEXIST, BP_OK, "file.exists", "remove it, or choose another name"},
+    {ENAMETOOLONG, BP_OK, "file.bad_path", "check the path"},
+    {ELOOP, BP_OK, "file.bad_path", "check the path"},
     {EACCES, BP_ERR_DENIED, "file.denied", "check the permissions"},
     {EPERM, BP_ERR_DENIED, "file.denied", "check the permissions"},
     {EROFS, BP_ERR_DENIED, "file.denied", "check the permissions"},

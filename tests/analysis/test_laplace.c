@@ -399,7 +399,7 @@ static void what_can_not_be_fitted_is_refused(void **state)
     whole = self.model->lm.ops;
     self.model->lm.ops = &plain;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
-    bp_test_message_has("no last linear map");
+    bp_test_message_has("[laplace.wrong_kind]");
     self.model->lm.ops = whole;
     self.model->lm.info.vocab_size = BP_LAPLACE_VOCAB_MAX + 1;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
@@ -448,7 +448,7 @@ static void corpus_without_a_token_is_refused(void **state)
                                            bp_test_path("empty.h5"), &spec, bp_test_path("none.h5"),
                                            NULL, &report),
                       BP_ERR_FORMAT);
-    bp_test_message_has("no token");
+    bp_test_message_has("[laplace.no_tokens]");
     world_close(&self);
 }
 

@@ -245,7 +245,7 @@ static void a_group_without_tokens_is_refused(void **state)
     write_methods("empty");
     results.shifted.items[0].documents[0] = 1; /* no scored tokens */
     bp_test_expect(comparison_results_analyse(&results, DOCUMENTS), BP_ERR_FORMAT);
-    bp_test_message_has("1 document with scored tokens");
+    bp_test_message_has("[comparison.group_too_small]");
     comparison_results_clear(&results);
 }
 

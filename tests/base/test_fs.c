@@ -140,11 +140,11 @@ static void full_disk_leaves_the_old_file(void **state)
     bp_err err = bp_file_write(path, data, sizeof data);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     bp_test_expect(err, BP_ERR_IO);
-    bp_test_message_has("File too large");
+    bp_test_message_has("[file.no_space]");
     bp_fault_arm("base.write");
     bp_test_expect(bp_file_write(path, "new", 3), BP_ERR_IO);
     bp_fault_arm(NULL);
-    bp_test_message_has("No space left on device");
+    bp_test_message_has("[file.no_space]");
     assert_content(path, "old");
     assert_int_equal(count_entries(folder), 1);
     bp_free(path);
@@ -324,7 +324,7 @@ static void file_in_the_way_of_a_folder_is_told(void **state)
     char *below = bp_path_join(file, "folder");
 
     bp_test_expect(bp_dir_make(file), BP_ERR_CREATE);
-    bp_test_message_has("a file stands where a folder is needed");
+    bp_test_message_has("[file.in_the_way]");
     bp_test_expect(bp_dir_make(below), BP_ERR_CREATE);
     bp_test_expect(bp_dir_make(""), BP_ERR_CREATE);
     bp_free(below);

@@ -120,9 +120,11 @@ static void members_have_their_types(void **state)
     bp_test_expect(bp_json_get_real(object, "z", &x, "f"), BP_ERR_FORMAT);
     bp_test_expect(bp_json_get_string(object, "n", &text, "f"), BP_ERR_FORMAT);
     bp_test_expect(bp_json_get_bool(object, "n", &flag, "f"), BP_ERR_FORMAT);
-    bp_test_message_has("\"n\" is not true or false: at f");
+    bp_test_message_has("[json.wrong_type]");
+    bp_test_message_has("\"n\"");
     bp_test_expect(bp_json_get_int(object, "none", &n, "file.json"), BP_ERR_FORMAT);
-    bp_test_message_has("\"none\" is missing: at file.json");
+    bp_test_message_has("[json.missing_key]");
+    bp_test_message_has("\"none\"");
     bp_test_expect(parse(&list, "[1]"), BP_OK);
     bp_test_expect(bp_json_get_int(list, "n", &n, "f"), BP_ERR_FORMAT);
     json_decref(list);

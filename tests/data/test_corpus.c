@@ -84,12 +84,14 @@ static void other_vocabularies_are_78_with_both_values(void **state)
     other.vocab_size = 101;
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "vocab.h5"));
     bp_test_expect(open_and_close(list), BP_ERR_CONFIG);
-    bp_test_message_has("vocab_size, 100 and 101");
+    bp_test_message_has("[corpus.mismatch]");
+    bp_test_message_has("100 and 101");
     other = plain;
     other.eod_id = -1;
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "eod.h5"));
     bp_test_expect(open_and_close(list), BP_ERR_CONFIG);
-    bp_test_message_has("eod_id, 99 and -1");
+    bp_test_message_has("[corpus.mismatch]");
+    bp_test_message_has("99 and -1");
     other = plain;
     other.hash = TOY_HASH_B;
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "hash.h5"));

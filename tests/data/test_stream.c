@@ -241,7 +241,7 @@ static void bag_of_one_document_is_65(void **state)
     bp_test_expect(bp_stream_new(&stream, &(bp_stream_spec){.corpus = corpus, .bag = true}),
                    BP_ERR_FORMAT);
     assert_null(stream);
-    bp_test_message_has("at least 2 documents");
+    bp_test_message_has("[corpus.too_few_documents]");
     bp_corpus_close(&corpus);
 }
 

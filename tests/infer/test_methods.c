@@ -172,11 +172,14 @@ static void more_mesh_members_than_members_is_78(void **state)
     bp_ensemble_spec passes = passes_of(1, 5);
 
     bp_test_check_err(WORLD, score(WORLD, "mesh", "a", "mesh.members=2", NULL), BP_ERR_CONFIG);
-    bp_test_message_has("score.model is one model");
+    bp_test_message_has("[mesh.one_model]");
+    bp_test_message_has("score.model");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "three", "mesh.members=4", NULL), BP_ERR_CONFIG);
-    bp_test_message_has("mesh.members = 4, but the ensemble has 3 in all");
+    bp_test_message_has("[mesh.too_many_members]");
+    bp_test_message_has("3 in all");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "a", "mesh.members=2", &passes), BP_ERR_CONFIG);
-    bp_test_message_has("the ensemble has 1 in all");
+    bp_test_message_has("[mesh.too_many_members]");
+    bp_test_message_has("1 in all");
 }
 
 int main(int argc, char **argv)

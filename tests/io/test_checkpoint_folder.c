@@ -72,7 +72,7 @@ static void leftovers_of_a_lost_run_stay(void **state)
 
     make(".tmp-step-000000000008-0123456789abcdef");
     bp_test_expect(bp_checkpoints_clean(parent, never, NULL), BP_ERR_BUSY);
-    bp_test_message_has("another job");
+    bp_test_message_has("[lock.lost]");
     expect_names(".tmp-step-000000000008-0123456789abcdef");
 }
 

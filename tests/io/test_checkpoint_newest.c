@@ -126,7 +126,8 @@ static void damaged_one_is_passed_over_with_a_warning(void **state)
     damage_step(7);
     step = step_of(run, BP_ERR_FORMAT);
     show_stderr(kept);
-    bp_test_check(COMM, strstr(bp_err_message(), "all 3 are damaged") != NULL);
+    bp_test_check(COMM, strstr(bp_err_message(), "[checkpoint.all_damaged]") &&
+                            strstr(bp_err_message(), "all 3"));
     bp_test_check(COMM, step_of(bp_test_path("run/checkpoints/best"), BP_ERR_FORMAT) == -1);
 }
 

@@ -279,7 +279,8 @@ static void floats_of_four_kinds_are_read(void **state)
     assert_true(out[0] == -1.0f && out[1] == 3.0f);
     bp_test_expect(bp_safetensors_read(file, bp_safetensors_find(file, "mask"), 0, 1, out),
                    BP_ERR_FORMAT);
-    bp_test_message_has("tensor 'mask' has dtype BOOL");
+    bp_test_message_has("[safetensors.unknown_dtype]");
+    bp_test_message_has("tensor 'mask'");
     assert_null(bp_safetensors_find(file, "nothing"));
     bp_safetensors_close(&file);
 }
@@ -299,7 +300,7 @@ static void value_that_is_not_finite_is_refused(void **state)
     bp_test_expect(bp_safetensors_open(&file, bp_test_write("wide", bytes, length)), BP_OK);
     bp_free(bytes);
     bp_test_expect(bp_safetensors_read(file, bp_safetensors_at(file, 0), 0, 2, out), BP_ERR_FORMAT);
-    bp_test_message_has("not finite in float32 (element 1)");
+    bp_test_message_has("[safetensors.not_finite]");
     bp_safetensors_close(&file);
 }
 
@@ -444,7 +445,7 @@ static void writer_counts(void **state)
     bp_test_expect(bp_safetensors_create(&writer, bp_test_path("count"), &one, 1, NULL), BP_OK);
     bp_test_expect(bp_safetensors_write(writer, values, 2), BP_ERR_SOFTWARE);
     bp_test_expect(bp_safetensors_finish(&writer), BP_ERR_SOFTWARE);
-    bp_test_message_has("1 values are missing");
+    bp_test_message_has("[export.not_whole]");
     bp_test_expect(bp_safetensors_create(&writer, bp_test_path("count"), &one, 1, NULL),
                    BP_ERR_CREATE); /* there is one */
     bp_test_expect(bp_safetensors_create(&writer, bp_test_path("none/count"), &one, 1, NULL),

@@ -16,32 +16,32 @@ ALL = os.environ.get("BAGPIPE_TEST_ALL") == "1"  # every row on four ranks too
 # (number, name, maker, status, words)
 TOKENIZERS = [
     (26, "empty vocabulary", make.tokenizer(text=lambda d: d.replace(d[d.index(b'"vocab"'):d.index(b', "merges"')], b'"vocab": {}')), 65,
-     ["vocabulary is empty"]),
+     ["[vocabulary.missing]"]),
     (27, "token twice", make.tokenizer(text=lambda d: d.replace(b'"aa": 256', b'"aa": 256, "aa": 256')), 65, ["duplicate"]),
     (28, "gap in the ids", make.tokenizer({"aa": 258}), 65, ["outside", "258"]),
     (29, "id beyond the size", make.tokenizer({"aa": 4000}), 65, ["outside", "4000"]),
     (29, "negative id", make.tokenizer({"aa": -1}), 65, ["outside", "-1"]),
-    (30, "merge of an unknown part", make.tokenizer(merges=["a zz"]), 65, ["right part", "zz"]),
+    (30, "merge of an unknown part", make.tokenizer(merges=["a zz"]), 65, ["[merges.unknown_part]", "zz"]),
     (31, "id of 2^31", make.tokenizer({"aa": 2**31}), 65, ["outside", "2147483648"]),
     (32, "invalid UTF-8", make.tokenizer(text=lambda d: d.replace(b'"aa"', b'"\xff\xfe"')), 65, ["UTF-8"]),
-    (33, "cut in the middle", make.tokenizer(text=lambda d: d[:len(d) // 2]), 65, ["not valid JSON"]),
-    (34, "bytes without a token", make.tokenizer(text=lambda d: d.replace(b'"b": 98', b'"bb": 98')), 65, ["lacks a token for byte 0x62"]),
-    (34, "empty token", make.tokenizer({"": 256}), 65, ["a token is empty"]),
-    (34, "unknown normalizer", make.steps(lambda d: d.update(normalizer={"type": "Rot13"})), 65, ["the normalizer Rot13"]),
-    (34, "unknown pre-tokenizer", make.steps(lambda d: d.update(pre_tokenizer={"type": "UnicodeScripts"})), 65, ["pre-tokenizer UnicodeScripts"]),
-    (34, "unknown post-processor", make.steps(lambda d: d.update(post_processor={"type": "Rhyme"})), 65, ["post_processor Rhyme"]),
-    (34, "unknown decoder", make.steps(lambda d: d.update(decoder={"type": "CTC"})), 65, ["the decoder CTC"]),
-    (34, "unknown model", make.steps(lambda d: d["model"].update(type="Neural")), 65, ["the model Neural"]),
+    (33, "cut in the middle", make.tokenizer(text=lambda d: d[:len(d) // 2]), 65, ["[json.invalid]"]),
+    (34, "bytes without a token", make.tokenizer(text=lambda d: d.replace(b'"b": 98', b'"bb": 98')), 65, ["[vocabulary.no_byte]", "0x62"]),
+    (34, "empty token", make.tokenizer({"": 256}), 65, ["[vocabulary.empty_token]"]),
+    (34, "unknown normalizer", make.steps(lambda d: d.update(normalizer={"type": "Rot13"})), 65, ["[tokenizer.unsupported]", "Rot13"]),
+    (34, "unknown pre-tokenizer", make.steps(lambda d: d.update(pre_tokenizer={"type": "UnicodeScripts"})), 65, ["[tokenizer.unsupported]", "UnicodeScripts"]),
+    (34, "unknown post-processor", make.steps(lambda d: d.update(post_processor={"type": "Rhyme"})), 65, ["[tokenizer.unsupported]", "Rhyme"]),
+    (34, "unknown decoder", make.steps(lambda d: d.update(decoder={"type": "CTC"})), 65, ["[tokenizer.unsupported]", "CTC"]),
+    (34, "unknown model", make.steps(lambda d: d["model"].update(type="Neural")), 65, ["[tokenizer.unsupported]", "Neural"]),
     (34, "bad regular expression", make.steps(lambda d: d.update(
-        pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False})), 65, ["'(a' is wrong"]),
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False})), 65, ["[tokenizer.bad_regex]"]),
     (34, "charsmap longer than told", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["precompiled_charsmap"]),
     (34, "charsmap beyond itself", make.steps(lambda d: d.update(normalizer=make.charsmap(4, [0x7FFFFC00], b"a\0"))), 65, ["damaged"]),
     (34, "charsmap that is no base64", make.steps(lambda d: d.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"})), 65,
-     ["no base64"]),
-    (34, "score that is no number", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", "NaN"])), 65, ["piece 4"]),
-    (34, "score NaN", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", float("nan")])), 65, ["not valid JSON"]),
-    (34, "piece twice", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["b", -3])), 65, ["there twice"]),
-    (34, "two ids for a token", make.steps(lambda d: d["added_tokens"][1].update(id=5)), 65, ["another in the vocabulary"]),
+     ["[tokenizer.bad_charsmap]"]),
+    (34, "score that is no number", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", "NaN"])), 65, ["[vocabulary.bad_piece]", "4"]),
+    (34, "score NaN", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", float("nan")])), 65, ["[json.invalid]"]),
+    (34, "piece twice", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["b", -3])), 65, ["[vocabulary.token_twice]"]),
+    (34, "two ids for a token", make.steps(lambda d: d["added_tokens"][1].update(id=5)), 65, ["[vocabulary.contradiction]"]),
     (34, "unk_id beyond the pieces", make.steps(lambda d: d["model"].update(unk_id=99)), 65, ["unk_id"]),
     (34, "template of an unknown token", make.steps(lambda d: d.update(post_processor={
         "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]})), 65,
@@ -49,35 +49,35 @@ TOKENIZERS = [
 ]
 
 SAFETENSORS = [
-    (56, "header of 2^64 - 1 bytes", make.hf(length=lambda n: 2**64 - 1), 65, ["18446744073709551615 bytes"]),
-    (57, "header beyond the file", make.hf(length=lambda n: 50000), 65, ["50000 bytes", "the file has"]),
-    (58, "header of no bytes", make.hf(length=lambda n: 0), 65, ["0 bytes"]),
-    (59, "header that is no object", make.hf(text=lambda t: "[" + t[1:-1] + "]"), 65, ["does not begin with '{'"]),
+    (56, "header of 2^64 - 1 bytes", make.hf(length=lambda n: 2**64 - 1), 65, ["[safetensors.bad_header]", "18446744073709551615"]),
+    (57, "header beyond the file", make.hf(length=lambda n: 50000), 65, ["[safetensors.truncated]", "50000"]),
+    (58, "header of no bytes", make.hf(length=lambda n: 0), 65, ["[safetensors.truncated]", "0"]),
+    (59, "header that is no object", make.hf(text=lambda t: "[" + t[1:-1] + "]"), 65, ["[safetensors.bad_header]"]),
     (60, "shape whose product wraps", make.hf(make.set_("ln_f.bias", shape=[4194305, 4194305, 211106198978564])), 65,
-     ["ln_f.bias", "larger than 2^63"]),
-    (60, "shape whose bytes wrap", make.hf(make.set_("ln_f.bias", shape=[2**62 + 2])), 65, ["ln_f.bias", "not what its data_offsets"]),
-    (61, "offsets swapped", make.hf(make.set_("ln_f.bias", data_offsets=[32, 0])), 65, ["ln_f.bias", "no sound data_offsets"]),
+     ["ln_f.bias", "[safetensors.bad_tensor]"]),
+    (60, "shape whose bytes wrap", make.hf(make.set_("ln_f.bias", shape=[2**62 + 2])), 65, ["ln_f.bias", "[safetensors.bad_tensor]"]),
+    (61, "offsets swapped", make.hf(make.set_("ln_f.bias", data_offsets=[32, 0])), 65, ["ln_f.bias", "[safetensors.bad_tensor]"]),
     (62, "overlap", make.hf(make.shift("wpe.weight", -4, -4)), 65, ["overlaps"]),
-    (63, "hole", make.hf(lambda t: t.pop("wpe.weight")), 65, ["leaves a gap"]),
+    (63, "hole", make.hf(lambda t: t.pop("wpe.weight")), 65, ["[safetensors.bad_tensor]"]),
     (64, "empty tensor inside another", make.hf(make.add("e", dtype="F32", shape=[0], data_offsets=[8, 8])), 65, ["overlaps"]),
-    (65, "a million tensors", make.hf(make.many), 65, ["far more than 100000 tensors"]),
-    (66, "unknown dtype", make.hf(make.set_("ln_f.bias", dtype="F33")), 65, ["unknown dtype 'F33'"]),
+    (65, "a million tensors", make.hf(make.many), 65, ["[safetensors.bad_header]"]),
+    (66, "unknown dtype", make.hf(make.set_("ln_f.bias", dtype="F33")), 65, ["[safetensors.unknown_dtype]", "'F33'"]),
     (67, "name twice", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"ln_f.weight"')), 65, ["duplicate"]),
-    (68, "bytes after the last tensor", make.hf(rest=b"more"), 65, ["4 bytes follow"]),
-    (69, "shard outside the folder", make.hf(index="../../x.safetensors"), 65, ["../../x.safetensors", "no name of a safetensors file"]),
+    (68, "bytes after the last tensor", make.hf(rest=b"more"), 65, ["[safetensors.too_long]", "4"]),
+    (69, "shard outside the folder", make.hf(index="../../x.safetensors"), 65, ["../../x.safetensors", "[huggingface.bad_index]"]),
     (69, "tensor named as a path", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"../../x"')), 65, ["ln_f.bias", "missing"]),
     (69, "config of 2^40 layers", make.hf(config={"n_layer": 2**40}), 65, ["n_layer", "2^31"]),
 ]
 
 BOMB = make.zstd_bomb(9000)
 TEXTS = [  # (..., format)
-    (46, "invalid UTF-8 in JSON lines", lambda p: make.put(p, b'{"text": "good"}\n{"text": "\xff"}\n'), 65, ["UTF-8", "line 2"], "jsonl"),
-    (47, "line of 300 MB", lambda p: (make.put(p, b""), os.truncate(p, 300_000_000)), 65, ["without a place to cut it"], "jsonl"),
-    (50, "zstd bomb", lambda p: make.put(p, BOMB), 65, ["more than 1,000 times its size"], "text"),
-    (51, "zstd window of 2^31", lambda p: make.put(p, make.zstd_bomb(3, window=0xA8)), 65, ["window beyond 128 MiB"], "text"),
+    (46, "invalid UTF-8 in JSON lines", lambda p: make.put(p, b'{"text": "good"}\n{"text": "\xff"}\n'), 65, ["UTF-8", "[json.invalid]"], "jsonl"),
+    (47, "line of 300 MB", lambda p: (make.put(p, b""), os.truncate(p, 300_000_000)), 65, ["[text.no_cut]"], "jsonl"),
+    (50, "zstd bomb", lambda p: make.put(p, BOMB), 65, ["[text.damaged]"], "text"),
+    (51, "zstd window of 2^31", lambda p: make.put(p, make.zstd_bomb(3, window=0xA8)), 65, ["[text.damaged]"], "text"),
     (52, "zstd frame cut", lambda p: make.put(p, make.zstd_bomb(3, last=False)), 65, ["zstd", "truncated"], "text"),
     (52, "zstd with a wrong checksum", lambda p: make.put(p, make.zstd_raw(b"some text\n" * 50, checksum=1)), 65, ["zstd", "damaged"], "text"),
-    (52, "zstd and garbage", lambda p: make.put(p, make.zstd_raw(b"some text\n", garbage=b"garbage")), 65, ["followed by other bytes"], "text"),
+    (52, "zstd and garbage", lambda p: make.put(p, make.zstd_raw(b"some text\n", garbage=b"garbage")), 65, ["[text.damaged]"], "text"),
 ]
 
 CORPORA = [  # HDF5 of other programs
@@ -193,12 +193,12 @@ class BadFiles(JobTest):
         self.write("merges.txt", "#version: 0.2\n")
         fault = self.refused("34 special token missing", [program("bagpipe-data"), "tokenizer", "--vocab", self.at("vocab.json"), "--merges",
                                                           self.at("merges.txt"), "--out", self.at("none.json")], 65,
-                             ["lacks <|endoftext|>"], files=[self.at("none.json")])
+                             ["[vocabulary.no_special]"], files=[self.at("none.json")])
         self.assertIsNone(fault, fault)
 
     def test_tokenizer_of_another_corpus(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", 60, "--out", self.at("other.json"), self.at("valid.txt")])
-        self.check(self.both(35, "tokenizer of another corpus", self.at("train.h5"), 65, ["is not the one that made the corpus", "other.json"],
+        self.check(self.both(35, "tokenizer of another corpus", self.at("train.h5"), 65, ["[tokenizer.mismatch]", "other.json"],
                              f"tokenizer.path={self.at('other.json')}"))
 
     def test_merges_that_double_take_no_quadratic_time(self):
@@ -236,7 +236,7 @@ class BadFiles(JobTest):
         rows = [(38, "zero bytes", b"", ["damaged (empty)"]), (39, "cut", ours[:len(ours) * 2 // 3], ["damaged"]), (40, "one bit", bytes(flipped), ["damaged"]),
                 (45, "tokens of another corpus", ours[:2048] + other[2048:len(ours)].ljust(len(ours) - 2048, b"\0"), ["damaged"]),
                 (45, "block of another corpus", other[:512] + ours[512:], ["damaged"])]
-        calls = self.both(37, "missing", self.at("no.h5"), 66, ["No such file"])
+        calls = self.both(37, "missing", self.at("no.h5"), 66, ["[file.missing]"])
         for number, name, data, words in rows:
             calls += self.both(number, name, self.file(number, name, lambda path, data=data: make.put(path, data), ".h5"), 65, words)
         self.check(calls)

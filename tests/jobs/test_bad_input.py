@@ -46,7 +46,7 @@ class BadInput(JobTest):
         self.refused(78, ["mesh.tensor", "3"], "mesh.tensor=3", ranks=(3,))
 
     def test_world_that_fits_no_mesh_says_which_would(self):
-        self.refused(78, ["needs 4 ranks, but there are 3"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
+        self.refused(78, ["[mesh.wrong_ranks]"], "mesh.tensor=2", "mesh.data=2", ranks=(3,))
 
     def test_batch_that_does_not_divide_says_what_fits(self):
         self.refused(78, ["train.batch", "6", "9"], "train.batch=8", "mesh.micro_batch=3", ranks=(0,))

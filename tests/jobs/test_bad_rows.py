@@ -56,16 +56,16 @@ class Rows(JobTest):
     # ---- 1 to 25: configuration and command line ----
 
     def test_01_to_08_files_that_are_no_configuration(self):
-        self.file(1, 78, ["corpus.train is not set"], b"", lines=3, world=True)
-        self.file(2, 78, ["unknown key"], b'{"model": {"layers" = 2}}\n', lines=4)
-        self.file(3, 78, ["log_every = 1,"], self.more(b"[checkpoint]\nevery = 5\n[run]\nseed = 1\n").replace(b"log_every = 1", b"log_every = 1,"))
-        self.file(5, 78, ["zero byte", "UTF-8"], self.config().encode("utf-16"))
-        self.file(6, 78, ["zero byte"], self.more(b"[run]\nseed = 1\0 2\n"))
-        self.file(7, 78, ["a line longer than 199 bytes"], self.more(b"[" * 100_000 + b"\n"))
-        for length, words in ((LINE_LIMIT, None), (LINE_LIMIT + 1, ["a line longer than 199 bytes"])):
+        self.file(1, 78, ["[config.missing_key]", "corpus.train"], b"", lines=3, world=True)
+        self.file(2, 78, ["[config.unknown_key]"], b'{"model": {"layers" = 2}}\n', lines=4)
+        self.file(3, 78, ["[config.bad_value]"], self.more(b"[checkpoint]\nevery = 5\n[run]\nseed = 1\n").replace(b"log_every = 1", b"log_every = 1,"))
+        self.file(5, 78, ["[config.bad_line]", "UTF-8"], self.config().encode("utf-16"))
+        self.file(6, 78, ["[config.bad_line]"], self.more(b"[run]\nseed = 1\0 2\n"))
+        self.file(7, 78, ["[config.bad_line]"], self.more(b"[" * 100_000 + b"\n"))
+        for length, words in ((LINE_LIMIT, None), (LINE_LIMIT + 1, ["[config.bad_line]"])):
             name = "x" * (length - len("path = "))
             content = self.more(f"[tokenizer]\npath = {name}\n".encode())
-            self.file(8, 78 if words else 66, words or ["No such file"], content)
+            self.file(8, 78 if words else 66, words or ["[file.missing]"], content)
 
     def test_04_a_byte_order_mark_is_passed_over(self):
         with open(self.at("row4.ini"), "wb") as file:
@@ -74,45 +74,45 @@ class Rows(JobTest):
         self.assertEqual(result.status, 0, str(result))
 
     def test_09_to_13_keys_and_numbers(self):
-        self.file(9, 78, ["train.steps is given twice"], self.more(b"[train]\nsteps = 5\n"))
+        self.file(9, 78, ["[config.key_twice]", "train.steps"], self.more(b"[train]\nsteps = 5\n"))
         self.keys(10, 78, ["model.layesr", "nearest is model.layers"], "model.layesr=2")
         for value in ("1e400", "NaN", "-0", "0x10", "1.5", "1_000", "\u0967", "9223372036854775808", "18446744073709551616", "-8"):
-            self.keys(11, 78, ["train.batch = "], f"train.batch={value}")
+            self.keys(11, 78, ["[config.bad_value]", "train.batch"], f"train.batch={value}")
         for value in ("1e400", "nan", "inf", "-inf", "0x1p3", "-1"):
-            self.keys(11, 78, ["optimizer.lr = "], f"optimizer.lr={value}")
+            self.keys(11, 78, ["[config.bad_value]", "optimizer.lr"], f"optimizer.lr={value}")
 
     def test_14_to_17_shapes_and_meshes(self):
         self.keys(14, 78, ["model.heads", "7"], "model.heads=7", world=True)
         self.keys(15, 78, ["mesh"], "mesh.data=5", "train.batch=10", world=True)
-        self.keys(16, 78, ["mesh.tensor = 8 does not divide model.heads = 4"], "mesh.tensor=8")
-        self.keys(17, 78, ["mesh.pipeline = 9"], "mesh.pipeline=9", "train.batch=9")
+        self.keys(16, 78, ["[mesh.not_dividing]", "mesh.tensor = 8"], "mesh.tensor=8")
+        self.keys(17, 78, ["[mesh.too_few_blocks]", "mesh.pipeline = 9"], "mesh.pipeline=9", "train.batch=9")
 
     def test_18_to_24_paths_and_text(self):
-        self.keys(18, 78, ["control character"], "corpus.train=/tmp/a\nb.h5")
+        self.keys(18, 78, ["[config.bad_value]"], "corpus.train=/tmp/a\nb.h5")
         self.keys(18, 78, ["\\x1B"], "corpus.train=/tmp/\x1b[31mred.h5")
         self.keys(18, 66, ["%s%n"], "corpus.train=/tmp/%s%n%n.h5", world=True)
-        self.keys(19, 66, ["File name too long"], "corpus.train=/" + "p" * 5000)
-        self.refused(19, 66, ["File name too long"], "pretrain", "/" + "p" * 5000)
-        self.refused(19, 73, ["File name too long"], "pretrain", self.at("small.ini"), "run.dir=/tmp/" + "p" * 5000, world=True)
+        self.keys(19, 66, ["[file.bad_path]"], "corpus.train=/" + "p" * 5000)
+        self.refused(19, 66, ["[file.bad_path]"], "pretrain", "/" + "p" * 5000)
+        self.refused(19, 73, ["[file.bad_path]"], "pretrain", self.at("small.ini"), "run.dir=/tmp/" + "p" * 5000, world=True)
         os.mkdir(self.at("folder.ini"))
         os.mkfifo(self.at("fifo.ini"))
         for name in (self.at("folder.ini"), self.at("fifo.ini"), "/dev/zero"):
             self.refused(20, 66, [name, "name a file"], "pretrain", name)
         os.symlink(self.at("loop2"), self.at("loop1"))
         os.symlink(self.at("loop1"), self.at("loop2"))
-        self.refused(21, 66, ["symbolic links"], "pretrain", self.at("loop1"))
-        self.keys(21, 66, ["symbolic links"], f"corpus.train={self.at('loop1')}")
+        self.refused(21, 66, ["[file.bad_path]"], "pretrain", self.at("loop1"))
+        self.keys(21, 66, ["[file.bad_path]"], f"corpus.train={self.at('loop1')}")
         with open(self.at("long.ini"), "wb") as file:
             file.write(self.more(b"[tokenizer]\npath = "))
             file.truncate(200 << 20)
-        self.refused(23, 78, ["longer than the 1048576 bytes"], "pretrain", self.at("long.ini"))
+        self.refused(23, 78, ["[file.too_long]"], "pretrain", self.at("long.ini"))
         os.remove(self.at("long.ini"))
         self.keys(24, 66, ["\\xED\\xA0\\x80"], os.fsdecode(b"corpus.train=/tmp/\xed\xa0\x80.h5"))
         self.keys(24, 78, ["\\xED\\xA0\\x80"], os.fsdecode(b"optimizer.kind=\xed\xa0\x80"))
 
     def test_25_a_configuration_that_changed_since(self):
         self.trained("changed", 0, "train.steps=1")
-        for key, words in (("model.width=64", ["64", "32"]), ("optimizer.lr=1", ["0.003"]), (f"corpus.train={self.at('valid.h5')}", ["hash"])):
+        for key, words in (("model.width=64", ["64", "32"]), ("optimizer.lr=1", ["0.003"]), (f"corpus.train={self.at('valid.h5')}", ["[run.other_keys]", "hash"])):
             self.refused(25, 78, words, "pretrain", self.at("small.ini"), f"run.dir={self.at('changed')}", "train.steps=2", key,
                          world=True)
 
@@ -137,7 +137,7 @@ class Rows(JobTest):
                 spoil(os.path.join(folder, "checkpoints", steps(folder)[-1]))
                 spoil(os.path.join(folder, "checkpoints", steps(folder)[0]))
                 bad = self.pretrain("damaged", ranks, "train.steps=5")
-                self.check(bad, 65, ["damaged"], 1)
+                self.check(bad, 65, ["[checkpoint.all_damaged]"], 1)
                 self.assertIn(word, bad.err)
                 self.assertNotIn("step-000000000005", steps(folder))
                 folder = self.copy("damaged")
@@ -187,7 +187,7 @@ class Rows(JobTest):
         shutil.move(os.path.join(self.at("other"), "checkpoints", "step-000000000009"), os.path.join(folder, "checkpoints"))
         result = self.pretrain("foreign", 0, "train.steps=12")
         self.assertIn(result.status, (65, 78), str(result))
-        self.assertIn("shape", result.err)
+        self.assertIn("[tensor.wrong_shape]", result.err)
 
     def test_92_a_newer_format(self):
         folder = self.copy("newer")
@@ -226,8 +226,8 @@ class Rows(JobTest):
         disk = self.at("disk")
         os.makedirs(disk)
         # row, how it is mounted, what is said, what is done to it first
-        rows = ((98, "-t tmpfs -o size=300k", 74, "No space left", ""),
-                (99, "-t tmpfs -o nr_inodes=8", 74, "No space left", ""),
+        rows = ((98, "-t tmpfs -o size=300k", 74, "[file.no_space]", ""),
+                (99, "-t tmpfs -o nr_inodes=8", 74, "[file.no_space]", ""),
                 (101, "-t tmpfs -o size=64m", 77, "Read-only", f"mount -o remount,ro {disk};"))
         if run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs none {disk}"]).status != 0:
             self.skipTest("a small disk can't be mounted here: that needs root")

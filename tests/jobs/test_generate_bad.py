@@ -24,51 +24,51 @@ class GenerateBad(GenerateTest):
     def test_prompts(self):
         ids = json.dumps({"tokens": [1, 2]}) + "\n"
         for ranks in (0, 2):
-            self.prompts_refused("", ["there is no prompt", "bad.txt"], name="bad.txt", ranks=ranks)
-            self.prompts_refused("a prompt\n\nanother\n", ["the prompt is empty", "bad.txt:2"], name="bad.txt", ranks=ranks)
-        self.prompts_refused(ids + json.dumps({"prompt": ""}) + "\n", ["the prompt is empty", "bad.jsonl:2"])
-        self.prompts_refused(ids + json.dumps({"tokens": []}) + "\n", ["the prompt has no tokens", "bad.jsonl:2"])
-        self.prompts_refused(json.dumps({"tokens": [3] * 33}) + "\n", ["the prompt has 33 tokens, more than the model's context of 32", "bad.jsonl:1"])
-        self.prompts_refused("a word and more " * 60 + "\n", ["more than the model's context of 32", "bad.txt:1"], name="bad.txt")
+            self.prompts_refused("", ["[prompt.none]", "bad.txt"], name="bad.txt", ranks=ranks)
+            self.prompts_refused("a prompt\n\nanother\n", ["[prompt.empty]", "bad.txt:2"], name="bad.txt", ranks=ranks)
+        self.prompts_refused(ids + json.dumps({"prompt": ""}) + "\n", ["[prompt.empty]", "bad.jsonl:2"])
+        self.prompts_refused(ids + json.dumps({"tokens": []}) + "\n", ["[prompt.empty]", "bad.jsonl:2"])
+        self.prompts_refused(json.dumps({"tokens": [3] * 33}) + "\n", ["[prompt.too_long]", "bad.jsonl:1"])
+        self.prompts_refused("a word and more " * 60 + "\n", ["[prompt.too_long]", "bad.txt:1"], name="bad.txt")
         for wrong in (509, -1, 1.5, "a", 2 ** 40):
-            self.prompts_refused(ids + json.dumps({"tokens": [1, wrong]}) + "\n", ["entry 1 of \"tokens\" is no id from 0 to 508", "bad.jsonl:2"])
-        self.prompts_refused("{\"prompt\": \"a\"\n", ["not valid JSON", "bad.jsonl:1"])
-        self.prompts_refused(ids + "\n", ["not valid JSON", "bad.jsonl:2"])
-        self.prompts_refused("[1, 2]\n", ["not a JSON object", "bad.jsonl:1"])
-        self.prompts_refused("{\"text\": \"a\"}\n", ["neither \"prompt\" nor \"tokens\""])
-        self.prompts_refused("{\"prompt\": \"a\", \"tokens\": [1]}\n", ["both \"prompt\" and \"tokens\""])
-        self.prompts_refused("{\"prompt\": 1}\n", ["\"prompt\" is not a string"])
-        self.prompts_refused("{\"tokens\": 1}\n", ["\"tokens\" is not a list of ids"])
-        self.prompts_refused("{\"prompt\": \"a\", \"prompt\": \"b\"}\n", ["not valid JSON", "duplicate"])
+            self.prompts_refused(ids + json.dumps({"tokens": [1, wrong]}) + "\n", ["[prompt.unknown_token]", "bad.jsonl:2"])
+        self.prompts_refused("{\"prompt\": \"a\"\n", ["[json.invalid]", "bad.jsonl:1"])
+        self.prompts_refused(ids + "\n", ["[json.invalid]", "bad.jsonl:2"])
+        self.prompts_refused("[1, 2]\n", ["[prompt.not_object]", "bad.jsonl:1"])
+        self.prompts_refused("{\"text\": \"a\"}\n", ["[prompt.no_text]"])
+        self.prompts_refused("{\"prompt\": \"a\", \"tokens\": [1]}\n", ["[prompt.text_and_tokens]"])
+        self.prompts_refused("{\"prompt\": 1}\n", ["[prompt.no_text]", "\"prompt\""])
+        self.prompts_refused("{\"tokens\": 1}\n", ["[prompt.bad_tokens]", "\"tokens\""])
+        self.prompts_refused("{\"prompt\": \"a\", \"prompt\": \"b\"}\n", ["[json.invalid]"])
         with gzip.open(self.at("cut.txt.gz"), "wb") as file:
             file.write(os.urandom(4000))
         with open(self.at("cut.txt.gz"), "rb+") as file:
             file.truncate(1000)
         self.refused(65, ["cut.txt.gz"], f"generate.prompts={self.at('cut.txt.gz')}")
-        self.refused(66, ["No such file", "none.txt"], f"generate.prompts={self.at('none.txt')}")
+        self.refused(66, ["[file.missing]", "none.txt"], f"generate.prompts={self.at('none.txt')}")
 
     def test_templates(self):
         fields = self.write("fields.jsonl", "{\"a\": \"x\", \"b\": [1]}\n")
-        for text, words in (("", ["the template is empty"]), ("a\n{b", ["a brace is not closed", "bad.tpl:2"]),
-                            ("{c}", ["the field \"c\" of the template is missing", "fields.jsonl:1"]),
-                            ("{b}", ["the field \"b\" of the template is not a string"])):
+        for text, words in (("", ["[template.empty]"]), ("a\n{b", ["[template.open_brace]", "bad.tpl:2"]),
+                            ("{c}", ["[template.missing_field]", "fields.jsonl:1"]),
+                            ("{b}", ["[template.missing_field]"])):
             self.refused(65, words, f"generate.prompts={fields}", f"generate.template={self.write('bad.tpl', text)}")
         self.refused(66, ["none.tpl"], f"generate.prompts={fields}", f"generate.template={self.at('none.tpl')}")
 
     def test_keys(self):
-        for keys, words in ((["generate.strategy=best"], ["generate.strategy = best is not a choice"]),
-                            (["generate.top_p=1.5"], ["generate.top_p = 1.5 is out of range"]),
-                            (["generate.top_p=-0.1"], ["generate.top_p = -0.1 is out of range"]),
-                            (["generate.no_repeat_ngram=-1"], ["generate.no_repeat_ngram = -1 is out of range"]),
-                            (["generate.repetition_penalty=0"], ["generate.repetition_penalty = 0 is out of range"]),
-                            (["generate.temperature=-1"], ["generate.temperature = -1 is out of range"]),
-                            (["generate.tokens=0"], ["generate.tokens = 0 is out of range"]),
-                            (["generate.strategy=beam", "generate.beams=510"], ["generate.beams = 510 is more than the 509 tokens"]),
-                            (["generate.strategy=beam", "generate.samples=5"], ["generate.samples = 5 is more than generate.beams = 4"]),
-                            (["generate.end=509"], ["generate.end = 509 is no id"]),
-                            (["generate.stop=a,,b"], ["a stop text is empty"]),
-                            (["generate.stop=\\q"], ["'\\q' in a stop text means nothing"]),
-                            (["mesh.members=2"], ["generate.model is one model"])):
+        for keys, words in ((["generate.strategy=best"], ["[config.bad_value]", "generate.strategy = best"]),
+                            (["generate.top_p=1.5"], ["[config.bad_value]", "generate.top_p = 1.5"]),
+                            (["generate.top_p=-0.1"], ["[config.bad_value]", "generate.top_p = -0.1"]),
+                            (["generate.no_repeat_ngram=-1"], ["[config.bad_value]", "generate.no_repeat_ngram = -1"]),
+                            (["generate.repetition_penalty=0"], ["[config.bad_value]", "generate.repetition_penalty = 0"]),
+                            (["generate.temperature=-1"], ["[config.bad_value]", "generate.temperature = -1"]),
+                            (["generate.tokens=0"], ["[config.bad_value]", "generate.tokens = 0"]),
+                            (["generate.strategy=beam", "generate.beams=510"], ["[generate.too_many_beams]", "generate.beams = 510"]),
+                            (["generate.strategy=beam", "generate.samples=5"], ["[generate.too_many_samples]", "generate.samples = 5"]),
+                            (["generate.end=509"], ["[generate.bad_end]", "generate.end = 509"]),
+                            (["generate.stop=a,,b"], ["[generate.empty_stop]"]),
+                            (["generate.stop=\\q"], ["[generate.bad_escape]"]),
+                            (["mesh.members=2"], ["[mesh.one_model]", "generate.model"])):
             self.refused(78, words, *keys, ranks=2 if "mesh.members=2" in keys else 0)
         self.refused(66, ["none"], f"generate.model={self.at('none')}")
 
@@ -82,14 +82,14 @@ class GenerateBad(GenerateTest):
         bagpipe_test.edit_manifest(step, forget)
         os.remove(os.path.join(step, "tokenizer.json"))
         model = f"generate.model={step}"
-        self.refused(78, ["no tokenizer is known", "tokenizer.path"], model)
+        self.refused(78, ["[prompt.no_tokenizer]", "tokenizer.path"], model)
         ids = self.write("ids.jsonl", json.dumps({"tokens": [1, 2]}) + "\n")
-        self.refused(78, ["generate.stop needs a tokenizer"], model, f"generate.prompts={ids}", "generate.stop=a")
+        self.refused(78, ["[generate.no_tokenizer]", "generate.stop"], model, f"generate.prompts={ids}", "generate.stop=a")
         self.assertIsNone(self.made("by_ids", 0, model, f"generate.prompts={ids}")[0]["text"])
         self.made("by_path", 0, model, f"tokenizer.path={self.at('tokenizer.json')}")
-        self.refused(66, ["No such file"], model, f"tokenizer.path={self.at('none.json')}")
+        self.refused(66, ["[file.missing]"], model, f"tokenizer.path={self.at('none.json')}")
         self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", "300", "--out", self.at("other.json"), self.at("train.txt")])
-        self.refused(65, ["the tokenizer is not that of the model"], f"tokenizer.path={self.at('other.json')}")
+        self.refused(65, ["[tokenizer.mismatch]"], f"tokenizer.path={self.at('other.json')}")
 
     def test_stop_texts_that_cannot_be_encoded(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "300", "--out", self.at("words.json"), self.at("train.txt")])
@@ -97,7 +97,7 @@ class GenerateBad(GenerateTest):
                    self.at("train.txt")])
         model = self.trained("of_words", 0, f"corpus.train={self.at('words.h5')}", "corpus.valid=", "train.steps=2")
         for stop in ("xyzzyx", "a\\n"):
-            self.refused(78, ["can't be encoded", "generate.stop"], f"generate.model={model}", "generate.stop=" + stop)
+            self.refused(78, ["[generate.stop_not_encodable]", "generate.stop"], f"generate.model={model}", "generate.stop=" + stop)
 
 
 if __name__ == "__main__":

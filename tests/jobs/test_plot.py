@@ -167,15 +167,15 @@ class Plot(JobTest):
         self.write("begun/metrics.jsonl", "")
         for status, words, said in ((64, ["first", "--out", "x.pdf"], "x.pdf"), (64, ["first", "--x", "days"], "days"),
                                     (64, ["first", "--x", "hours"], "--x"), (64, ["first", "--colour"], "--help"),
-                                    (66, ["nothing"], "nothing"), (65, ["folder"], "no run.json"), (65, ["train.h5"], "train.h5"),
-                                    (65, ["begun"], "no step is logged"), (73, ["first", "--out", "no/such/folder.html"], "no/such")):
+                                    (66, ["nothing"], "nothing"), (65, ["folder"], "[run.no_record]"), (65, ["train.h5"], "train.h5"),
+                                    (65, ["begun"], "[run.no_steps]"), (73, ["first", "--out", "no/such/folder.html"], "no/such")):
             with self.subTest(words=words):
                 _, err = self.plot(*words, status=status)
                 lines = [line for line in err.split("\n") if line]
                 self.assertEqual(len(lines), 1, err)
                 self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), err)
                 self.assertIn(said, lines[0])
-        self.assertIn("no run was named", self.plot(status=64)[1])
+        self.assertIn("[command.no_run]", self.plot(status=64)[1])
         self.assertIn("Usage: bagpipe plot", self.plot("--help")[0])
 
     # ---- tables ----
@@ -211,8 +211,8 @@ class Plot(JobTest):
 
     def test_table_of_what_is_no_run_is_refused(self):
         os.makedirs(self.at("no run"), exist_ok=True)
-        self.assertIn("no run.json", self.table("no run", status=65)[1])
-        self.assertIn("none of the 2 names", self.table("no run", "train.txt", status=65)[1])
+        self.assertIn("[run.no_record]", self.table("no run", status=65)[1])
+        self.assertIn("[run.no_training]", self.table("no run", "train.txt", status=65)[1])
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Samples(JobTest):
         result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('never')}", *EVERY,
                       f"train.sample_prompt={'king ' * 40}"], 2)
         self.assertEqual(result.status, 78, str(result))
-        self.assertIn("the prompt has", result.err)
+        self.assertIn("[train.bad_sample_prompt]", result.err)
         self.assertFalse(os.path.exists(self.at("never")))
 
     def test_a_recurrent_model_writes_behind_a_prompt_of_any_length(self):

@@ -300,7 +300,7 @@ class Status(JobTest):
             self.assertEqual(result.out, "")
         os.makedirs(self.at("broken"), exist_ok=True)
         self.write("broken/run.json", '{"format": "bagpipe ru')
-        self.assertIn("damaged", self.asked("broken", status=65).err)
+        self.assertIn("[json.invalid]", self.asked("broken", status=65).err)
 
     def test_several_runs_are_told_whatever_one_of_them_is_like(self):
         self.trained("good", 0, "train.steps=1")

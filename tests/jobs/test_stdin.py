@@ -98,20 +98,20 @@ class StandardInput(unittest.TestCase):
         for tool in (["corpus", "--tokenizer", "t.json", "--out", "two.h5", "-"], ["tokenizer", "--size", "265", "--out", "two.h5", "-"]):
             told = self.data(tool, status=64, ranks=2, input=b"text of a launcher")
             self.assertEqual(told.count("error[64]"), 1, told)
-            self.assertIn("standard input reaches one rank, and there are 2", told)
+            self.assertIn("[command.stdin_of_ranks]", told)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "two.h5")))
 
     def test_refusals(self):
-        self.assertIn("named 2 times", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-", "-"], status=64, input=b"x"))
-        self.assertIn("standard input", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=66,
+        self.assertIn("[command.stdin_twice]", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-", "-"], status=64, input=b"x"))
+        self.assertIn("[text.closed]", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=66,
                                                   preexec_fn=lambda: os.close(0)))
         with open(os.path.join(self.folder, "t.json"), "rb") as same:
-            self.assertIn("same file", self.data(["corpus", "--tokenizer", "t.json", "--out", "t.json", "-"], status=64, stdin=same))
+            self.assertIn("[command.same_output]", self.data(["corpus", "--tokenizer", "t.json", "--out", "t.json", "-"], status=64, stdin=same))
         folder = os.open(self.folder, os.O_RDONLY)
-        self.assertIn("a folder", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=66, stdin=folder))
+        self.assertIn("[file.is_folder]", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=66, stdin=folder))
         os.close(folder)
         told = self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=65, input=gzip.compress(b"x" * 999)[:-9])
-        self.assertIn("truncated: at standard input", told)
+        self.assertRegex(told, r"at standard input.* \[text.damaged\]")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "c.h5")))
 
     def test_a_signal_ends_the_wait(self):
@@ -149,13 +149,13 @@ class StandardInput(unittest.TestCase):
     def test_objects_without_the_field(self):
         jsonl = ["corpus", "--tokenizer", "t.json", "--format", "jsonl", "--out", "c.h5"]
         told = self.data([*jsonl, "objects.jsonl"], status=65)
-        self.assertIn('the field "text" is missing: at objects.jsonl, line 1; correct the line, or name the field of the text (--text-field)', told)
+        self.assertRegex(told, r"at objects.jsonl, line 1; .*--text-field.* \[text.missing_field\]")
         told = self.data([*jsonl, "--text-field", "body", "-"], status=65, input=b'{"body": "x"}\n{"body": 5}\n')
-        self.assertIn('the field "body" is not a string: at standard input, line 2; correct the line', told)
+        self.assertRegex(told, r"at standard input, line 2; .* \[text.missing_field\]")
         told = self.data(["corpus", "--tokenizer", "t.json", "--text-field", "body", "--out", "c.h5", "lines.txt"], status=64)
-        self.assertIn("use --format jsonl", told)
+        self.assertIn("[command.needs_jsonl]", told)
         told = self.data(["tokenizer", "--size", "260", "--text-field", "body", "--out", "c.json", "lines.txt"], status=64)
-        self.assertIn("use --format jsonl", told)
+        self.assertIn("[command.needs_jsonl]", told)
 
 
 if __name__ == "__main__":

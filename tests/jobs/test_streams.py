@@ -24,7 +24,7 @@ class Bags(JobTest):
             self.assertEqual(result.status, 78, str(result))
             said = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[78]: ")]
             self.assertEqual(len(said), 1, str(result))
-            for words in ("version 1", "version 2", "run.dir", "older"):
+            for words in ("version 1", "[run.other_bag]", "run.dir", "older"):
                 self.assertIn(words, said[0])
             self.assertEqual(digests(folder), before)
 

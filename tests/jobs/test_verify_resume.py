@@ -116,7 +116,7 @@ class CompareCheckpoints(JobTest):
         self.assertIn("equal to the bit", self.compare(one, two + step, 0).out)
         self.assertRegex(self.compare(one, other, 65).err, r"error\[65\]: tensor \S+ differs, digests \w+\.\.\. and \w+\.\.\.: at ")
         wider = self.trained("wider", 0, "train.steps=4", "model.width=64")
-        self.assertIn("another shape", self.compare(one, wider, 65).err)
+        self.assertIn("[compare.other_shape]", self.compare(one, wider, 65).err)
         bare = self.at("bare")  # without the optimizer's tensors
         self.must(["bagpipe-data", "export", one, "--out", self.at("exported")])
         self.must(["bagpipe-data", "import", self.at("exported"), "--out", bare])
@@ -128,7 +128,7 @@ class CompareCheckpoints(JobTest):
             byte = file.read(1)[0]
             file.seek(-1, os.SEEK_END)
             file.write(bytes([byte ^ 1]))
-        self.assertIn("damaged", self.compare(one, two + step, 65).err)
+        self.assertIn("[checkpoint.damaged]", self.compare(one, two + step, 65).err)
         self.compare(one, self.at("nowhere"), 66)
 
 

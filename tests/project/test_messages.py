@@ -112,6 +112,7 @@ def read():
 # Those that errno words, and those written where nothing may be called
 SAID = {"file.missing": ({66}, "No such file or directory"), "file.no_folder": ({73}, "No such file or directory, of an output"),
         "file.is_folder": ({66, 74}, ""), "file.exists": ({73, 74}, "File exists"),
+        "file.bad_path": ({66, 73, 74}, "File name too long, Too many levels of symbolic links"),
         "file.denied": ({77}, "Permission denied, Operation not permitted, Read-only file system"),
         "file.no_space": ({74}, "No space left on device, Disk quota exceeded, File too large"),
         "file.too_many_open": ({71}, "Too many open files"), "file.io_error": ({66, 73, 74}, "Input/output error, and what else the system says of a file"),
@@ -142,6 +143,14 @@ class Messages(unittest.TestCase):
     def test_of_several_libraries_share_an_identifier_on_purpose(self):
         shared = {name for name, message in read()[0].items() if len(message.folders) > 1}
         self.assertEqual(shared, SHARED)
+
+    def test_that_the_docs_quote_exist(self):
+        found, quoted = read()[0], 0
+        for path in sorted((TOP / "docs").glob("*.md")):
+            for name in re.findall(r"\[(" + FORM + r")\]", path.read_text(encoding="utf-8")):
+                quoted += 1
+                self.assertIn(name, found, path.name)
+        self.assertGreater(quoted, 2 * len(found) // 3)
 
     def test_are_in_the_page(self):
         self.assertEqual(PAGE.read_text(encoding="utf-8"), page(), "python3 tests/project/test_messages.py --write makes it anew")

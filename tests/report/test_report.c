@@ -179,7 +179,7 @@ static void a_gnuplot_that_is_missing_fails_or_hangs_is_told(void **state)
     (void)state;
     assert_int_equal(setenv("PATH", bp_test_path("nowhere"), 1), 0);
     bp_test_expect(bp_gnuplot(&picture, &bytes, NULL, "plot x\n"), BP_ERR_INPUT);
-    bp_test_message_has("there is no gnuplot");
+    bp_test_message_has("[gnuplot.missing]");
     assert_int_equal(setenv("PATH", path, 1), 0);
     use_gnuplot("#!/bin/sh\necho first >&2\necho its last word >&2\nexit 3\n");
     bp_test_expect(bp_gnuplot(&picture, &bytes, NULL, "plot x\n"), BP_ERR_FORMAT);
@@ -188,7 +188,7 @@ static void a_gnuplot_that_is_missing_fails_or_hangs_is_told(void **state)
     use_gnuplot("#!/bin/sh\nexec sleep 600\n");
     began = bp_clock_now();
     bp_test_expect(bp_gnuplot(&picture, &bytes, NULL, "plot x\n"), BP_ERR_SYSTEM);
-    bp_test_message_has("was killed");
+    bp_test_message_has("[gnuplot.too_slow]");
     assert_true(bp_clock_now() - began >= 0.3);
     bp_gnuplot_seconds = limit;
     assert_null(picture);

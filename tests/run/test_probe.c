@@ -158,7 +158,7 @@ static void files_are_tried_on_ground_that_goes_away(void **state)
         bp_test_expect(bp_probe_ground(&ground, "/dev/null"), BP_ERR_CREATE);
         bp_test_expect(bp_probe_files(rows, "/no/such/ground"), BP_ERR_CREATE);
         bp_test_expect(bp_probe_disk(rows, folder, (int64_t)1 << 60, 3), BP_ERR_IO);
-        bp_test_message_has("no room for a checkpoint");
+        bp_test_message_has("[run.no_space]");
     }
     json_decref(rows);
 }
@@ -185,7 +185,7 @@ static void file_that_is_not_seen_fails_on_all_ranks(void **state)
     bp_test_check_err(COMM, rank == 0 ? bp_dir_make(ground) : BP_OK, BP_OK);
     bp_test_check_err(COMM, last ? bp_dir_make(other) : BP_OK, BP_OK);
     bp_test_check_err(COMM, bp_probe_shared(COMM, last ? other : ground), BP_ERR_IO);
-    bp_test_message_has("the nodes do not share the run folder");
+    bp_test_message_has("[run.not_shared]");
 }
 
 int main(int argc, char **argv)

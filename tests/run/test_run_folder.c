@@ -350,7 +350,7 @@ static void lost_folder_is_not_written_to(void **state)
         assert_false(bp_run_still_owner(run));
         line = json_pack("{s:i}", "step", 1);
         bp_test_expect(bp_run_metric(run, line), BP_ERR_BUSY);
-        bp_test_message_has("another job took the run over");
+        bp_test_message_has("[lock.lost]");
         bp_test_expect(bp_run_event(run, "late", NULL), BP_ERR_BUSY);
         json_decref(line);
         assert_int_equal(bp_file_size(inside(with.run, "metrics.jsonl")), 0);

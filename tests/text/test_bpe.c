@@ -102,7 +102,8 @@ static void a_merge_twice_is_refused(void **state)
     list[1] = (bp_merge){'b', 'a', 257};
     list[2] = (bp_merge){'a', 'b', 258};
     bp_test_expect(bp_merges_init(&merges, list, 3), BP_ERR_FORMAT);
-    bp_test_message_has("merge 2 repeats merge 0");
+    bp_test_message_has("[merges.twice]");
+    bp_test_message_has("merge 2");
     bp_merges_clear(&merges);
 }
 

@@ -144,7 +144,8 @@ static void another_field_holds_the_text(void **state)
     assert_int_equal(piece.bytes, 1);
     assert_memory_equal(piece.text, "b", 1);
     bp_test_expect(bp_documents_next(documents, &piece), BP_ERR_FORMAT);
-    bp_test_message_has("\"body\" is missing");
+    bp_test_message_has("[text.missing_field]");
+    bp_test_message_has("\"body\"");
     bp_test_message_has("--text-field");
     bp_documents_close(&documents);
 }
