@@ -143,7 +143,7 @@ static void files_that_can_not_be_had_have_their_code(void **state)
     assert_null(file);
     bp_test_expect(bp_h5_open(&file, bp_test_write("text.h5", "no HDF5", 7)), BP_ERR_FORMAT);
     bp_test_expect(bp_h5_create(&file, bp_test_path("no/folder/file.h5")), BP_ERR_CREATE);
-    bp_test_message_has("[file.missing]");
+    bp_test_message_has("[file.no_folder]");
     if (geteuid() != 0)
         bp_test_expect(bp_h5_create(&file, "/proc/file.h5"), BP_ERR_CREATE);
 }

@@ -43,8 +43,8 @@ static void second_process_is_refused_and_told_who_holds(void **state)
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     bp_test_message_has(process);
     bp_test_message_has(host);
-    bp_test_message_has("[run.queued]");
-    bp_test_message_has("4711");
+    bp_test_message_has("[lock.held]");
+    bp_test_message_has("Slurm job 4711");
     bp_test_message_has(run);
     end_owner(&owner, hold);
 }

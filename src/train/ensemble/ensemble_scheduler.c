@@ -450,22 +450,6 @@ static bp_err train_all(ensemble_scheduler *scheduler)
     return err;
 }
 
-/* A rank that only waits leaves its core to those that train. */
-static void wait_for_all(const ensemble_scheduler *scheduler)
-{
-    MPI_Request request;
-    int done = 0;
-
-    bp_heartbeat_enter("barrier");
-    BP_MPI(MPI_Ibarrier(scheduler->comm, &request));
-    while (!done) {
-        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (!done)
-            bp_clock_sleep(WAIT_SECONDS);
-    }
-    bp_heartbeat_leave();
-}
-
 bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
 {
     const bp_mesh *mesh = scheduler->self->mesh;
@@ -484,7 +468,7 @@ bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
         bp_clock_sleep(WAIT_SECONDS);
     bp_heartbeat_leave();
     bp_signals_unwatch(look, scheduler);
-    wait_for_all(scheduler);
+    bp_barrier_asleep("barrier", scheduler->comm); /* the core is for ranks that still train */
     return bp_agree(mesh->world, err);
 }
 
