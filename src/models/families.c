@@ -1,6 +1,7 @@
 /* The list of all families, and the keys of models. */
 #include "models/family.h"
 
+#include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
@@ -13,8 +14,8 @@
 #define ROOM 64
 
 static const bp_model_family *families[ROOM] = {
-    &bp_gpt_family,  &bp_llama_family, &bp_gpt_neox_family, &bp_rnn_family,
-    &bp_lstm_family, &bp_gru_family,   &bp_ngram_family};
+    &bp_gpt_family,  &bp_llama_family, &bp_gpt_neox_family,    &bp_rnn_family,
+    &bp_lstm_family, &bp_gru_family,   &bp_feedforward_family, &bp_ngram_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -88,8 +89,14 @@ const bp_option bp_model_options[] = {
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},
     {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "rnn, lstm, gru: width of the word vectors; model.width if not given", false,
+     "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given", false,
      .at = BP_AT(bp_model_keys, embedding)},
+    {"model.order", BP_OPTION_INT, NULL, 2, 1000, NULL, "tokens",
+     "feedforward: a token is predicted from so many less one before it; 5 if not given", false,
+     .at = BP_AT(bp_model_keys, network_order)},
+    {"model.direct", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "feedforward: word vectors are connected to the head directly too; no if not given", false,
+     .at = BP_AT(bp_model_keys, direct)},
     {"model.parallel_residual", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "gpt_neox: attention and MLP read the same, and are added together; yes if not given", false,
      .at = BP_AT(bp_model_keys, parallel_residual)},

@@ -349,6 +349,11 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
     return err == BP_OK ? shape->family->check_read(shape, where) : err;
 }
 
+int64_t bp_model_state_width(const bp_model_shape *shape)
+{
+    return shape->family->state_width ? shape->family->state_width(shape) : shape->width;
+}
+
 int64_t bp_model_most_inputs(const bp_model_shape *shape)
 {
     return shape->family->unlimited ? BP_MODEL_UNLIMITED : shape->context;

@@ -28,6 +28,7 @@ typedef struct bp_model_keys {
     int64_t inner;
     int64_t window;
     int64_t embedding;
+    int64_t network_order; /* model.order; `order` is ngram.order */
     double norm_epsilon;
     double rope_theta;
     double rope_fraction;
@@ -37,6 +38,7 @@ typedef struct bp_model_keys {
     double rope_high_freq_factor;
     int64_t rope_original_context;
     bool tied;
+    bool direct;
     bool attention_bias;
     bool parallel_residual;
     double dropout;
@@ -112,11 +114,14 @@ struct bp_model_family {
     /** The same of a checkpoint's, in itself. Errors: BP_ERR_FORMAT. */
     bp_err (*check_read)(const bp_model_shape *shape, const char *where);
     bp_model_facts (*facts)(const bp_model_shape *shape);
+    /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
+    int64_t (*state_width)(const bp_model_shape *shape);
     bool unlimited;     /* windows may have any number of inputs, and be handed over in pieces, also
                            those of scoring: context is that of training alone (the blocks have
-                           what one piece leaves for the next: bp_network_add_carry) */
-    bool carries_state; /* from window to window of a batch slot (bp_network_add_carry): windows are
-                           read in order, and tensor ranks do not share rows out */
+                           what one piece leaves for the next: bp_network_add_carry). Rows need
+                           those before them: tensor ranks do not share rows out */
+    bool carries_state; /* in training too, from window to window of a batch slot: windows are read
+                           in order, and tensor ranks do not share rows out */
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
@@ -190,6 +195,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
+int64_t bp_model_state_width(const bp_model_shape *shape);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
 int64_t bp_model_parameters(const bp_model_shape *shape);

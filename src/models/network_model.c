@@ -386,13 +386,13 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     self->face.ops = &OPS;
     self->face.info = (bp_model_info){.kind = shape->family->name,
                                       .statistics = 1,
-                                      .width = shape->width,
+                                      .width = bp_model_state_width(shape),
                                       .context = bp_model_most_inputs(shape),
                                       .vocab_size = shape->vocab_size};
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
     self->mesh = mesh;
-    self->C = shape->width;
+    self->C = bp_model_state_width(shape);
     self->shape = *shape;
     int end;
     bp_model_stage(shape, mesh->pipeline_at, mesh->pipelines, &self->first_block, &end);
@@ -468,8 +468,10 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
                                const bp_model_task *task)
 {
     bp_mesh mesh = {.pipelines = task->mesh->pipeline, .pipeline_at = task->stage};
-    network_model model = {
-        .mesh = &mesh, .gemm = network->nn.gemm, .network = network, .C = shape->width};
+    network_model model = {.mesh = &mesh,
+                           .gemm = network->nn.gemm,
+                           .network = network,
+                           .C = bp_model_state_width(shape)};
 
     if (task->groups == 0)
         return 0;
@@ -507,7 +509,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
             .work_bytes = work > load.staged ? work : load.staged, /* not both at a time */
             .decode_bytes = decode_bytes_of(network, shape, task),
             .vocab_size = shape->vocab_size,
-            .width = shape->width,
+            .width = bp_model_state_width(shape),
             .context = bp_model_most_inputs(shape)};
     }
     bp_network_free(&network);

@@ -24,7 +24,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
         return err;
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
     snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
-    info->width = shape.width;
+    info->width = bp_model_state_width(&shape);
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
     return BP_OK;

@@ -79,6 +79,24 @@ typedef struct bp_recurrent_shape {
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 
+/** The hidden layer of a feed-forward language model. */
+typedef struct bp_feedforward_shape {
+    int64_t E, H;     /* width of a word vector; units */
+    int64_t words;    /* that a row looks at: its own, and those before it */
+    bool direct;      /* the word vectors go on too, behind the units */
+    int64_t mask;     /* the stream of its units' dropout masks */
+    bp_carry *before; /* outside training, the words before a piece, (words - 1) E columns; NULL
+                         where words = 1. Borrowed */
+} bp_feedforward_shape;
+
+/** hidden [B * T][E] becomes [B * T][H], or [H + words E] where connections are direct: tanh(weight
+ * x + bias), x being the vectors of a row's words, the latest first (0 before the window begins),
+ * and behind it x. Item 0 of the activations; all of it is on each tensor rank
+ * (bp_model_family.unlimited). Adds its params "hidden.weight" [H][words E] and "hidden.bias" [H]
+ * to the replicated group. Source: Bengio et al. 2003, section 2. */
+void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
+                              bp_group *group);
+
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
 #include "models/llama/llama.h"
@@ -77,6 +78,17 @@ static bp_model_shape recurrent(const bp_model_family *family, int64_t embedding
 
     shape.own[BP_RECURRENT_EMBEDDING] = embedding;
     shape.family->settle(&shape);
+    return shape;
+}
+
+static bp_model_shape feedforward(int64_t order, bool direct)
+{
+    bp_model_shape shape = {
+        .family = &bp_feedforward_family, .width = 24, .context = 3, .vocab_size = V};
+
+    shape.own[BP_FEEDFORWARD_ORDER] = order;
+    shape.own[BP_FEEDFORWARD_EMBEDDING] = 10;
+    shape.own[BP_FEEDFORWARD_DIRECT] = direct;
     return shape;
 }
 
@@ -304,6 +316,17 @@ static void recurrent_models_decode_as_they_score(void **state)
     decode_shape(&gru);
 }
 
+static void feed_forward_models_decode_as_they_score(void **state)
+{
+    bp_model_shape two = feedforward(2, false), direct = feedforward(5, true);
+
+    (void)state;
+    if (bp_comm_size(WORLD) == 4) /* three blocks: no four stages */
+        return;
+    decode_shape(&two);
+    decode_shape(&direct);
+}
+
 /* Sequences by what they have become, fed anew in one step: the same bits. */
 static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_decoding *decoding)
 {
@@ -331,8 +354,8 @@ static bool is_as_fed_anew(const world *w, const fed *f, const sequence *of, bp_
 static void beams_equal_fresh_sequences(void **state)
 {
     bp_model_shape shapes[] = {gpt, llama(2, 7), recurrent(&bp_lstm_family, 0),
-                               recurrent(&bp_gru_family, 20)};
-    const int count = sizeof shapes / sizeof shapes[0];
+                               recurrent(&bp_gru_family, 20), feedforward(4, true)};
+    const int count = bp_comm_size(WORLD) == 4 ? 4 : 5; /* no four stages of its three blocks */
 
     (void)state;
     for (int k = 0; k < count * mesh_count(); k++) {
@@ -470,6 +493,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpt_decodes_as_it_scores),
         cmocka_unit_test(llama_decodes_as_it_scores),
         cmocka_unit_test(recurrent_models_decode_as_they_score),
+        cmocka_unit_test(feed_forward_models_decode_as_they_score),
         cmocka_unit_test(gpt_neox_decodes_as_it_scores),
         cmocka_unit_test(beams_equal_fresh_sequences),
         cmocka_unit_test(long_prompts_go_piece_by_piece),

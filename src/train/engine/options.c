@@ -217,15 +217,15 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
 }
 
 /* A row needs the one before it, in the window and behind it. */
-static bool carries_state(const bp_model_shape *shape)
+static bool needs_all_rows(const bp_model_shape *shape)
 {
-    return shape->family && shape->family->carries_state;
+    return shape->family && (shape->family->unlimited || shape->family->carries_state);
 }
 
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors)
 {
-    return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !carries_state(shape) &&
+    return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
            bp_rows_divide(spec->micro_batch * shape->context, tensors);
 }
 
@@ -245,9 +245,9 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
     if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
         shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
-    if (carries_state(shape)) {
+    if (needs_all_rows(shape)) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
-                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs the one "
+                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs those "
                         "before it: at mesh.sequence_parallel; use auto",
                         shape->family->name);
         return;

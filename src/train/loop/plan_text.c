@@ -69,13 +69,15 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
     const bp_model_shape *shape = &self->shape;
     const bp_mesh_shape *mesh = &self->mesh_shape;
-    char remark[128];
+    char remark[128], layers[32] = "", heads[32] = "";
 
-    bp_log("model: %s, %lld layers, width %lld, %lld heads, context %lld, vocabulary %lld: %.2f M "
-           "parameters, %s",
-           shape->family->name, (long long)shape->layers, (long long)shape->width,
-           (long long)shape->heads, (long long)shape->context, (long long)shape->vocab_size,
-           (double)bp_model_parameters(shape) / 1e6,
+    if (shape->layers > 0)
+        (void)snprintf(layers, sizeof layers, " %lld layers,", (long long)shape->layers);
+    if (shape->heads > 0)
+        (void)snprintf(heads, sizeof heads, " %lld heads,", (long long)shape->heads);
+    bp_log("model: %s,%s width %lld,%s context %lld, vocabulary %lld: %.2f M parameters, %s",
+           shape->family->name, layers, (long long)shape->width, heads, (long long)shape->context,
+           (long long)shape->vocab_size, (double)bp_model_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
     schedule_text(remark, sizeof remark, self);
     bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",

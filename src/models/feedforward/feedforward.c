@@ -1,0 +1,166 @@
+/* The family of feed-forward language models: the vectors of the order - 1 words before a word, one
+ * layer of tanh units, a head with a bias, and on request direct connections from the vectors to
+ * the head: y = b + W x + U tanh(d + H x). Source: Bengio et al. 2003, "A Neural Probabilistic
+ * Language Model", section 2, equation 1. */
+#include "models/feedforward/feedforward.h"
+
+#include "nn/layers.h"
+
+#define INIT_STD 0.1F /* of word vectors and head */
+
+enum { EMBEDDING, LAYER, HEAD, BLOCKS };
+
+static const bp_model_size SIZES[] = {
+    {.name = "width", .at = BP_SIZE_AT(width)},
+    {.name = "order", .at = BP_SIZE_AT(own[BP_FEEDFORWARD_ORDER]), .optional = true},
+    {.name = "embedding", .at = BP_SIZE_AT(own[BP_FEEDFORWARD_EMBEDDING]), .optional = true},
+    {.name = "direct",
+     .at = BP_SIZE_AT(own[BP_FEEDFORWARD_DIRECT]),
+     .type = BP_SIZE_FLAG,
+     .optional = true},
+    {.name = "context", .at = BP_SIZE_AT(context)},
+    {0}};
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *order = &shape->own[BP_FEEDFORWARD_ORDER],
+            *embedding = &shape->own[BP_FEEDFORWARD_EMBEDDING];
+
+    *order = *order > 0 ? *order : 5;
+    *embedding = *embedding > 0 ? *embedding : shape->width;
+}
+
+static int64_t embedding_of(const bp_model_shape *shape)
+{
+    return shape->own[BP_FEEDFORWARD_EMBEDDING];
+}
+
+/* Numbers that the layer reads of a row: the vectors of its words. */
+static int64_t inputs_of(const bp_model_shape *shape)
+{
+    return (shape->own[BP_FEEDFORWARD_ORDER] - 1) * embedding_of(shape);
+}
+
+static int64_t state_width(const bp_model_shape *shape)
+{
+    return shape->width + (shape->own[BP_FEEDFORWARD_DIRECT] ? inputs_of(shape) : 0);
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    (void)shape, (void)tensors, (void)config; /* tensor ranks split the vocabulary alone */
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (shape->own[BP_FEEDFORWARD_ORDER] >= 2)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "model.bad_order",
+                   "a feed-forward model of order %lld has no words to read: at %s; the checkpoint "
+                   "is wrong",
+                   (long long)shape->own[BP_FEEDFORWARD_ORDER], where);
+}
+
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t V = shape->vocab_size, H = shape->width;
+    int64_t matrices = H * inputs_of(shape) + V * state_width(shape);
+
+    return (bp_model_facts){.parameters = matrices + H + V + V * embedding_of(shape),
+                            .train_flops = 6 * (double)matrices};
+}
+
+static int blocks_of(const bp_model_shape *shape)
+{
+    (void)shape;
+    return BLOCKS;
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    if (block == EMBEDDING)
+        return 50 * (double)embedding_of(shape);
+    return 2 * (double)(block == LAYER ? shape->width * inputs_of(shape)
+                                       : shape->vocab_size * state_width(shape));
+}
+
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    return (bp_activations){
+        .count = 1,
+        .item = {{.name = "hidden",
+                  .columns = block == EMBEDDING ? embedding_of(shape) : state_width(shape),
+                  .has_gradient = true}}};
+}
+
+static bp_param *add_table(bp_network *network, const bp_model_shape *shape, const char *name,
+                           int64_t columns)
+{
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    return bp_group_add_matrix_part(bp_network_add_group(network, false), name, shape->vocab_size,
+                                    columns, INIT_STD, 0, first, count);
+}
+
+static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
+{
+    bp_param *table = add_table(network, shape, "head", state_width(shape));
+    bp_group *biases = bp_network_add_group(network, false);
+    bp_head_shape head = {0};
+    bp_block *block;
+    int64_t first, count;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
+    return block;
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape)
+{
+    int64_t E = embedding_of(shape), before = inputs_of(shape) - E;
+    bp_feedforward_shape layer = {.E = E,
+                                  .H = shape->width,
+                                  .words = shape->own[BP_FEEDFORWARD_ORDER] - 1,
+                                  .direct = shape->own[BP_FEEDFORWARD_DIRECT] != 0,
+                                  .mask = LAYER};
+    bp_block *block;
+
+    if (before > 0)
+        layer.before = bp_network_add_carry(network, "words", before);
+    bp_feedforward_layer_new(&block, &network->nn, &layer, bp_network_add_group(network, true));
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    bp_block *block = NULL;
+
+    (void)shared;
+    if (number == EMBEDDING) {
+        bp_embedding_part part = {.wte = add_table(network, shape, "wte", embedding_of(shape))};
+
+        bp_embedding_new(&block, &network->nn, &part, 1);
+    } else {
+        block = number == LAYER ? new_layer(network, shape) : new_head(network, shape);
+    }
+    bp_network_add_block(network, block);
+}
+
+const bp_model_family bp_feedforward_family = {.name = "feedforward",
+                                               .sizes = SIZES,
+                                               .any_context = true,
+                                               .settle = settle,
+                                               .check = check,
+                                               .check_read = check_read,
+                                               .facts = facts,
+                                               .state_width = state_width,
+                                               .unlimited = true,
+                                               .objective = &bp_objective_causal,
+                                               .blocks = blocks_of,
+                                               .blocks_are = "embedding, layer, head",
+                                               .cost = cost,
+                                               .behind = behind,
+                                               .add_block = add_block};
