@@ -1,0 +1,39 @@
+/* Weights of a mixture of models, fitted to what each gives to the tokens of a text. Local: no MPI.
+ */
+#ifndef BP_STATISTICS_MIXTURE_WEIGHTS_H
+#define BP_STATISTICS_MIXTURE_WEIGHTS_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/** What the models give to the tokens: natural logs, -INFINITY for probability 0; of each token at
+ * least one is finite. */
+typedef struct bp_mixture_text {
+    const float *const *logprob; /* [models][tokens] */
+    int64_t models, tokens;      /* 1 or more */
+} bp_mixture_text;
+
+typedef struct bp_mixture_fit {
+    double nll;         /* of all tokens, of the mixture, in nats */
+    double gap;         /* nats a token that the best weights are better by, at most */
+    int64_t iterations; /* of EM */
+} bp_mixture_fit;
+
+/** The weights w with the largest likelihood of sum_m w_m p_m(token), by expectation maximisation
+ * from equal ones, until none are better by `gap` nats a token. Where the best single model is no
+ * worse than what that comes to, it has all the weight: the fit is never above it.
+ *
+ * Shapes:     weights[models], which sum to 1.
+ * Errors:     BP_ERR_SYSTEM memory.
+ * Source:     Dempster, Laird and Rubin 1977, section 4.3; the bound is that of concave functions
+ * on a simplex: the best is at most log max_m mean_t p_m / p above (Cover 1984, "An Algorithm for
+ * Maximizing Expected Log Investment Return", section III). Sums are over fixed blocks in order, so
+ * the bits do not depend on the number of threads.
+ */
+bp_err bp_mixture_weights(double *weights, bp_mixture_fit *fit, const bp_mixture_text *text);
+
+/** log of sum_m weights[m] exp(logprob[m][token]). */
+double bp_mixture_logprob(const double *weights, const bp_mixture_text *text, int64_t token);
+
+#endif
