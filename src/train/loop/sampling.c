@@ -92,12 +92,11 @@ static bp_err read_prompt(trainer *self, bp_ids *ids)
 }
 
 /* What a rank of this stage takes for decoding; 0: the model can't. */
-static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
+static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage, int64_t room,
                            int64_t *bytes)
 {
-    const sampling *samples = &self->samples;
     const bp_model_task task = {
-        .mesh = mesh, .stage = stage, .groups = 1, .slots = 1, .room = samples->plan.room};
+        .mesh = mesh, .stage = stage, .groups = 1, .slots = 1, .room = room};
     bp_model_memory memory = {0};
     bp_err err = bp_model_estimate_shape(&memory, &self->shape, self->config, &task);
 
@@ -110,9 +109,10 @@ static bp_err check_family(const trainer *self)
     static const bp_mesh_shape ONE = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     const bp_model_family *family = self->shape.family;
     int64_t bytes = 0;
-    bp_err err = decode_bytes(self, &ONE, 0, &bytes);
+    bool causal = !family->open && family->objective == &bp_objective_causal;
+    bp_err err = causal ? decode_bytes(self, &ONE, 0, 1, &bytes) : BP_OK;
 
-    if (err == BP_OK && (bytes == 0 || family->objective != &bp_objective_causal))
+    if (err == BP_OK && bytes == 0)
         err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "a model of kind %s does not continue sequences: at train.sample_every; "
                       "leave it out, or take another model.kind",
@@ -144,7 +144,10 @@ bp_err trainer_samples_open(trainer *self)
 
     if (every(self) == 0)
         return BP_OK;
-    err = bp_agree(self->mesh->world, self->mesh->coordinates ? read_prompt(self, &ids) : BP_OK);
+    err = check_family(self);
+    if (err == BP_OK && self->mesh->coordinates)
+        err = read_prompt(self, &ids);
+    err = bp_agree(self->mesh->world, err);
     if (err != BP_OK) {
         bp_ids_clear(&ids);
         return err;
@@ -159,7 +162,7 @@ bp_err trainer_samples_open(trainer *self)
                                      .end = self->facts.eod_id};
     samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1,
                                         keys->sample_tokens, bp_model_most_inputs(&self->shape), 1);
-    return bp_agree(self->mesh->world, check_family(self));
+    return BP_OK;
 }
 
 bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
@@ -170,7 +173,7 @@ bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int
 
     *bytes = 0;
     if (every(self) > 0)
-        err = decode_bytes(self, mesh, stage, &decoding);
+        err = decode_bytes(self, mesh, stage, self->samples.plan.room, &decoding);
     *bytes = (size_t)decoding;
     if (every(self) > 0 && stage == mesh->pipeline - 1)
         *bytes +=

@@ -276,6 +276,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     }
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
+    if (err == BP_OK)
+        err = trainer_samples_open(self);
     if (err == BP_OK && trainer_counts(self)) {
         self->spec.rate.steps = 1;
         return BP_OK;
@@ -286,8 +288,6 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
             err = bp_stream_check(self->stream, self->shape.context);
         err = bp_agree(world, err);
     }
-    if (err == BP_OK)
-        err = trainer_samples_open(self);
     if (err == BP_OK)
         trainer_find_steps(self);
     return err;
