@@ -7,12 +7,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "base/signals.h"
 #include "infer/score/memory.h"
 #include "infer/score/page/page_priv.h"
 #include "infer/score/score.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
+#include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -208,45 +210,86 @@ bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *me
     return score(world, config, method, false);
 }
 
-/* Tokens a second through one model group: a batch of zeros, the second time. */
-static bp_err measure(scorer *self, double *speed)
+/* For a whole batch; of a model that takes longer a part is measured. */
+#define PATIENCE_SECONDS 5
+
+typedef struct measurement {
+    int64_t windows, whole; /* of a batch: measured, and in a score */
+    double speed;           /* tokens a second through one model group */
+} measurement;
+
+/* Was any rank told to stop? */
+static bp_err look_for_stop(const scorer *self)
 {
-    int64_t length = bp_score_piece_inputs(&self->rule), windows = bp_score_batch_windows(length);
+    return bp_all_max_int(bp_signals_stop_asked(), self->mesh->compute) == 0
+               ? BP_OK
+               : bp_stop_request_stopped("while it estimated");
+}
+
+/* Some windows of zeros, twice; the last pass is timed, and a slow one is the last. */
+static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double *seconds)
+{
+    int64_t length = bp_score_piece_inputs(&self->rule);
     int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
     float *values =
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
-    double began = 0;
+    bool slow = false;
     bp_err err =
         zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
-    for (int pass = 0; err == BP_OK && pass < 2; pass++) {
+    for (int pass = 0; err == BP_OK && pass < 2 && !slow; pass++) {
+        double began;
+
+        err = look_for_stop(self);
         began = bp_clock_now();
-        err = bp_model_score(self->lm, &batch, values);
+        if (err == BP_OK)
+            err = bp_model_score(self->lm, &batch, values);
+        *seconds = bp_clock_now() - began;
+        slow = bp_all_max_int(*seconds > PATIENCE_SECONDS, self->mesh->compute) != 0;
     }
-    *speed = (double)(windows * length) / (bp_clock_now() - began);
+    m->windows = windows;
+    m->speed = (double)(windows * length) / *seconds;
     bp_free(values);
     bp_free(zeros);
     return err;
 }
 
+/* One window tells how long a whole batch would take, and it is enough where that is long. */
+static bp_err measure(scorer *self, measurement *m)
+{
+    double seconds = 0;
+    bool short_enough;
+    bp_err err = run_windows(self, m, 1, &seconds);
+
+    short_enough = seconds * (double)m->whole < PATIENCE_SECONDS;
+    if (err == BP_OK && m->whole > 1 &&
+        bp_all_max_int(!short_enough, self->mesh->compute) == 0) /* as one for all */
+        err = run_windows(self, m, m->whole, &seconds);
+    return err;
+}
+
 /* What a rank holds, as it was measured on this mesh. */
-static void print_memory(const scorer *self, int64_t bytes)
+static void print_memory(const scorer *self, const measurement *m, int64_t bytes)
 {
     const bp_mesh *mesh = self->mesh;
     int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+    char batch[80] = "batch";
 
+    if (m->windows < m->whole)
+        snprintf(batch, sizeof batch, "%" PRId64 " of the %" PRId64 " windows of a batch",
+                 m->windows, m->whole);
     if (!self->ensemble) {
-        bp_log("memory: %.1f MiB on a rank, model and batch (measured on %d rank%s a model)",
-               (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s");
+        bp_log("memory: %.1f MiB on a rank, model and %s (measured on %d rank%s a model)",
+               (double)bytes / 1048576, batch, ranks, ranks == 1 ? "" : "s");
         return;
     }
     bp_log("memory: %.1f MiB on a rank, %" PRId64
-           " members and batch (measured with all of them on %d rank%s); of it up to "
+           " members and %s (measured with all of them on %d rank%s); of it up to "
            "score.memory = %.1f MiB for their distributions",
-           (double)bytes / 1048576, self->info.members, ranks, ranks == 1 ? "" : "s",
+           (double)bytes / 1048576, self->info.members, batch, ranks, ranks == 1 ? "" : "s",
            (double)bp_score_rule_keys_of(self->config)->memory / 1048576);
 }
 
@@ -266,25 +309,26 @@ static void print_mesh(const scorer *self)
 static bp_err estimate_batch(scorer *self)
 {
     MPI_Comm world = self->mesh->world;
-    double speed = 0;
+    measurement m = {0};
     bp_err err = scorer_open_model(self);
 
     if (err != BP_OK)
         return err;
-    err = bp_agree(world, self->mesh->computes ? measure(self, &speed) : BP_OK);
+    m.whole = bp_score_batch_windows(bp_score_piece_inputs(&self->rule));
+    err = bp_agree(world, self->mesh->computes ? measure(self, &m) : BP_OK);
     int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
-    bp_bcast_bytes(&speed, sizeof(speed), bp_comm_size(world) - 1, world);
+    bp_bcast_bytes(&m, sizeof(m), bp_comm_size(world) - 1, world);
     if (err == BP_OK && self->mesh->coordinates) {
         const bp_mesh_shape *shape = &self->mesh_shape;
         char duration[64];
 
         say_what(self);
-        print_memory(self, bytes);
+        print_memory(self, &m, bytes);
         /* members side by side are that many times as fast as measured one after another */
-        speed *= (double)shape->members / self->mesh->members;
+        m.speed *= (double)shape->members / self->mesh->members;
         bp_clock_duration(duration, sizeof(duration),
-                          (double)self->plan.inputs / (speed * shape->data));
-        bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
+                          (double)self->plan.inputs / (m.speed * shape->data));
+        bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, m.speed,
                shape->data, self->ensemble ? "ensemble" : "model");
     }
     return err;
