@@ -100,6 +100,7 @@ bp_err exchange_run(const exchange_tool *tool, int argc, char **argv)
     const tool_value values[] = {{.key = 'o', .text = &out},
                                  {.key = EXCHANGE_TOKENIZER, .text = &arguments.tokenizer},
                                  {.key = EXCHANGE_NO_TOKENIZER, .flag = &arguments.no_tokenizer},
+                                 {.key = EXCHANGE_LIST, .flag = &arguments.list},
                                  {.key = EXCHANGE_DTYPE, .text = &dtype},
                                  {.key = EXCHANGE_SHARD_SIZE, .text = &size},
                                  {0}};

@@ -13,6 +13,7 @@ typedef struct exchange_arguments {
     char *out;             /* without slashes at its end */
     const char *tokenizer; /* --tokenizer, NULL: not given */
     bool no_tokenizer;     /* --no-tokenizer */
+    bool list;             /* import: --list */
     const char *dtype;     /* export: --dtype, as safetensors files have it: "F32" */
     int64_t shard_bytes;   /* export: --shard-size; 0: not given */
 } exchange_arguments;
@@ -23,7 +24,13 @@ typedef struct exchange_tool {
 } exchange_tool;
 
 /* Keys of options, besides 'o' of --out. */
-enum { EXCHANGE_TOKENIZER = 256, EXCHANGE_NO_TOKENIZER, EXCHANGE_DTYPE, EXCHANGE_SHARD_SIZE };
+enum {
+    EXCHANGE_TOKENIZER = 256,
+    EXCHANGE_NO_TOKENIZER,
+    EXCHANGE_LIST,
+    EXCHANGE_DTYPE,
+    EXCHANGE_SHARD_SIZE
+};
 
 /** How far a long copy is: a line every few seconds with the time that is left. All zero but `what`
  * at first. */

@@ -13,13 +13,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMES_SHOWN 10
+#define NAMES_SHOWN  10
+#define CONFIG_LIMIT ((int64_t)16 << 20)
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
     {"tokenizer", EXCHANGE_TOKENIZER, "FILE", 0,
      "the model's tokenizer.json, instead of the folder's", 0},
     {"no-tokenizer", EXCHANGE_NO_TOKENIZER, NULL, 0, "leave the tokenizer out", 0},
+    {"list", EXCHANGE_LIST, NULL, 0,
+     "name each tensor: what it was made of, and all that was left out", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -159,11 +162,57 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
 
 /* ---- the report ---- */
 
+/* "layers.0.attention.query.weight [2048, 2048] of model.layers.0... , transposed" */
+static void list_tensors(const bp_hf_model *model, const bp_hf_report *r)
+{
+    int64_t count;
+    const bp_slice *slices = bp_hf_slices(model, &count);
+
+    for (int64_t k = 0; k < count; k++) {
+        bp_hf_source source = bp_hf_source_of(model, k);
+        bp_buffer line = {0};
+
+        bp_buffer_printf(&line, "  %s [%lld", slices[k].name, (long long)slices[k].shape[0]);
+        if (slices[k].dims == 2)
+            bp_buffer_printf(&line, ", %lld", (long long)slices[k].shape[1]);
+        bp_buffer_printf(&line, "] of %s", source.theirs);
+        if (source.parts > 1)
+            bp_buffer_printf(&line, ", part %d of %d", source.part + 1, source.parts);
+        bp_log("%s%s", line.data, source.transposed ? ", transposed" : "");
+        bp_buffer_clear(&line);
+    }
+    for (int64_t k = 0; k < r->buffers + r->tied_heads; k++)
+        bp_log("  left out: %.80s", bp_hf_ignored(model, k));
+}
+
+/* Where the folder keeps one; NULL: nowhere. */
+static const char *chat_template_of(const char *folder)
+{
+    static const char *const FILES[] = {"chat_template.jinja", "chat_template.json"};
+    char *path = bp_path_join(folder, "tokenizer_config.json");
+    json_t *config = NULL;
+    const char *where = NULL;
+
+    if (bp_path_exists(path) && bp_json_load(&config, path, CONFIG_LIMIT) == BP_OK &&
+        json_object_get(config, "chat_template"))
+        where = "tokenizer_config.json";
+    json_decref(config);
+    bp_free(path);
+    for (size_t k = 0; !where && k < sizeof FILES / sizeof FILES[0]; k++) {
+        path = bp_path_join(folder, FILES[k]);
+        where = bp_path_exists(path) ? FILES[k] : NULL;
+        bp_free(path);
+    }
+    return where;
+}
+
 static void report(const bp_hf_model *model, const exchange_arguments *arguments,
                    const bp_tokenizer *tokenizer)
 {
     bp_hf_shape shape = bp_hf_shape_of(model);
     bp_hf_report r = bp_hf_report_of(model);
+    const char *chat = chat_template_of(arguments->from);
+    int64_t names = arguments->list ? r.left : NAMES_SHOWN;
 
     bp_buffer sizes = {0};
     for (int k = 0; shape.table->sizes[k].ours; k++)
@@ -178,10 +227,12 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
            (long long)r.buffers, (long long)r.tied_heads, (long long)r.left);
-    for (int64_t k = 0; k < r.left && k < NAMES_SHOWN; k++)
+    if (arguments->list)
+        list_tensors(model, &r);
+    for (int64_t k = 0; k < r.left && k < names; k++)
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
-    if (r.left > NAMES_SHOWN)
-        bp_log("  and %lld more", (long long)(r.left - NAMES_SHOWN));
+    if (r.left > names)
+        bp_log("  and %lld more: --list names them", (long long)(r.left - names));
     if (r.unknown_keys[0] != '\0')
         bp_log("left out: keys of config.json that bagpipe does not know: %s", r.unknown_keys);
     if (tokenizer == NULL)
@@ -189,6 +240,10 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     else
         bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
                (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));
+    if (chat)
+        bp_log("left out: the chat template of %s; prompts are written out, as with "
+               "generate.template",
+               chat);
     bp_log("checkpoint: %s", arguments->out);
 }
 
@@ -229,8 +284,9 @@ const bp_tool bp_tool_import = {
                      "float64. docs/formats.md lists the architectures (model_type).\n"
                      "The checkpoint is what model.init and score.model take; its step is 0. It "
                      "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
-                     "merges.txt). A report says which tensors were used, transposed and left "
-                     "out. Tensors are read one after another: memory holds two copies of the "
+                     "merges.txt). A report says how many tensors were used, transposed and "
+                     "left out; --list names them. Tensors are read one after another: memory "
+                     "holds two copies of the "
                      "largest one.",
              .options = OPTIONS,
              .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"

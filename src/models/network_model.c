@@ -430,8 +430,13 @@ static void hand_over(bp_model **out, network_model *self, bp_err err)
         network_free(&self->face);
 }
 
+int64_t network_model_context(const bp_model_shape *shape, int64_t wish)
+{
+    return shape->family->any_context && wish > shape->context ? wish : shape->context;
+}
+
 bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                             bp_checkpoint *checkpoint, bool keeps_head)
+                             bp_checkpoint *checkpoint, bp_model_wish wish)
 {
     network_model *self = NULL;
     bp_model_shape shape;
@@ -439,10 +444,12 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
                                      bp_checkpoint_folder(checkpoint));
 
     *out = NULL;
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        shape.context = network_model_context(&shape, wish.context);
         err = new_model(&self, mesh, config, &shape);
+    }
     err = bp_agree(mesh->member, err);
-    if (err == BP_OK && keeps_head && network_is_last(self))
+    if (err == BP_OK && wish.keeps_head && network_is_last(self))
         bp_lm_head_keep_values(network_head(self));
     if (err == BP_OK)
         err = bp_network_load(self->network, mesh->member, checkpoint, 0, &self->values);

@@ -5,6 +5,12 @@
 #include "models/family.h"
 #include "models/model.h"
 
+/** What is asked of a model beside its weights. */
+typedef struct bp_model_wish {
+    bool keeps_head; /* as bp_model_open_with_head */
+    int64_t context; /* as bp_model_open_wide; 0: its own */
+} bp_model_wish;
+
 /** As bp_model_estimate (models/open.h), of a network of this shape. decode_bytes 0: it can't
  * continue sequences. */
 bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,

@@ -7,10 +7,13 @@
 #include "models/network_model.h"
 
 /** Collective over mesh->member. info: kind, statistics, width, context and the
- * vocabulary are filled. keeps_head: for bp_model_ops.head_weights.
- */
+ * vocabulary are filled. */
 bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                             bp_checkpoint *checkpoint, bool keeps_head);
+                             bp_checkpoint *checkpoint, bp_model_wish wish);
+
+/** Inputs that a window may have where `wish` are wanted (0: none are): more than the shape's only
+ * where no parameter is of a position. */
+int64_t network_model_context(const bp_model_shape *shape, int64_t wish);
 
 /** As bp_model_new. */
 bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

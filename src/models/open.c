@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
+bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
     const char *where = bp_checkpoint_folder(checkpoint), *hash = NULL;
@@ -25,17 +25,18 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint)
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
     snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
     info->width = bp_model_state_width(&shape);
+    shape.context = network_model_context(&shape, context);
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
     return BP_OK;
 }
 
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                              bp_checkpoint *checkpoint, bool keeps_head)
+                              bp_checkpoint *checkpoint, bp_model_wish wish)
 {
     bp_model_info told = {0};
     bp_model_shape shape = {0};
-    bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint));
+    bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint, wish.context));
 
     *out = NULL;
     if (err == BP_OK) /* it was read before */
@@ -44,7 +45,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     if (err == BP_OK && shape.family->open)
         err = shape.family->open(out, mesh, checkpoint);
     else if (err == BP_OK)
-        err = bp_network_model_open(out, mesh, config, checkpoint, keeps_head);
+        err = bp_network_model_open(out, mesh, config, checkpoint, wish);
     if (err != BP_OK)
         return err;
     bp_model_info *info = &(*out)->info;
@@ -81,27 +82,33 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
 }
 
 static bp_err open_path(bp_model **out, const bp_mesh *mesh, const bp_config *config,
-                        const char *path, bool keeps_head)
+                        const char *path, bp_model_wish wish)
 {
     bp_checkpoint *checkpoint = NULL;
     bp_err err = bp_checkpoint_open_any(mesh->member, path, &checkpoint);
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_model_of_checkpoint(out, mesh, config, checkpoint, keeps_head);
+        err = bp_model_of_checkpoint(out, mesh, config, checkpoint, wish);
     bp_checkpoint_close(&checkpoint);
     return err;
 }
 
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config, const char *path)
 {
-    return open_path(out, mesh, config, path, false);
+    return open_path(out, mesh, config, path, (bp_model_wish){0});
+}
+
+bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                          const char *path, int64_t context)
+{
+    return open_path(out, mesh, config, path, (bp_model_wish){.context = context});
 }
 
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                                const char *path)
 {
-    return open_path(out, mesh, config, path, true);
+    return open_path(out, mesh, config, path, (bp_model_wish){.keeps_head = true});
 }
 
 bp_err bp_model_new(bp_model **out, const bp_mesh *mesh, const bp_config *config,

@@ -29,7 +29,12 @@ int64_t bp_model_state_context(const json_t *state);
 bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                      const char *path);
 
-/** The same, and bp_model_ops.head_weights tells its output map, for which
+/** The same, and windows may have so many inputs where the model's positions allow more than it was
+ * trained with (rotary ones); elsewhere info.context stays the model's. */
+bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
+                          const char *path, int64_t context);
+
+/** As bp_model_open, and bp_model_ops.head_weights tells its output map, for which
  * memory is taken where products read another form of it. */
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                                const char *path);

@@ -257,8 +257,10 @@ static void conv1d_is_split_and_transposed(void **state)
 
     (void)state;
     shell("rm -rf ck");
-    (void)snprintf(arguments, sizeof arguments, "import %s --out ck", hf_model());
-    expect(arguments, 0, "");
+    (void)snprintf(arguments, sizeof arguments, "import %s --out ck --list", hf_model());
+    expect(arguments, 0,
+           "h.1.attn.q.weight [64, 64] of h.1.attn.c_attn.weight, part 1 of 3, transposed");
+    assert_non_null(strstr(output, "h.0.ln1.gain [64] of h.0.ln_1.weight\n"));
     (void)snprintf(path, sizeof path, "%s/model.safetensors", hf_model());
     bp_test_expect(bp_safetensors_open(&file, path), BP_OK);
     bp_test_expect(bp_safetensors_read(file, bp_safetensors_find(file, "h.1.attn.c_attn.weight"), 0,
@@ -352,7 +354,9 @@ static void tokenizer_goes_in_and_out(void **state)
     shell("rm -rf out out2 out3");
     shell("rm -rf hf");
     make_tokenizer("tiny/tokenizer.json", 261);
+    shell("echo '{\"chat_template\": \"{% for m in messages %}\"}' >tiny/tokenizer_config.json");
     expect("import tiny --out out", 0, "tokenizer: bpe, 261 tokens, hash ");
+    assert_non_null(strstr(output, "left out: the chat template of tokenizer_config.json"));
     bp_test_expect(bp_json_load(&manifest, bp_test_path("out/manifest.json"), 1 << 20), BP_OK);
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(manifest, "state"), "eod_id")), 260);

@@ -36,6 +36,7 @@ class GenerateBad(GenerateTest):
         self.prompts_refused(ids + "\n", ["[json.invalid]", "bad.jsonl:2"])
         self.prompts_refused("[1, 2]\n", ["[prompt.not_object]", "bad.jsonl:1"])
         self.prompts_refused("{\"text\": \"a\"}\n", ["[prompt.no_text]"])
+        self.prompts_refused("{\"prompt\": \"a\"}\n{\"messages\": []}\n", ["[prompt.messages]", "bad.jsonl:2"])
         self.prompts_refused("{\"prompt\": \"a\", \"tokens\": [1]}\n", ["[prompt.text_and_tokens]"])
         self.prompts_refused("{\"prompt\": 1}\n", ["[prompt.no_text]", "\"prompt\""])
         self.prompts_refused("{\"tokens\": 1}\n", ["[prompt.bad_tokens]", "\"tokens\""])
@@ -50,6 +51,7 @@ class GenerateBad(GenerateTest):
     def test_templates(self):
         fields = self.write("fields.jsonl", "{\"a\": \"x\", \"b\": [1]}\n")
         for text, words in (("", ["[template.empty]"]), ("a\n{b", ["[template.open_brace]", "bad.tpl:2"]),
+                            ("a\n{% for message in messages %}", ["[template.jinja]", "bad.tpl:2"]),
                             ("{c}", ["[template.missing_field]", "fields.jsonl:1"]),
                             ("{b}", ["[template.missing_field]"])):
             self.refused(65, words, f"generate.prompts={fields}", f"generate.template={self.write('bad.tpl', text)}")
@@ -90,6 +92,12 @@ class GenerateBad(GenerateTest):
         self.refused(66, ["[file.missing]"], model, f"tokenizer.path={self.at('none.json')}")
         self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", "300", "--out", self.at("other.json"), self.at("train.txt")])
         self.refused(65, ["[tokenizer.mismatch]"], f"tokenizer.path={self.at('other.json')}")
+
+        def forget_hash(manifest):
+            manifest["state"]["tokenizer_hash"] = ""
+        bagpipe_test.edit_manifest(step, forget_hash)
+        self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", "600", "--out", self.at("large.json"), self.at("train.txt")])
+        self.refused(65, ["[tokenizer.too_large]", "600"], model, f"tokenizer.path={self.at('large.json')}")
 
     def test_stop_texts_that_cannot_be_encoded(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", "300", "--out", self.at("words.json"), self.at("train.txt")])

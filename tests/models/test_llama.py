@@ -1,6 +1,8 @@
 """A LLaMA trains to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks, in float32 and bf16; it is scored, and goes
 into a Hugging Face folder and back. Its numbers are those of models.references."""
+import json
 import os
+import pathlib
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, state_of, timeless
@@ -72,6 +74,30 @@ class Llama(JobTest):
         result = self.pretrain("other", 0, *LLAMA, f"model.init={short}", "model.width=64")
         self.assertEqual(result.status, 78, str(result))
         self.assertIn("model.width = 64, but the checkpoint of model.init has 32", result.err)
+
+    def test_scores_may_have_a_longer_context(self):
+        """As of a model that says so itself; alone and in an ensemble. Learned positions allow it no more than before."""
+        short = self.llama("scored", 0)
+        self.must(["bagpipe-data", "export", short, "--out", self.at("hf"), "--no-tokenizer"])
+        config = json.loads(pathlib.Path(self.at("hf"), "config.json").read_text(encoding="utf-8"))
+        self.assertEqual(config["max_position_embeddings"], 32)
+        self.write("hf/config.json", json.dumps(dict(config, max_position_embeddings=64)))
+        self.must(["bagpipe-data", "import", self.at("hf"), "--out", self.at("long-said"), "--no-tokenizer"])
+        self.write("both.json", json.dumps({"members": [{"name": "a", "path": short}, {"name": "b", "path": short}]}))
+        totals = []
+        for name, model, ranks, keys in (("said", "long-said", 0, []), ("asked", "scored", 2, ["mesh.tensor=2"]), ("both", "both.json", 0, [])):
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('score-' + name)}", f"score.model={self.at(model)}",
+                       f"score.corpus={self.at('valid.h5')}", "score.context=64", *keys], ranks)
+            summary = bagpipe_test.read_json(self.at("score-" + name), "score", "summary.json")
+            self.assertEqual(summary["convention"]["context"], 64)
+            totals.append(summary["nll_nats"])
+        self.assertAlmostEqual(totals[0], totals[1], delta=1e-5 * totals[0])
+        self.assertAlmostEqual(totals[0], totals[2], delta=1e-6 * totals[0])
+        result = bagpipe_test.run([bagpipe_test.program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('never')}",
+                                   f"score.model={self.trained('learned', 0, 'train.steps=1')}", f"score.corpus={self.at('valid.h5')}",
+                                   "score.context=64"])
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("score.context = 64 is more than the model's 32", result.err)
 
     def test_a_hugging_face_folder_comes_back_as_it_went(self):
         trained = self.llama("exported", 0, "model.tied=yes", "model.attention_bias=yes", "model.norm_epsilon=1e-6", "model.rope_theta=1e6",

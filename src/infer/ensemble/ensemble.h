@@ -20,6 +20,7 @@ typedef struct bp_ensemble_spec {
     uint64_t seed;       /* of the masks */
     const char *samples; /* a file of sampled last-layer matrices (io/checkpoint/head_samples.h);
                             NULL: none */
+    int64_t context;     /* of windows, where models allow more than their own; 0: their own */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
 } bp_ensemble_spec;
 

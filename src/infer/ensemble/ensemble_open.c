@@ -137,7 +137,8 @@ static bp_err open_checkpoints(opening *o)
             continue;
         err = bp_checkpoint_open_any(mesh->member, path_of(o, k), &o->checkpoints[k]);
         if (err == BP_OK)
-            err = bp_agree(mesh->member, bp_model_read_info(&o->infos[k], o->checkpoints[k]));
+            err = bp_agree(mesh->member,
+                           bp_model_read_info(&o->infos[k], o->checkpoints[k], o->spec->context));
         if (err != BP_OK && o->listed)
             err = bp_err_prefix(err, "member '%s'", o->list.members[k].name);
     }
@@ -318,8 +319,9 @@ static bp_err open_models(opening *o)
     for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
         if (!is_here(o, k))
             continue;
-        err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
-                                     o->checkpoints[k], false);
+        err =
+            bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
+                                   o->checkpoints[k], (bp_model_wish){.context = o->spec->context});
         bp_checkpoint_close(&o->checkpoints[k]);
         if (err == BP_OK)
             self->model_count++;

@@ -28,6 +28,11 @@ static bp_err check(const char *text, const char *path)
 
     for (const char *at = text; *at; at++) {
         line += *at == '\n';
+        if (at[0] == '{' && at[1] == '%')
+            return BP_FAIL(BP_ERR_FORMAT, "template.jinja",
+                           "a Jinja template, as chat templates are, is not supported: at %s:%d; "
+                           "write the text of the prompt with {NAME} for fields",
+                           path, line);
         if (is_brace(at)) {
             at++;
         } else if (*at == '{') {

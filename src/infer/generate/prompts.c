@@ -139,6 +139,10 @@ static bp_err add_object(reader *self, const json_t *object)
                        "both \"prompt\" and \"tokens\" are there");
     if (ids)
         return add_ids(self, ids);
+    if (!text && json_object_get(object, "messages"))
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.messages",
+                       "\"messages\" need a chat template, which is not supported: "
+                       "write \"prompt\" as the model saw it in training");
     if (!json_is_string(text))
         return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text",
                        text ? "\"prompt\" is not a string"

@@ -120,10 +120,14 @@ static bp_err open_lm(scorer *self)
     bp_ensemble_spec spec = self->method ? *self->method : (bp_ensemble_spec){.path = path};
     bp_err err;
 
+    spec.context = bp_config_is_set(self->config, "score.context")
+                       ? bp_score_rule_keys_of(self->config)->context
+                       : 0;
     if (spec.memory_bytes == 0)
         spec.memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory;
-    err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
-                         : bp_model_open(&self->lm, self->mesh, self->config, path);
+    err = self->ensemble
+              ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
+              : bp_model_open_wide(&self->lm, self->mesh, self->config, path, spec.context);
     if (err == BP_OK)
         self->info = self->lm->info;
     return err;

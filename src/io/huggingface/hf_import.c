@@ -24,8 +24,9 @@ struct bp_hf_model {
     int64_t *from;    /* ... and of each, which of theirs it lies in, and as which part */
     int *part;
     int64_t slice_count;
-    const char **left; /* names of those that nobody wants */
-    bp_buffer unknown; /* keys of config.json */
+    const char **left;    /* names of those that nobody knows, */
+    const char **ignored; /* and of those that are known to be none of ours */
+    bp_buffer unknown;    /* keys of config.json */
     bp_hf_report report;
     float *theirs, *ours; /* the tensor fetched last */
     int64_t fetched;      /* which of theirs that is; -1: none */
@@ -378,6 +379,11 @@ static const char *their_name(const bp_hf_table *table, const char *ours)
     return size->theirs;
 }
 
+static void ignore(bp_hf_model *model, const bp_safetensor *tensor)
+{
+    model->ignored[model->report.buffers + model->report.tied_heads] = tensor->name;
+}
+
 static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safetensor *tensor)
 {
     const bp_hf_table *table = model->shape.table;
@@ -388,6 +394,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
     if (is_wanted(model, tensor->name))
         return BP_OK;
     if (table->head != NULL && strcmp(tensor->name, table->head) == 0) {
+        ignore(model, tensor);
         model->report.tied_heads++;
         return compare_head(model, file, tensor);
     }
@@ -398,6 +405,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
             tensor->name, their_name(table, "layers"), (long long)layers,
             bp_safetensors_path(file));
     if (layer >= 0 && is_buffer(table, rest)) {
+        ignore(model, tensor);
         model->report.buffers++;
         return BP_OK;
     }
@@ -412,6 +420,7 @@ static bp_err sort_out_all(bp_hf_model *model)
     for (int64_t f = 0; f < model->file_count; f++)
         model->report.tensors += bp_safetensors_count(model->files[f]);
     model->left = bp_alloc("hf.left", model->report.tensors, sizeof *model->left);
+    model->ignored = bp_alloc("hf.left", model->report.tensors, sizeof *model->ignored);
     for (int64_t f = 0; f < model->file_count; f++)
         for (int64_t k = 0; k < bp_safetensors_count(model->files[f]) && err == BP_OK; k++)
             err = sort_out(model, model->files[f], bp_safetensors_at(model->files[f], k));
@@ -460,6 +469,7 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->from);
     bp_free(model->part);
     bp_free(model->left);
+    bp_free(model->ignored);
     bp_buffer_clear(&model->unknown);
     bp_free(model->theirs);
     bp_free(model->ours);
@@ -488,6 +498,25 @@ const char *bp_hf_left(const bp_hf_model *model, int64_t k)
 {
     BP_ASSERT(k >= 0 && k < model->report.left);
     return model->left[k];
+}
+
+const char *bp_hf_ignored(const bp_hf_model *model, int64_t k)
+{
+    BP_ASSERT(k >= 0 && k < model->report.buffers + model->report.tied_heads);
+    return model->ignored[k];
+}
+
+bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k)
+{
+    bp_safetensors *file;
+    hf_tensor theirs;
+
+    BP_ASSERT(k >= 0 && k < model->slice_count);
+    hf_tensor_of(&theirs, &model->shape, model->from[k]);
+    return (bp_hf_source){.theirs = find_theirs(model, theirs.name, &file)->name,
+                          .part = model->part[k],
+                          .parts = theirs.parts,
+                          .transposed = theirs.transposed};
 }
 
 /* q, k and v ask for the same tensor one after the other: it is read once. */

@@ -54,6 +54,17 @@ typedef struct bp_hf_report {
 bp_hf_report bp_hf_report_of(const bp_hf_model *model);
 /** Name of an unknown tensor, 0 <= k < report.left. Borrowed. */
 const char *bp_hf_left(const bp_hf_model *model, int64_t k);
+/** Name of a mask or a tied head, 0 <= k < report.buffers + report.tied_heads. Borrowed. */
+const char *bp_hf_ignored(const bp_hf_model *model, int64_t k);
+
+/** Where one of ours comes from. */
+typedef struct bp_hf_source {
+    const char *theirs; /* the folder's tensor; borrowed */
+    int part, parts;    /* of it: number `part`, from 0 */
+    bool transposed;
+} bp_hf_source;
+/** Of slice k of bp_hf_slices. */
+bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 
 /** How a folder is written. */
 typedef struct bp_hf_export_options {
