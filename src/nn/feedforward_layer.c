@@ -182,14 +182,7 @@ static bool drops(const layer *self, const bp_pass *pass)
     return pass->dropout && self->block.nn->dropout > 0;
 }
 
-/* h = tanh(h); a row that leaves is units (maybe dropped from), then x. */
-static void squash(float *h, int64_t n)
-{
-#pragma omp parallel for schedule(static) if (n > 8192)
-    for (int64_t i = 0; i < n; i++)
-        h[i] = tanhf(h[i]);
-}
-
+/* A row that leaves is units (maybe dropped from), then x. */
 static void put_rows(const layer *self, float *rows, const float *units, const float *x, int64_t N)
 {
     int64_t H = self->shape.H, outs = outs_of(self);
@@ -220,7 +213,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         take_windows(self, pass, to.x, rows);
     }
     bp_linear_forward(nn->gemm, to.h, to.x, self->map, self->bias->value, N);
-    squash(to.h, N * H);
+    bp_tanh(to.h, to.h, N * H);
     if (drops(self, pass)) {
         bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
 

@@ -4,6 +4,7 @@
 #ifndef BP_NN_LAYERS_H
 #define BP_NN_LAYERS_H
 
+#include "math/kernels/cells.h"
 #include "nn/block.h"
 
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
@@ -57,8 +58,7 @@ typedef struct bp_layer_shape {
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 
-/** A recurrent layer: Elman's with tanh, LSTM, or GRU as torch.nn has it. */
-typedef enum bp_recurrent_cell { BP_CELL_RNN, BP_CELL_LSTM, BP_CELL_GRU } bp_recurrent_cell;
+/** A recurrent layer. */
 typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;
     int64_t I, H;   /* width of its inputs; of its state, which is its output */

@@ -126,19 +126,21 @@ static bool step(const recurrent_layer *self, work *w, float *gates, float *rows
     if (going == 0)
         return false;
     bp_zero(w->side + going * H, (filled(self, going) - going) * H);
-    bp_linear_forward(self->block.nn->gemm, w->u, w->side, self->hidden_map,
-                      self->hidden_bias->value, filled(self, going));
+    bp_step_forward(w->u, w->side, self->hidden_map, self->hidden_bias->value, filled(self, going));
     for (int64_t j = 0; j < going; j++) {
         int64_t i = w->going[j], row = w->first[i] + k;
         float *h = w->h + i * H, *c = w->c + i * H;
 
-        recurrent_cell_forward(self, &(recurrent_row){.gates = gates + row * GH,
-                                                      .u = w->u + j * GH,
-                                                      .h = h,
-                                                      .c = c,
-                                                      .new_h = h,
-                                                      .new_c = c,
-                                                      .kept = w->kept});
+        bp_cell_forward(self->shape.cell,
+                        &(bp_cell_units){.H = H,
+                                         .gates = gates + row * GH,
+                                         .u = w->u + j * GH,
+                                         .h = h,
+                                         .c = c,
+                                         .new_h = h,
+                                         .new_c = c,
+                                         .kept = w->kept},
+                        1);
         memcpy(rows + row * H, h, (size_t)H * sizeof *rows);
     }
     return true;

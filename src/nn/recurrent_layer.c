@@ -90,9 +90,12 @@ static bp_product_bytes layer_products(const bp_block *block, const bp_extent *m
     const recurrent_layer *self = recurrent_layer_of(block);
     int64_t rows = most->B * most->T[block->stream], H = self->shape.H;
     bp_product_bytes bytes = {0};
+    size_t step;
 
     bp_product_bytes_add(&bytes, block->nn, rows, self->G * H, self->shape.I);
-    bp_product_bytes_add(&bytes, block->nn, rows, self->G * H, H);
+    bytes.copies += bp_step_copy_bytes(block->nn->gemm, self->G * H, H);
+    step = bp_step_scratch_bytes(block->nn->gemm, most->B, self->G * H, H);
+    bytes.scratch = step > bytes.scratch ? step : bytes.scratch;
     return bytes;
 }
 
@@ -104,43 +107,41 @@ static bp_err layer_bind(bp_block *block)
         bp_weight_new(&self->input_map, block->nn->gemm, self->input->value, outs, self->shape.I);
 
     if (err == BP_OK)
-        err = bp_weight_new(&self->hidden_map, block->nn->gemm, self->hidden->value, outs,
-                            self->shape.H);
+        err = bp_step_weight_new(&self->hidden_map, block->nn->gemm, self->hidden->value, outs,
+                                 self->shape.H);
     return err;
 }
 
 static void layer_refresh(bp_block *block)
 {
     bp_weight_refresh(recurrent_layer_of(block)->input_map);
-    bp_weight_refresh(recurrent_layer_of(block)->hidden_map);
+    bp_step_weight_refresh(recurrent_layer_of(block)->hidden_map);
 }
 
-/* One row of a position. */
-static void forward_row(const recurrent_layer *self, const states *to, const float *u, int64_t row,
-                        int64_t B)
+/* What the cells of position t have, all examples. */
+static bp_cell_units units_of(const recurrent_layer *self, const states *of, const float *u,
+                              int64_t t, int64_t B)
 {
-    int64_t H = self->shape.H;
-    float *h = to->h + row * H, *c = to->c ? to->c + row * H : NULL;
+    int64_t H = self->shape.H, place = t * B * H;
 
-    recurrent_cell_forward(self, &(recurrent_row){.gates = to->gates + row * self->G * H,
-                                                  .u = u,
-                                                  .h = h,
-                                                  .c = c,
-                                                  .new_h = h + B * H,
-                                                  .new_c = c ? c + B * H : NULL,
-                                                  .kept = to->n ? to->n + row * H : NULL});
+    return (bp_cell_units){.H = H,
+                           .gates = of->gates + place * self->G,
+                           .u = u,
+                           .h = of->h + place,
+                           .c = of->c ? of->c + place : NULL,
+                           .new_h = of->h + place + B * H,
+                           .new_c = of->c ? of->c + place + B * H : NULL,
+                           .kept = of->n ? of->n + place : NULL};
 }
 
 /* Position t, all examples. */
 static void forward_step(const recurrent_layer *self, const states *to, float *u, int64_t t,
                          int64_t B)
 {
-    int64_t H = self->shape.H, GH = self->G * H;
+    bp_cell_units units = units_of(self, to, u, t, B);
 
-    bp_linear_forward(self->block.nn->gemm, u, to->h + t * B * H, self->hidden_map,
-                      self->hidden_bias->value, B);
-    for (int64_t row = t * B; row < (t + 1) * B; row++)
-        forward_row(self, to, u + (row - t * B) * GH, row, B);
+    bp_step_forward(u, units.h, self->hidden_map, self->hidden_bias->value, B);
+    bp_cell_forward(self->shape.cell, &units, B);
 }
 
 /* rows[b T + t] and rows[t B + b]. */
@@ -222,24 +223,15 @@ static void backward_step(const recurrent_layer *self, const states *of, const g
     int64_t H = self->shape.H, GH = self->G * H;
     bool gru = self->shape.cell == BP_CELL_GRU;
     float *past = g->out + t * B * H; /* read, and then free for what comes by the product */
+    bp_cell_units units = units_of(self, of, NULL, t, B);
 
     bp_add(g->dh, past, B * H);
-    for (int64_t b = 0; b < B; b++) {
-        int64_t row = t * B + b;
-        const recurrent_row kept = {.gates = of->gates + row * GH,
-                                    .h = of->h + row * H,
-                                    .c = of->c ? of->c + row * H : NULL,
-                                    .new_c = of->c ? of->c + (row + B) * H : NULL,
-                                    .kept = of->n ? of->n + row * H : NULL};
-
-        recurrent_cell_backward(self, &kept,
-                                &(recurrent_gradient){.da = g->input + row * GH,
-                                                      .du = g->state + row * GH,
-                                                      .dh = g->dh + b * H,
-                                                      .dc = g->dc + b * H});
-    }
-    bp_linear_backward_input(self->block.nn->gemm, past, g->state + t * B * GH, self->hidden_map,
-                             B);
+    bp_cell_backward(
+        self->shape.cell, &units,
+        &(bp_cell_gradients){
+            .da = g->input + t * B * GH, .du = g->state + t * B * GH, .dh = g->dh, .dc = g->dc},
+        B);
+    bp_step_backward(past, g->state + t * B * GH, self->hidden_map, B);
     if (gru)
         bp_add(g->dh, past, B * H);
     else
@@ -282,7 +274,7 @@ static void layer_free(bp_block *block)
     recurrent_layer *self = recurrent_layer_of(block);
 
     bp_weight_free(&self->input_map);
-    bp_weight_free(&self->hidden_map);
+    bp_step_weight_free(&self->hidden_map);
     bp_free(self);
 }
 

@@ -65,6 +65,13 @@ bp_update_sums LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float ra
                          float decay, float gradient_scale);
 int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
 void LOOP(tile_product)(const bp_tile *tile);
+void LOOP(tanh)(float *y, const float *x, int64_t n);
+void LOOP(rnn_forward)(const bp_cell_units *units);
+void LOOP(lstm_forward)(const bp_cell_units *units);
+void LOOP(gru_forward)(const bp_cell_units *units);
+void LOOP(rnn_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
+void LOOP(lstm_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
+void LOOP(gru_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
 void LOOP(dots)(const bp_dots *dots);
 void LOOP(weighted_rows)(float *y, const float *weights, const float *rows, int64_t count,
                          int64_t row, int64_t columns);

@@ -10,6 +10,7 @@
 #define BP_MATH_KERNELS_LOOPS_PRIV_H
 
 #include "base/rng.h"
+#include "math/kernels/cells.h"
 #include "math/kernels/kernels.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,6 +133,14 @@ typedef struct bp_loops {
      * there so that they are done. */
     int64_t (*multiply_adds)(float *out, float factor, int64_t times);
     void (*tile_product)(const bp_tile *tile);
+    void (*tanh)(float *y, const float *x, int64_t n); /* y may be x */
+    /* `n` units of one row (cells.h) */
+    void (*rnn_forward)(const bp_cell_units *units);
+    void (*lstm_forward)(const bp_cell_units *units);
+    void (*gru_forward)(const bp_cell_units *units);
+    void (*rnn_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
+    void (*lstm_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
+    void (*gru_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
     /* A result's bits depend on its row of x and its row of w alone. */
     void (*dots)(const bp_dots *dots);
     /* y[columns] += weights[0] rows[0] + weights[1] rows[1] + ... in this order */

@@ -50,14 +50,24 @@ static inline __attribute__((always_inline)) void block(const bp_tile *t, int64_
 
 static inline __attribute__((always_inline)) void columns(const bp_tile *t, int64_t n, int wide)
 {
-    int64_t m = 0;
+    /* as few blocks as there can be, of about as many rows: few rows leave registers empty */
+    for (int64_t m = 0, rows; m < t->M; m += rows) {
+        int64_t blocks = (t->M - m + ROWS - 1) / ROWS;
 
-    for (; m + ROWS <= t->M; m += ROWS)
-        block(t, m, n, ROWS, wide);
-    for (; m + 2 <= t->M; m += 2)
-        block(t, m, n, 2, wide);
-    if (m < t->M)
-        block(t, m, n, 1, wide);
+        rows = (t->M - m + blocks - 1) / blocks;
+        if (rows == 6)
+            block(t, m, n, 6, wide);
+        else if (rows == 5)
+            block(t, m, n, 5, wide);
+        else if (rows == 4)
+            block(t, m, n, 4, wide);
+        else if (rows == 3)
+            block(t, m, n, 3, wide);
+        else if (rows == 2)
+            block(t, m, n, 2, wide);
+        else
+            block(t, m, n, 1, wide);
+    }
 }
 
 void LOOP(tile_product)(const bp_tile *tile)
