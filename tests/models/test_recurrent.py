@@ -19,6 +19,13 @@ def lines_of(folder):
         return [json.loads(line) for line in file]
 
 
+def clockless(value):
+    """Without what a clock or the machine tells."""
+    if isinstance(value, dict):
+        return {k: clockless(v) for k, v in value.items() if not k.endswith("_seconds") and k != "memory_mib"}
+    return [clockless(v) for v in value] if isinstance(value, list) else value
+
+
 class Recurrent(JobTest):
     def keys(self, kind, *more):
         return [f"model.kind={kind}", "train.steps=6", *COMMON, *more]
@@ -147,6 +154,35 @@ class Recurrent(JobTest):
                 want = oracle.logprobs([*prompts[line["index"]], *line["tokens"]])[-len(line["tokens"]):]
                 self.assertAlmostEqual(line["logprob"], want.sum(), delta=1e-3)
             self.assertEqual(lines_of(self.at(f"beams-{kind}")), lines_of(self.at(f"beams2-{kind}")))
+
+    def test_how_sure_it_is_of_documents_in_pieces(self):
+        many = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('sure')}", "ensemble.members=2", "ensemble.kind=seed",
+                    *self.keys("lstm")])
+        self.assertEqual(many.status, 0, str(many))
+        documents = self.long_documents()[1]
+        values, summary = self.score_long("sure-long", self.at("sure"), 0)
+        self.assertEqual(summary["members"][0]["name"], "m00")
+        mixed = numpy.zeros(sum(map(len, documents)))
+        for member in ("m00", "m01"):
+            alone = self.score_long(f"sure-{member}", os.path.join(self.at("sure"), "members", member))[0]
+            mixed += numpy.exp(numpy.concatenate(alone).astype(numpy.float64)) / 2
+        numpy.testing.assert_allclose(numpy.concatenate(values), numpy.log(mixed), atol=1e-5)
+        self.assertEqual(self.score_long("sure-two", self.at("sure"), 2, "mesh.members=2")[1]["members"], summary["members"])
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        texts = [" ".join(lines[k:k + 1 + k % 90]) for k in range(0, len(lines), 40)]  # some of several pieces
+        self.write("sure.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
+        path = self.at("sure.h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", path, self.at("sure.jsonl")])
+        studies = []
+        for ranks in (0, 2):
+            name = f"study-{ranks}"
+            self.must(["bagpipe", "uncertainty", self.at("small.ini"), f"run.dir={self.at(name)}", f"uncertainty.in_domain={path}",
+                       f"uncertainty.shifted={self.at('valid.h5')}", "uncertainty.passes=3", "laplace.samples=2", "laplace.tokens=500",
+                       f"uncertainty.models=four={self.at('sure')}, drop={os.path.join(self.at('sure'), 'members', 'm00')}:dropout, "
+                       f"laplace={os.path.join(self.at('sure'), 'members', 'm01')}:laplace"], ranks)
+            studies.append(read_json(self.at(name), "uncertainty", "summary.json"))
+        self.assertEqual(clockless(studies[0]), clockless(studies[1]))
 
     def test_validation_reads_the_stream_in_slots(self):
         random, eod = numpy.random.default_rng(6), self.VOCABULARY - 1
