@@ -18,6 +18,7 @@
 typedef struct tokenizer_arguments {
     const char *kind, *format, *text_field, *out, *vocab, *merges, *from;
     int64_t size; /* 0: not given */
+    int64_t min_count;
     int64_t sentinels;
     bool cased;
     char **files;
@@ -32,7 +33,8 @@ enum {
     KEY_MERGES,
     KEY_FROM,
     KEY_CASED,
-    KEY_SENTINELS
+    KEY_SENTINELS,
+    KEY_MIN_COUNT
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -42,8 +44,12 @@ static const struct argp_option OPTIONS[] = {
      "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); word, words "
      "between white space; char, code points; unigram, SentencePiece's pieces of words, after NFKC",
      1},
-    {"size", 's', "N", 0, "tokens of the vocabulary, special tokens included (bpe: at least 257)",
+    {"size", 's', "N", 0,
+     "tokens of the vocabulary, special tokens included (bpe: at least 257); word and char have "
+     "all "
+     "without it",
      1},
+    {"min-count", KEY_MIN_COUNT, "N", 0, "word, char: leave out what occurs less (default 1)", 1},
     {"sentinels", KEY_SENTINELS, "N", 0,
      "unigram: the last N tokens are <extra_id_N-1> to <extra_id_0> (default 0)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl", 0,
@@ -95,6 +101,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case KEY_SENTINELS:
         if (arguments->err == BP_OK)
             arguments->err = parse_size(value, "sentinels", 0, &arguments->sentinels);
+        return 0;
+    case KEY_MIN_COUNT:
+        if (arguments->err == BP_OK)
+            arguments->err = parse_size(value, "min-count", 1, &arguments->min_count);
         return 0;
     case 'o':
         arguments->out = value;
@@ -152,6 +162,12 @@ static bp_err check_kind(const tokenizer_arguments *arguments)
     return BP_OK;
 }
 
+/* Vocabularies of what the text has, by its counts. */
+static bool is_counted(const tokenizer_arguments *arguments)
+{
+    return strcmp(arguments->kind, "word") == 0 || strcmp(arguments->kind, "char") == 0;
+}
+
 static bp_err check_output(const tokenizer_arguments *arguments)
 {
     bp_err err = bp_output_is_not(arguments->out, arguments->vocab);
@@ -201,7 +217,11 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "there is no text to train on: at the command line; name one "
                        "or more files");
-    if (!converts && arguments->size == 0)
+    if (arguments->min_count > 0 && (converts || !is_counted(arguments)))
+        return BP_FAIL(BP_ERR_USAGE, "tokenizer.no_min_count",
+                       "only vocabularies of words and characters leave out what is rare: at "
+                       "--min-count; use --kind word or char");
+    if (!converts && arguments->size == 0 && !is_counted(arguments))
         return BP_FAIL(
             BP_ERR_USAGE, "command.no_size",
             "the size of the vocabulary is missing: at --size; give the number of tokens");
@@ -301,6 +321,7 @@ static bp_err train(const tokenizer_arguments *arguments)
 {
     bp_trainer_options options = {.kind = arguments->kind,
                                   .size = arguments->size,
+                                  .min_count = arguments->min_count,
                                   .sentinels = arguments->sentinels,
                                   .text_field = arguments->text_field,
                                   .progress = true};
@@ -348,6 +369,7 @@ const bp_tool bp_tool_tokenizer = {
     .name = "tokenizer",
     .help = {.name = "bagpipe-data tokenizer",
              .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
+                      "--kind word [--min-count N] --out tokenizer.json [OPTION...] FILE...\n"
                       "--vocab FILE --merges FILE --out tokenizer.json\n"
                       "--vocab vocab.txt [--cased] --out tokenizer.json\n"
                       "--from FILE --out tokenizer.json",

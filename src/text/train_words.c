@@ -37,9 +37,10 @@ static bp_err add_tokens(bp_tokenizer *tokenizer, const ranked_word *ranked, int
     return err == BP_OK ? bp_tokenizer_finish(tokenizer, NULL, 0, "a trained tokenizer") : err;
 }
 
-bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words, int64_t size)
+bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
+                      const bp_trainer_options *options)
 {
-    int64_t kept = words->count < size - 2 ? words->count : size - 2;
+    int64_t kept = words->count;
     ranked_word *ranked = bp_alloc("text.trainer", words->count, sizeof *ranked);
     bp_err err;
 
@@ -48,6 +49,10 @@ bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words, 
         ranked[k] = (ranked_word){bp_strmap_key(words, k), words->entries[k].bytes,
                                   words->entries[k].value};
     qsort(ranked, (size_t)words->count, sizeof *ranked, compare);
+    if (options->size > 0 && kept > options->size - 2)
+        kept = options->size - 2;
+    while (kept > 0 && ranked[kept - 1].count < options->min_count)
+        kept--;
     err = bp_tokenizer_new(out, kind);
     if (err == BP_OK)
         err = add_tokens(*out, ranked, kept);

@@ -265,9 +265,10 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
     for (int k = 0; k < 4; k++)
         if (strcmp(options->kind, names[k]) == 0) {
             int64_t least = smallest[k] + options->sentinels;
+            bool all = options->size == 0 && smallest[k] == BP_TRAINER_WORD_SIZE;
 
             *kind = (bp_kind)k;
-            if (options->size < least || options->size > INT32_MAX)
+            if ((!all && options->size < least) || options->size > INT32_MAX)
                 return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
                                "a %s vocabulary of %lld tokens: at --size; from %lld to %d are "
                                "possible",
@@ -295,7 +296,7 @@ static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
         err = bp_build_unigram(out, words, options->size,
                                &(bp_unigram_options){options->sentinels, options->progress});
     else
-        err = bp_build_words(out, kind, words, options->size);
+        err = bp_build_words(out, kind, words, options);
     if (err != BP_OK)
         return err;
     report->words = words->count;

@@ -18,8 +18,10 @@
 #define BP_TRAINER_SENTINELS    10000 /* the most */
 
 typedef struct bp_trainer_options {
-    const char *kind; /* "bpe", "word", "char", "unigram" */
-    int64_t size;     /* tokens, special ones counted; fewer come out where the text has no more */
+    const char *kind;  /* "bpe", "word", "char", "unigram" */
+    int64_t size;      /* tokens, special ones counted; fewer come out where the text has no more;
+                          0 (word, char): as many as there are */
+    int64_t min_count; /* word, char: those that occur less are left out */
     bp_text_format format;
     const char *text_field; /* as in bp_documents_options */
     bool progress;          /* bp_log_progress now and then */

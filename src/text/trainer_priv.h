@@ -13,7 +13,8 @@ bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t b
 /** A tokenizer of `size` tokens from words (key: bytes, value: how often). Errors: BP_ERR_SYSTEM.
  * Local. */
 bp_err bp_build_bpe(bp_tokenizer **out, const bp_strmap *words, int64_t size, bool progress);
-bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words, int64_t size);
+bp_err bp_build_words(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
+                      const bp_trainer_options *options);
 
 typedef struct bp_unigram_options {
     int64_t sentinels;

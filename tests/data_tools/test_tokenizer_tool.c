@@ -104,6 +104,21 @@ static void a_text_without_enough_is_said(void **state)
     expect(0, "--kind word --size 5000 --out small.json text.txt", 0, "gives 10 tokens");
 }
 
+static void rare_words_are_left_out(void **state)
+{
+    static const char words[] = "a b a c a b d\n";
+
+    (void)state;
+    bp_test_write("words.txt", words, sizeof words - 1);
+    expect(0, "--kind word --out all.json words.txt", 0, "built 6 tokens");
+    expect(2, "--kind word --min-count 2 --out two.json words.txt words.txt", 0, "built 6 tokens");
+    expect(0, "--kind word --min-count 2 --out two.json words.txt", 0, "built 4 tokens");
+    expect(0, "--kind word --min-count 2 --size 3 --out one.json words.txt", 0, "built 3 tokens");
+    expect(0, "--kind bpe --size 300 --min-count 2 --out no.json words.txt", 64,
+           "[tokenizer.no_min_count]");
+    expect(0, "--kind bpe --out no.json words.txt", 64, "[command.no_size]");
+}
+
 /* A BERT vocabulary: line k is token k. */
 static void a_bert_vocabulary_is_converted(void **state)
 {
@@ -215,6 +230,7 @@ int main(void)
         cmocka_unit_test(each_kind_is_trained),
         cmocka_unit_test(ranks_do_not_change_a_byte),
         cmocka_unit_test(a_text_without_enough_is_said),
+        cmocka_unit_test(rare_words_are_left_out),
         cmocka_unit_test(a_bert_vocabulary_is_converted),
         cmocka_unit_test(conversion_is_idempotent),
         cmocka_unit_test(wrong_command_lines_are_64),
