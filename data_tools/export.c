@@ -1,4 +1,4 @@
-/* bagpipe-data export: a checkpoint becomes a Hugging Face folder. */
+/* bagpipe-data export: a checkpoint becomes a Hugging Face folder, or a text file of the model. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -84,13 +84,53 @@ static void show(void *progress, int64_t done, int64_t total)
     exchange_show_progress(progress, 4 * done, 4 * total);
 }
 
+/* Of a family that has a form of its own; *family NULL: of no such one. */
+static bp_err find_text(const bp_model_family **family, const bp_checkpoint *checkpoint)
+{
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                     bp_checkpoint_folder(checkpoint));
+
+    *family = err == BP_OK && shape.family->text_write ? shape.family : NULL;
+    return err;
+}
+
+static bp_err export_text(const bp_model_family *family, const exchange_arguments *arguments,
+                          const bp_checkpoint *checkpoint)
+{
+    const char *path =
+        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = BP_OK;
+
+    if (!arguments->no_tokenizer && path != NULL)
+        err = bp_tokenizer_load(&tokenizer, path);
+    if (err == BP_OK && tokenizer != NULL)
+        err = check_tokenizer(tokenizer, checkpoint, path);
+    if (err == BP_OK)
+        err = family->text_write(checkpoint, tokenizer, arguments->out);
+    if (err == BP_OK)
+        bp_log("%s file: %s, words %s", family->text_form, arguments->out,
+               tokenizer != NULL ? "of the tokenizer" : "are ids");
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
 static bp_err export(const exchange_arguments *arguments)
 {
     exchange_progress progress = {.what = "writing weights"};
     bp_checkpoint *checkpoint = NULL;
+    const bp_model_family *family = NULL;
     char *text = NULL;
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
 
+    if (err == BP_OK)
+        err = find_text(&family, checkpoint);
+    if (err == BP_OK && family) {
+        err = export_text(family, arguments, checkpoint);
+        bp_checkpoint_close(&checkpoint);
+        return err;
+    }
     if (err == BP_OK)
         err = tokenizer_text(&text, arguments, checkpoint);
     if (err == BP_OK)
@@ -122,11 +162,13 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_export = {
     .name = "export",
     .help = {.name = "bagpipe-data export",
-             .usage = "CHECKPOINT --out HF_FOLDER [OPTION...]",
-             .summary = "makes a Hugging Face folder of a checkpoint",
+             .usage = "CHECKPOINT --out HF_FOLDER|FILE.arpa [OPTION...]",
+             .summary = "makes a Hugging Face folder, or an ARPA file, of a checkpoint",
              .text = "The folder gets config.json, model.safetensors, and the checkpoint's "
                      "tokenizer.json where it keeps one. transformers loads it with "
                      "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
+                     "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "
+                     "--no-tokenizer they are ids.\n"
                      "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
                      "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
              .options = OPTIONS,

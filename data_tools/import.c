@@ -1,4 +1,4 @@
-/* bagpipe-data import: a Hugging Face folder becomes a checkpoint. */
+/* bagpipe-data import: a Hugging Face folder, or a text file of a model, becomes a checkpoint. */
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/hidden.h"
@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NAMES_SHOWN  10
 #define CONFIG_LIMIT ((int64_t)16 << 20)
@@ -78,6 +79,18 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
 
 /* ---- the checkpoint ---- */
 
+static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
+{
+    int64_t roles[BP_ROLES];
+    json_t *known;
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = tokenizer == NULL ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
+    known = bp_roles_json(roles);
+    if (known != NULL)
+        json_object_set_new(state, "roles", known);
+}
+
 static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
 {
     int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
@@ -87,14 +100,8 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
                   "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
                   (json_int_t)eod, "vocab_size", (json_int_t)bp_hf_size_of(shape, "vocab_size"),
                   "origin", "Hugging Face ", shape->table->model_type);
-    int64_t roles[BP_ROLES];
-    json_t *known;
 
-    for (int role = 0; role < BP_ROLES; role++)
-        roles[role] = tokenizer == NULL ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
-    known = bp_roles_json(roles);
-    if (known != NULL)
-        json_object_set_new(state, "roles", known);
+    add_roles(state, tokenizer);
     return state;
 }
 
@@ -247,12 +254,68 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     bp_log("checkpoint: %s", arguments->out);
 }
 
+/* ---- text files ---- */
+
+static bp_err save_text(const bp_model_import *text, const char *out, const bp_tokenizer *tokenizer)
+{
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *json = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .tokenizer = json,
+                                   .attachment = text->file};
+    json_t *state = json_pack("{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model",
+                              bp_model_shape_json(&text->shape), "tokenizer_hash",
+                              tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+                              (json_int_t)text->eod_id, "origin", text->shape.family->text_form);
+    bp_err err;
+
+    add_roles(state, tokenizer);
+    (void)json_object_update_missing(state, text->told);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, NULL, 0, state);
+    json_decref(state);
+    bp_free(json);
+    bp_free(parent);
+    return err;
+}
+
+static bp_err import_text(const bp_model_family *family, const exchange_arguments *arguments)
+{
+    char *file = bp_sprintf("%s.model.tmp", arguments->out);
+    bp_model_import text = {.file = file};
+    bp_tokenizer *given = NULL;
+    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
+
+    if (err == BP_OK)
+        err = family->text_read(&text, arguments->from, given);
+    if (err == BP_OK)
+        err = save_text(&text, arguments->out,
+                        arguments->no_tokenizer ? NULL
+                        : given                 ? given
+                                                : text.tokenizer);
+    if (err == BP_OK)
+        bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form,
+               family->name);
+    (void)unlink(file);
+    json_decref(text.told);
+    bp_tokenizer_free(&text.tokenizer);
+    bp_tokenizer_free(&given);
+    bp_free(file);
+    return err;
+}
+
 static bp_err import(const exchange_arguments *arguments)
 {
+    const bp_model_family *family = bp_model_family_of_text(arguments->from);
+
     bp_hf_model *model = NULL;
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
+    bp_err err;
 
+    if (family)
+        return import_text(family, arguments);
+    err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_hf_shape shape = bp_hf_shape_of(model);
 
@@ -277,11 +340,13 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_import = {
     .name = "import",
     .help = {.name = "bagpipe-data import",
-             .usage = "HF_FOLDER --out CHECKPOINT [OPTION...]",
-             .summary = "makes a checkpoint of a Hugging Face model",
+             .usage = "HF_FOLDER|FILE.arpa --out CHECKPOINT [OPTION...]",
+             .summary = "makes a checkpoint of a Hugging Face model, or of an ARPA file",
              .text = "HF_FOLDER holds config.json and model.safetensors, or shards with "
                      "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
                      "float64. docs/formats.md lists the architectures (model_type).\n"
+                     "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
+                     "tokenizer, unless one is given.\n"
                      "The checkpoint is what model.init and score.model take; its step is 0. It "
                      "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
                      "merges.txt). A report says how many tensors were used, transposed and "
@@ -290,6 +355,7 @@ const bp_tool bp_tool_import = {
                      "largest one.",
              .options = OPTIONS,
              .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
-                         "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n",
+                         "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n"
+                         "  bagpipe-data import lm.arpa --out lm.checkpoint\n",
              .statuses = STATUSES},
     .run = run};

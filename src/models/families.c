@@ -142,6 +142,14 @@ const bp_model_family *bp_model_family_find(const char *name)
     return NULL;
 }
 
+const bp_model_family *bp_model_family_of_text(const char *path)
+{
+    for (int k = 0; k < ROOM && families[k]; k++)
+        if (families[k]->text_is && families[k]->text_is(path))
+            return families[k];
+    return NULL;
+}
+
 const bp_hf_table *const *bp_model_huggingface_tables(void)
 {
     static const bp_hf_table *tables[2 * ROOM];

@@ -13,6 +13,7 @@
 #include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
+#include "text/tokenizer.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
 
@@ -97,6 +98,16 @@ typedef struct bp_model_facts {
     double train_flops; /* of training on one token: forward and backward */
 } bp_model_facts;
 
+/** What a text file of a model becomes. */
+typedef struct bp_model_import {
+    const char *file; /* given: where the model's file goes, sealed, as `count` leaves one */
+    bp_model_shape shape;
+    int64_t eod_id;
+    bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
+                                bp_tokenizer_free(); else NULL */
+    json_t *told;            /* members for the checkpoint's state: the caller's, json_decref() */
+} bp_model_import;
+
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
     const char *section;        /* of its keys; NULL: "model" */
@@ -133,11 +144,25 @@ struct bp_model_family {
      * counting->comm. Errors: BP_ERR_STOPPED a stop was asked for; BP_ERR_IO, BP_ERR_SYSTEM...: the
      * same on all ranks. */
     bp_err (*count)(struct bp_counting *counting);
+    /** Print what counting will come to on so many ranks. Local, with `read` alone. Errors: those
+     * of counting->read; BP_ERR_SYSTEM. */
+    bp_err (*count_plan)(const struct bp_counting *counting, int ranks);
     /** Open what a checkpoint holds; info's step, eod_id, hash and digest are filled in by the
      * caller, before anything is scored. Collective over mesh->member. Owns: *out is the caller's,
      * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all ranks.
      */
     bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
+
+    /* The text file that other programs have of such models (ARPA); text_form NULL: there is none.
+     * Local. */
+    const char *text_form; /* its name */
+    bool (*text_is)(const char *path);
+    /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids stand for
+     * words); those of bp_draft_open and bp_draft_commit. */
+    bp_err (*text_write)(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+                         const char *path);
+    /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
+    bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
 
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */
@@ -169,6 +194,8 @@ bp_err bp_transformer_check_read(const bp_model_shape *shape, const char *where)
 const bp_model_family *bp_model_family_find(const char *name);
 /** The tables of all families that have one, ended by NULL: for bp_hf_open and bp_hf_export. */
 const bp_hf_table *const *bp_model_huggingface_tables(void);
+/** The family that the text file `path` holds a model of (bp_model_family.text_is); NULL: none. */
+const bp_model_family *bp_model_family_of_text(const char *path);
 /** Another one, from now on: of a program that brings its own. Before any configuration is read;
  * borrowed. */
 void bp_model_family_register(const bp_model_family *family);

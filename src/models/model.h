@@ -34,6 +34,9 @@ const char *bp_model_statistic_name(int64_t statistic);
  * in pieces, one batch after another (bp_model_batch.resumes). */
 #define BP_MODEL_UNLIMITED (INT64_MAX / 4)
 
+/** Where info.may_be_zero: a natural logarithm below it stands for a probability of 0. */
+#define BP_MODEL_ZERO (-200)
+
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
@@ -42,8 +45,9 @@ typedef struct bp_model_info {
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
     int64_t vocab_size;
-    int64_t eod_id;                     /* end-of-document token; -1: none */
-    int64_t step;                       /* of the checkpoint */
+    bool may_be_zero; /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
+    int64_t eod_id;   /* end-of-document token; -1: none */
+    int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char digest[65];                    /* of the weights, whatever their split */
 } bp_model_info;

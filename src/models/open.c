@@ -28,6 +28,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     shape.context = network_model_context(&shape, context);
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
+    info->may_be_zero = shape.family->open != NULL;
     return BP_OK;
 }
 
@@ -50,6 +51,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
         return err;
     bp_model_info *info = &(*out)->info;
     info->kind = shape.family->name;
+    info->may_be_zero = told.may_be_zero;
     info->step = told.step;
     info->eod_id = told.eod_id;
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
@@ -75,6 +77,7 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     *out = (bp_model_memory){0};
     if (err == BP_OK && shape.family->open) { /* a file that all ranks of a node share */
         *out = (bp_model_memory){.vocab_size = shape.vocab_size,
+                                 .width = bp_model_state_width(&shape),
                                  .context = bp_model_most_inputs(&shape)};
         return BP_OK;
     }

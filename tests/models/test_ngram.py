@@ -99,6 +99,46 @@ threads = 1
                 file.write(byte)
         self.must(["bagpipe-data", "verify", trained])
 
+    def test_words_out_of_the_vocabulary_and_of_probability_zero(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", 300, "--out", self.at("words.json"), self.at("train.txt")])
+        for part in ("train", "valid"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "lines", "--out", self.at(f"words-{part}.h5"),
+                       self.at(part + ".txt")])
+        for smoothing in ("kneser-ney", "mle"):
+            self.trained(smoothing, 0, f"corpus.train={self.at('words-train.h5')}", f"ngram.smoothing={smoothing}")
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at(smoothing + '-score')}", f"score.model={self.at(smoothing)}",
+                       f"score.corpus={self.at('words-valid.h5')}", "score.tokens=yes"])
+        sound = read_json(self.at("kneser-ney-score"), "score", "summary.json")
+        known = set(read_json(self.at("words.json"))["model"]["vocab"])
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            self.assertEqual(sound["oov"], sum(word not in known for line in file for word in line.split()))
+        self.assertEqual(sound["zero_probability"], 0)
+        self.assertGreater(sound["perplexity_without_oov"], 0)
+        zero = read_json(self.at("mle-score"), "score", "summary.json")
+        self.assertGreater(zero["zero_probability"], 100)
+        self.assertIsNone(zero["perplexity"])
+        self.assertIsNone(zero["nll_nats"])
+        self.assertEqual(zero["corpora"]["words-valid"]["zero_probability"], zero["zero_probability"])
+
+    def test_an_ensemble_of_bags_is_mixed(self):
+        many = bagpipe_test.run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=3",
+                                 "ensemble.kind=bag", "ngram.order=3"], 2)
+        self.assertEqual(many.status, 0, str(many))
+        members = read_json(self.at("many"), "ensemble.json")["members"]
+        self.assertEqual(len(members), 3)
+        self.assertGreater(members[0]["oob_perplexity"], 1)
+        self.assertEqual(len({self.model(self.at(f"many/members/m0{k}")) for k in range(3)}), 3)
+        folder = self.at("score-many")
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={self.at('many')}",
+                   f"score.corpus={self.at('valid.h5')}"], 2)
+        mixed = read_json(folder, "score", "summary.json")["corpora"]["valid"]
+        self.assertGreater(mixed["mutual_information"], 0)
+        self.assertLess(mixed["perplexity"], min(member["perplexity"] for member in mixed["members"]))
+        seeds = bagpipe_test.run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('seeds')}", "ensemble.members=2",
+                                  "ensemble.kind=seed"])
+        self.assertEqual(seeds.status, 78, str(seeds))
+        self.assertIn("[ensemble.only_bags]", seeds.err)
+
     def test_what_does_not_fit_is_said(self):
         for keys, status, words in ((["model.layers=2"], 78, "model.kind = ngram has no model.layers"),
                                     (["model.kind=gpt", "ngram.order=3", "train.steps=1", "train.batch=1"], 78, "model.kind = gpt has no ngram.order"),

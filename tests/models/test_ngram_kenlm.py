@@ -45,6 +45,8 @@ class KenLM(bagpipe_test.FolderTest):
             for part in ("valid", "test"):
                 summary = read_json(self.at(f"{part}{order}"), "score", "summary.json")
                 self.assertAlmostEqual(summary["perplexity"], PERPLEXITIES[order][part], delta=2e-4)
+                self.assertAlmostEqual(summary["perplexity_without_oov"], WITHOUT_OOV[order][part], delta=2e-4)
+                self.assertEqual(summary["oov"], OOV[part])
 
     @bagpipe_test.unittest.skipIf(h5py is None, "there is no h5py")
     def test_each_word_of_200_sentences(self):

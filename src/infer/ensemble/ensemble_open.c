@@ -279,6 +279,7 @@ static bp_err fill_info(opening *o)
 
         info->context = one->context < info->context ? one->context : info->context;
         info->step = one->step > info->step ? one->step : info->step;
+        info->may_be_zero = info->may_be_zero || one->may_be_zero;
         self->widest = one->width > self->widest ? one->width : self->widest;
     }
     info->width = self->widest;

@@ -106,6 +106,7 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
 
     *plan = (bp_score_plan){.corpus = corpus, .rule = *rule, .files = files};
     plan->strips = bp_corpus_eod(corpus) >= 0;
+    plan->unknown = bp_corpus_roles(corpus)[BP_ROLE_UNKNOWN];
     plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));
     plan->first_document = bp_alloc("score.plan", files + 1, sizeof(int64_t));
     plan->first_token = bp_alloc("score.plan", files + 1, sizeof(int64_t));

@@ -28,6 +28,8 @@ typedef struct bp_score_plan {
     int64_t scored;            /* of the documents */
     int64_t units, inputs, windows;
     int64_t longest;    /* inputs of a window: the most */
+    int64_t unknown;    /* the id of words out of the vocabulary; -1: there is none */
+    bool may_be_zero;   /* bp_model_info.may_be_zero */
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 

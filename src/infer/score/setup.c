@@ -222,7 +222,9 @@ static bp_err load_corpus(scorer *self)
     scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
     warn_of_settings(self);
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
-    return bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
+    err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
+    self->plan.may_be_zero = self->info.may_be_zero;
+    return err;
 }
 
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
@@ -232,7 +234,7 @@ static void make_key(scorer *self)
     bp_buffer text = {0};
 
     bp_buffer_printf(
-        &text, "2 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
+        &text, "3 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
         self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,

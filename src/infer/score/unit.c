@@ -45,6 +45,7 @@ struct bp_score_unit {
     unit_batch *batches;       /* [batch_room] */
     int64_t room;              /* the most values of a statistic, the last window's with them */
     float *values;             /* [statistics][room] in the order of rows */
+    bool *unknown;             /* [room]: the value is of a word out of the vocabulary */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, piece)] */
     int32_t *line;             /* [piece + 1] */
 };
@@ -53,8 +54,8 @@ size_t bp_score_unit_bytes(int64_t longest, int64_t statistics)
 {
     size_t row = sizeof(unit_row) + sizeof(unit_part) + sizeof(unit_batch) + sizeof(int64_t);
 
-    return BP_SCORE_UNIT_INPUTS * row +
-           (size_t)(statistics * (BP_SCORE_UNIT_INPUTS + longest)) * sizeof(float);
+    return BP_SCORE_UNIT_INPUTS * row + (size_t)(BP_SCORE_UNIT_INPUTS + longest) *
+                                            ((size_t)statistics * sizeof(float) + sizeof(bool));
 }
 
 void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
@@ -74,6 +75,7 @@ void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t s
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
     unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
     unit->values = bp_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
+    unit->unknown = bp_alloc("score.unit", unit->room, sizeof(*unit->unknown));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", P + 1, sizeof(*unit->line));
@@ -88,6 +90,7 @@ void bp_score_unit_free(bp_score_unit **unit)
     bp_free((*unit)->targets);
     bp_free((*unit)->inputs);
     bp_free((*unit)->values);
+    bp_free((*unit)->unknown);
     bp_free((*unit)->batches);
     bp_free((*unit)->order);
     bp_free((*unit)->parts);
@@ -360,6 +363,12 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
                 if (!isfinite(value))
                     return not_finite(unit, row, c, j, value);
                 to[j - unscored] = value;
+                if (c > 0)
+                    continue;
+                unit->unknown[row->value + j - unscored] =
+                    unit->targets[i * batch->length + j - batch->begin] == unit->plan->unknown;
+                if (unit->plan->may_be_zero && value < BP_MODEL_ZERO)
+                    to[j - unscored] = -INFINITY;
             }
         }
     }
@@ -373,7 +382,7 @@ static bool scores_end(const bp_score_unit *unit, const unit_row *row)
            row->window.first + row->window.inputs == unit->parts[row->part].line - 1;
 }
 
-/* Of one statistic over a part's values. */
+/* Of one statistic over a part's values, but for logarithms of 0. */
 static bp_fixed sum_values(const bp_score_unit *unit, const unit_part *part, int64_t statistic)
 {
     bp_fixed sum = 0;
@@ -382,7 +391,7 @@ static bp_fixed sum_values(const bp_score_unit *unit, const unit_part *part, int
         const float *from = unit->values + statistic * unit->room + unit->rows[r].value;
 
         for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
-            sum += bp_fixed_of((double)from[j]);
+            sum += isfinite(from[j]) ? bp_fixed_of((double)from[j]) : 0;
     }
     return sum;
 }
@@ -398,8 +407,13 @@ static bp_score_piece sum_part(const bp_score_unit *unit, const unit_part *part)
 
         for (int64_t j = 0; j < row->window.scored; j++) {
             double x = (double)unit->values[row->value + j];
+            bool oov = unit->unknown[row->value + j], zero = !isfinite(x);
 
-            piece.square += bp_fixed_of(x * x);
+            piece.oov += oov;
+            piece.zeros += zero;
+            piece.oov_zeros += oov && zero;
+            piece.square += zero ? 0 : bp_fixed_of(x * x);
+            piece.oov_nll -= oov && !zero ? bp_fixed_of(x) : 0;
         }
         piece.tokens += row->window.scored;
         piece.text_scored += row->window.scored - scores_end(unit, row);

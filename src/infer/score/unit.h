@@ -35,6 +35,10 @@ typedef struct bp_score_piece {
     int64_t text_scored; /* text tokens scored here */
     int64_t tokens;      /* tokens scored here */
     bp_fixed nll, square;
+    /* tokens that stand for words out of the vocabulary, and what they add to nll; tokens of
+     * probability 0, which add nothing to nll and square, and those of them that are both */
+    int64_t oov, zeros, oov_zeros;
+    bp_fixed oov_nll;
 } bp_score_piece;
 
 /** A run of scored tokens: entries of /tokens, all corpora one after another. */

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"
+#include "models/ngram/ngram_arpa_priv.h"
 #include "models/ngram/ngram_count_priv.h"
 #include "models/ngram/ngram_model_priv.h"
 #include "models/ngram/ngram_write_priv.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell"
+#define SMOOTHINGS "kneser-ney|mle|additive|good-turing|katz|witten-bell|arpa"
 #define ORDER      5
 #define DELTA      1
 #define KATZ_K     7
@@ -129,6 +130,12 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){.parameters = shape->vocab_size + 1};
 }
 
+static int64_t state_width(const bp_model_shape *shape)
+{
+    (void)shape;
+    return NGRAM_STATE_WIDTH;
+}
+
 /* ---- counting ---- */
 
 ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, int64_t eod_id)
@@ -157,13 +164,13 @@ static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int
     bp_free(text);
 }
 
-static void tell(const bp_counting *counting, const ngram_spec *spec, const ngram_levels *levels)
+static void tell(json_t *told, const ngram_spec *spec, const ngram_levels *levels)
 {
     json_t *list = json_array();
 
     for (int k = 1; k <= spec->order; k++)
         (void)json_array_append_new(list, json_integer((json_int_t)levels->total[k]));
-    (void)json_object_set_new(counting->told, "ngrams", list);
+    (void)json_object_set_new(told, "ngrams", list);
     for (int k = 1; k <= spec->order; k++)
         bp_log("order %d: %" PRId64 " n-grams", k, levels->total[k]);
 }
@@ -204,7 +211,32 @@ bp_err ngram_count(bp_counting *counting)
         err = write_model(counting, &spec, &levels,
                           bp_config_string(counting->config, "ngram.smoothing"));
     if (err == BP_OK && counting->told)
-        tell(counting, &spec, &levels);
+        tell(counting->told, &spec, &levels);
+    ngram_levels_clear(&levels);
+    return err;
+}
+
+/* ---- ARPA files ---- */
+
+static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
+{
+    ngram_spec spec;
+    ngram_levels levels;
+    bp_err err = ngram_arpa_read(&levels, &spec, tokenizer, &out->tokenizer, path);
+
+    if (err == BP_OK) {
+        spec.rule = (ngram_rule){.smoothing = NGRAM_ARPA, .outcomes = spec.vocab_size};
+        err = ngram_write(out->file, MPI_COMM_SELF, &spec, &levels, "an ARPA file");
+    }
+    if (err == BP_OK) {
+        out->shape = (bp_model_shape){.family = &bp_ngram_family, .vocab_size = spec.vocab_size};
+        out->shape.own[OWN_ORDER] = spec.order;
+        out->shape.own[OWN_SMOOTHING] = NGRAM_ARPA;
+        out->eod_id = spec.eod_id;
+        out->told = json_object();
+        settle(&out->shape);
+        tell(out->told, &spec, &levels);
+    }
     ngram_levels_clear(&levels);
     return err;
 }
@@ -222,4 +254,10 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .facts = facts,
                                          .unlimited = true,
                                          .count = ngram_count,
+                                         .count_plan = ngram_plan,
+                                         .text_form = "ARPA",
+                                         .text_is = ngram_arpa_is,
+                                         .text_write = ngram_arpa_export,
+                                         .text_read = import,
+                                         .state_width = state_width,
                                          .open = ngram_model_open};

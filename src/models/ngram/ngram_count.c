@@ -90,6 +90,19 @@ static bp_err make_run(counter *self, range part)
     return err;
 }
 
+bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, int64_t tokens,
+                         ngram_item *items)
+{
+    counter self = {.counting = counting, .spec = spec, .items = items, .of = tokens};
+    int64_t count;
+    bp_err err;
+
+    self.tokens = bp_alloc("ngram.count", READ_TOKENS, sizeof *self.tokens);
+    err = read_range(&self, (range){0, tokens}, &count);
+    bp_free(self.tokens);
+    return err;
+}
+
 /* ---- what is missing, and whose it is ---- */
 
 /* The ranges of [0, tokens) that no run holds; returns how many. */

@@ -17,6 +17,13 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
 bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *counting,
                           const ngram_spec *spec, const char *work);
 
+/** items[tokens]: the n-grams that end at the first tokens of the stream. Local. Errors: those of
+ * counting->read. */
+bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, int64_t tokens,
+                         ngram_item *items);
+
+/** bp_model_family.count_plan. */
+bp_err ngram_plan(const bp_counting *counting, int ranks);
 /** bp_model_family.count. */
 bp_err ngram_count(bp_counting *counting);
 

@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#define WIDTH 2 /* a state, as two floats whose bits are its place and its lengths */
-
 typedef struct ngram_model {
     bp_model face;
     ngram_file file;
@@ -97,7 +95,7 @@ static bp_err backbone(bp_model *lm, const bp_model_batch *batch, int64_t pass, 
     for (int64_t w = 0; w < batch->windows && err == BP_OK; w++) {
         ngram_state state = begin_window(self, batch, w);
 
-        for (int64_t j = 0; j < batch->length; j++, hidden += WIDTH) {
+        for (int64_t j = 0; j < batch->length; j++, hidden += NGRAM_STATE_WIDTH) {
             state = read_token(self, state, batch->inputs[w * batch->length + j]);
             memcpy(hidden, &state, sizeof state);
         }
@@ -114,7 +112,7 @@ static void logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows
     for (int64_t r = 0; r < rows; r++) {
         ngram_state state;
 
-        memcpy(&state, hidden + r * WIDTH, sizeof state);
+        memcpy(&state, hidden + r * NGRAM_STATE_WIDTH, sizeof state);
         ngram_distribution(&self->file, state, out + r * self->file.V);
     }
 }
@@ -149,7 +147,8 @@ static bp_err open_file(ngram_model *self, const bp_checkpoint *checkpoint)
     const char *path = bp_checkpoint_attachment(checkpoint);
     bp_err err;
 
-    _Static_assert(sizeof(ngram_state) == WIDTH * sizeof(float), "a state is a hidden row");
+    _Static_assert(sizeof(ngram_state) == NGRAM_STATE_WIDTH * sizeof(float),
+                   "a state is a hidden row");
     if (!path)
         return BP_FAIL(BP_ERR_FORMAT, "ngram.no_file",
                        "the checkpoint has no file of n-grams: at %s",
@@ -172,7 +171,7 @@ bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint
         err = open_file(self, checkpoint);
     err = bp_agree(mesh->member, err);
     self->face.ops = &OPS;
-    self->face.info.width = WIDTH;
+    self->face.info.width = NGRAM_STATE_WIDTH;
     self->face.info.statistics = 1;
     self->face.info.context = BP_MODEL_UNLIMITED;
     self->face.info.vocab_size = self->face.info.vocab_count = self->file.V;

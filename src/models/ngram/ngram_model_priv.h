@@ -6,6 +6,8 @@
 #include "mesh/mesh.h"
 #include "models/model.h"
 
+#define NGRAM_STATE_WIDTH 2 /* a state as floats, whose bits are its place and its lengths */
+
 /** bp_model_family.open. */
 bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
 

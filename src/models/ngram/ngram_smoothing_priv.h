@@ -20,7 +20,8 @@ typedef enum ngram_smoothing {
     NGRAM_ADDITIVE,
     NGRAM_GOOD_TURING,
     NGRAM_KATZ,
-    NGRAM_WITTEN_BELL
+    NGRAM_WITTEN_BELL,
+    NGRAM_ARPA /* made by another program, whatever it did */
 } ngram_smoothing;
 
 #define NGRAM_KATZ_MOST 31 /* ngram.katz_k */
@@ -43,7 +44,7 @@ typedef struct ngram_rule {
 static inline bool ngram_backs_off(ngram_smoothing smoothing)
 {
     return smoothing == NGRAM_KNESER_NEY || smoothing == NGRAM_KATZ ||
-           smoothing == NGRAM_WITTEN_BELL;
+           smoothing == NGRAM_WITTEN_BELL || smoothing == NGRAM_ARPA;
 }
 
 /** Fit discounts of `order` to its counts of counts: counts[r] n-grams were seen r times, r from 1

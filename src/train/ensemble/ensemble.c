@@ -95,10 +95,35 @@ static void resolve_resample(bp_config *config)
                         bp_corpus_keys_of(config)->member);
 }
 
+static bool counts(const bp_config *config)
+{
+    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
+
+    return family && family->count;
+}
+
+/* Counts have no seed: their members differ by their bags alone. */
+static void resolve_kind(bp_config *config)
+{
+    const char *kind = bp_ensemble_keys_of(config)->kind;
+
+    if (!counts(config) || strcmp(kind, "bag") == 0)
+        return;
+    if (bp_config_is_given(config, "ensemble.kind"))
+        bp_config_fault(
+            config, "ensemble.only_bags",
+            "ensemble.kind = %s, but a model of counts (model.kind = %s) has no initial "
+            "values to draw: at ensemble.kind; use bag",
+            kind, bp_model_keys_of(config)->kind);
+    if (bp_config_set(config, "ensemble.kind", "bag") != BP_OK)
+        bp_config_fault_err(config);
+}
+
 void bp_ensemble_check(bp_config *config)
 {
     int64_t members = bp_ensemble_keys_of(config)->members;
 
+    resolve_kind(config);
     resolve_parallel(config);
     resolve_resample(config);
     if (bp_config_is_set(config, "ensemble.only")) {
@@ -215,7 +240,9 @@ bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_job
         err = bp_config_set_int(config, "mesh.data", self.shape.data);
     if (err == BP_OK) /* one rank plans for any mesh */
         err = bp_agree(world, root ? open_member(&self, &member, &of_member, asked->nodes) : BP_OK);
-    if (err == BP_OK)
+    if (err == BP_OK && counts(config))
+        err = bp_agree(world, root ? trainer_count_plan(&member) : BP_OK);
+    else if (err == BP_OK)
         err = plan_members(&self, world, &member, &one, asked);
     trainer_close(&member);
     bp_config_free(&of_member);
@@ -306,7 +333,7 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
 {
     memory_case one;
 
-    if (ensemble_member_config(self, 0, config) != BP_OK)
+    if (counts(self->config) || ensemble_member_config(self, 0, config) != BP_OK)
         return false;
     *out = (trainer){.config = *config, .facts = *facts, .mesh_shape = self->shape};
     out->spec = bp_engine_spec_of(*config);
@@ -544,7 +571,7 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
-        if (err == BP_OK && !whole && self->mesh->coordinates)
+        if (err == BP_OK && !whole && self->mesh->coordinates && !counts(self->config))
             bp_training_leave_page(run_dir);
     }
     bp_mesh_free(&self->mesh);

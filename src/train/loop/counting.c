@@ -87,25 +87,46 @@ static bp_err check_stream(const trainer *self)
     return BP_OK;
 }
 
+/* What the family is given. */
+static bp_counting counting_of(trainer *self, counting_view *view)
+{
+    *view = (counting_view){.self = self, .printed = bp_clock_now()};
+    return (bp_counting){.comm = self->mesh->compute,
+                         .config = self->config,
+                         .shape = &self->shape,
+                         .tokens = self->facts.tokens,
+                         .eod_id = self->facts.eod_id,
+                         .read = read_stream,
+                         .progress = show_progress,
+                         .context = view};
+}
+
 /* On the ranks that compute: RUN/counts/model.bin. */
 static bp_err count(trainer *self, const char *folder, json_t *told)
 {
     char work[BP_SHA256_HEX];
-    counting_view view = {.self = self, .printed = bp_clock_now()};
-    bp_counting counting = {.comm = self->mesh->compute,
-                            .config = self->config,
-                            .shape = &self->shape,
-                            .tokens = self->facts.tokens,
-                            .eod_id = self->facts.eod_id,
-                            .read = read_stream,
-                            .progress = show_progress,
-                            .context = &view,
-                            .folder = folder,
-                            .work = work,
-                            .told = bp_comm_is_root(self->mesh->compute) ? told : NULL};
+    counting_view view;
+    bp_counting counting = counting_of(self, &view);
 
     name_work(self, work);
+    counting.folder = folder;
+    counting.work = work;
+    counting.told = bp_comm_is_root(self->mesh->compute) ? told : NULL;
     return self->shape.family->count(&counting);
+}
+
+bp_err trainer_count_plan(trainer *self)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    counting_view view;
+    bp_err err = bp_agree(self->mesh->world, check_stream(self));
+
+    if (err == BP_OK && self->mesh->coordinates) {
+        bp_counting counting = counting_of(self, &view);
+
+        err = self->shape.family->count_plan(&counting, shape->data > 0 ? shape->data : 1);
+    }
+    return bp_agree(self->mesh->world, err);
 }
 
 static bp_err write_metric(trainer *self, double seconds)

@@ -95,6 +95,11 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_worl
     bp_err err = trainer_open(&self, world, config, asked);
     memory_case one = memory_case_of(&self);
 
+    if (err == BP_OK && trainer_counts(&self)) {
+        err = trainer_count_plan(&self);
+        trainer_close(&self);
+        return err;
+    }
     if (err == BP_OK)
         err = bp_agree(world, trainer_plan(&self, &plan, &stage));
     if (err == BP_OK)

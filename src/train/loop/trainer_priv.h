@@ -177,6 +177,9 @@ bool trainer_counts(const trainer *self);
  *  bp_model_family.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
  *  do not end: the same on all ranks. */
 bp_err trainer_count(trainer *self);
+/** Print what that will come to. Collective over world. Errors: those of
+ *  bp_model_family.count_plan. */
+bp_err trainer_count_plan(trainer *self);
 
 /* trainer.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).

@@ -27,6 +27,10 @@ static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, b
         row->square += piece.square;
         row->tokens += piece.tokens;
         row->unscored += piece.text - piece.text_scored;
+        row->oov += piece.oov;
+        row->zeros += piece.zeros;
+        row->oov_zeros += piece.oov_zeros;
+        row->oov_nll += piece.oov_nll;
         bp_score_result_sums(result, i, sums);
         for (int64_t c = 0; c < more; c++)
             table->sums[piece.document * more + c] += sums[c];

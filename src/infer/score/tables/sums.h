@@ -22,6 +22,10 @@ typedef struct bp_score_sums {
     bp_fixed square;                         /* sum of logprob^2 */
     int64_t bytes, words, words_split;       /* of the original text */
     bool no_bytes, no_words, no_words_split; /* a corpus did not tell */
+    int64_t oov;                             /* of the tokens: words out of the vocabulary, */
+    int64_t zeros, oov_zeros; /* of probability 0, which nll and square lack, and both */
+    bp_fixed oov_nll;
+    bool tells_oov, tells_zeros; /* the tokenizer has such words; the model such probabilities */
 } bp_score_sums;
 void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
 
@@ -38,6 +42,9 @@ typedef struct bp_score_draw {
  * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1.
  */
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);
+
+/** The sum of -logprob: infinite where a token has probability 0. */
+double bp_score_nll(const bp_score_sums *sums);
 
 /** The figures of a set, as docs/formats.md lists them; null where one is not defined.
  *

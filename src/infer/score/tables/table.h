@@ -10,8 +10,10 @@
 /** What one document came to. */
 typedef struct bp_score_row {
     bp_fixed nll, square;
-    int64_t tokens;   /* scored */
-    int64_t unscored; /* text tokens that were not */
+    int64_t tokens;                /* scored */
+    int64_t unscored;              /* text tokens that were not */
+    int64_t oov, zeros, oov_zeros; /* as bp_score_piece has them */
+    bp_fixed oov_nll;
 } bp_score_row;
 
 /** A label column of all corpora together: corpora that have a label of one name share its values.

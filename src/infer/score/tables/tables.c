@@ -235,7 +235,7 @@ static bp_err write_file_rows(bp_h5 *out, const bp_score_table *table, int64_t f
         for (int64_t i = 0; i < count; i++) {
             bp_score_sums sums = bp_score_document_sums(table, &counts, file, first + i);
 
-            block->nll[i] = bp_fixed_real(sums.nll);
+            block->nll[i] = bp_score_nll(&sums);
             block->tokens[i] = sums.tokens;
             block->bytes[i] = sums.no_bytes ? -1 : sums.bytes;
             block->words[i] = sums.no_words ? -1 : sums.words;

@@ -1,0 +1,36 @@
+/* ARPA files, as SRILM and KenLM write and read them. Local: no MPI, but for `comm` of writing. */
+#ifndef BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_ARPA_PRIV_H
+
+#include "models/family.h"
+#include "models/ngram/ngram_estimate_priv.h"
+#include "models/ngram/ngram_file_priv.h"
+#include "text/strmap_priv.h"
+#include "text/tokenizer.h"
+
+#define NGRAM_START   "<s>"
+#define NGRAM_END     "</s>"
+#define NGRAM_UNKNOWN "<unk>"
+
+/** The words of all ids and of <s>, as ARPA files spell them: the end of a document is </s>, what
+ * the tokenizer does not know <unk>, a space within a token \x20. words[V + 1]'s numbers are their
+ * places in the map. tokenizer NULL: words are the ids in decimal digits.
+ *
+ * Owns: bp_strmap_clear(), after an error too. Errors: BP_ERR_FORMAT two ids have one spelling, a
+ * vocabulary of another size; BP_ERR_SYSTEM. */
+bp_err ngram_words_of(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
+                      int64_t eod_id);
+
+/** bp_model_family.text_write. */
+bp_err ngram_arpa_export(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+                         const char *path);
+/** Is it one? By the first lines: comments, and then \data\. */
+bool ngram_arpa_is(const char *path);
+
+/** What an ARPA file holds: levels and spec of one rank, for ngram_write; made: the tokenizer of
+ * its words, where none was given. Owns: ngram_levels_clear, bp_tokenizer_free. Errors:
+ * BP_ERR_FORMAT with the line; those of bp_file_open; BP_ERR_SYSTEM. */
+bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenizer *tokenizer,
+                       bp_tokenizer **made, const char *path);
+
+#endif

@@ -1,0 +1,604 @@
+/* An ARPA file as n-grams of all orders. Nothing in it is believed: each line is checked, and told
+ * by its number. */
+#include "models/ngram/ngram_arpa_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BLANKS "\t\r "
+
+/* One line's n-gram. */
+typedef struct arpa_entry {
+    float prob, left;
+} arpa_entry;
+
+typedef struct arpa_order {
+    int64_t told, count; /* n-grams that the head tells, and that are kept */
+    ngram_item *items;   /* by key in context order, once sorted; values: places in `entries` */
+    arpa_entry *entries;
+} arpa_order;
+
+typedef struct arpa_reader {
+    const char *path, *at, *end; /* what is left of the text */
+    int64_t line;
+    const bp_tokenizer *tokenizer; /* NULL: its words make one */
+    ngram_spec *spec;
+    bp_strmap words; /* numbers are ids where there is a tokenizer, else the order of unigrams */
+    int64_t *ids;    /* [words.count] without a tokenizer: of word number k */
+    arpa_order of[NGRAM_ORDERS];
+    int64_t dropped; /* n-grams with <s> inside */
+} arpa_reader;
+
+/* ---- lines ---- */
+
+static bp_err fail(const arpa_reader *self, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "arpa.wrong_line",
+                   "%s: at %s, line %" PRId64 "; make the file anew", what, self->path, self->line);
+}
+
+/* The next line without the blanks at its end, or one that is not empty; false: there is none. */
+static bool next_line(arpa_reader *self, const char **text, size_t *bytes, bool filled)
+{
+    do {
+        const char *end;
+
+        if (self->at == self->end)
+            return false;
+        end = memchr(self->at, '\n', (size_t)(self->end - self->at));
+        end = end ? end : self->end;
+        *text = self->at;
+        *bytes = (size_t)(end - self->at);
+        while (*bytes > 0 && strchr(BLANKS, (*text)[*bytes - 1]) && (*text)[*bytes - 1])
+            (*bytes)--;
+        self->at = end == self->end ? end : end + 1;
+        self->line++;
+    } while (filled && *bytes == 0);
+    return true;
+}
+
+static bool is(const char *text, size_t bytes, const char *word)
+{
+    return bytes == strlen(word) && memcmp(text, word, bytes) == 0;
+}
+
+/* The next word of a line, which loses it; 0 bytes at its end. */
+static size_t take_word(const char **text, size_t *bytes, const char **word)
+{
+    size_t length = 0;
+
+    while (*bytes > 0 && strchr(BLANKS, **text) && **text)
+        (*text)++, (*bytes)--;
+    *word = *text;
+    while (length < *bytes && !((*text)[length] && strchr(BLANKS, (*text)[length])))
+        length++;
+    *text += length;
+    *bytes -= length;
+    return length;
+}
+
+static bool take_number(const char **text, size_t *bytes, float *value)
+{
+    char copy[64], *end;
+    const char *word;
+    size_t length = take_word(text, bytes, &word);
+
+    if (length == 0 || length >= sizeof copy)
+        return false;
+    memcpy(copy, word, length);
+    copy[length] = '\0';
+    *value = strtof(copy, &end);
+    return *end == '\0' && isfinite(*value);
+}
+
+/* ---- the head ---- */
+
+static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
+{
+    char copy[64];
+    int order, used = 0;
+    int64_t count;
+
+    if (bytes >= sizeof copy)
+        return fail(self, "a line of the head is too long");
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    if (sscanf(copy, "ngram %d=%" SCNd64 "%n", &order, &count, &used) != 2 || used != (int)bytes ||
+        count < 0)
+        return fail(self, "the head has a line that is none of 'ngram ORDER=COUNT'");
+    if (order != self->spec->order + 1)
+        return fail(self, "the orders of the head do not follow each other from 1 on");
+    if (order > NGRAM_ORDER_MOST)
+        return fail(self, "n-grams of more than 7 words");
+    self->spec->order = order;
+    self->of[order].told = count;
+    return BP_OK;
+}
+
+/* Comments stand before \data\. *text is the line behind the head. */
+static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
+{
+    bp_err err = BP_OK;
+
+    do {
+        if (!next_line(self, text, bytes, true))
+            return fail(self, "there is no line \\data\\");
+        if (*bytes >= 2 && (unsigned char)(*text)[0] == 0x1f && (unsigned char)(*text)[1] == 0x8b)
+            return fail(self, "the file is compressed by gzip");
+    } while (!is(*text, *bytes, "\\data\\") && self->line < 1000);
+    if (!is(*text, *bytes, "\\data\\"))
+        return fail(self, "there is no line \\data\\");
+    while (err == BP_OK) {
+        if (!next_line(self, text, bytes, true))
+            return fail(self, "the file ends within its head");
+        if ((*text)[0] == '\\')
+            break;
+        err = read_count(self, *text, *bytes);
+    }
+    if (err == BP_OK && self->spec->order == 0)
+        err = fail(self, "the head tells no order");
+    return err;
+}
+
+/* ---- n-grams ---- */
+
+/* A word's id; without a tokenizer its number, which becomes one later. */
+static bp_err find_word(arpa_reader *self, int order, const char *word, size_t bytes, int64_t *id)
+{
+    const bp_strmap_entry *entry = bp_strmap_find(&self->words, word, bytes);
+    char text[200];
+
+    if (!entry && order == 1 && !self->tokenizer)
+        return bp_strmap_add(&self->words, word, bytes, 0, id);
+    if (entry) {
+        *id = entry - self->words.entries;
+        return BP_OK;
+    }
+    (void)snprintf(text, sizeof text, "the word '%.*s' is %s", (int)(bytes < 60 ? bytes : 60), word,
+                   self->tokenizer ? "none of the tokenizer's" : "no unigram");
+    return fail(self, text);
+}
+
+static bp_err read_words(arpa_reader *self, int order, const char **text, size_t *bytes,
+                         ngram_key *key, bool *starts_inside)
+{
+    *key = 0;
+    *starts_inside = false;
+    for (int k = 0; k < order; k++) {
+        const char *word;
+        size_t length = take_word(text, bytes, &word);
+        int64_t id = 0;
+        bp_err err;
+
+        if (length == 0)
+            return fail(self, "the line has fewer words than its order");
+        err = find_word(self, order, word, length, &id);
+        if (err != BP_OK)
+            return err;
+        *starts_inside = *starts_inside || (k > 0 && is(word, length, NGRAM_START));
+        *key = (*key << self->spec->bits) | (ngram_key)(uint64_t)(id + 1);
+    }
+    return BP_OK;
+}
+
+static bp_err read_ngram(arpa_reader *self, int order, const char *text, size_t bytes)
+{
+    arpa_order *to = &self->of[order];
+    arpa_entry entry = {0};
+    bool starts_inside;
+    ngram_key key;
+    bp_err err;
+
+    if (!take_number(&text, &bytes, &entry.prob))
+        return fail(self, "the line does not begin with a number");
+    if (entry.prob > 0)
+        return fail(self, "the logarithm of a probability is above 0");
+    err = read_words(self, order, &text, &bytes, &key, &starts_inside);
+    if (err != BP_OK)
+        return err;
+    if (bytes > 0 && (!take_number(&text, &bytes, &entry.left) || bytes > 0))
+        return fail(self, "the line has more words than its order, or its back-off is no number");
+    if (order == self->spec->order && entry.left != 0)
+        return fail(self, "an n-gram of the highest order has a back-off");
+    if (starts_inside) {
+        self->dropped++;
+        return BP_OK;
+    }
+    to->items[to->count] = ngram_item_of(key, to->count);
+    to->entries[to->count++] = entry;
+    return BP_OK;
+}
+
+static bp_err make_order(arpa_reader *self, int order)
+{
+    arpa_order *to = &self->of[order];
+    int64_t most = (self->end - self->at) / 4; /* "0\ta\n" is the shortest line */
+
+    if (to->told > most)
+        return fail(self, "the head tells more n-grams than the file has room for");
+    to->items = bp_try_alloc("ngram.arpa", to->told, sizeof *to->items);
+    to->entries = bp_try_alloc("ngram.arpa", to->told, sizeof *to->entries);
+    return to->items && to->entries ? BP_OK
+                                    : bp_fail_memory("the n-grams", to->told, sizeof *to->items);
+}
+
+/* A section with its head in *text; *text is the line behind it then. */
+static bp_err read_order(arpa_reader *self, int order, const char **text, size_t *bytes)
+{
+    char head[32];
+    int64_t lines = 0;
+    bp_err err;
+
+    (void)snprintf(head, sizeof head, "\\%d-grams:", order);
+    if (!is(*text, *bytes, head))
+        return fail(self, "the sections of n-grams are not sorted by their order");
+    err = make_order(self, order);
+    while (err == BP_OK) {
+        if (!next_line(self, text, bytes, true))
+            return fail(self, "the file is truncated");
+        if ((*text)[0] == '\\')
+            break;
+        if (lines++ == self->of[order].told)
+            return fail(self, "there are more n-grams than the head tells");
+        err = read_ngram(self, order, *text, *bytes);
+    }
+    if (err == BP_OK && lines < self->of[order].told)
+        err = fail(self, "there are fewer n-grams than the head tells");
+    return err;
+}
+
+static bp_err read_text(arpa_reader *self)
+{
+    const char *text;
+    size_t bytes;
+    bp_err err = read_head(self, &text, &bytes);
+
+    /* numbers of words are not known before the unigrams are read: as many bits as any may take */
+    if (err == BP_OK && !self->tokenizer)
+        self->spec->bits = ngram_bits(self->of[1].told);
+    if (err == BP_OK && self->spec->bits * self->spec->order > NGRAM_KEY_BITS)
+        err = fail(self, "the order is too high for so many words");
+    for (int k = 1; k <= self->spec->order && err == BP_OK; k++)
+        err = read_order(self, k, &text, &bytes);
+    if (err == BP_OK && !is(text, bytes, "\\end\\"))
+        err = fail(self, "the file goes on where \\end\\ was expected");
+    if (err == BP_OK && next_line(self, &text, &bytes, true))
+        err = fail(self, "the file goes on behind \\end\\");
+    return err;
+}
+
+/* ---- ids ---- */
+
+/* Without a tokenizer: <unk> is 0, </s> the last id, <s> behind it, others as they come. */
+static bp_err number_words(arpa_reader *self)
+{
+    int64_t next = 1, count = self->words.count;
+    const bp_strmap_entry *start = bp_strmap_find(&self->words, NGRAM_START, strlen(NGRAM_START));
+    const bp_strmap_entry *end = bp_strmap_find(&self->words, NGRAM_END, strlen(NGRAM_END));
+    const bp_strmap_entry *unknown =
+        bp_strmap_find(&self->words, NGRAM_UNKNOWN, strlen(NGRAM_UNKNOWN));
+
+    if (!start || !end)
+        return fail(self, "there is no unigram <s> or </s>");
+    self->spec->vocab_size = count - 1 + (unknown ? 0 : 1);
+    self->spec->eod_id = self->spec->vocab_size - 1;
+    self->ids = bp_alloc("ngram.arpa", count, sizeof *self->ids);
+    for (int64_t k = 0; k < count; k++) {
+        const bp_strmap_entry *entry = &self->words.entries[k];
+
+        self->ids[k] = entry == start     ? self->spec->vocab_size
+                       : entry == end     ? self->spec->eod_id
+                       : entry == unknown ? 0
+                                          : next++;
+    }
+    return BP_OK;
+}
+
+static ngram_key renumber(const arpa_reader *self, ngram_key key, int order, int bits)
+{
+    ngram_key out = 0;
+
+    for (int k = order - 1; k >= 0; k--)
+        out = (out << bits) |
+              (ngram_key)(uint64_t)(self->ids[ngram_slot(key, self->spec->bits, k) - 1] + 1);
+    return out;
+}
+
+static bp_err renumber_all(arpa_reader *self)
+{
+    int bits = ngram_bits(self->spec->vocab_size);
+
+    if (bits * self->spec->order > NGRAM_KEY_BITS)
+        return fail(self, "the order is too high for so many words");
+    for (int k = 1; k <= self->spec->order; k++)
+        for (int64_t i = 0; i < self->of[k].count; i++)
+            self->of[k].items[i] =
+                ngram_item_of(renumber(self, ngram_item_key(&self->of[k].items[i]), k, bits), i);
+    self->spec->bits = bits;
+    return BP_OK;
+}
+
+static bp_err make_tokenizer(const arpa_reader *self, bp_tokenizer **made)
+{
+    int64_t V = self->spec->vocab_size;
+    json_t *vocab = json_object(), *root;
+    char *text;
+    bp_err err = BP_OK;
+    int64_t *by_id = bp_alloc("ngram.arpa", V + 1, sizeof *by_id);
+
+    for (int64_t k = 0; k < self->words.count; k++)
+        by_id[self->ids[k]] = k + 1;
+    for (int64_t id = 0; id < V && err == BP_OK; id++) {
+        const char *word = id == 0       ? NGRAM_UNKNOWN
+                           : id == V - 1 ? "<|endoftext|>"
+                                         : bp_strmap_key(&self->words, by_id[id] - 1);
+
+        if (json_object_set_new(vocab, word, json_integer((json_int_t)id)) != 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "arpa.not_utf8",
+                          "a word is not UTF-8: at %s; convert the file", self->path);
+    }
+    bp_free(by_id);
+    root = json_pack("{s:s, s:n, s:n, s:[{s:I, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:{s:s}, s:n, "
+                     "s:n, s:{s:s, s:o, s:s}}",
+                     "version", "1.0", "truncation", "padding", "added_tokens", "id",
+                     (json_int_t)(V - 1), "content", "<|endoftext|>", "single_word", 0, "lstrip", 0,
+                     "rstrip", 0, "normalized", 1, "special", 1, "normalizer", "pre_tokenizer",
+                     "type", "WhitespaceSplit", "post_processor", "decoder", "model", "type",
+                     "WordLevel", "vocab", vocab, "unk_token", NGRAM_UNKNOWN);
+    text = bp_json_text(root);
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(made, text, strlen(text), self->path);
+    bp_free(text);
+    json_decref(root);
+    return err;
+}
+
+/* ---- order in context, and what is missing ---- */
+
+static bp_err sort_order(arpa_reader *self, int order)
+{
+    arpa_order *of = &self->of[order];
+    ngram_item *scratch = bp_try_alloc("ngram.arpa", of->count, sizeof *scratch);
+
+    if (!scratch)
+        return bp_fail_memory("n-grams to be sorted", of->count, sizeof *scratch);
+    ngram_sort(of->items, scratch, of->count, self->spec->bits * order);
+    bp_free(scratch);
+    for (int64_t k = 1; k < of->count; k++)
+        if (ngram_compare_items(&of->items[k - 1], &of->items[k]) == 0)
+            return BP_FAIL(BP_ERR_FORMAT, "arpa.twice",
+                           "an n-gram of order %d stands there twice: at %s; make the "
+                           "file anew",
+                           order, self->path);
+    return BP_OK;
+}
+
+/* The place of a key among those of an order; -1: it is not there. */
+static int64_t find_key(const arpa_order *of, ngram_key key)
+{
+    int64_t low = 0, high = of->count;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if (ngram_item_key(&of->items[middle]) < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < of->count && ngram_item_key(&of->items[low]) == key ? low : -1;
+}
+
+static ngram_key suffix_of(ngram_key key, int order, int bits)
+{
+    return key & (((ngram_key)1 << (bits * (order - 1))) - 1);
+}
+
+/* Suffixes that were pruned away are put back, for links lead to them; their probability is what
+ * backing off gives (NaN until then), so the model is the same. Orders from the highest down. */
+static bp_err add_suffixes(arpa_reader *self, int order)
+{
+    arpa_order *below = &self->of[order - 1];
+    const arpa_order *of = &self->of[order];
+    int64_t missing = 0, sorted = below->count;
+    ngram_item *items;
+
+    for (int64_t k = 0; k < of->count; k++)
+        missing +=
+            find_key(below, suffix_of(ngram_item_key(&of->items[k]), order, self->spec->bits)) < 0;
+    if (missing == 0)
+        return BP_OK;
+    items = bp_try_realloc("ngram.arpa", below->items, sorted + missing, sizeof *items);
+    if (!items)
+        return bp_fail_memory("the n-grams", sorted + missing, sizeof *items);
+    below->items = items;
+    for (int64_t k = 0, added = 0; k < of->count; k++) {
+        ngram_key key = suffix_of(ngram_item_key(&of->items[k]), order, self->spec->bits);
+        arpa_order known = {.count = sorted, .items = items};
+
+        if (find_key(&known, key) < 0)
+            items[sorted + added++] = ngram_item_of(key, -1);
+    }
+    below->count += missing;
+    ngram_item *scratch = bp_alloc("ngram.arpa", below->count, sizeof *scratch);
+    ngram_sort(items, scratch, below->count, self->spec->bits * (order - 1));
+    bp_free(scratch);
+    sorted = 0; /* several n-grams may lack the same one */
+    for (int64_t k = 0; k < below->count; k++)
+        if (sorted == 0 || ngram_compare_items(&items[sorted - 1], &items[k]) != 0)
+            items[sorted++] = items[k];
+    below->count = sorted;
+    return BP_OK;
+}
+
+/* ---- levels ---- */
+
+static bp_err alloc_level(ngram_level *level, int64_t count)
+{
+    level->count = count;
+    level->key = bp_try_alloc("ngram.levels", count, sizeof *level->key);
+    level->prob = bp_try_alloc("ngram.levels", count, sizeof *level->prob);
+    level->left = bp_try_alloc("ngram.levels", count, sizeof *level->left);
+    level->begin = bp_try_alloc("ngram.levels", count + 1, sizeof *level->begin);
+    level->link = bp_try_alloc("ngram.levels", count, sizeof *level->link);
+    return level->key && level->prob && level->left && level->begin && level->link
+               ? BP_OK
+               : bp_fail_memory("the n-grams' probabilities", count, 5 * sizeof(double));
+}
+
+/* All ids have a node, also those that the file has not. */
+static bp_err fill_words(const arpa_reader *self, ngram_levels *levels)
+{
+    ngram_level *level = &levels->of[1];
+    bp_err err = alloc_level(level, self->spec->vocab_size + 1);
+
+    for (int64_t id = 0; err == BP_OK && id < level->count; id++)
+        level->left[id] = 1; /* probabilities are 0 */
+    for (int64_t k = 0; err == BP_OK && k < self->of[1].count; k++) {
+        const ngram_item *item = &self->of[1].items[k];
+        int64_t id = (int64_t)ngram_item_key(item) - 1;
+
+        level->prob[id] = pow(10, (double)self->of[1].entries[item->value].prob);
+        level->left[id] = pow(10, (double)self->of[1].entries[item->value].left);
+    }
+    levels->total[1] = level->count;
+    return err;
+}
+
+/* The place of a history, of the order below; -1: it is missing. */
+static int64_t place_of(const arpa_reader *self, int order, ngram_key key)
+{
+    if (order == 1)
+        return (int64_t)key - 1;
+    return find_key(&self->of[order], key);
+}
+
+static bp_err fill_order(const arpa_reader *self, ngram_levels *levels, int order)
+{
+    const arpa_order *of = &self->of[order];
+    ngram_level *level = &levels->of[order], *below = &levels->of[order - 1];
+    int64_t next = 0;
+    bp_err err = alloc_level(level, of->count);
+
+    for (int64_t k = 0; k < of->count && err == BP_OK; k++) {
+        const ngram_item *item = &of->items[k];
+        ngram_key key = ngram_item_key(item);
+        int64_t history = place_of(self, order - 1, key >> self->spec->bits);
+
+        if (history < 0)
+            return BP_FAIL(BP_ERR_FORMAT, "arpa.no_history",
+                           "an n-gram of order %d has a history that is no n-gram, so that its "
+                           "back-off is missing: at %s; make the file anew",
+                           order, self->path);
+        level->key[k] = key;
+        level->link[k] = place_of(self, order - 1, suffix_of(key, order, self->spec->bits));
+        level->prob[k] = item->value < 0 ? below->left[history] * below->prob[level->link[k]]
+                                         : pow(10, (double)of->entries[item->value].prob);
+        level->left[k] = item->value < 0 ? 1 : pow(10, (double)of->entries[item->value].left);
+        for (; next <= history; next++)
+            below->begin[next] = k;
+    }
+    for (; err == BP_OK && next <= below->count; next++)
+        below->begin[next] = of->count;
+    levels->total[order] = of->count;
+    return err;
+}
+
+static bp_err fill_levels(arpa_reader *self, ngram_levels *levels)
+{
+    int order = self->spec->order;
+    bp_err err = BP_OK;
+
+    for (int k = 1; k <= order && err == BP_OK; k++)
+        err = sort_order(self, k);
+    for (int k = order; k > 2 && err == BP_OK; k--)
+        err = add_suffixes(self, k);
+    if (err == BP_OK)
+        err = fill_words(self, levels);
+    for (int k = 2; k <= order && err == BP_OK; k++)
+        err = fill_order(self, levels, k);
+    return err;
+}
+
+static bp_err read_mapped(arpa_reader *self, ngram_levels *levels, bp_tokenizer **made)
+{
+    bp_err err = read_text(self);
+
+    if (err == BP_OK && !self->tokenizer) {
+        err = number_words(self);
+        if (err == BP_OK)
+            err = renumber_all(self);
+        if (err == BP_OK)
+            err = make_tokenizer(self, made);
+    }
+    if (err == BP_OK && self->dropped > 0)
+        bp_warn("%" PRId64
+                " n-grams have <s> behind another word, which never happens: at %s; they "
+                "are left out",
+                self->dropped, self->path);
+    return err == BP_OK ? fill_levels(self, levels) : err;
+}
+
+static bp_err begin_words(arpa_reader *self)
+{
+    const bp_tokenizer *tokenizer = self->tokenizer;
+
+    if (!tokenizer)
+        return BP_OK;
+    self->spec->vocab_size = bp_tokenizer_size(tokenizer);
+    self->spec->eod_id = bp_tokenizer_eod(tokenizer);
+    self->spec->bits = ngram_bits(self->spec->vocab_size);
+    if (self->spec->eod_id < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "arpa.no_end",
+                       "the tokenizer has no end-of-document token, which is </s>: at %s; give "
+                       "another, or none",
+                       self->path);
+    return ngram_words_of(&self->words, tokenizer, self->spec->vocab_size, self->spec->eod_id);
+}
+
+bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenizer *tokenizer,
+                       bp_tokenizer **made, const char *path)
+{
+    arpa_reader self = {.path = path, .tokenizer = tokenizer, .spec = spec};
+    int64_t bytes = 0;
+    void *map = MAP_FAILED;
+    int fd;
+    bp_err err = bp_file_open(path, &fd, &bytes);
+
+    *levels = (ngram_levels){0};
+    *spec = (ngram_spec){0};
+    *made = NULL;
+    if (err != BP_OK)
+        return err;
+    if (bytes > 0)
+        map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes > 0 && map == MAP_FAILED)
+        err = bp_fail_errno(BP_ERR_SYSTEM, "can't map", path);
+    (void)close(fd);
+    if (err == BP_OK)
+        err = begin_words(&self);
+    if (err == BP_OK) {
+        self.at = bytes > 0 ? map : "";
+        self.end = self.at + bytes;
+        err = read_mapped(&self, levels, made);
+    }
+    for (int k = 0; k < NGRAM_ORDERS; k++) {
+        bp_free(self.of[k].items);
+        bp_free(self.of[k].entries);
+    }
+    bp_free(self.ids);
+    bp_strmap_clear(&self.words);
+    if (map != MAP_FAILED)
+        (void)munmap(map, (size_t)bytes);
+    return err;
+}

@@ -1,0 +1,229 @@
+/* A mapped model as an ARPA file. */
+#include "models/ngram/ngram_arpa_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLUSH_BYTES ((size_t)1 << 20)
+
+/* ---- words ---- */
+
+static bp_err spell(bp_buffer *out, const bp_tokenizer *tokenizer, int64_t id)
+{
+    bp_buffer text = {0};
+    bp_err err = bp_tokenizer_token_text(tokenizer, id, &text);
+
+    for (size_t k = 0; err == BP_OK && k < text.bytes; k++)
+        if (text.data[k] == ' ')
+            bp_buffer_add(out, "\\x20", 4);
+        else
+            bp_buffer_add(out, text.data + k, 1);
+    bp_buffer_clear(&text);
+    return err;
+}
+
+static bp_err add_word(bp_strmap *words, const char *text, size_t bytes, int64_t id)
+{
+    int64_t index;
+    bp_err err = bp_strmap_add(words, text, bytes, 0, &index);
+
+    if (err == BP_OK && index != id)
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "arpa.same_spelling",
+            "the tokens %" PRId64 " and %" PRId64
+            " are both spelt '%.40s': at the tokenizer; an ARPA file can't tell them apart, "
+            "give --no-tokenizer",
+            index, id, text);
+    return err;
+}
+
+bp_err ngram_words_of(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t vocab_size,
+                      int64_t eod_id)
+{
+    bp_buffer text = {0};
+    bp_err err = BP_OK;
+
+    *words = (bp_strmap){0};
+    if (tokenizer && bp_tokenizer_size(tokenizer) != vocab_size)
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.other_size",
+                       "the tokenizer has %" PRId64 " tokens and the model %" PRId64
+                       ": at the tokenizer; give the model's own, or --no-tokenizer",
+                       bp_tokenizer_size(tokenizer), vocab_size);
+    for (int64_t id = 0; id <= vocab_size && err == BP_OK; id++) {
+        text.bytes = 0;
+        if (id == vocab_size)
+            bp_buffer_printf(&text, NGRAM_START);
+        else if (id == eod_id)
+            bp_buffer_printf(&text, NGRAM_END);
+        else if (!tokenizer)
+            bp_buffer_printf(&text, "%" PRId64, id);
+        else if (id == bp_tokenizer_role(tokenizer, BP_ROLE_UNKNOWN))
+            bp_buffer_printf(&text, NGRAM_UNKNOWN);
+        else
+            err = spell(&text, tokenizer, id);
+        if (err == BP_OK)
+            err = add_word(words, text.data, text.bytes, id);
+    }
+    bp_buffer_clear(&text);
+    return err;
+}
+
+/* ---- the file ---- */
+
+typedef struct arpa_writer {
+    const ngram_file *file;
+    const bp_strmap *words;
+    bp_draft draft;
+    bp_buffer text;
+    uint32_t at[NGRAM_ORDER_MOST + 1]; /* of each order, the n-gram whose followers are written */
+} arpa_writer;
+
+static bp_err flush(arpa_writer *self, bool all)
+{
+    bp_err err = BP_OK;
+
+    if (self->text.bytes >= FLUSH_BYTES || all) {
+        err = bp_draft_write(&self->draft, self->text.data, self->text.bytes);
+        self->text.bytes = 0;
+    }
+    return err;
+}
+
+/* As short as it can be read back as. */
+static void add_number(bp_buffer *out, float value)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    bp_buffer_add(out, text, strlen(text));
+}
+
+static void add_words(arpa_writer *self, int order, uint32_t last)
+{
+    for (int k = 1; k <= order; k++) {
+        uint32_t at = k == order ? last : self->at[k];
+        uint32_t word = k == 1 ? at : ngram_word(self->file, k, at);
+
+        bp_buffer_add(&self->text, k > 1 ? " " : "\t", 1);
+        bp_buffer_printf(&self->text, "%s", bp_strmap_key(self->words, word));
+    }
+}
+
+/* Line `i` of an order: the histories of one order shorter follow each other, as their followers
+ * do. */
+static void add_line(arpa_writer *self, int order, uint32_t i)
+{
+    const ngram_file *file = self->file;
+    bool leaf = order == file->order && order > 1;
+    const ngram_node *node = leaf ? NULL : &file->nodes[order][i];
+
+    for (int k = order - 1; k >= 1; k--) {
+        uint32_t inside = k == order - 1 ? i : self->at[k + 1];
+
+        while (file->nodes[k][self->at[k] + 1].begin <= inside)
+            self->at[k]++;
+    }
+    add_number(&self->text, leaf ? file->leaves[i].prob : node->prob);
+    add_words(self, order, i);
+    if (order < file->order && (node->left != 0 || node[1].begin > node->begin)) {
+        bp_buffer_add(&self->text, "\t", 1);
+        add_number(&self->text, node->left);
+    }
+    bp_buffer_add(&self->text, "\n", 1);
+}
+
+static bp_err write_order(arpa_writer *self, int order)
+{
+    bp_err err = BP_OK;
+
+    memset(self->at, 0, sizeof self->at);
+    bp_buffer_printf(&self->text, "\n\\%d-grams:\n", order);
+    for (uint64_t i = 0; i < self->file->header.count[order - 1] && err == BP_OK; i++) {
+        add_line(self, order, (uint32_t)i);
+        err = flush(self, false);
+    }
+    return err;
+}
+
+static bp_err write_file(arpa_writer *self)
+{
+    bp_err err = BP_OK;
+
+    bp_buffer_printf(&self->text, "\\data\\\n");
+    for (int k = 1; k <= self->file->order; k++)
+        bp_buffer_printf(&self->text, "ngram %d=%" PRIu64 "\n", k, self->file->header.count[k - 1]);
+    for (int k = 1; k <= self->file->order && err == BP_OK; k++)
+        err = write_order(self, k);
+    bp_buffer_printf(&self->text, "\n\\end\\\n");
+    return err == BP_OK ? flush(self, true) : err;
+}
+
+static bp_err export(const ngram_file *file, const bp_strmap *words, const char *path)
+{
+    arpa_writer self = {.file = file, .words = words};
+    bp_err err;
+
+    if (!file->backs_off)
+        return BP_FAIL(BP_ERR_FORMAT, "arpa.no_back_off",
+                       "the model does not back off (ngram.smoothing), and an ARPA file is of one "
+                       "that does: at the checkpoint; use kneser-ney, katz or witten-bell");
+    err = bp_draft_open(&self.draft, path);
+    if (err != BP_OK)
+        return err;
+    err = write_file(&self);
+    if (err == BP_OK)
+        err = bp_draft_commit(&self.draft);
+    else
+        bp_draft_drop(&self.draft);
+    bp_buffer_clear(&self.text);
+    return err;
+}
+
+bp_err ngram_arpa_export(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+                         const char *path)
+{
+    const char *attachment = bp_checkpoint_attachment(checkpoint);
+    const json_t *eod = json_object_get(bp_checkpoint_state(checkpoint), "eod_id");
+    ngram_file file = {0};
+    bp_strmap words = {0};
+    bp_err err = attachment ? ngram_file_open(&file, attachment)
+                            : BP_FAIL(BP_ERR_FORMAT, "ngram.no_file",
+                                      "the checkpoint has no file of n-grams: at %s",
+                                      bp_checkpoint_folder(checkpoint));
+
+    if (err == BP_OK)
+        err = ngram_words_of(&words, tokenizer, file.V, json_integer_value(eod));
+    if (err == BP_OK)
+        err = export(&file, &words, path);
+    bp_strmap_clear(&words);
+    ngram_file_close(&file);
+    return err;
+}
+
+bool ngram_arpa_is(const char *path)
+{
+    char text[4097] = "", *at = text;
+    int fd;
+
+    if (bp_path_is_dir(path) || bp_file_open(path, &fd, NULL) != BP_OK)
+        return false;
+    (void)!read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    while (*at == '#' || strchr("\r\n\t ", *at)) {
+        if (*at == '\0')
+            return false;
+        at += *at == '#' ? strcspn(at, "\n") : 1;
+    }
+    return strncmp(at, "\\data\\", 6) == 0;
+}
