@@ -47,23 +47,25 @@ static bp_err save_weights(const mixture *mix, const double *weights, const bp_m
 {
     const json_t *convention = json_object_get(mix->first.summary, "convention");
     json_t *parts = json_array();
+    bool whole = true;
     bp_err err;
 
     for (int64_t m = 0; m < mix->count; m++)
-        (void)json_array_append_new(
-            parts, json_pack("{ss ss sI so so}", "folder", mix->parts[m].given, "digest",
-                             mix->parts[m].digest, "step", (json_int_t)mix->parts[m].step, "weight",
-                             bp_json_real(weights[m]), "perplexity",
-                             bp_json_real(exp(mix->parts[m].nll / (double)mix->scored))));
+        whole &=
+            0 == json_array_append_new(
+                     parts, json_pack("{ss ss sI so so}", "folder", mix->parts[m].given, "digest",
+                                      mix->parts[m].digest, "step", (json_int_t)mix->parts[m].step,
+                                      "weight", bp_json_real(weights[m]), "perplexity",
+                                      bp_json_real(exp(mix->parts[m].nll / (double)mix->scored))));
     json_t *root = json_pack("{ss si so sI so so sI so sO}", "format", FORMAT, "format_version",
                              VERSION, "models", parts, "tokens", (json_int_t)mix->scored,
                              "nll_nats", bp_json_real(fit->nll), "perplexity",
                              bp_json_real(exp(fit->nll / (double)mix->scored)), "iterations",
                              (json_int_t)fit->iterations, "gap_nats", bp_json_real(fit->gap),
                              "tokenizer_hash", json_object_get(convention, "tokenizer_hash"));
-    err = root ? bp_json_save(path, root)
-               : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
-                         "no memory, or a name that is not UTF-8: at %s", path);
+    err = root && whole ? bp_json_save(path, root)
+                        : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                                  "no memory, or a name that is not UTF-8: at %s", path);
     json_decref(root);
     return err;
 }

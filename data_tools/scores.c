@@ -73,6 +73,11 @@ static bp_err check_numbers(const score_folder *scores)
     if (start[0] != 0 || start[scores->corpora] != scores->documents)
         return damaged(scores, "corpus_start");
     for (int64_t d = 0; d < scores->documents; d++) {
+        if (scores->nll[d] == INFINITY)
+            return BP_FAIL(BP_ERR_FORMAT, "scores.zero_probability",
+                           "document %" PRId64 " has a token of probability 0, and so no "
+                           "perplexity: at %s; score a model that is smoothed",
+                           d, scores->documents_path);
         if (!isfinite(scores->nll[d]))
             return damaged(scores, "nll");
         if (scores->tokens[d] < 0)

@@ -369,7 +369,7 @@ const bp_tool bp_tool_tokenizer = {
     .name = "tokenizer",
     .help = {.name = "bagpipe-data tokenizer",
              .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
-                      "--kind word [--min-count N] --out tokenizer.json [OPTION...] FILE...\n"
+                      "--kind word --out tokenizer.json FILE...\n"
                       "--vocab FILE --merges FILE --out tokenizer.json\n"
                       "--vocab vocab.txt [--cased] --out tokenizer.json\n"
                       "--from FILE --out tokenizer.json",

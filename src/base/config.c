@@ -521,14 +521,10 @@ void bp_config_require(bp_config *config, const char *key)
     check_one(config, first, end_of_group(config, first), true);
 }
 
-bp_err bp_config_check(const bp_config *config)
+bp_err bp_config_check(bp_config *config)
 {
-    bp_config faults_alone = *config; /* borrows the entries; its faults are its own */
-
-    faults_alone.faults = (bp_buffer){0};
-    faults_alone.fault_count = 0;
-    config_add_missing(&faults_alone);
-    return bp_config_faults(&faults_alone);
+    config_add_missing(config);
+    return bp_config_faults(config);
 }
 
 void bp_config_each(const bp_config *config,

@@ -93,7 +93,7 @@ bool bp_config_is_pair(const char *argument);
 const char *bp_nearest_word(const char *word, const char *const *words);
 
 /** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
-bp_err bp_config_check(const bp_config *config);
+bp_err bp_config_check(bp_config *config);
 
 /** `require`, whenever required keys are looked for: calls bp_config_require for those that depend
  * on other keys. NULL: none do. */

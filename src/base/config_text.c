@@ -109,9 +109,10 @@ static void add_row(bp_buffer *out, const bp_option *row, int indent)
     config_describe_bounds(&meaning, row);
     if (row->value != NULL)
         bp_buffer_printf(&meaning, "; default %s", row->value);
-    bp_buffer_printf(&meaning, row->value != NULL || !row->required ? ")"
-                               : row->required & BP_REQUIRED_ONE    ? "; one required)"
-                                                                    : "; required)");
+    if (row->value == NULL && row->required)
+        bp_buffer_printf(&meaning, "; %srequired%s", row->required & BP_REQUIRED_ONE ? "one " : "",
+                         row->required & BP_REQUIRED_ASKED ? " of most models" : "");
+    bp_buffer_printf(&meaning, ")");
     bp_help_add_row(out, row->key, meaning.data, indent);
     bp_buffer_clear(&meaning);
 }

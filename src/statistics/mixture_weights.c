@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#define GAP        1e-10 /* nats a token */
 #define ITERATIONS 100000
 #define BLOCK      4096 /* tokens whose sums are added up by themselves */
 
@@ -121,7 +120,8 @@ bp_err bp_mixture_weights(double *weights, bp_mixture_fit *fit, const bp_mixture
         make_shares(shares, text);
     for (int64_t m = 0; m < M; m++)
         weights[m] = 1 / (double)M;
-    for (; err == BP_OK && fit->gap > GAP && fit->iterations < ITERATIONS; fit->iterations++) {
+    for (; err == BP_OK && fit->gap > BP_MIXTURE_GAP && fit->iterations < ITERATIONS;
+         fit->iterations++) {
         double most = 0, total = 0;
 
         ratios = sums + blocks * M;
@@ -129,7 +129,7 @@ bp_err bp_mixture_weights(double *weights, bp_mixture_fit *fit, const bp_mixture
         for (int64_t m = 0; m < M; m++)
             most = fmax(most, ratios[m]);
         fit->gap = log(most);
-        if (fit->gap <= GAP)
+        if (fit->gap <= BP_MIXTURE_GAP)
             break;
         for (int64_t m = 0; m < M; m++)
             total += weights[m] *= ratios[m];

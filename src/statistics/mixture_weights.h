@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+/** Passes end when no other weights are better by more, in nats a token; or after 100,000 of them.
+ */
+#define BP_MIXTURE_GAP 1e-10
+
 /** What the models give to the tokens: natural logs, -INFINITY for probability 0; of each token at
  * least one is finite. */
 typedef struct bp_mixture_text {

@@ -18,7 +18,7 @@ SHARED = set("""
     build.no_scalapack command.bad_number command.not_understood command.too_many_names corpus.no_match
     corpus.too_few_documents ensemble.unlike_members fault.injected file.in_the_way file.is_folder file.missing
     file.not_replaced json.invalid json.wrong_type label.unknown_code memory.short mesh.one_model mesh.too_few_blocks
-    mesh.too_many_members model.not_causal run.missing scores.damaged tokenizer.mismatch tokenizer.unknown_kind
+    mesh.too_many_members model.not_causal run.missing scores.damaged scores.zero_probability tokenizer.mismatch tokenizer.unknown_kind
     vocabulary.mismatch
 """.split())
 HEAD = """# Messages by their identifiers

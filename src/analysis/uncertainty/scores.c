@@ -136,6 +136,11 @@ static bp_err take_token(reader *self, int64_t i)
                        "tokens.h5 has more scored tokens than documents.h5 counts: at %s; remove "
                        "the folder, to score again",
                        self->folder);
+    if (self->blocks[LOGPROB][i] == -INFINITY)
+        return BP_FAIL(BP_ERR_FORMAT, "scores.zero_probability",
+                       "document %" PRId64 " has a token of probability 0, and so no perplexity: "
+                       "at %s; give models that are smoothed",
+                       d, self->folder);
     for (int c = 0; c < COLUMNS; c++)
         if (!isfinite(self->blocks[c][i]))
             return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",

@@ -343,7 +343,12 @@ static bp_err make_tokenizer(const arpa_reader *self, bp_tokenizer **made)
                            : id == V - 1 ? "<|endoftext|>"
                                          : bp_strmap_key(&self->words, by_id[id] - 1);
 
-        if (json_object_set_new(vocab, word, json_integer((json_int_t)id)) != 0)
+        if (json_object_get(vocab, word))
+            err = BP_FAIL(BP_ERR_FORMAT, "arpa.reserved_word",
+                          "'%.40s' is a word of the model, and stands here for </s>: at %s; rename "
+                          "it, or give --tokenizer",
+                          word, self->path);
+        else if (json_object_set_new(vocab, word, json_integer((json_int_t)id)) != 0)
             err = BP_FAIL(BP_ERR_FORMAT, "arpa.not_utf8",
                           "a word is not UTF-8: at %s; convert the file", self->path);
     }
@@ -430,7 +435,9 @@ static bp_err add_suffixes(arpa_reader *self, int order)
             items[sorted + added++] = ngram_item_of(key, -1);
     }
     below->count += missing;
-    ngram_item *scratch = bp_alloc("ngram.arpa", below->count, sizeof *scratch);
+    ngram_item *scratch = bp_try_alloc("ngram.arpa", below->count, sizeof *scratch);
+    if (!scratch)
+        return bp_fail_memory("n-grams to be sorted", below->count, sizeof *scratch);
     ngram_sort(items, scratch, below->count, self->spec->bits * (order - 1));
     bp_free(scratch);
     sorted = 0; /* several n-grams may lack the same one */

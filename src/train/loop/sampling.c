@@ -254,7 +254,7 @@ void trainer_sample(trainer *self)
         samples->rule.choice.seed = bp_rng_u64(&key, 0);
         err = bp_unit_run(samples->unit, 0, &result, &stopped);
         if (bp_comm_is_root(self->mesh->model)) {
-            if (err == BP_OK)
+            if (err == BP_OK && !stopped)
                 err = tell(self, &result);
             if (err != BP_OK) /* the training will say whether it has diverged */
                 bp_warn("no sample of step %" PRId64 ": %s", step, bp_err_message());
