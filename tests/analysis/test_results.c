@@ -179,7 +179,9 @@ static void tables_that_do_not_fit_are_refused(void **state)
     write_tokens("unfit", 0, NULL, 9);
     expect_unreadable("unfit", COUNTS, "version 9");
     write_tokens("unfit", -INFINITY, NULL, 1);
-    expect_unreadable("unfit", COUNTS, "not finite");
+    expect_unreadable("unfit", COUNTS, "[scores.zero_probability]");
+    write_tokens("unfit", INFINITY, NULL, 1);
+    expect_unreadable("unfit", COUNTS, "[scores.damaged]");
     bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS + 1), BP_ERR_FORMAT);
     bp_test_message_has("7");
     bp_test_expect(comparison_scores_count(&tokens, bp_test_path("none"), 1), BP_ERR_INPUT);
