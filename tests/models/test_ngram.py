@@ -34,6 +34,12 @@ threads = 1
         self.assertFalse(os.path.exists(self.at("spilled/counts")))
         self.assertEqual(metrics(self.at("one"))[0]["tokens"], state_of(self.at("one"))["tokens"])
 
+    def test_a_dedicated_coordinator_writes_the_same_manifest(self):
+        shared, dedicated = self.trained("shared", 2), self.trained("dedicated", 2, "mesh.coordinator=dedicated")
+        self.assertEqual(self.model(dedicated), self.model(shared))
+        self.assertIn("ngrams", state_of(shared))
+        self.assertEqual(state_of(dedicated), state_of(shared))
+
     def test_a_killed_count_goes_on_with_its_runs(self):
         whole = self.model(self.trained("whole", 0))
         for number, fault in enumerate(KILLS):

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "mesh/collective.h"
 #include "models/counting.h"
 
 #include <inttypes.h>
@@ -101,6 +102,20 @@ static bp_counting counting_of(trainer *self, counting_view *view)
                          .context = view};
 }
 
+/* A dedicated coordinator, which writes the manifest, learns what the family has told compute's
+ * root. */
+static void share_told(trainer *self)
+{
+    char *text = self->mesh->rank == 1 ? bp_json_line(self->told) : NULL;
+
+    bp_bcast_text(&text, 1, self->mesh->world);
+    if (self->mesh->coordinates) {
+        json_decref(self->told);
+        BP_CHECK(bp_json_parse(&self->told, text, strlen(text), "counts") == BP_OK);
+    }
+    bp_free(text);
+}
+
 /* On the ranks that compute: RUN/counts/model.bin. */
 static bp_err count(trainer *self, const char *folder, json_t *told)
 {
@@ -187,6 +202,8 @@ bp_err trainer_count(trainer *self)
     if (err == BP_OK)
         err = bp_agree(self->mesh->world,
                        self->mesh->computes ? count(self, folder, self->told) : BP_OK);
+    if (err == BP_OK && self->mesh->dedicated)
+        share_told(self);
     if (err == BP_OK)
         err = commit(self, folder, bp_clock_now() - began);
     (void)bp_heartbeat_phase(before);
