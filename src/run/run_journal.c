@@ -108,6 +108,7 @@ bp_err run_journal_open(run_journal *out, const char *folder, const char *name)
 
     out->fd = -1;
     out->path = bp_path_join(folder, name);
+    out->is_new = !bp_path_exists(out->path);
     err = bp_plain_open(out->path, O_RDWR | O_CREAT | O_APPEND, &out->fd);
     return err == BP_OK ? end_whole(out) : err;
 }

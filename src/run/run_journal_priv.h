@@ -5,12 +5,14 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 typedef struct run_journal {
     int fd; /* -1: not open */
     char *path;
+    bool is_new; /* there was none when it was opened */
 } run_journal;
 
 /** Open or create; half a line at the end (of a job that was killed) is taken off.

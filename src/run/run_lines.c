@@ -101,6 +101,10 @@ bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
     err = bp_run_check_owner(run);
     if (err == BP_OK)
         err = run_journal_cut(&run->metrics, step, run->log_every);
+    if (err == BP_OK && step < 0 && run->resumed && run->metrics.is_new)
+        bp_warn("missing, though the run has started before: at %s; its lines are made anew",
+                run->metrics.path);
+    run->metrics.is_new = false;
     if (err == BP_OK && run->samples.fd >= 0)
         err = run_journal_cut(&run->samples, step, 0);
     if (err == BP_OK && step >= 0)
