@@ -145,8 +145,8 @@ void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl, and samples.jsonl where it is, back to what led to `step` (-1: nothing): what
  * comes behind the last line with a `step` <= it goes. Lines before that can't be read stay, and
- * are warned of, as are lines and commits that are missing (-1: a file that is missing). TensorBoard is told to drop what was
- * cut off.
+ * are warned of, as are lines and commits that are missing (-1: a file that is missing).
+ * TensorBoard is told to drop what was cut off.
  *
  * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
  *         BP_ERR_SYSTEM TensorBoard's file. */
