@@ -318,6 +318,8 @@ static bp_err compare(const compare_arguments *arguments)
 
     for (int side = 0; side < 2 && err == BP_OK; side++)
         err = score_folder_load(&c.scores[side], arguments->sides.list[side]);
+    for (int side = 0; side < 2 && err == BP_OK; side++)
+        err = score_folder_check_zeros(&c.scores[side]);
     if (err == BP_OK)
         err = check_output(&c, arguments->csv);
     if (err == BP_OK)

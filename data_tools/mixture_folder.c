@@ -18,6 +18,10 @@ typedef struct results {
     const mixture *mix;
     float *logprob;         /* [entries] */
     bp_fixed *nll, *square; /* [documents] */
+    /* tokens that stand for words out of the vocabulary: [documents]; NULL: there is no such token
+     */
+    int64_t *oov;
+    bp_fixed *oov_nll;
 } results;
 
 /* ---- datasets that stay as they are ---- */
@@ -186,7 +190,8 @@ static json_t *figures_of(const results *of, const json_t *told, int64_t first, 
     const mixture *mix = of->mix;
     const score_folder *scores = &mix->first;
     bp_score_draw *draws = bp_alloc("tool.mixture", end - first, sizeof *draws);
-    bp_score_sums sums = {0};
+    bp_score_sums sums = {.tells_oov = of->oov != NULL,
+                          .tells_zeros = json_object_get(told, "zero_probability") != NULL};
     json_t *figures;
 
     for (int64_t d = first; d < end; d++) {
@@ -195,6 +200,8 @@ static json_t *figures_of(const results *of, const json_t *told, int64_t first, 
         sums.nll += of->nll[d];
         sums.square += of->square[d];
         sums.tokens += scores->tokens[d];
+        sums.oov += of->oov ? of->oov[d] : 0;
+        sums.oov_nll += of->oov ? of->oov_nll[d] : 0;
         draws[sums.documents++] =
             (bp_score_draw){bp_fixed_real(of->nll[d]), (double)scores->tokens[d]};
     }
@@ -315,9 +322,30 @@ static bp_err read_starts(int64_t *starts, const mixture *mix)
     return err;
 }
 
-/* An end-of-document token that no file holds has no entry: its document's sum is that of the
- * entries alone, and the document is refused. */
-static bp_err mix_documents(results *of, const double *weights, const int64_t *starts)
+/* The ids of tokens, and that of words out of the vocabulary; -1: there is none, or older scores do
+ * not tell. */
+static bp_err read_ids(uint32_t **ids, int64_t *unknown, const mixture *mix)
+{
+    bp_tokenizer *tokenizer = NULL;
+    bp_h5 *h5 = NULL;
+    bp_err err = bp_h5_open(&h5, mix->parts[0].path);
+
+    *unknown = -1;
+    if (err == BP_OK && json_object_get(mix->first.summary, "oov") && bp_h5_has(h5, "tokens"))
+        err = score_tokenizer_load(&tokenizer, h5);
+    if (err == BP_OK && tokenizer)
+        *unknown = bp_tokenizer_role(tokenizer, BP_ROLE_UNKNOWN);
+    if (*unknown >= 0) {
+        *ids = bp_try_alloc("tool.mixture", mix->entries, sizeof **ids);
+        err = *ids ? bp_h5_read(h5, "tokens", BP_H5_U32, 0, *ids, mix->entries)
+                   : bp_fail_memory("tokens", mix->entries, sizeof **ids);
+    }
+    bp_tokenizer_free(&tokenizer);
+    bp_h5_drop(&h5);
+    return err;
+}
+
+static bp_err mix_tokens(results *of, const double *weights)
 {
     const mixture *mix = of->mix;
     const float **lists = bp_alloc("tool.mixture", mix->count, sizeof *lists);
@@ -326,30 +354,59 @@ static bp_err mix_documents(results *of, const double *weights, const int64_t *s
 
     for (int64_t m = 0; m < mix->count; m++)
         lists[m] = mix->parts[m].logprob;
-    for (int64_t k = 0; k < mix->entries; k++)
+    for (int64_t k = 0; k < mix->entries && err == BP_OK; k++) {
         of->logprob[k] = isnan(lists[0][k]) ? NAN : (float)bp_mixture_logprob(weights, &text, k);
-    for (int64_t d = 0; err == BP_OK && d < mix->first.documents; d++) {
-        int64_t scored = 0;
-
-        for (int64_t k = starts[d]; k < starts[d + 1]; k++) {
-            double x = (double)of->logprob[k];
-
-            if (isnan(x))
-                continue;
-            of->nll[d] -= bp_fixed_of(x);
-            of->square[d] += bp_fixed_of(x * x);
-            scored++;
-        }
-        if (scored != mix->first.tokens[d])
-            err = BP_FAIL(BP_ERR_FORMAT, "mixture.end_not_held",
-                          "document %lld has %lld scored tokens, but tokens.h5 holds %lld of them: "
-                          "at %s; score without score.end=yes, or a corpus that holds its "
-                          "end-of-document tokens",
-                          (long long)d, (long long)mix->first.tokens[d], (long long)scored,
-                          mix->parts[0].path);
+        if (isinf(of->logprob[k]))
+            err = BP_FAIL(BP_ERR_FORMAT, "mixture.zero_probability",
+                          "no model with a weight above 0 gives token %lld a probability above 0: "
+                          "at %s; fit weights to more text, or mix with a model that is smoothed",
+                          (long long)k, mix->parts[0].path);
     }
     bp_free(lists);
     return err;
+}
+
+/* Of document d; returns how many of its tokens are scored. */
+static int64_t sum_document(results *of, const int64_t *starts, int64_t d, const uint32_t *ids,
+                            int64_t unknown)
+{
+    int64_t scored = 0;
+
+    for (int64_t k = starts[d]; k < starts[d + 1]; k++) {
+        double x = (double)of->logprob[k];
+
+        if (isnan(x))
+            continue;
+        of->nll[d] -= bp_fixed_of(x);
+        of->square[d] += bp_fixed_of(x * x);
+        scored++;
+        if (!ids || ids[k] != unknown)
+            continue;
+        of->oov[d]++;
+        of->oov_nll[d] -= bp_fixed_of(x);
+    }
+    return scored;
+}
+
+/* An end-of-document token that no file holds has no entry: its document's sum is that of the
+ * entries alone, and the document is refused. */
+static bp_err sum_documents(results *of, const int64_t *starts, const uint32_t *ids,
+                            int64_t unknown)
+{
+    const mixture *mix = of->mix;
+
+    for (int64_t d = 0; d < mix->first.documents; d++) {
+        int64_t scored = sum_document(of, starts, d, ids, unknown);
+
+        if (scored != mix->first.tokens[d])
+            return BP_FAIL(BP_ERR_FORMAT, "mixture.end_not_held",
+                           "document %lld has %lld scored tokens, but tokens.h5 holds %lld of "
+                           "them: at %s; score without score.end=yes, or a corpus that holds its "
+                           "end-of-document tokens",
+                           (long long)d, (long long)mix->first.tokens[d], (long long)scored,
+                           mix->parts[0].path);
+    }
+    return BP_OK;
 }
 
 static bp_err save_files(const results *of, const double *weights, const char *folder)
@@ -375,9 +432,10 @@ static bp_err save_files(const results *of, const double *weights, const char *f
 
 bp_err mixture_save(const mixture *mix, const double *weights, const char *folder)
 {
-    int64_t documents = mix->first.documents;
+    int64_t documents = mix->first.documents, unknown = -1;
     results of = {.mix = mix};
     int64_t *starts = bp_alloc("tool.mixture", documents + 1, sizeof *starts);
+    uint32_t *ids = NULL;
     bp_err err = read_starts(starts, mix);
 
     of.nll = bp_alloc("tool.mixture", documents, sizeof *of.nll);
@@ -386,9 +444,20 @@ bp_err mixture_save(const mixture *mix, const double *weights, const char *folde
     if (err == BP_OK && !of.logprob)
         err = bp_fail_memory("logprob", mix->entries, sizeof *of.logprob);
     if (err == BP_OK)
-        err = mix_documents(&of, weights, starts);
+        err = read_ids(&ids, &unknown, mix);
+    if (ids) {
+        of.oov = bp_alloc("tool.mixture", documents, sizeof *of.oov);
+        of.oov_nll = bp_alloc("tool.mixture", documents, sizeof *of.oov_nll);
+    }
+    if (err == BP_OK)
+        err = mix_tokens(&of, weights);
+    if (err == BP_OK)
+        err = sum_documents(&of, starts, ids, unknown);
     if (err == BP_OK)
         err = save_files(&of, weights, folder);
+    bp_free(ids);
+    bp_free(of.oov_nll);
+    bp_free(of.oov);
     bp_free(of.logprob);
     bp_free(of.square);
     bp_free(of.nll);

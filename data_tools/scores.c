@@ -10,8 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-#define VERSION       1
-#define SUMMARY_BYTES ((int64_t)256 << 20)
+#define TOKENIZER_BYTES ((int64_t)1 << 30)
+#define VERSION         1
+#define SUMMARY_BYTES   ((int64_t)256 << 20)
 
 /* ---- where they are ---- */
 
@@ -73,12 +74,7 @@ static bp_err check_numbers(const score_folder *scores)
     if (start[0] != 0 || start[scores->corpora] != scores->documents)
         return damaged(scores, "corpus_start");
     for (int64_t d = 0; d < scores->documents; d++) {
-        if (scores->nll[d] == INFINITY)
-            return BP_FAIL(BP_ERR_FORMAT, "scores.zero_probability",
-                           "document %" PRId64 " has a token of probability 0, and so no "
-                           "perplexity: at %s; score a model that is smoothed",
-                           d, scores->documents_path);
-        if (!isfinite(scores->nll[d]))
+        if (!isfinite(scores->nll[d]) && scores->nll[d] != INFINITY)
             return damaged(scores, "nll");
         if (scores->tokens[d] < 0)
             return damaged(scores, "tokens");
@@ -268,15 +264,16 @@ static bp_err check_sums(const score_folder *scores)
     double told_nll, nll = 0;
     bp_err err = bp_json_get_int(scores->summary, "tokens", &told, scores->summary_path);
 
-    if (err == BP_OK)
-        err = bp_json_get_real(scores->summary, "nll_nats", &told_nll, scores->summary_path);
-    if (err != BP_OK)
-        return err;
     for (int64_t d = 0; d < scores->documents; d++) {
         tokens += scores->tokens[d];
         nll += scores->nll[d];
     }
-    if (tokens != told || fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9)
+    told_nll = nll; /* of a token of probability 0 the summary tells no sum */
+    if (err == BP_OK && isfinite(nll))
+        err = bp_json_get_real(scores->summary, "nll_nats", &told_nll, scores->summary_path);
+    if (err != BP_OK)
+        return err;
+    if (tokens != told || (isfinite(nll) && fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9))
         return BP_FAIL(BP_ERR_FORMAT, "scores.not_of_one_run",
                        "documents.h5 has %" PRId64
                        " tokens of %.17g nats, and summary.json %" PRId64
@@ -300,6 +297,17 @@ bp_err score_folder_load(score_folder *scores, const char *given)
     if (err == BP_OK)
         err = check_sums(scores);
     return err;
+}
+
+bp_err score_folder_check_zeros(const score_folder *scores)
+{
+    for (int64_t d = 0; d < scores->documents; d++)
+        if (!isfinite(scores->nll[d]))
+            return BP_FAIL(BP_ERR_FORMAT, "scores.zero_probability",
+                           "document %" PRId64 " has a token of probability 0, and so no "
+                           "perplexity: at %s; score a model that is smoothed",
+                           d, scores->documents_path);
+    return BP_OK;
 }
 
 void score_folder_clear(score_folder *scores)
@@ -330,4 +338,27 @@ const score_label *score_folder_label(const score_folder *scores, const char *na
         if (strcmp(scores->labels[k].name, name) == 0)
             return &scores->labels[k];
     return NULL;
+}
+
+bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5)
+{
+    bp_h5_shape shape;
+    char *text = NULL;
+    bp_err err;
+
+    *out = NULL;
+    if (!bp_h5_has(h5, "source/tokenizer"))
+        return BP_OK;
+    err = bp_h5_shape_of(h5, "source/tokenizer", &shape);
+    if (err == BP_OK && (shape.dims != 1 || shape.count > TOKENIZER_BYTES))
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                      "damaged: 'source/tokenizer' is no text: at %s; score again", bp_h5_path(h5));
+    if (err == BP_OK) {
+        text = bp_alloc("tool.tokenizer", shape.count + 1, 1);
+        err = bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);
+    }
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(out, text, (size_t)shape.count, bp_h5_path(h5));
+    bp_free(text);
+    return err;
 }

@@ -3,6 +3,8 @@
 #define BP_DATA_TOOLS_SCORES_H
 
 #include "base/json.h"
+#include "io/h5/h5.h"
+#include "text/tokenizer.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +23,8 @@ typedef struct score_folder {
     int64_t corpora, documents;
     const char **corpus_names;       /* [corpora]; borrowed of the summary */
     int64_t *corpus_start;           /* [corpora + 1] documents */
-    double *nll;                     /* [documents]; 0 where nothing was scored */
+    double *nll;                     /* [documents]; 0 where nothing was scored, infinite where a
+                                        token has probability 0 */
     int64_t *tokens, *bytes, *words; /* [documents]; bytes and words -1: not told */
     uint64_t *token_hash;            /* [documents]; NULL: not told, by an older version */
     char *ids;                       /* [documents][id_width], ended by a zero byte */
@@ -37,8 +40,15 @@ typedef struct score_folder {
  * version, or summary.json and documents.h5 are not of one run; BP_ERR_SYSTEM memory. */
 bp_err score_folder_load(score_folder *scores, const char *given);
 void score_folder_clear(score_folder *scores);
+/** Errors: BP_ERR_FORMAT a document has a token of probability 0, and so no perplexity. */
+bp_err score_folder_check_zeros(const score_folder *scores);
 
 /** The label of this name; NULL: none. */
 const score_label *score_folder_label(const score_folder *scores, const char *name);
+
+/** The tokenizer.json that a file of scored tokens keeps; *out is NULL where it keeps none. Owns:
+ * *out is the caller's, bp_tokenizer_free(). Errors: BP_ERR_FORMAT damaged; those of
+ * bp_tokenizer_parse. */
+bp_err score_tokenizer_load(bp_tokenizer **out, bp_h5 *h5);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "scores.h"
 #include "table_columns.h"
 #include "text/tokenizer.h"
 
@@ -9,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DOCUMENTS       4096 /* whose begins and ids are held */
-#define TOKENIZER_BYTES ((int64_t)1 << 30)
+#define DOCUMENTS 4096 /* whose begins and ids are held */
 
 typedef struct token_table {
     table columns; /* /logprob and what else has a value a token */
@@ -38,29 +38,6 @@ bool token_table_is(const bp_user_block *block, bp_h5 *h5)
 }
 
 /* ---- texts of tokens ---- */
-
-/* The tokenizer.json that the file keeps; *out is NULL where it keeps none. */
-static bp_err load_kept(bp_tokenizer **out, bp_h5 *h5)
-{
-    bp_h5_shape shape;
-    char *text = NULL;
-    bp_err err;
-
-    if (!bp_h5_has(h5, "source/tokenizer"))
-        return BP_OK;
-    err = bp_h5_shape_of(h5, "source/tokenizer", &shape);
-    if (err == BP_OK && (shape.dims != 1 || shape.count > TOKENIZER_BYTES))
-        err = BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
-                      "damaged: 'source/tokenizer' is no text: at %s; score again", bp_h5_path(h5));
-    if (err == BP_OK) {
-        text = bp_alloc("tool.tokenizer", shape.count + 1, 1);
-        err = bp_h5_read(h5, "source/tokenizer", BP_H5_U8, 0, text, shape.count);
-    }
-    if (err == BP_OK)
-        err = bp_tokenizer_parse(out, text, (size_t)shape.count, bp_h5_path(h5));
-    bp_free(text);
-    return err;
-}
 
 static bp_err load_given(bp_tokenizer **out, bp_h5 *h5, const char *path)
 {
@@ -112,7 +89,8 @@ static bp_err spell_vocabulary(token_table *t, const bp_tokenizer *tokenizer)
 static bp_err load_texts(token_table *t, bp_h5 *h5, const char *given)
 {
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = given != NULL ? load_given(&tokenizer, h5, given) : load_kept(&tokenizer, h5);
+    bp_err err =
+        given != NULL ? load_given(&tokenizer, h5, given) : score_tokenizer_load(&tokenizer, h5);
 
     if (err == BP_OK && tokenizer != NULL)
         err = spell_vocabulary(t, tokenizer);

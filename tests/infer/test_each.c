@@ -134,7 +134,7 @@ static void all_tokens_are_the_units_of_the_plan(void **state)
     bp_test_expect(sample(&got, MPI_COMM_SELF, one_rank, 0, NULL, NULL), BP_OK);
     bp_test_expect(bp_corpus_open(&corpus, bp_test_path("toy.h5")), BP_OK);
     bp_test_expect(bp_score_plan_init(&plan, corpus, &rule, NULL), BP_OK);
-    bp_score_unit_new(&unit, &plan, 1);
+    assert_int_equal(bp_score_unit_new(&unit, &plan, 1), BP_OK);
     assert_int_equal(got.units, plan.units);
     for (int64_t u = 0; u < plan.units; u++) {
         bp_mesh *mesh;

@@ -214,11 +214,13 @@ static bp_err prepare(score_worker *worker, int64_t start)
                        tokens);
     if (!self->leads)
         return BP_OK;
-    bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);
+    bp_err err = bp_score_unit_new(&worker->unit, &self->plan, self->statistics.count);
 
+    if (err != BP_OK)
+        return err;
     char *path =
         bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
-    bp_err err = bp_part_writer_new(&worker->writer, path, self->key);
+    err = bp_part_writer_new(&worker->writer, path, self->key);
     bp_free(path);
     return err;
 }

@@ -58,7 +58,7 @@ size_t bp_score_unit_bytes(int64_t longest, int64_t statistics)
                                             ((size_t)statistics * sizeof(float) + sizeof(bool));
 }
 
-void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics)
 {
     bp_score_unit *unit = bp_alloc("score.unit", 1, sizeof(*unit));
     int64_t P = bp_score_piece_inputs(&plan->rule), most = BP_SCORE_UNIT_INPUTS;
@@ -74,12 +74,17 @@ void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t s
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
     unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
-    unit->values = bp_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
-    unit->unknown = bp_alloc("score.unit", unit->room, sizeof(*unit->unknown));
+    unit->values = bp_try_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
+    unit->unknown = bp_try_alloc("score.unit", unit->room, sizeof(*unit->unknown));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", P + 1, sizeof(*unit->line));
     *out = unit;
+    if (unit->values && unit->unknown)
+        return BP_OK;
+    bp_score_unit_free(out);
+    return bp_fail_memory("the scores of a unit (of its longest document)",
+                          statistics * (most + plan->longest), sizeof(float));
 }
 
 void bp_score_unit_free(bp_score_unit **unit)

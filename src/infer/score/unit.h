@@ -49,8 +49,9 @@ typedef struct bp_score_run {
 typedef struct bp_score_unit bp_score_unit;
 
 /** A unit's memory, used for one unit after the other; `statistics` values a token come of a batch.
- * `plan` is borrowed. */
-void bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
+ * `plan` is borrowed. Errors: BP_ERR_SYSTEM memory: a window without a limit is a document, however
+ * long; *out is NULL then. */
+bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t statistics);
 /** Bytes of it, all but a trifle, where windows have so many inputs at most. */
 size_t bp_score_unit_bytes(int64_t longest, int64_t statistics);
 void bp_score_unit_free(bp_score_unit **unit);
