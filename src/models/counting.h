@@ -21,6 +21,9 @@ typedef struct bp_counting {
     int64_t tokens;              /* of the stream; each document ends with `eod_id` */
     int64_t eod_id;
     bp_err (*read)(void *context, int64_t first, int64_t count, int32_t *tokens);
+    int64_t valid_tokens; /* of the validation stream; 0: there is none */
+    bp_err (*read_valid)(void *context, int64_t first, int64_t count, int32_t *tokens);
+    double valid_loss; /* what comes of it, in nats a token; infinite where one has probability 0 */
     /** How far a part of the work is, on this rank; `what` is a literal. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t of);
     void *context;

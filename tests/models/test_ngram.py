@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import signal
 
 import bagpipe_test
 from bagpipe_test import JobTest, metrics, program, read_json, state_of, steps
@@ -145,10 +146,74 @@ threads = 1
         self.assertEqual(seeds.status, 78, str(seeds))
         self.assertIn("[ensemble.only_bags]", seeds.err)
 
+    def test_a_count_that_is_told_to_stop_goes_on_from_its_runs(self):
+        whole = self.model(self.trained("unstopped", 0))
+        for number, fault in enumerate(("count.exchange:1=delay3", "count.write:1=delay3")):  # the runs are whole: merged, written
+            with self.subTest(fault):
+                name = f"stopped{number}"
+                told = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"], 0, env={"BP_FAULT": fault})
+                wanted = ".run" if number == 0 else "model.bin"
+                self.until(lambda: any(found.endswith(wanted) for found in self.files(name + "/counts")), told)
+                told.send_signal(signal.SIGTERM)
+                out, err = told.communicate()
+                self.assertEqual(told.returncode, 75, err)
+                self.assertIn("while estimating" if number == 0 else "while writing", err)
+                self.assertEqual(steps(self.at(name)), [])
+                again = self.pretrain(name, 2)
+                self.assertEqual(again.status, 0, str(again))
+                self.assertIn("going on: 1 runs of counts", again.out)
+                self.assertEqual(self.model(self.at(name)), whole)
+
+    def files(self, name):
+        return os.listdir(self.at(name)) if os.path.isdir(self.at(name)) else []
+
+    def test_the_validation_corpus_is_scored(self):
+        valid = f"corpus.valid={self.at('valid.h5')}"
+        trained = self.trained("valid", 0, valid)
+        loss = metrics(trained)[0]["valid_loss"]
+        self.assertEqual(metrics(self.trained("valid3", 3, valid))[0]["valid_loss"], loss)
+        self.assertEqual(state_of(trained)["best_valid_loss"], loss)
+        self.assertEqual(os.readlink(os.path.join(trained, "checkpoints", "best")), steps(trained)[-1])
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('valid-score')}", f"score.model={trained}",
+                   f"score.corpus={self.at('valid.h5')}", "score.end=yes"])
+        summary = read_json(self.at("valid-score"), "score", "summary.json")
+        self.assertAlmostEqual(loss, summary["nll_nats"] / summary["tokens"], delta=1e-6)  # of float32 numbers
+        self.assertIsNone(metrics(self.trained("valid-mle", 0, valid, "ngram.smoothing=mle"))[0]["valid_loss"])
+
+    def test_a_mixture_tells_words_out_of_the_vocabulary(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--size", 300, "--out", self.at("few.json"), self.at("train.txt")])
+        for part in ("train", "valid"):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("few.json"), "--format", "lines", "--out", self.at(f"few-{part}.h5"),
+                       self.at(part + ".txt")])
+        for smoothing in ("kneser-ney", "mle"):
+            self.trained("few-" + smoothing, 0, f"corpus.train={self.at('few-train.h5')}", f"ngram.smoothing={smoothing}")
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at(smoothing + '-few')}", f"score.model={self.at('few-' + smoothing)}",
+                       f"score.corpus={self.at('few-valid.h5')}", "score.tokens=yes"])
+        folders = [self.at("kneser-ney-few"), self.at("mle-few")]
+        self.must(["bagpipe-data", "mix", *folders, "--out", self.at("w.json")])
+        weights = read_json(self.at("w.json"))
+        self.assertIsNone(weights["models"][1]["perplexity"])  # it has tokens of probability 0, and helps all the same
+        for name, shares in (("all", (1, 0)), ("none", (0, 1))):
+            for model, share in zip(weights["models"], shares, strict=True):
+                model["weight"] = share
+            self.write(name + ".json", json.dumps(weights))
+        self.must(["bagpipe-data", "mix", "--weights", self.at("all.json"), *folders, "--out", self.at("mixed")])
+        mixed, first = read_json(self.at("mixed"), "summary.json"), read_json(folders[0], "score", "summary.json")
+        self.assertGreater(first["oov"], 100)
+        for key in ("nll_nats", "oov", "perplexity_without_oov", "zero_probability", "corpora"):
+            self.assertEqual(mixed[key], first[key], key)
+        result = bagpipe_test.run([program("bagpipe-data"), "mix", "--weights", self.at("none.json"), *folders, "--out", self.at("never")])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("[mixture.zero_probability]", result.err)
+        result = bagpipe_test.run([program("bagpipe-data"), "compare", *folders])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("[scores.zero_probability]", result.err)
+
     def test_what_does_not_fit_is_said(self):
         for keys, status, words in ((["model.layers=2"], 78, "model.kind = ngram has no model.layers"),
                                     (["model.kind=gpt", "ngram.order=3", "train.steps=1", "train.batch=1"], 78, "model.kind = gpt has no ngram.order"),
                                     (["mesh.tensor=2"], 78, "mesh.tensor = 2"),
+                                    (["corpus.weights=1"], 78, "[ngram.has_weights]"),
                                     (["ngram.order=8"], 78, "ngram.order"),
                                     (["ngram.memory=1KiB"], 78, "ngram.memory"),
                                     (["ngram.prune=2,1"], 78, "ngram.prune = 2,1"),

@@ -175,8 +175,8 @@ static void tell(json_t *told, const ngram_spec *spec, const ngram_levels *level
         bp_log("order %d: %" PRId64 " n-grams", k, levels->total[k]);
 }
 
-static bp_err write_model(const bp_counting *counting, const ngram_spec *spec,
-                          const ngram_levels *levels, const char *smoothing)
+static bp_err write_model(bp_counting *counting, const ngram_spec *spec, const ngram_levels *levels,
+                          const char *smoothing)
 {
     char *path = bp_path_join(counting->folder, BP_COUNTING_FILE);
     char detail[BP_USER_BLOCK_DETAIL];
@@ -185,6 +185,8 @@ static bp_err write_model(const bp_counting *counting, const ngram_spec *spec,
     (void)snprintf(detail, sizeof detail, "order %d, %s", spec->order, smoothing);
     counting->progress(counting->context, "writing", 0, 1);
     err = ngram_write(path, counting->comm, spec, levels, detail);
+    if (err == BP_OK && counting->valid_tokens > 0)
+        err = ngram_validate(counting, path);
     bp_free(path);
     return err;
 }

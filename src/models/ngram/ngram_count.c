@@ -29,6 +29,13 @@ typedef struct counter {
     int64_t done, of; /* tokens of this rank */
 } counter;
 
+bp_err ngram_check_stop(const bp_counting *counting, const char *what)
+{
+    return bp_signals_stop_asked() ? bp_fail_stopped("while %s, at %s; the same command goes on",
+                                                     what, counting->folder)
+                                   : BP_OK;
+}
+
 /* ---- one run ---- */
 
 /* Ids come in one by one; the key holds the last ones, the newest in the highest slot. */
@@ -137,10 +144,9 @@ static bp_err count_share(counter *self, const range *gaps, int64_t count, range
         while (from < to && err == BP_OK) {
             int64_t now = to - from < self->room ? to - from : self->room;
 
-            if (bp_signals_stop_asked())
-                return bp_fail_stopped("while counting, at %s; the same command goes on",
-                                       self->counting->folder);
-            err = make_run(self, (range){gaps[g].first + from, gaps[g].first + from + now});
+            err = ngram_check_stop(self->counting, "counting");
+            if (err == BP_OK)
+                err = make_run(self, (range){gaps[g].first + from, gaps[g].first + from + now});
             from += now;
         }
     }

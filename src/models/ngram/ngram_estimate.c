@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "models/ngram/ngram_count_priv.h"
+#include "models/ngram/ngram_exchange_priv.h"
 
 #include <string.h>
 
@@ -41,7 +43,6 @@ typedef struct estimator {
     int64_t
         *cuts; /* [size + 1] rank r owns the n-grams whose first word is in [cuts[r], cuts[r+1]) */
     double *word_prob; /* [V + 1] */
-    MPI_Datatype of_record, of_reply;
 } estimator;
 
 /* ---- discounts ---- */
@@ -178,7 +179,7 @@ static bp_err make_words(estimator *self)
 /* ---- records to their owners, and replies ---- */
 
 typedef struct exchange {
-    int *counts[2], *places[2]; /* [size] sent, received; in records */
+    int64_t *counts[2]; /* [size] sent, received; in records */
     int64_t sent, received;
     int64_t *slot; /* [sent] where the record of n-gram k stands among those that are sent */
     record *out, *in;
@@ -187,27 +188,14 @@ typedef struct exchange {
 
 static void exchange_clear(exchange *x)
 {
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         bp_free(x->counts[side]);
-        bp_free(x->places[side]);
-    }
     bp_free(x->slot);
     bp_free(x->out);
     bp_free(x->in);
     bp_free(x->answers);
     bp_free(x->back);
     *x = (exchange){0};
-}
-
-static int64_t set_places(int *places, const int *counts, int size)
-{
-    int64_t sum = 0;
-
-    for (int r = 0; r < size; r++) {
-        places[r] = bp_mpi_count(sum);
-        sum += counts[r];
-    }
-    return sum;
 }
 
 static ngram_key context_key(const estimator *self, int order, int64_t k)
@@ -223,7 +211,7 @@ static int64_t first_word(const estimator *self, ngram_key suffix)
 static bp_err fill_records(estimator *self, int order, const order_below *below, exchange *x)
 {
     const ngram_suffixes *list = &self->counts->of[order];
-    int *next = bp_alloc("ngram.exchange", self->size, sizeof *next);
+    int64_t *next = bp_alloc("ngram.exchange", self->size, sizeof *next);
 
     x->out = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out);
     x->slot = bp_try_alloc("ngram.exchange", list->count, sizeof *x->slot);
@@ -231,7 +219,8 @@ static bp_err fill_records(estimator *self, int order, const order_below *below,
         bp_free(next);
         return bp_fail_memory("the exchange of n-grams", list->count, sizeof *x->out);
     }
-    memcpy(next, x->places[0], (size_t)self->size * sizeof *next);
+    for (int r = 1; r < self->size; r++)
+        next[r] = next[r - 1] + x->counts[0][r - 1];
     for (int64_t k = 0; k < list->count; k++) {
         int64_t shorter = list->shorter[k], count = count_at(self, order, k);
         int64_t slot = next[owner_of(self, first_word(self, list->key[k]))]++;
@@ -255,15 +244,12 @@ static bp_err send_records(estimator *self, int order, const order_below *below,
     const ngram_suffixes *list = &self->counts->of[order];
     bp_err err;
 
-    for (int side = 0; side < 2; side++) {
-        x->counts[side] = bp_alloc("ngram.exchange", self->size, sizeof(int));
-        x->places[side] = bp_alloc("ngram.exchange", self->size, sizeof(int));
-    }
+    for (int side = 0; side < 2; side++)
+        x->counts[side] = bp_alloc("ngram.exchange", self->size, sizeof *x->counts[side]);
     for (int64_t k = 0; k < list->count; k++)
         x->counts[0][owner_of(self, first_word(self, list->key[k]))]++;
-    BP_MPI_WAIT("exchange", MPI_Alltoall(x->counts[0], 1, MPI_INT, x->counts[1], 1, MPI_INT, comm));
-    x->sent = set_places(x->places[0], x->counts[0], self->size);
-    x->received = set_places(x->places[1], x->counts[1], self->size);
+    x->sent = list->count;
+    x->received = ngram_exchange_counts(x->counts[1], x->counts[0], comm);
     err = fill_records(self, order, below, x);
     x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
     x->answers = bp_try_alloc("ngram.exchange", x->received, sizeof *x->answers);
@@ -273,9 +259,7 @@ static bp_err send_records(estimator *self, int order, const order_below *below,
     if (err != BP_OK)
         return err;
     bp_fault_point("count.exchange");
-    BP_MPI_WAIT("exchange",
-                MPI_Alltoallv(x->out, x->counts[0], x->places[0], self->of_record, x->in,
-                              x->counts[1], x->places[1], self->of_record, comm));
+    ngram_exchange_rows(x->in, x->counts[1], x->out, x->counts[0], sizeof *x->out, comm);
     bp_free(x->out);
     x->out = NULL;
     return BP_OK;
@@ -291,9 +275,7 @@ static bp_err send_replies(estimator *self, exchange *x)
         err = bp_fail_memory("the exchange of n-grams", x->sent, sizeof *x->back);
     err = bp_agree(comm, err);
     if (err == BP_OK)
-        BP_MPI_WAIT("exchange",
-                    MPI_Alltoallv(x->answers, x->counts[1], x->places[1], self->of_reply, x->back,
-                                  x->counts[0], x->places[0], self->of_reply, comm));
+        ngram_exchange_rows(x->back, x->counts[0], x->answers, x->counts[1], sizeof *x->back, comm);
     return err;
 }
 
@@ -483,8 +465,10 @@ static bp_err take_replies(const exchange *x, order_below *below)
 static bp_err pass_order(estimator *self, int order, order_below *below)
 {
     exchange x = {0};
-    bp_err err;
+    bp_err err = bp_agree(self->counting->comm, ngram_check_stop(self->counting, "estimating"));
 
+    if (err != BP_OK)
+        return err;
     bp_heartbeat_progress();
     self->counting->progress(self->counting->context, "estimating", order, self->spec->order);
     fit_order(self, order);
@@ -512,17 +496,11 @@ bp_err ngram_estimate(ngram_levels *out, const bp_counting *counting, ngram_spec
     bp_err err;
 
     *out = (ngram_levels){0};
-    BP_MPI(MPI_Type_contiguous((int)sizeof(record), MPI_BYTE, &self.of_record));
-    BP_MPI(MPI_Type_commit(&self.of_record));
-    BP_MPI(MPI_Type_contiguous((int)sizeof(reply), MPI_BYTE, &self.of_reply));
-    BP_MPI(MPI_Type_commit(&self.of_reply));
     estimate_words(&self);
     cut_words(&self);
     err = make_words(&self);
     for (int k = 2; k <= spec->order && err == BP_OK; k++)
         err = pass_order(&self, k, &below);
-    BP_MPI(MPI_Type_free(&self.of_record));
-    BP_MPI(MPI_Type_free(&self.of_reply));
     bp_free(below.place);
     bp_free(below.prob);
     bp_free(self.cuts);

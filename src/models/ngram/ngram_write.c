@@ -3,7 +3,9 @@
 
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "models/ngram/ngram_file_priv.h"
 
 #include <errno.h>
@@ -113,8 +115,13 @@ static bp_err put_share(const writer *self)
     for (int k = 1; k <= self->spec->order; k++) {
         int64_t count = self->levels->of[k].count;
 
-        for (int64_t first = 0; first < count && err == BP_OK; first += PART)
+        for (int64_t first = 0; first < count && err == BP_OK; first += PART) {
+            if (bp_signals_stop_asked())
+                return bp_fail_stopped("while writing, at %s; the same command goes on",
+                                       self->path);
+            bp_heartbeat_progress();
             err = put_part(self, k, first, count - first < PART ? count - first : PART);
+        }
     }
     return err;
 }

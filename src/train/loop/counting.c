@@ -12,6 +12,7 @@
 #include "models/counting.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,13 @@ static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *
     const counting_view *view = context;
 
     return bp_stream_read(view->self->stream, first, count, tokens);
+}
+
+static bp_err read_valid(void *context, int64_t first, int64_t count, int32_t *tokens)
+{
+    const counting_view *view = context;
+
+    return bp_stream_read(view->self->valid_stream, first, count, tokens);
 }
 
 static void show_progress(void *context, const char *what, int64_t done, int64_t of)
@@ -77,6 +85,12 @@ static bp_err check_stream(const trainer *self)
                        "model.init = %s, but a model of counts starts from nothing: at model.init; "
                        "leave it out",
                        bp_model_keys_of(self->config)->init);
+    if (bp_config_is_set(self->config, "corpus.weights"))
+        return BP_FAIL(BP_ERR_CONFIG, "ngram.has_weights",
+                       "corpus.weights = %s, but a model of counts counts each text once: at "
+                       "corpus.weights; leave it out, or count a model of each file and mix them "
+                       "with bagpipe-data mix",
+                       bp_corpus_keys_of(self->config)->weights);
     if (self->facts.tokens == 0)
         return BP_FAIL(BP_ERR_FORMAT, "ngram.no_tokens",
                        "the corpus has no tokens to count: at %s; give one with documents", path);
@@ -98,17 +112,20 @@ static bp_counting counting_of(trainer *self, counting_view *view)
                          .tokens = self->facts.tokens,
                          .eod_id = self->facts.eod_id,
                          .read = read_stream,
+                         .valid_tokens = self->facts.has_valid ? self->facts.valid_tokens : 0,
+                         .read_valid = read_valid,
                          .progress = show_progress,
                          .context = view};
 }
 
 /* A dedicated coordinator, which writes the manifest, learns what the family has told compute's
  * root. */
-static void share_told(trainer *self)
+static void share_told(trainer *self, double *valid_loss)
 {
     char *text = self->mesh->rank == 1 ? bp_json_line(self->told) : NULL;
 
     bp_bcast_text(&text, 1, self->mesh->world);
+    bp_bcast_bytes(valid_loss, sizeof *valid_loss, 1, self->mesh->world);
     if (self->mesh->coordinates) {
         json_decref(self->told);
         BP_CHECK(bp_json_parse(&self->told, text, strlen(text), "counts") == BP_OK);
@@ -117,7 +134,7 @@ static void share_told(trainer *self)
 }
 
 /* On the ranks that compute: RUN/counts/model.bin. */
-static bp_err count(trainer *self, const char *folder, json_t *told)
+static bp_err count(trainer *self, const char *folder, json_t *told, double *valid_loss)
 {
     char work[BP_SHA256_HEX];
     counting_view view;
@@ -127,7 +144,9 @@ static bp_err count(trainer *self, const char *folder, json_t *told)
     counting.folder = folder;
     counting.work = work;
     counting.told = bp_comm_is_root(self->mesh->compute) ? told : NULL;
-    return self->shape.family->count(&counting);
+    bp_err err = self->shape.family->count(&counting);
+    *valid_loss = counting.valid_loss;
+    return err;
 }
 
 bp_err trainer_count_plan(trainer *self)
@@ -144,13 +163,23 @@ bp_err trainer_count_plan(trainer *self)
     return bp_agree(self->mesh->world, err);
 }
 
-static bp_err write_metric(trainer *self, double seconds)
+static bool has_valid(const trainer *self)
+{
+    return self->facts.has_valid && self->facts.valid_tokens > 0;
+}
+
+static bp_err write_metric(trainer *self, double seconds, double valid_loss)
 {
     json_t *line = json_pack("{s:i, s:I, s:n, s:f, s:f}", "step", 1, "tokens",
                              (json_int_t)self->facts.tokens, "loss", "seconds", seconds,
                              "tokens_per_second", (double)self->facts.tokens / seconds);
-    bp_err err = bp_run_metric(self->run, line);
+    bp_err err;
 
+    if (has_valid(self)) {
+        (void)json_object_set_new(line, "valid_loss", bp_json_real(valid_loss));
+        bp_log("valid %.4f nats a token, perplexity %.2f", valid_loss, exp(valid_loss));
+    }
+    err = bp_run_metric(self->run, line);
     if (err == BP_OK && self->hooks && self->hooks->metric)
         self->hooks->metric(self->hooks->context, line);
     bp_log("counted %" PRId64 " tokens in %.1f s, %.0f tokens/s", self->facts.tokens, seconds,
@@ -160,15 +189,17 @@ static bp_err write_metric(trainer *self, double seconds)
 }
 
 /* The file becomes a checkpoint; what led to it goes. */
-static bp_err commit(trainer *self, const char *folder, double seconds)
+static bp_err commit(trainer *self, const char *folder, double seconds, double valid_loss)
 {
-    bp_err err = self->mesh->coordinates ? write_metric(self, seconds) : BP_OK;
+    bool best;
+    bp_err err = self->mesh->coordinates ? write_metric(self, seconds, valid_loss) : BP_OK;
 
     err = bp_agree(self->mesh->world, err);
     self->attachment = bp_path_join(folder, BP_COUNTING_FILE);
     self->progress.step = self->progress.updates = 1;
+    best = has_valid(self) && trainer_take_validation(self, valid_loss);
     if (err == BP_OK)
-        err = trainer_commit(self, false);
+        err = trainer_commit(self, best);
     trainer_tell_commit(self);
     bp_log_keep_progress();
     if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
@@ -193,7 +224,7 @@ bp_err trainer_count(trainer *self)
 {
     char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
     bp_phase before = bp_heartbeat_phase(BP_PHASE_COUNT);
-    double began = bp_clock_now();
+    double began = bp_clock_now(), valid_loss = 0;
     bp_err err = bp_agree(self->mesh->world, check_stream(self));
 
     self->told = json_object();
@@ -201,11 +232,11 @@ bp_err trainer_count(trainer *self)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? begin(self, folder) : BP_OK);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world,
-                       self->mesh->computes ? count(self, folder, self->told) : BP_OK);
+                       self->mesh->computes ? count(self, folder, self->told, &valid_loss) : BP_OK);
     if (err == BP_OK && self->mesh->dedicated)
-        share_told(self);
+        share_told(self, &valid_loss);
     if (err == BP_OK)
-        err = commit(self, folder, bp_clock_now() - began);
+        err = commit(self, folder, bp_clock_now() - began, valid_loss);
     (void)bp_heartbeat_phase(before);
     bp_free(folder);
     return err;

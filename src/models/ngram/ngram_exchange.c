@@ -1,0 +1,51 @@
+/* Rows go from rank to rank, one partner after another: no count or place is an int. */
+#include "models/ngram/ngram_exchange_priv.h"
+
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
+
+#include <string.h>
+
+#define TAG 611
+
+int64_t ngram_exchange_counts(int64_t *in, const int64_t *out, MPI_Comm comm)
+{
+    int64_t sum = 0;
+
+    BP_MPI_WAIT("exchange", MPI_Alltoall(out, 1, MPI_INT64_T, in, 1, MPI_INT64_T, comm));
+    for (int r = 0; r < bp_comm_size(comm); r++)
+        sum += in[r];
+    return sum;
+}
+
+static int64_t place_of(const int64_t *counts, int rank)
+{
+    int64_t place = 0;
+
+    for (int r = 0; r < rank; r++)
+        place += counts[r];
+    return place;
+}
+
+void ngram_exchange_rows(void *in, const int64_t *in_counts, const void *out,
+                         const int64_t *out_counts, size_t bytes, MPI_Comm comm)
+{
+    int rank = bp_comm_rank(comm), size = bp_comm_size(comm);
+    int64_t each = (int64_t)bytes;
+
+    if (in_counts[rank] > 0)
+        memcpy((char *)in + place_of(in_counts, rank) * each,
+               (const char *)out + place_of(out_counts, rank) * each,
+               (size_t)(in_counts[rank] * each));
+    for (int step = 1; step < size; step++) {
+        int to = (rank + step) % size, from = (rank + size - step) % size;
+        bp_transfer sent, received;
+
+        bp_recv_start(&received, (char *)in + place_of(in_counts, from) * each,
+                      in_counts[from] * each, from, TAG, comm);
+        bp_send_start(&sent, (const char *)out + place_of(out_counts, to) * each,
+                      out_counts[to] * each, to, TAG, comm);
+        bp_wait(&received);
+        bp_wait(&sent);
+    }
+}

@@ -1,0 +1,21 @@
+/* Rows that ranks send each other, more than an int counts where need be. */
+#ifndef BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_EXCHANGE_PRIV_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** in[r]: what rank r sends to this one, where out[r] goes to it. Returns the sum of in.
+ *
+ * Collective: over `comm`. Shapes: in[size], out[size]. */
+int64_t ngram_exchange_counts(int64_t *in, const int64_t *out, MPI_Comm comm);
+
+/** Rows of `bytes` bytes: out_counts[r] of them go to rank r, in the order of ranks, and
+ * in_counts[r] come from it.
+ *
+ * Collective: over `comm`. Shapes: in[sum of in_counts], out[sum of out_counts]. */
+void ngram_exchange_rows(void *in, const int64_t *in_counts, const void *out,
+                         const int64_t *out_counts, size_t bytes, MPI_Comm comm);
+
+#endif
