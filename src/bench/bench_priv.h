@@ -114,6 +114,9 @@ bp_err bench_reading(bench *self);
 bp_err bench_check_tokenizer(const bench *self);
 /** "tokenizer". Errors: BP_ERR_SYSTEM; those of bp_tokenizer_load; BP_ERR_IO. */
 bp_err bench_tokenizing(bench *self);
+/** "ngram". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. Ranks that can't share a folder are told in
+ * "reason". */
+bp_err bench_counting(bench *self);
 /** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_exchange(bench *self);
 /** What training of each model takes, in a process as it is before anything was measured: a plan

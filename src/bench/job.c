@@ -106,9 +106,13 @@ static json_t *new_result(const bench *self)
 static const struct {
     const char *name;
     bp_err (*measure)(bench *self);
-} PARTS[] = {{"matrix products", bench_products},        {"the bandwidth of memory", bench_memory},
-             {"reading a corpus", bench_reading},        {"tokenizing", bench_tokenizing},
-             {"messages between ranks", bench_exchange}, {"models", bench_models}};
+} PARTS[] = {{"matrix products", bench_products},
+             {"the bandwidth of memory", bench_memory},
+             {"reading a corpus", bench_reading},
+             {"tokenizing", bench_tokenizing},
+             {"counting n-grams", bench_counting},
+             {"messages between ranks", bench_exchange},
+             {"models", bench_models}};
 
 int64_t bench_ranks(const bench *self)
 {
@@ -117,8 +121,7 @@ int64_t bench_ranks(const bench *self)
     return (int64_t)shape->pipeline * shape->data * shape->tensor;
 }
 
-/* Files that a bench makes for a while; here are those that a killed one left. On the coordinator.
- */
+/* What a bench makes for a while; here is what a killed one left. On the coordinator. */
 static bp_err sweep(const bench *self)
 {
     static const char *const NAMES[] = {"bench-corpus.h5", "bench-text.txt"};
@@ -130,6 +133,9 @@ static bp_err sweep(const bench *self)
             err = bp_fail_errno(BP_ERR_IO, "can't remove", path);
         bp_free(path);
     }
+    char *counts = bp_path_join(bp_run_keys_of(self->config)->dir, "bench-counts");
+    err = err == BP_OK ? bp_dir_remove(counts) : err;
+    bp_free(counts);
     return err;
 }
 

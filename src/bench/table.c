@@ -122,8 +122,8 @@ static void print_all(const char *name, const json_t *value)
 
 void bench_print(const json_t *result)
 {
-    static const char *const KEYS[] = {"silicon", "gemm",      "products", "memory",
-                                       "corpus",  "tokenizer", "exchange", "models"};
+    static const char *const KEYS[] = {"silicon",   "gemm",  "products", "memory", "corpus",
+                                       "tokenizer", "ngram", "exchange", "models"};
     const json_t *machine = get(result, "machine"), *mesh = get(result, "mesh");
 
     bp_log("ranks %d, threads %d, hosts %zu; pipeline %d x data %d x tensor %d; models in %s",

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "base/signals.h"
 #include "mesh/mesh.h"
 #include "models/family.h"
 
@@ -32,5 +33,13 @@ typedef struct bp_counting {
     const char *work; /* names all that the counts depend on, but for the family's keys: [0-9a-f] */
     json_t *told;     /* members that the checkpoint's state is to have; on the root */
 } bp_counting;
+
+/** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */
+static inline bp_err bp_counting_check_stop(const bp_counting *counting, const char *what)
+{
+    return bp_signals_stop_asked() ? bp_fail_stopped("while %s, at %s; the same command goes on",
+                                                     what, counting->folder)
+                                   : BP_OK;
+}
 
 #endif

@@ -152,6 +152,8 @@ struct bp_model_family {
      * bp_model_free(). Errors: BP_ERR_FORMAT, BP_ERR_CONFIG, BP_ERR_SYSTEM: the same on all ranks.
      */
     bp_err (*open)(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
+    /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
+    bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
 
     /* The text file that other programs have of such models (ARPA); text_form NULL: there is none.
      * Local. */

@@ -88,6 +88,8 @@ class Bench(unittest.TestCase):
         self.check_figure(found["corpus"]["read"], "B/s", ranks, "reading")
         self.assertEqual(found["corpus"]["bytes"], 1 << 20)
         self.check_figure(found["tokenizer"]["encode"], "B/s", ranks, "tokenizing")
+        self.check_figure(found["ngram"]["count"], "tokens/s", ranks, "counting")
+        self.check_figure(found["ngram"]["score"], "tokens/s", ranks, "looking up")
         self.check_exchange(found["exchange"], ranks)
         (model,) = found["models"]
         self.assertEqual((model["name"], model["parameters"], model["skipped"]), ("tiny", 168192, None))

@@ -160,6 +160,82 @@ static void the_file_gives_what_was_estimated(void **unused)
         }
 }
 
+#define PIECES 40
+
+/* Inputs whose targets are mostly the next ones, else others or none; documents end in between. */
+static void one_after_another(const ngram_file *file, const ngram_sequence *of, float *values)
+{
+    ngram_state at = of->state;
+
+    for (int64_t k = 0; k < of->length; k++) {
+        ngram_state next;
+
+        if (of->inputs[k] == of->eod)
+            at = ngram_start(file);
+        else
+            (void)ngram_step(file, &at, (uint32_t)of->inputs[k], NULL);
+        next = at;
+        values[k] = NAN;
+        if (of->targets[k] >= 0)
+            values[k] = (float)(ngram_step(file, &next, (uint32_t)of->targets[k], NULL) * M_LN10);
+    }
+}
+
+static void check_pieces(const ngram_file *file, const int32_t *tokens)
+{
+    ngram_sequence pieces[PIECES];
+    float values[TOKENS], expected[TOKENS];
+    int32_t targets[TOKENS];
+    int64_t count = 0;
+
+    for (int64_t k = 0; k < TOKENS; k++)
+        targets[k] = draw(9) == 0                      ? -1
+                     : draw(9) == 0 || k + 1 == TOKENS ? (int32_t)draw(V)
+                                                       : tokens[k + 1];
+    one_after_another(file, &(ngram_sequence){tokens, targets, NULL, TOKENS, 0, V - 1, {0}},
+                      expected);
+    for (int64_t at = 0; at < TOKENS; count++) {
+        int64_t now = 1 + draw(TOKENS / PIECES * 2), back = file->order - 1;
+
+        back = at < back ? at : back;
+        now = now > TOKENS - at || count == PIECES - 1 ? TOKENS - at : now;
+        pieces[count] = (ngram_sequence){.inputs = tokens + at - back,
+                                         .targets = targets + at - back,
+                                         .values = values + at - back,
+                                         .length = back + now,
+                                         .first = back,
+                                         .eod = V - 1};
+        at += now;
+    }
+    ngram_walk(file, pieces, count);
+    for (int64_t k = 0; k < TOKENS; k++)
+        assert_true(targets[k] < 0 ? isnan(values[k]) : values[k] == expected[k]);
+}
+
+static void the_file_gives_the_same_side_by_side(void **unused)
+{
+    int32_t tokens[TOKENS];
+    const char *path = bp_test_path("model.bin");
+
+    (void)unused;
+    make_text(tokens, TOKENS);
+    for (size_t c = 0; c < sizeof CASES / sizeof CASES[0]; c++)
+        for (int order = 1; order <= 4; order++) {
+            ngram_twin twin;
+            ngram_file file;
+
+            make(&twin, order, (int)c, tokens);
+            bp_test_check_err(MPI_COMM_SELF,
+                              ngram_write(path, MPI_COMM_SELF, &twin.spec, &twin.levels, "test"),
+                              BP_OK);
+            bp_test_check_err(MPI_COMM_SELF, ngram_file_open(&file, path), BP_OK);
+            for (int round = 0; round < 20; round++)
+                check_pieces(&file, tokens);
+            ngram_file_close(&file);
+            ngram_levels_clear(&twin.levels);
+        }
+}
+
 /* Katz 1987: all that is taken off is Good-Turing's estimate of what was not seen, n1; and it is in
  * proportion to what Good-Turing takes off, 1 - r-star / r. */
 static void katz_discounts_satisfy_both_constraints(void **unused)
@@ -205,6 +281,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_add_up_to_one),
         cmocka_unit_test(the_file_gives_what_was_estimated),
+        cmocka_unit_test(the_file_gives_the_same_side_by_side),
         cmocka_unit_test(katz_discounts_satisfy_both_constraints),
         cmocka_unit_test(counts_of_counts_that_give_no_discount_are_told),
     };

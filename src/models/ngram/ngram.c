@@ -262,4 +262,5 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .text_write = ngram_arpa_export,
                                          .text_read = import,
                                          .state_width = state_width,
-                                         .open = ngram_model_open};
+                                         .open = ngram_model_open,
+                                         .open_file = ngram_model_open_file};

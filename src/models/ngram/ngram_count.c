@@ -5,7 +5,6 @@
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/signals.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
@@ -28,13 +27,6 @@ typedef struct counter {
     int32_t *tokens;  /* [READ_TOKENS] */
     int64_t done, of; /* tokens of this rank */
 } counter;
-
-bp_err ngram_check_stop(const bp_counting *counting, const char *what)
-{
-    return bp_signals_stop_asked() ? bp_fail_stopped("while %s, at %s; the same command goes on",
-                                                     what, counting->folder)
-                                   : BP_OK;
-}
 
 /* ---- one run ---- */
 
@@ -144,7 +136,7 @@ static bp_err count_share(counter *self, const range *gaps, int64_t count, range
         while (from < to && err == BP_OK) {
             int64_t now = to - from < self->room ? to - from : self->room;
 
-            err = ngram_check_stop(self->counting, "counting");
+            err = bp_counting_check_stop(self->counting, "counting");
             if (err == BP_OK)
                 err = make_run(self, (range){gaps[g].first + from, gaps[g].first + from + now});
             from += now;

@@ -22,9 +22,6 @@ bp_err ngram_count_stream(ngram_run **runs, int64_t *count, const bp_counting *c
 bp_err ngram_read_sample(const bp_counting *counting, const ngram_spec *spec, int64_t tokens,
                          ngram_item *items);
 
-/** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */
-bp_err ngram_check_stop(const bp_counting *counting, const char *what);
-
 /** counting->valid_loss, by the model's file `path`: of each token behind its document's, the first
  * one behind <s>.
  *

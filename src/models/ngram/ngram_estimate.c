@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
-#include "models/ngram/ngram_count_priv.h"
 #include "models/ngram/ngram_exchange_priv.h"
 
 #include <string.h>
@@ -465,7 +464,8 @@ static bp_err take_replies(const exchange *x, order_below *below)
 static bp_err pass_order(estimator *self, int order, order_below *below)
 {
     exchange x = {0};
-    bp_err err = bp_agree(self->counting->comm, ngram_check_stop(self->counting, "estimating"));
+    bp_err err =
+        bp_agree(self->counting->comm, bp_counting_check_stop(self->counting, "estimating"));
 
     if (err != BP_OK)
         return err;

@@ -70,36 +70,207 @@ static inline ngram_state state_behind(const ngram_file *file, int order, uint32
     return (ngram_state){.at = at, .order = (uint16_t)order, .history = (uint16_t)history};
 }
 
+/* ---- one word, in three parts ---- */
+
+static inline void begin_lookup(ngram_lookup *self, const ngram_file *file, ngram_state state,
+                                uint32_t word)
+{
+    *self = (ngram_lookup){.state = state, .at = state.at, .order = state.order, .word = word};
+    self->found = state.order == 0 ? word : NOWHERE;
+    if (state.order != state.history)
+        self->fixed = (double)file->header.unseen;
+}
+
+/* Behind the history of the current order; false: the next shorter one is to be tried. */
+static inline bool try_order(ngram_lookup *self, const ngram_file *file)
+{
+    const ngram_node *node;
+
+    if (self->order == 0)
+        return true;
+    node = &file->nodes[self->order][self->at];
+    self->found = find(file, self->order + 1, node, self->word);
+    if (self->found != NOWHERE)
+        return true;
+    self->sum += (double)node->left;
+    if (self->order == self->state.history)
+        self->fixed = (double)node->left;
+    self->at = node->link;
+    self->order--;
+    if (self->order > 0)
+        return false;
+    self->found = self->word;
+    return true;
+}
+
+static inline double end_lookup(const ngram_lookup *self, const ngram_file *file,
+                                ngram_state *state)
+{
+    bool leaf = self->order + 1 == file->order && self->order > 0;
+    double sum = self->sum + (double)(leaf ? file->leaves[self->found].prob
+                                           : file->nodes[self->order + 1][self->found].prob);
+
+    if (!file->backs_off && self->order != self->state.history)
+        sum = self->fixed;
+    *state = state_behind(file, self->order + 1, self->found, self->state.history);
+    return sum;
+}
+
 double ngram_step(const ngram_file *file, ngram_state *state, uint32_t word, int *matched)
 {
-    int order = state->order;
-    uint32_t at = state->at, found = NOWHERE;
-    double sum = 0, fixed = 0; /* fixed: what the probability is without back-off */
-    bool whole = order == state->history;
+    ngram_lookup lookup;
 
-    if (!whole)
-        fixed = (double)file->header.unseen;
-    for (; order > 0; order--) {
-        const ngram_node *node = &file->nodes[order][at];
-
-        found = find(file, order + 1, node, word);
-        if (found != NOWHERE)
-            break;
-        sum += (double)node->left;
-        if (whole && order == state->history)
-            fixed = (double)node->left;
-        at = node->link;
+    begin_lookup(&lookup, file, *state, word);
+    while (!try_order(&lookup, file)) {
     }
-    if (found == NOWHERE)
-        found = word;
-    sum += (double)(order + 1 == file->order && order > 0 ? file->leaves[found].prob
-                                                          : file->nodes[order + 1][found].prob);
-    if (!file->backs_off && (!whole || order != state->history))
-        sum = fixed;
     if (matched)
-        *matched = order + 1;
-    *state = state_behind(file, order + 1, found, state->history);
-    return sum;
+        *matched = lookup.order + 1;
+    return end_lookup(&lookup, file, state);
+}
+
+/* ---- sequences side by side ---- */
+
+typedef enum stage { AT_NODE, AT_WORDS, AT_PROBABILITY, ENDED } stage;
+
+/* A sequence on its way: its memory is on its way, too, while others go on. */
+typedef struct lane {
+    ngram_sequence *of;
+    int64_t at;  /* the input */
+    bool scores; /* its target is looked up; else the input itself */
+    stage stage;
+    ngram_lookup lookup;
+} lane;
+
+static void look_up(lane *self, const ngram_file *file, int32_t word)
+{
+    begin_lookup(&self->lookup, file, self->of->state, (uint32_t)word);
+    self->stage = self->lookup.order > 0 ? AT_NODE : AT_WORDS;
+    if (self->lookup.order > 0)
+        __builtin_prefetch(&file->nodes[self->lookup.order][self->lookup.at]);
+}
+
+/* The state is behind input `at`: on to its target, or to the input behind it. */
+static void have_read(lane *self, const ngram_file *file)
+{
+    const ngram_sequence *of = self->of;
+
+    while (self->at < of->first || of->targets[self->at] < 0) {
+        if (self->at >= of->first)
+            of->values[self->at] = NAN;
+        if (++self->at == of->length) {
+            self->stage = ENDED;
+            return;
+        }
+        if (of->inputs[self->at] != of->eod) {
+            self->scores = false;
+            look_up(self, file, of->inputs[self->at]);
+            return;
+        }
+        self->of->state = ngram_start(file);
+    }
+    self->scores = true;
+    look_up(self, file, of->targets[self->at]);
+}
+
+static void read_input(lane *self, const ngram_file *file)
+{
+    if (self->of->inputs[self->at] == self->of->eod) {
+        self->of->state = ngram_start(file);
+        have_read(self, file);
+        return;
+    }
+    self->scores = false;
+    look_up(self, file, self->of->inputs[self->at]);
+}
+
+/* The target is the next input, mostly: then its state is at hand. */
+static void have_looked_up(lane *self, const ngram_file *file)
+{
+    ngram_sequence *of = self->of;
+    ngram_state next;
+    double log10_prob = end_lookup(&self->lookup, file, &next);
+    int32_t target = of->targets[self->at];
+
+    if (!self->scores) {
+        of->state = next;
+        have_read(self, file);
+        return;
+    }
+    of->values[self->at] = (float)(log10_prob * M_LN10);
+    if (++self->at == of->length) {
+        self->stage = ENDED;
+    } else if (target == of->inputs[self->at] && target != of->eod) {
+        of->state = next;
+        have_read(self, file);
+    } else {
+        read_input(self, file);
+    }
+}
+
+static inline void prefetch_words(const ngram_lookup *lookup, const ngram_file *file)
+{
+    const ngram_node *node = &file->nodes[lookup->order][lookup->at];
+    uint32_t middle = node[0].begin + (node[1].begin - node[0].begin) / 2;
+
+    __builtin_prefetch((const char *)file->words[lookup->order + 1] +
+                       (size_t)middle * (size_t)file->word_bytes);
+}
+
+static inline void prefetch_probability(const ngram_lookup *lookup, const ngram_file *file)
+{
+    if (lookup->order + 1 == file->order && lookup->order > 0)
+        __builtin_prefetch(&file->leaves[lookup->found]);
+    else
+        __builtin_prefetch(&file->nodes[lookup->order + 1][lookup->found]);
+}
+
+/* One wait for memory on. */
+static inline void move(lane *self, const ngram_file *file)
+{
+    switch (self->stage) {
+    case AT_NODE:
+        prefetch_words(&self->lookup, file);
+        self->stage = AT_WORDS;
+        break;
+    case AT_WORDS:
+        if (try_order(&self->lookup, file)) {
+            prefetch_probability(&self->lookup, file);
+            self->stage = AT_PROBABILITY;
+        } else {
+            __builtin_prefetch(&file->nodes[self->lookup.order][self->lookup.at]);
+            self->stage = AT_NODE;
+        }
+        break;
+    case AT_PROBABILITY:
+        have_looked_up(self, file);
+        break;
+    case ENDED:
+        break;
+    }
+}
+
+void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count)
+{
+    lane lanes[NGRAM_LANES];
+    int64_t next = 0;
+    int live = 0;
+
+    for (; live < NGRAM_LANES && next < count; live++, next++) {
+        lanes[live] = (lane){.of = &sequences[next]};
+        read_input(&lanes[live], file);
+    }
+    while (live > 0)
+        for (int k = 0; k < live; k++) {
+            move(&lanes[k], file);
+            if (lanes[k].stage != ENDED)
+                continue;
+            if (next < count) {
+                lanes[k] = (lane){.of = &sequences[next++]};
+                read_input(&lanes[k], file);
+            } else {
+                lanes[k--] = lanes[--live];
+            }
+        }
 }
 
 /* ---- all words at once ---- */

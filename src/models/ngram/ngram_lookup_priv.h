@@ -22,6 +22,34 @@ ngram_state ngram_start(const ngram_file *file);
 /** log10 of the probability of `word` behind the state, which moves on; `matched` (NULL: not asked)
  * is the order of the n-gram that was found. */
 double ngram_step(const ngram_file *file, ngram_state *state, uint32_t word, int *matched);
+/** A lookup on its way (ngram_lookup.c). */
+typedef struct ngram_lookup {
+    ngram_state state; /* that it began with */
+    uint32_t word;
+    uint32_t at;    /* the history that is tried, */
+    int order;      /* and its words */
+    uint32_t found; /* behind it */
+    double sum,
+        fixed; /* of what longer histories leave; what the probability is without back-off */
+} ngram_lookup;
+
+#define NGRAM_LANES 16 /* sequences that go on side by side */
+
+/** Inputs that are read, and the probabilities of their targets, in the order of their places. */
+typedef struct ngram_sequence {
+    const int32_t *inputs;  /* [length] */
+    const int32_t *targets; /* [length]; -1: none is asked for */
+    float *values;          /* [length] natural logarithms; NaN where none is asked for */
+    int64_t length;         /* 1 or more */
+    int64_t first; /* inputs before it are read for their state alone: values has none of them */
+    int32_t eod;   /* an input that begins anew, behind <s> */
+    ngram_state state; /* before the first input; ngram_walk leaves that behind the last one */
+} ngram_sequence;
+
+/** Walk `count` sequences, some of them side by side: while one waits for memory the others go on.
+ * Values are those of ngram_step. */
+void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count);
+
 /** log_prob[V]: natural logarithms of all words' probabilities. */
 void ngram_distribution(const ngram_file *file, ngram_state state, float *log_prob);
 

@@ -1,5 +1,5 @@
 /* Runs become n-grams of all orders: one pass over the merged runs, in suffix order. */
-#include "models/ngram/ngram_count_priv.h"
+#include "models/ngram/ngram_estimate_priv.h"
 
 #include "base/heartbeat.h"
 #include "base/mem.h"
@@ -226,7 +226,7 @@ static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const 
         if (++done % PROGRESS_ITEMS == 0 && err == BP_OK) {
             bp_heartbeat_progress();
             counting->progress(counting->context, "merging", done, of / share);
-            err = ngram_check_stop(counting, "merging");
+            err = bp_counting_check_stop(counting, "merging");
         }
     }
     merger_close(&self, count);

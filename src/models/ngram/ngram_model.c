@@ -13,6 +13,8 @@ typedef struct ngram_model {
     ngram_file file;
     ngram_state *kept; /* [kept_count] what windows of the last batch that suspends ended with */
     int64_t kept_count;
+    ngram_sequence *parts; /* [parts_room] of the windows of a batch */
+    int64_t parts_room;
 } ngram_model;
 
 static ngram_state read_token(const ngram_model *self, ngram_state state, int32_t token)
@@ -38,6 +40,20 @@ static bp_err reserve_kept(ngram_model *self, const bp_model_batch *batch)
     return BP_OK;
 }
 
+static bp_err reserve_parts(ngram_model *self, int64_t count)
+{
+    ngram_sequence *parts;
+
+    if (count <= self->parts_room)
+        return BP_OK;
+    parts = bp_try_realloc("ngram.model", self->parts, count, sizeof *parts);
+    if (!parts)
+        return bp_fail_memory("the parts of windows", count, sizeof *parts);
+    self->parts = parts;
+    self->parts_room = count;
+    return BP_OK;
+}
+
 /* What a window's first input comes behind. */
 static ngram_state begin_window(const ngram_model *self, const bp_model_batch *batch, int64_t w)
 {
@@ -50,39 +66,53 @@ static void end_window(ngram_model *self, const bp_model_batch *batch, int64_t w
         self->kept[batch->first_window + w] = state;
 }
 
-/* Natural logarithms of the targets' probabilities; the target is the next input, mostly. Returns
- * the state behind the last input. */
-static ngram_state score_window(const ngram_model *self, ngram_state state, const int32_t *inputs,
-                                const int32_t *targets, int64_t length, float *values)
-{
-    state = read_token(self, state, inputs[0]);
-    for (int64_t j = 0; j < length; j++) {
-        ngram_state next = state;
+#define PART 32 /* inputs of a window that go beside others where there are few windows */
 
-        values[j] = NAN;
-        if (targets[j] >= 0)
-            values[j] =
-                (float)(ngram_step(&self->file, &next, (uint32_t)targets[j], NULL) * M_LN10);
-        if (j + 1 == length)
-            break;
-        state = targets[j] == inputs[j + 1] && targets[j] != self->face.info.eod_id
-                    ? next
-                    : read_token(self, state, inputs[j + 1]);
+/* The parts of window w: what a part begins with is found by its order - 1 inputs before it. */
+static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_model_batch *batch,
+                         int64_t w, float *values)
+{
+    int64_t length = batch->length, part = batch->windows < NGRAM_LANES ? PART : length, count = 0;
+    int64_t before = self->file.order - 1;
+
+    for (int64_t first = 0; first < length; first += part, count++) {
+        int64_t back = first < before ? first : before, at = w * length + first - back;
+        int64_t left = length - first, now = left < part + part / 2 ? left : part;
+
+        out[count] = (ngram_sequence){.inputs = batch->inputs + at,
+                                      .targets = batch->targets + at,
+                                      .values = values + at,
+                                      .length = back + now,
+                                      .first = back,
+                                      .eod = (int32_t)self->face.info.eod_id};
+        if (back == first)
+            out[count].state = begin_window(self, batch, w);
+        first += now - part; /* the last one takes what is left */
     }
-    return state;
+    return count;
 }
 
 static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
     ngram_model *self = (ngram_model *)lm;
-    int64_t length = batch->length;
+    int64_t most = batch->windows * (batch->length / PART + 1), count = 0;
     bp_err err = reserve_kept(self, batch);
 
-    for (int64_t w = 0; w < batch->windows && err == BP_OK; w++)
-        end_window(self, batch, w,
-                   score_window(self, begin_window(self, batch, w), batch->inputs + w * length,
-                                batch->targets + w * length, length, values + w * length));
-    return err;
+    if (err == BP_OK)
+        err = reserve_parts(self, most);
+    if (err != BP_OK)
+        return err;
+    for (int64_t w = 0; w < batch->windows; w++)
+        count += add_parts(self, self->parts + count, batch, w, values);
+    ngram_walk(&self->file, self->parts, count);
+    for (int64_t w = 0, k = 0; w < batch->windows; w++) { /* the last part of each window */
+        const int32_t *end = batch->inputs + (w + 1) * batch->length;
+
+        while (self->parts[k].inputs + self->parts[k].length != end)
+            k++;
+        end_window(self, batch, w, self->parts[k].state);
+    }
+    return BP_OK;
 }
 
 /* The states behind the inputs: `logits` goes on from them. */
@@ -123,6 +153,7 @@ static void free_model(bp_model *lm)
 
     ngram_file_close(&self->file);
     bp_free(self->kept);
+    bp_free(self->parts);
     bp_free(self);
 }
 
@@ -142,22 +173,7 @@ static bp_err check_file(const ngram_model *self, const bp_checkpoint *checkpoin
                    self->file.order, (long long)self->file.V, bp_checkpoint_folder(checkpoint));
 }
 
-static bp_err open_file(ngram_model *self, const bp_checkpoint *checkpoint)
-{
-    const char *path = bp_checkpoint_attachment(checkpoint);
-    bp_err err;
-
-    _Static_assert(sizeof(ngram_state) == NGRAM_STATE_WIDTH * sizeof(float),
-                   "a state is a hidden row");
-    if (!path)
-        return BP_FAIL(BP_ERR_FORMAT, "ngram.no_file",
-                       "the checkpoint has no file of n-grams: at %s",
-                       bp_checkpoint_folder(checkpoint));
-    err = ngram_file_open(&self->file, path);
-    return err == BP_OK ? check_file(self, checkpoint) : err;
-}
-
-bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint)
+bp_err ngram_model_open_file(bp_model **out, const bp_mesh *mesh, const char *path)
 {
     ngram_model *self = bp_alloc("ngram.model", 1, sizeof *self);
     bp_err err = mesh->tensors > 1 || mesh->pipelines > 1
@@ -167,8 +183,10 @@ bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint
                                mesh->tensors, mesh->pipelines)
                      : BP_OK;
 
+    _Static_assert(sizeof(ngram_state) == NGRAM_STATE_WIDTH * sizeof(float),
+                   "a state is a hidden row");
     if (err == BP_OK)
-        err = open_file(self, checkpoint);
+        err = ngram_file_open(&self->file, path);
     err = bp_agree(mesh->member, err);
     self->face.ops = &OPS;
     self->face.info.width = NGRAM_STATE_WIDTH;
@@ -178,5 +196,24 @@ bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint
     if (err != BP_OK)
         free_model(&self->face);
     *out = err == BP_OK ? &self->face : NULL;
+    return err;
+}
+
+bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint)
+{
+    const char *path = bp_checkpoint_attachment(checkpoint);
+    bp_err err = path ? BP_OK
+                      : BP_FAIL(BP_ERR_FORMAT, "ngram.no_file",
+                                "the checkpoint has no file of n-grams: at %s",
+                                bp_checkpoint_folder(checkpoint));
+
+    *out = NULL;
+    err = bp_agree(mesh->member, err);
+    if (err == BP_OK)
+        err = ngram_model_open_file(out, mesh, path);
+    if (err == BP_OK)
+        err = bp_agree(mesh->member, check_file((const ngram_model *)*out, checkpoint));
+    if (err != BP_OK)
+        bp_model_free(out);
     return err;
 }

@@ -10,5 +10,7 @@
 
 /** bp_model_family.open. */
 bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint *checkpoint);
+/** bp_model_family.open_file. */
+bp_err ngram_model_open_file(bp_model **out, const bp_mesh *mesh, const char *path);
 
 #endif

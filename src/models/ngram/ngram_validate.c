@@ -44,7 +44,7 @@ static bp_err sum_blocks(const bp_counting *counting, const char *path, double *
         end = end < counting->valid_tokens ? end : counting->valid_tokens;
         bp_heartbeat_progress();
         counting->progress(counting->context, "validating", b, blocks);
-        err = ngram_check_stop(counting, "validating");
+        err = bp_counting_check_stop(counting, "validating");
         if (err == BP_OK)
             err = sum_block(counting, &file, first, end, tokens, &sums[b]);
     }
