@@ -43,6 +43,12 @@ void bp_all_max(float *x, int64_t n, MPI_Comm comm);
 int64_t bp_all_sum_int(int64_t value, MPI_Comm comm);
 int64_t bp_all_max_int(int64_t value, MPI_Comm comm);
 
+/** Wait until `is_over` is true: this rank sleeps between polls, for each takes microseconds from a
+ * core that others compute on. `what` is a literal, what the watchdog says that the rank waits in.
+ * Local. */
+void bp_poll(const char *what, bool (*is_over)(void *context), void *context);
+/** The same for an MPI request, one that is complete or MPI_REQUEST_NULL included. */
+void bp_wait_asleep(const char *what, MPI_Request *request);
 /** A barrier that leaves the cores of ranks that wait to others: they sleep between looks. `what`
  * is a literal, what the watchdog says they wait in. */
 void bp_barrier_asleep(const char *what, MPI_Comm comm);

@@ -6,14 +6,14 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "mesh/collective.h"
 #include "mesh/mesh.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
 
-#define ASK_SECONDS  0.25
-#define LOOK_SECONDS 0.001 /* between two looks for the other ranks' answers */
+#define ASK_SECONDS 0.25
 
 typedef enum call_state { CALL_WAITS, CALL_RUNS, CALL_CANCELLED, CALL_DONE } call_state;
 
@@ -73,16 +73,10 @@ static bool wait_a_while(helper *self)
 static void all_most(int values[2], MPI_Comm comm)
 {
     MPI_Request request;
-    int mine[2] = {values[0], values[1]}, there = 0;
+    int mine[2] = {values[0], values[1]};
 
-    bp_heartbeat_enter("agree");
     BP_MPI(MPI_Iallreduce(mine, values, 2, MPI_INT, MPI_MAX, comm, &request));
-    while (!there) {
-        BP_MPI(MPI_Test(&request, &there, MPI_STATUS_IGNORE));
-        if (!there)
-            bp_clock_sleep(LOOK_SECONDS);
-    }
-    bp_heartbeat_leave();
+    bp_wait_asleep("agree", &request);
 }
 
 static helper *helper_new(const bp_long_call *call)

@@ -1,4 +1,4 @@
-/* Point-to-point: bytes and floats to a rank, posted ahead and waited for. */
+/* Point-to-point: bytes and floats to a rank, posted ahead and waited for; waiting asleep. */
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-#define LOOK_SECONDS 0.0005 /* of ranks that wait asleep */
+#define POLL_SECONDS 0.0005 /* of ranks that wait asleep */
 
 #define BLOCK_BYTES  (1 << 20)
 #define TAG_NONE     7002
@@ -47,19 +47,33 @@ static void release_type(MPI_Datatype *type)
         BP_MPI(MPI_Type_free(type)); /* messages under way keep it alive */
 }
 
+void bp_poll(const char *what, bool (*is_over)(void *context), void *context)
+{
+    bp_heartbeat_enter(what);
+    while (!is_over(context))
+        bp_clock_sleep(POLL_SECONDS);
+    bp_heartbeat_leave();
+}
+
+static bool is_complete(void *request)
+{
+    int complete;
+
+    BP_MPI(MPI_Test(request, &complete, MPI_STATUS_IGNORE));
+    return complete;
+}
+
+void bp_wait_asleep(const char *what, MPI_Request *request)
+{
+    bp_poll(what, is_complete, request);
+}
+
 void bp_barrier_asleep(const char *what, MPI_Comm comm)
 {
     MPI_Request request;
-    int done = 0;
 
-    bp_heartbeat_enter(what);
     BP_MPI(MPI_Ibarrier(comm, &request));
-    while (!done) {
-        BP_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (!done)
-            bp_clock_sleep(LOOK_SECONDS);
-    }
-    bp_heartbeat_leave();
+    bp_wait_asleep(what, &request);
 }
 
 void bp_bcast_bytes(void *data, int64_t bytes, int root, MPI_Comm comm)

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "mesh/collective.h"
 #include "run/watchdog/backtraces.h"
 #include "run/watchdog/watchdog_priv.h"
 
@@ -19,7 +20,6 @@
 #define BEATS_PER_LIMIT   10
 #define HEARTBEAT_SECONDS 1.0
 #define TAG               0x6d65
-#define LOOK_SECONDS      0.001
 #define LATER             1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
 
 const bp_option bp_watchdog_options[] = {
@@ -121,6 +121,8 @@ static void begin(watchdog *self)
 typedef struct meeting {
     bp_watch_clock clock; /* a job that the batch system suspends is not late */
     double end;           /* of the wait */
+    MPI_Request *request; /* that is waited for */
+    int done;
 } meeting;
 
 static meeting meeting_of(const watchdog *self, double factor)
@@ -130,19 +132,20 @@ static meeting meeting_of(const watchdog *self, double factor)
     return (meeting){.clock.leap = 1, .end = end};
 }
 
+static bool is_over(void *context)
+{
+    meeting *at = context;
+
+    BP_MPI(MPI_Test(at->request, &at->done, MPI_STATUS_IGNORE));
+    return at->done || bp_watch_clock_look(&at->clock, bp_clock_now()) > at->end;
+}
+
 /* False: it is too late. */
 static bool await(meeting *at, MPI_Request *request)
 {
-    int done;
-
-    for (;;) {
-        BP_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
-        if (done)
-            return true;
-        if (bp_watch_clock_look(&at->clock, bp_clock_now()) > at->end)
-            return false;
-        bp_clock_sleep(LOOK_SECONDS);
-    }
+    at->request = request;
+    bp_poll("meet", is_over, at);
+    return at->done;
 }
 
 static void leave(watchdog *self, watchdog_cause cause, int rank, double seconds)
