@@ -19,11 +19,13 @@
 #ifndef BP_COORDINATOR_WORK_QUEUE_H
 #define BP_COORDINATOR_WORK_QUEUE_H
 
-#include "base/err.h"
+#include "coordinator/mailbox.h"
 #include "mesh/mesh.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define BP_WORK_NEWS 1
 
 typedef struct bp_work_queue bp_work_queue;
 
@@ -35,14 +37,20 @@ typedef struct bp_work_spec {
     /** Called on the coordinator about once a second while it serves; may be NULL. `amount` is what
      * leads reported so far, all together. True: hand out nothing more. */
     bool (*tick)(void *context, int64_t amount);
+    /** Called on the coordinator, while it serves, with each message of a kind of the caller's that
+     * a lead has sent to it by bp_work_queue_mailbox: before the lead's next question, and before
+     * it has left. NULL: there are none. */
+    void (*news)(void *context, const bp_mail *mail);
     void *context;
 } bp_work_spec;
 
-/** Collective: over spec->mesh->world. Errors: BP_ERR_SYSTEM, the same on all ranks. */
-bp_err bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec);
+/** Collective: over spec->mesh->world. */
+void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec);
 /** Collective: over the mesh's world. */
 void bp_work_queue_free(bp_work_queue **queue);
 
+/** For the caller's own messages, of kinds from BP_WORK_NEWS on. Borrowed. */
+bp_mailbox *bp_work_queue_mailbox(bp_work_queue *queue);
 /** A lead asks for its next unit, and reports `amount` done since it last asked. One question at a
  * time. Not a collective; makes MPI calls with the coordinator. */
 void bp_work_queue_ask(bp_work_queue *queue, int64_t amount);

@@ -62,7 +62,7 @@ static void check_all_once(bp_mesh *mesh, const uint8_t *done)
     loop run = {.leave_after = -1};
     bp_work_spec spec = {.mesh = mesh, .units = UNITS, .done = done};
 
-    bp_test_check_err(mesh->world, bp_work_queue_new(&queue, &spec), BP_OK);
+    bp_work_queue_new(&queue, &spec);
     take_units(queue, is_lead(mesh), &run);
     bp_work_queue_free(&queue);
     BP_MPI(MPI_Allreduce(MPI_IN_PLACE, run.mine, UNITS, MPI_UINT8_T, MPI_SUM, mesh->world));
@@ -109,7 +109,7 @@ static void one_that_leaves_early_ends_it_for_all(void **state)
     bp_work_queue *queue;
     loop run = {.leave_after = mesh->rank == mesh->size - 1 ? 3 : -1};
 
-    bp_test_check_err(mesh->world, bp_work_queue_new(&queue, &spec), BP_OK);
+    bp_work_queue_new(&queue, &spec);
     take_units(queue, true, &run);
     bp_work_queue_free(&queue);
     int64_t taken = bp_all_sum_int(run.taken, mesh->world);
@@ -128,9 +128,36 @@ static void open_question_is_answered_when_leaving(void **state)
     bp_work_spec spec = {.mesh = mesh, .units = UNITS, .done = done};
     bp_work_queue *queue;
 
-    bp_test_check_err(mesh->world, bp_work_queue_new(&queue, &spec), BP_OK);
+    bp_work_queue_new(&queue, &spec);
     bp_work_queue_ask(queue, 0);
     bp_work_queue_leave(queue, true, 0);
+    bp_work_queue_free(&queue);
+    bp_mesh_free(&mesh);
+}
+
+/* What a lead sends is heard before its leaving is, so nothing is lost that it sent. */
+static void count_news(void *context, const bp_mail *mail)
+{
+    int *heard = context;
+
+    *heard += mail->kind == BP_WORK_NEWS + 1 && *(int *)mail->data == *heard % 20;
+}
+
+static void news_of_a_lead_is_heard_before_it_has_left(void **state)
+{
+    (void)state;
+    uint8_t done[UNITS] = {0};
+    bp_mesh *mesh = make_mesh(1, false);
+    int heard = 0, sends = mesh->rank == mesh->size - 1;
+    bp_work_spec spec = {
+        .mesh = mesh, .units = UNITS, .done = done, .news = count_news, .context = &heard};
+    bp_work_queue *queue;
+
+    bp_work_queue_new(&queue, &spec);
+    for (int k = 0; sends && !mesh->coordinates && k < 20; k++)
+        bp_mailbox_send(bp_work_queue_mailbox(queue), 0, BP_WORK_NEWS + 1, &k, sizeof k);
+    bp_work_queue_leave(queue, false, 0);
+    bp_test_check(mesh->world, heard == (mesh->coordinates && mesh->size > 1 ? 20 : 0));
     bp_work_queue_free(&queue);
     bp_mesh_free(&mesh);
 }
@@ -163,7 +190,7 @@ static void tick_stops_the_queue(void **state)
     int64_t taken = 0;
 
     assert_non_null(done);
-    bp_test_check_err(mesh->world, bp_work_queue_new(&queue, &spec), BP_OK);
+    bp_work_queue_new(&queue, &spec);
     bp_work_queue_ask(queue, 0);
     while (bp_work_queue_take(queue) >= 0) {
         taken++;
@@ -187,6 +214,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(units_that_are_done_are_passed_over),
         cmocka_unit_test(one_that_leaves_early_ends_it_for_all),
         cmocka_unit_test(open_question_is_answered_when_leaving),
+        cmocka_unit_test(news_of_a_lead_is_heard_before_it_has_left),
         cmocka_unit_test(tick_stops_the_queue),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);

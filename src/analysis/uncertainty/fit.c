@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "coordinator/mailbox.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
@@ -19,14 +20,15 @@
 #define PROGRESS_SECONDS 5.0
 #define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
 #define ASK_SECONDS      0.25 /* between two messages to a dedicated coordinator */
-#define LOOK_SECONDS     0.01 /* of a dedicated coordinator, for messages */
-#define TAG_PROGRESS     1
-#define TAG_STOP         2
+
+/* To a dedicated coordinator. It answers with what it was asked: whether to stop. */
+enum { MAIL_PROGRESS, MAIL_ENDS };
 
 /* On rank 0 of mesh->compute and on the coordinator: often the same rank. */
 typedef struct fit_course {
     const comparison_job *self;
     const char *method;
+    bp_mailbox *box; /* of a dedicated coordinator; NULL: there is none */
     double logged, asked;
     int step; /* of the last line */
     bool stopped;
@@ -64,7 +66,6 @@ static bool hear(void *context, const bp_laplace_progress *progress)
 typedef struct fit_message {
     bp_laplace_progress progress; /* its name does not travel */
     char name[64];
-    bool ends;
 } fit_message;
 
 static bool report(void *context, const bp_laplace_progress *progress)
@@ -78,35 +79,36 @@ static bool report(void *context, const bp_laplace_progress *progress)
     course->asked = now;
     course->step = progress->step;
     (void)snprintf(message.name, sizeof message.name, "%s", progress->name);
-    bp_send(&message, sizeof message, 0, TAG_PROGRESS, course->self->mesh->world);
-    bp_recv(&course->stopped, sizeof course->stopped, 0, TAG_STOP, course->self->mesh->world);
+    bp_mailbox_send(course->box, 0, MAIL_PROGRESS, &message, sizeof message);
+    bp_mailbox_receive(course->box, "recv", MAIL_PROGRESS, &course->stopped,
+                       sizeof course->stopped);
     return course->stopped;
+}
+
+static bool has_ended(void *context)
+{
+    fit_course *course = context;
+    fit_message *message;
+    bp_mail mail;
+
+    if (!bp_mailbox_take(course->box, BP_MAIL_ANY, &mail))
+        return false;
+    if (mail.kind == MAIL_ENDS)
+        return true;
+    message = mail.data;
+    message->progress.name = message->name;
+    tell(course, &message->progress);
+    bp_free(mail.data);
+    course->stopped = bp_signals_stop_asked();
+    bp_mailbox_send(course->box, mail.from, MAIL_PROGRESS, &course->stopped,
+                    sizeof course->stopped);
+    return false;
 }
 
 /* Until the fit has ended. Errors: BP_ERR_STOPPED this rank was asked to stop. */
 static bp_err serve(fit_course *course)
 {
-    MPI_Comm world = course->self->mesh->world;
-    fit_message message = {.ends = false};
-
-    bp_heartbeat_enter("recv");
-    while (!message.ends) {
-        int there;
-
-        BP_MPI(MPI_Iprobe(1, TAG_PROGRESS, world, &there, MPI_STATUS_IGNORE));
-        if (!there) {
-            bp_clock_sleep(LOOK_SECONDS);
-            continue;
-        }
-        bp_recv(&message, sizeof message, 1, TAG_PROGRESS, world);
-        message.progress.name = message.name;
-        if (message.ends)
-            continue;
-        tell(course, &message.progress);
-        course->stopped = bp_signals_stop_asked();
-        bp_send(&course->stopped, sizeof course->stopped, 1, TAG_STOP, world);
-    }
-    bp_heartbeat_leave();
+    bp_poll("recv", has_ended, course);
     return course->stopped ? bp_stop_request_stopped("while a Laplace approximation was fitted")
                            : BP_OK;
 }
@@ -145,12 +147,16 @@ static bp_err run(comparison_job *self, int64_t m, const bp_config *config, cons
     bp_laplace_listener listener = {.hear = mesh->dedicated ? report : hear, .context = &course};
     bp_err err;
 
-    if (!mesh->computes)
-        return serve(&course);
-    err = bp_laplace_fit(mesh, config, method->path, bp_corpus_keys_of(self->config)->train, &spec,
-                         path, &listener, found);
-    if (mesh->dedicated && bp_comm_is_root(mesh->compute))
-        bp_send(&(fit_message){.ends = true}, sizeof(fit_message), 0, TAG_PROGRESS, mesh->world);
+    if (mesh->dedicated)
+        course.box = bp_mailbox_new(mesh->world);
+    if (mesh->computes)
+        err = bp_laplace_fit(mesh, config, method->path, bp_corpus_keys_of(self->config)->train,
+                             &spec, path, &listener, found);
+    else
+        err = serve(&course);
+    if (mesh->dedicated && mesh->rank == 1)
+        bp_mailbox_send(course.box, 0, MAIL_ENDS, NULL, 0);
+    bp_mailbox_free(&course.box);
     return err;
 }
 

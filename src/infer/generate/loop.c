@@ -225,10 +225,9 @@ static bp_err count_units(const generator *self, int64_t done)
 static bp_err do_work(generate_worker *worker, const bp_work_spec *spec, int64_t before)
 {
     const bp_mesh *mesh = worker->self->mesh;
-    bp_err err = bp_work_queue_new(&worker->queue, spec), closed;
+    bp_err err, closed;
 
-    if (err != BP_OK)
-        return err;
+    bp_work_queue_new(&worker->queue, spec);
     err = work(worker);
     closed = bp_part_writer_close(&worker->writer);
     err = bp_agree(mesh->world, err != BP_OK ? err : closed);

@@ -272,9 +272,8 @@ static bp_err run_units(scorer *self, score_worker *worker)
         bp_bcast_bytes(&start, sizeof(start), 0, mesh->world);
         err = bp_agree(mesh->world, prepare(worker, start));
     }
-    if (err == BP_OK)
-        err = bp_work_queue_new(&worker->queue, &spec);
     if (err == BP_OK) {
+        bp_work_queue_new(&worker->queue, &spec);
         err = self->leads ? lead(worker) : mesh->computes ? follow(worker) : BP_OK;
         if (!self->leads)
             bp_work_queue_leave(worker->queue, false, 0);

@@ -1,12 +1,11 @@
 /* The scheduler that hands members out: the lead of each group of ranks asks the coordinator for a
- * member, trains it with its group, and sends message of it. A coordinator that trains itself looks
- * at its scheduler whenever its own loops ask whether to stop (bp_signals_watch), that is once a
- * step. */
+ * member, trains it with its group, and sends messages about it. A coordinator that trains itself
+ * looks at its scheduler whenever its own loops ask whether to stop (bp_signals_watch), that is
+ * once a step. */
 #include "train/ensemble/ensemble_priv.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -22,31 +21,26 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TAG_MESSAGE      1
-#define TAG_ORDER        2
 #define PROGRESS_SECONDS 5.0
 #define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
-#define WAIT_SECONDS     0.002
-#define SHOWN            6 /* members by name in a progress line */
+#define SHOWN            6    /* members by name in a progress line */
 
-/* What a lead tells the coordinator. Plain data: it travels as bytes. */
+/* What a lead tells the coordinator, and at last what the coordinator tells a lead. */
 typedef enum message_kind {
-    MESSAGE_STARTED, /* from `step` on */
-    MESSAGE_STEP,    /* with its loss */
-    MESSAGE_TRAINED, /* value: the out-of-bag perplexity */
+    MESSAGE_STARTED = BP_WORK_NEWS, /* from `step` on */
+    MESSAGE_STEP,                   /* with its loss */
+    MESSAGE_TRAINED,                /* value: the out-of-bag perplexity */
     MESSAGE_DIVERGED,
     MESSAGE_STOPPED, /* its group was asked to stop */
-    MESSAGE_LEFT     /* the last one of a group */
+    ORDER_STOP
 } message_kind;
 
+/* Plain data: it travels as bytes. */
 typedef struct message {
-    int64_t kind, member, step;
+    int64_t member, step;
     double value;
     char text[BP_ERR_LINE_BYTES + 1]; /* why it diverged */
 } ensemble_message;
-
-/* What the coordinator tells a lead. */
-enum { ORDER_STOP, ORDER_LEAVE };
 
 typedef enum member_phase { WAITS, TRAINS, TRAINED, DIVERGED } member_phase;
 
@@ -61,7 +55,6 @@ typedef struct member_state {
 
 struct ensemble_scheduler {
     ensemble *self;
-    MPI_Comm comm;
     bp_work_queue *queue;
     bool leads;     /* this rank leads a group */
     int64_t member; /* a lead's: at work */
@@ -69,8 +62,6 @@ struct ensemble_scheduler {
     member_state *states;
     uint8_t *done; /* [members], zero: a member that is whole says so itself */
     ensemble_metrics *metrics;
-    bool *left; /* [groups] */
-    int groups_left;
     bool stop_ordered;
     double began, printed;
     bp_err err; /* of the ensemble's own files */
@@ -78,23 +69,26 @@ struct ensemble_scheduler {
 };
 
 static bool tick(void *context, int64_t amount);
+static void take_news(void *context, const bp_mail *mail);
 
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
     ensemble_scheduler *scheduler = bp_alloc("ensemble.scheduler", 1, sizeof *scheduler);
-    bp_work_spec spec = {.mesh = mesh, .units = self->members, .tick = tick, .context = scheduler};
+    bp_work_spec spec = {.mesh = mesh,
+                         .units = self->members,
+                         .tick = tick,
+                         .news = take_news,
+                         .context = scheduler};
     bp_err err = BP_OK;
 
     *out = scheduler;
     scheduler->self = self;
-    scheduler->comm = MPI_COMM_NULL;
     scheduler->leads = mesh->computes && bp_comm_is_root(mesh->tensor);
     scheduler->began = scheduler->printed = bp_clock_now();
     if (mesh->coordinates) {
         scheduler->states = bp_alloc("ensemble.scheduler", self->members, sizeof(member_state));
         scheduler->done = bp_alloc("ensemble.scheduler", self->members, sizeof(uint8_t));
-        scheduler->left = bp_alloc("ensemble.scheduler", self->shape.members, sizeof(bool));
         for (int64_t k = 0; k < self->members; k++) {
             scheduler->states[k].oob_perplexity = NAN;
             ensemble_name(self, k, scheduler->states[k].name);
@@ -104,9 +98,7 @@ bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
     spec.done = scheduler->done;
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
-        err = bp_work_queue_new(&scheduler->queue, &spec);
-    if (err == BP_OK)
-        BP_MPI(MPI_Comm_dup(mesh->world, &scheduler->comm));
+        bp_work_queue_new(&scheduler->queue, &spec);
     else
         ensemble_scheduler_free(out);
     return err;
@@ -120,12 +112,9 @@ void ensemble_scheduler_free(ensemble_scheduler **out)
         return;
     for (int64_t k = 0; scheduler->states && k < scheduler->self->members; k++)
         bp_free(scheduler->states[k].text);
-    if (scheduler->comm != MPI_COMM_NULL)
-        BP_MPI(MPI_Comm_free(&scheduler->comm));
     bp_work_queue_free(&scheduler->queue);
     ensemble_metrics_free(&scheduler->metrics);
     bp_free(scheduler->err_text);
-    bp_free(scheduler->left);
     bp_free(scheduler->done);
     bp_free(scheduler->states);
     bp_free(scheduler);
@@ -133,19 +122,6 @@ void ensemble_scheduler_free(ensemble_scheduler **out)
 }
 
 /* ---- the coordinator ---- */
-
-static int lead_of(const ensemble_scheduler *scheduler, int group)
-{
-    const bp_mesh *mesh = scheduler->self->mesh;
-
-    return mesh->dedicated + group * mesh->tensors;
-}
-
-static void order(const ensemble_scheduler *scheduler, int group, int what)
-{
-    BP_MPI_WAIT("send",
-                MPI_Send(&what, 1, MPI_INT, lead_of(scheduler, group), TAG_ORDER, scheduler->comm));
-}
 
 static void note_failure(ensemble_scheduler *scheduler, bp_err err)
 {
@@ -219,22 +195,12 @@ static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *m
     bp_warn("%s: %s; the other members go on", state->name, message->text);
 }
 
-static void on_left(ensemble_scheduler *scheduler, int from)
-{
-    int group = (from - scheduler->self->mesh->dedicated) / scheduler->self->mesh->tensors;
-
-    scheduler->left[group] = true;
-    scheduler->groups_left++;
-    if (from != 0 || scheduler->self->mesh->dedicated)
-        order(scheduler, group, ORDER_LEAVE);
-}
-
 /* On the coordinator, which may be in the midst of training a member itself. */
-static void hear(ensemble_scheduler *scheduler, const ensemble_message *message, int from)
+static void hear(ensemble_scheduler *scheduler, message_kind kind, const ensemble_message *message)
 {
     bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
 
-    switch ((message_kind)message->kind) {
+    switch (kind) {
     case MESSAGE_STARTED:
         on_started(scheduler, message);
         break;
@@ -251,38 +217,28 @@ static void hear(ensemble_scheduler *scheduler, const ensemble_message *message,
     case MESSAGE_STOPPED:
         bp_signals_ask_stop(BP_STOP_RANK);
         break;
-    case MESSAGE_LEFT:
-        on_left(scheduler, from);
+    case ORDER_STOP:
         break;
     }
     (void)bp_log_use(statistic);
 }
 
-/* Whoever was asked to stop, all groups stop. */
+static void take_news(void *context, const bp_mail *mail)
+{
+    hear(context, (message_kind)mail->kind, mail->data);
+}
+
+/* Whoever was asked to stop, all groups stop. One that has left does not hear it. */
 static void pass_stop_on(ensemble_scheduler *scheduler)
 {
+    const bp_mesh *mesh = scheduler->self->mesh;
+
     if (scheduler->stop_ordered || !bp_signals_stop_asked())
         return;
     scheduler->stop_ordered = true;
-    for (int g = 0; g < scheduler->self->shape.members; g++)
-        if (!scheduler->left[g] && lead_of(scheduler, g) != 0)
-            order(scheduler, g, ORDER_STOP);
-}
-
-static void hear_all(ensemble_scheduler *scheduler)
-{
-    for (;;) {
-        MPI_Status status;
-        ensemble_message message;
-        int there;
-
-        BP_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, scheduler->comm, &there, &status));
-        if (!there)
-            break;
-        bp_recv(&message, sizeof message, status.MPI_SOURCE, TAG_MESSAGE, scheduler->comm);
-        hear(scheduler, &message, status.MPI_SOURCE);
-    }
-    pass_stop_on(scheduler);
+    for (int lead = mesh->dedicated; lead < mesh->size; lead += mesh->tensors)
+        if (lead != 0)
+            bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), lead, ORDER_STOP, NULL, 0);
 }
 
 /* "3 of 8 members trained, 2 at work, 3 waiting; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s
@@ -328,8 +284,8 @@ static bool tick(void *context, int64_t amount)
     bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
     double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
-    (void)amount; /* message tell more */
-    hear_all(scheduler);
+    (void)amount; /* messages tell more */
+    pass_stop_on(scheduler);
     if (now - scheduler->printed >= interval) {
         scheduler->printed = now;
         note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
@@ -343,44 +299,28 @@ static bool tick(void *context, int64_t amount)
 
 static void tell(ensemble_scheduler *scheduler, message_kind kind, int64_t step, double value)
 {
-    ensemble_message message = {
-        .kind = kind, .member = scheduler->member, .step = step, .value = value};
+    ensemble_message message = {.member = scheduler->member, .step = step, .value = value};
 
     if (kind == MESSAGE_DIVERGED)
         snprintf(message.text, sizeof message.text, "%s", bp_err_text());
     if (scheduler->self->mesh->coordinates)
-        hear(scheduler, &message, 0);
+        hear(scheduler, kind, &message);
     else
-        bp_send(&message, sizeof message, 0, TAG_MESSAGE, scheduler->comm);
-}
-
-/* The orders that have come; true: to leave. */
-static bool obey(ensemble_scheduler *scheduler)
-{
-    int there, what = ORDER_STOP;
-
-    while (what != ORDER_LEAVE) {
-        BP_MPI(MPI_Iprobe(0, TAG_ORDER, scheduler->comm, &there, MPI_STATUS_IGNORE));
-        if (!there)
-            return false;
-        BP_MPI_WAIT("recv",
-                    MPI_Recv(&what, 1, MPI_INT, 0, TAG_ORDER, scheduler->comm, MPI_STATUS_IGNORE));
-        if (what == ORDER_STOP)
-            bp_signals_ask_stop(BP_STOP_RANK);
-    }
-    return true;
+        bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), 0, kind, &message, sizeof message);
 }
 
 /* Called where training and scoring ask whether to stop. */
 static void look(void *context)
 {
     ensemble_scheduler *scheduler = context;
+    bp_mail order;
 
     if (scheduler->self->mesh->coordinates) {
-        hear_all(scheduler);
         bp_work_queue_serve(scheduler->queue);
-    } else if (scheduler->leads) {
-        (void)obey(scheduler); /* to leave is ordered only to those that have */
+        pass_stop_on(scheduler);
+    } else if (scheduler->leads &&
+               bp_mailbox_take(bp_work_queue_mailbox(scheduler->queue), ORDER_STOP, &order)) {
+        bp_signals_ask_stop(BP_STOP_RANK);
     }
 }
 
@@ -402,7 +342,7 @@ static void on_metric(void *context, const json_t *line)
          json_is_number(loss) ? json_number_value(loss) : NAN);
 }
 
-/* One member, by this rank's group. One that diverged is message, and no error. */
+/* One member, by this rank's group. One that diverged is news, and no error. */
 static bp_err train(ensemble_scheduler *scheduler)
 {
     ensemble *self = scheduler->self;
@@ -445,8 +385,6 @@ static bp_err train_all(ensemble_scheduler *scheduler)
             break;
         err = train(scheduler);
     }
-    if (scheduler->leads)
-        tell(scheduler, MESSAGE_LEFT, 0, NAN);
     return err;
 }
 
@@ -459,16 +397,8 @@ bp_err ensemble_scheduler_run(ensemble_scheduler *scheduler)
     if (mesh->computes)
         err = train_all(scheduler);
     bp_work_queue_leave(scheduler->queue, err != BP_OK, 0);
-    bp_heartbeat_enter("members");
-    while (mesh->coordinates && scheduler->groups_left < scheduler->self->shape.members) {
-        hear_all(scheduler);
-        bp_clock_sleep(WAIT_SECONDS);
-    }
-    while (scheduler->leads && !mesh->coordinates && !obey(scheduler))
-        bp_clock_sleep(WAIT_SECONDS);
-    bp_heartbeat_leave();
     bp_signals_unwatch(look, scheduler);
-    bp_barrier_asleep("barrier", scheduler->comm); /* the core is for ranks that still train */
+    bp_barrier_asleep("barrier", mesh->world); /* the core is for ranks that still train */
     return bp_agree(mesh->world, err);
 }
 

@@ -195,15 +195,15 @@ static bp_err run(trainer *self)
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
+    report_begin(self);
     if (self->mesh->computes) {
-        report_begin(self);
         err = trainer_run(self);
-        report_end(self);
     } else {
         bp_phase before = bp_heartbeat_phase(BP_PHASE_STEP);
         err = report_serve(self);
         (void)bp_heartbeat_phase(before);
     }
+    report_end(self);
     err = bp_agree(self->mesh->world, err);
     trainer_sweep_end(self);
     bp_log_keep_progress();

@@ -3,7 +3,6 @@
 #include "train/loop/trainer_priv.h"
 
 #include "base/clock.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "mesh/collective.h"
@@ -13,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAG_REPORT   401
-#define TAG_STOP     402 /* to compute's root: a bp_stop, and BP_STOP_NONE after the last */
-#define TAG_WRITTEN  403 /* to compute's root: the coordinator's bp_async_checkpoint_state */
-#define POLL_SECONDS 0.001
+/* To compute's root; reports themselves are of their report_kind. */
+enum {
+    MAIL_STOP = REPORT_END + 1, /* a bp_stop */
+    MAIL_WRITTEN                /* the coordinator's bp_async_checkpoint_state */
+};
 
 /* A member that is null was not finite. */
 static double number_of(const json_t *line, const char *key)
@@ -51,7 +51,7 @@ static void log_metric(trainer *self, const json_t *line)
 
 static bool hears_coordinator(const trainer *self)
 {
-    return self->mesh->dedicated && bp_comm_is_root(self->mesh->compute);
+    return self->mesh->dedicated && self->mesh->rank == 1;
 }
 
 /* ---- how far a dedicated coordinator's own writing is: it writes for the ranks of its host ----
@@ -66,15 +66,11 @@ static void tell_written(trainer *self, bool now)
     if (!behind->saving || behind->told || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
         return;
     behind->told = true;
-    BP_MPI_WAIT("send", MPI_Send(&state, 1, MPI_INT, 1, TAG_WRITTEN, self->mesh->world));
+    bp_mailbox_send(self->box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
-static void hear_written(trainer *self)
+static void note_written(trainer *self, int state)
 {
-    int state;
-
-    BP_MPI_WAIT("recv",
-                MPI_Recv(&state, 1, MPI_INT, 0, TAG_WRITTEN, self->mesh->world, MPI_STATUS_IGNORE));
     self->behind.coordinator = (bp_async_checkpoint_state)state;
     self->behind.told = true;
 }
@@ -82,17 +78,16 @@ static void hear_written(trainer *self)
 bp_async_checkpoint_state report_written(trainer *self)
 {
     bp_async_checkpoint_state own;
-    int there;
+    bp_mail mail;
 
     if (!self->behind.saving)
         return BP_ASYNC_CHECKPOINT_DONE;
     own = bp_checkpoint_poll(self->behind.saving);
     if (!hears_coordinator(self))
         return own;
-    if (!self->behind.told) {
-        BP_MPI(MPI_Iprobe(0, TAG_WRITTEN, self->mesh->world, &there, MPI_STATUS_IGNORE));
-        if (there)
-            hear_written(self);
+    if (!self->behind.told && bp_mailbox_take(self->box, MAIL_WRITTEN, &mail)) {
+        note_written(self, *(int *)mail.data);
+        bp_free(mail.data);
     }
     return own > self->behind.coordinator ? own : self->behind.coordinator;
 }
@@ -170,103 +165,91 @@ bp_err report_lost(const trainer *self)
 
 void report_send(trainer *self, report_kind kind, json_t *value)
 {
+    int state;
+
     if (self->mesh->coordinates && kind < REPORT_COMMIT) {
         note_failure(self, kind, report_handle(self, kind, value));
     } else if (hears_coordinator(self)) {
-        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        int64_t bytes = (int64_t)strlen(text) + 1;
-        int64_t head[2] = {kind, bytes};
-        bp_send(head, sizeof head, 0, TAG_REPORT, self->mesh->world);
-        bp_send(text, bytes, 0, TAG_REPORT, self->mesh->world);
-        free(text);
-        if (kind == REPORT_FINISH && !self->behind.told)
-            hear_written(self);
+        char *text = bp_json_line(value);
+
+        bp_mailbox_send(self->box, 0, (int)kind, text, (int64_t)strlen(text));
+        bp_free(text);
+        if (kind == REPORT_FINISH && !self->behind.told) {
+            bp_mailbox_receive(self->box, "recv", MAIL_WRITTEN, &state, sizeof state);
+            note_written(self, state);
+        }
     }
     json_decref(value);
 }
 
 /* ---- what a dedicated coordinator alone is asked ---- */
 
-static void send_stop(const trainer *self, bp_stop reason)
-{
-    int word = (int)reason;
-
-    BP_MPI_WAIT("send", MPI_Send(&word, 1, MPI_INT, 1, TAG_STOP, self->mesh->world));
-}
-
-static bp_stop receive_stop(const trainer *self)
-{
-    int word;
-
-    BP_MPI_WAIT("recv",
-                MPI_Recv(&word, 1, MPI_INT, 0, TAG_STOP, self->mesh->world, MPI_STATUS_IGNORE));
-    return (bp_stop)word;
-}
-
 static void hear_stop(void *context)
 {
-    trainer *self = context;
-    int there;
+    const trainer *self = context;
+    bp_mail mail;
 
-    BP_MPI(MPI_Iprobe(0, TAG_STOP, self->mesh->world, &there, MPI_STATUS_IGNORE));
-    if (there)
-        bp_signals_ask_stop(receive_stop(self));
+    if (bp_mailbox_take(self->box, MAIL_STOP, &mail)) {
+        bp_signals_ask_stop(*(const bp_stop *)mail.data);
+        bp_free(mail.data);
+    }
 }
 
 void report_begin(trainer *self)
 {
+    if (self->mesh->dedicated)
+        self->box = bp_mailbox_new(self->mesh->world);
     if (hears_coordinator(self))
         bp_signals_watch(hear_stop, self);
 }
 
 void report_end(trainer *self)
 {
-    report_send(self, REPORT_END, json_null());
-    if (!hears_coordinator(self))
-        return;
-    bp_signals_unwatch(hear_stop, self);
-    while (receive_stop(self) != BP_STOP_NONE)
-        ; /* too late for it */
+    if (self->mesh->computes)
+        report_send(self, REPORT_END, json_object());
+    if (hears_coordinator(self))
+        bp_signals_unwatch(hear_stop, self);
+    bp_mailbox_free(&self->box); /* a stop that still comes is too late */
 }
 
-/* One message from compute's root, which is world rank 1 beside a dedicated coordinator. */
-static report_kind receive(trainer *self, json_t **value, bool *stop_sent)
-{
-    int64_t head[2];
-    char *text;
-    int there = 0;
+/* A dedicated coordinator while it waits for a report. */
+typedef struct serving {
+    trainer *self;
+    bool stop_sent;
+    bp_mail mail;
+} serving;
 
-    bp_heartbeat_enter("report");
-    for (;;) { /* a rank that only waits leaves its core to those that compute */
-        BP_MPI(MPI_Iprobe(1, TAG_REPORT, self->mesh->world, &there, MPI_STATUS_IGNORE));
-        if (there)
-            break;
-        if (!*stop_sent && bp_signals_stop_asked()) {
-            send_stop(self, bp_signals_terminating()                   ? BP_STOP_TERM
-                            : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
-                                                                       : BP_STOP_RANK);
-            *stop_sent = true;
-        }
-        tell_written(self, false);
-        bp_clock_sleep(POLL_SECONDS);
+static bool has_come(void *context)
+{
+    serving *at = context;
+    bp_stop reason;
+
+    if (bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail))
+        return true;
+    if (!at->stop_sent && bp_signals_stop_asked()) {
+        reason = bp_signals_terminating()                   ? BP_STOP_TERM
+                 : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
+                                                            : BP_STOP_RANK;
+        bp_mailbox_send(at->self->box, 1, MAIL_STOP, &reason, sizeof reason);
+        at->stop_sent = true;
     }
-    bp_heartbeat_leave();
-    bp_recv(head, sizeof head, 1, TAG_REPORT, self->mesh->world);
-    text = bp_alloc("report", head[1], 1);
-    bp_recv(text, head[1], 1, TAG_REPORT, self->mesh->world);
-    *value = json_loads(text, JSON_DECODE_ANY, NULL);
-    bp_free(text);
-    return (report_kind)head[0];
+    tell_written(at->self, false);
+    return false;
 }
 
 bp_err report_serve(trainer *self)
 {
     bp_err err = BP_OK;
-    bool stop_sent = false;
+    serving at = {.self = self};
 
     for (;;) {
         json_t *value = NULL;
-        report_kind kind = receive(self, &value, &stop_sent);
+        report_kind kind;
+
+        bp_poll("report", has_come, &at);
+        kind = (report_kind)at.mail.kind;
+        value = json_loadb(at.mail.data, (size_t)at.mail.bytes, 0, NULL);
+        bp_free(at.mail.data);
         bp_err one = report_handle(self, kind, value);
         bool ends = (kind == REPORT_COMMIT || kind == REPORT_FINISH) &&
                     !json_is_true(json_object_get(value, "leftover"));
@@ -276,10 +259,8 @@ bp_err report_serve(trainer *self)
             err = one; /* the others have it too, and will send the end */
         else
             note_failure(self, kind, one);
-        if (kind == REPORT_END) {
-            send_stop(self, BP_STOP_NONE);
+        if (kind == REPORT_END)
             return err;
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "coordinator/mailbox.h"
 #include "data/loader.h"
 #include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
@@ -99,6 +100,7 @@ typedef struct trainer {
                               show yet; 0: none */
     int64_t untold_best;   /* the last of them that was the best so far; 0: none */
     sampling samples;
+    bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
@@ -268,7 +270,7 @@ bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
  * root that of a dedicated coordinator. */
 bp_async_checkpoint_state report_written(trainer *self);
 /** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
- * reports are sent; the end waits for report_serve's end. */
+ * reports are sent; a rank that computes ends report_serve by the end. Collective over world. */
 void report_begin(trainer *self);
 void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
