@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define WATCHES_MAX 8
+#define STACK_BYTES 65536
 
 static volatile sig_atomic_t reason;
 static struct {
@@ -29,13 +30,24 @@ static void install(int number, void (*handler)(int))
 
     memset(&action, 0, sizeof(action));
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART; /* no read or write of a library is to see EINTR */
+    action.sa_flags = SA_RESTART | SA_ONSTACK; /* no read or write of a library is to see EINTR */
     int status = sigaction(number, &action, NULL);
     BP_ASSERT(status == 0);
 }
 
+void bp_signals_stack(void)
+{
+    static char memory[STACK_BYTES];
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory}, before;
+
+    /* A sanitizer has one of its own. */
+    if (sigaltstack(NULL, &before) == 0 && (before.ss_flags & SS_DISABLE))
+        (void)sigaltstack(&stack, NULL);
+}
+
 void bp_signals_init(void)
 {
+    bp_signals_stack();
     install(SIGUSR1, on_signal);
     install(SIGINT, on_signal);
     install(SIGTERM, on_signal);

@@ -18,6 +18,11 @@ typedef enum bp_stop {
 } bp_stop;
 
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
+/** Handlers with SA_ONSTACK get a stack of their own, on the thread that calls this (the main one),
+ * for good. A stack that overflowed has no room for them, and oneDNN's products in float32 use the
+ * stack pointer for their workspace at times: what a handler pushed there would overwrite memory.
+ */
+void bp_signals_stack(void);
 /** Calls the watches first, where there are any. On the thread that uses MPI alone. */
 bool bp_signals_stop_asked(void);
 /** The same as if USR1 had come, for another reason. The first reason stands, but TERM's. */

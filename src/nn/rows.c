@@ -1,5 +1,6 @@
 /* Rows of a pass over tensor ranks: who has which, and how they become whole. */
 #include "base/err.h"
+#include "base/heartbeat.h"
 #include "mesh/collective.h"
 #include "nn/block.h"
 
@@ -62,6 +63,7 @@ void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
 
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
+    bp_heartbeat_progress(); /* a batch may take minutes, a block of it none */
     pass->T = pass->extent.T[block->stream];
     block->ops->forward(block, pass, activations, saved);
     bp_probe_activations(pass, activations);
@@ -69,6 +71,7 @@ void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activation
 
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
+    bp_heartbeat_progress();
     pass->T = pass->extent.T[block->stream];
     block->ops->backward(block, pass, activations, saved);
 }

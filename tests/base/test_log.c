@@ -8,7 +8,9 @@
 #include <math.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -303,6 +305,40 @@ static void signals_ask_to_stop(void **state)
     }
 }
 
+#if defined(__x86_64__)
+/* Sends itself a signal while the stack pointer has hardly any room below it, as code that oneDNN
+ * makes has it at times. */
+static void raise_without_stack(int number)
+{
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long call = SYS_tgkill;
+
+    if (pages == MAP_FAILED || mprotect(pages, 4096, PROT_NONE) != 0)
+        _exit(2);
+    __asm__ volatile("mov %%rsp, %%r12\n\tmov %1, %%rsp\n\tsyscall\n\tmov %%r12, %%rsp"
+                     : "+a"(call)
+                     : "b"(pages + 4096 + 256), "D"((long)getpid()), "S"((long)gettid()),
+                       "d"((long)number)
+                     : "r11", "r12", "rcx", "memory");
+}
+
+static void handlers_have_a_stack_of_their_own(void **state)
+{
+    int status;
+
+    (void)fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        bp_signals_init();
+        raise_without_stack(SIGUSR1);
+        _exit(bp_signals_stop_asked() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#endif
+
 static void asked_of_another_rank(void *context)
 {
     int *calls = context;
@@ -408,6 +444,9 @@ int main(void)
         cmocka_unit_test(time_goes_on),
         cmocka_unit_test(durations_are_readable),
         cmocka_unit_test(signals_ask_to_stop),
+#if defined(__x86_64__)
+        cmocka_unit_test(handlers_have_a_stack_of_their_own),
+#endif
         cmocka_unit_test(a_watch_hears_others_before_each_answer),
         cmocka_unit_test(a_member_has_its_own_lines_and_its_name_before_warnings),
     };

@@ -5,6 +5,7 @@
 #include "bp_test_memory.h"
 
 #include "base/fault.h"
+#include "base/heartbeat.h"
 #include "base/rng.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -199,13 +200,18 @@ static void scored_logprobs(float *lp, const world *w, const sequence *of)
     static float values[V * ROOM];
     int64_t T = of->length;
     bp_model_batch batch = {.windows = V, .length = T, .inputs = inputs, .targets = targets};
+    bp_heartbeat before, after;
 
     for (int v = 0; v < V; v++)
         for (int64_t t = 0; t < T; t++) {
             inputs[v * T + t] = of->ids[t];
             targets[v * T + t] = t == T - 1 ? v : -1;
         }
+    bp_heartbeat_read(&before);
     bp_test_check_err(WORLD, bp_model_score(w->lm, &batch, values), BP_OK);
+    bp_heartbeat_read(&after); /* each block of a batch, which may take long, is progress */
+    bp_test_check(WORLD, after.progress - before.progress >=
+                             ((network_model *)w->lm)->network->block_count - 1);
     for (int v = 0; v < V; v++)
         lp[v] = values[v * T + T - 1];
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/heartbeat.h"
+#include "base/signals.h"
 #include "run/lock/process_priv.h"
 
 #include <errno.h>
@@ -41,7 +42,6 @@
 
 #define PATH_BYTES    4096
 #define FRAMES        64
-#define ALT_BYTES     65536
 #define SIGNAL_PREFIX "signal-rank-"
 
 static const struct {
@@ -62,11 +62,9 @@ static struct {
     pid_t process; /* a child of it crashes for itself */
     pthread_t main;
     pid_t main_thread;
-    const void *const *stack_end; /* of the main thread */
+    const void *const *stack_begin, *const *stack_end; /* of the main thread */
     struct sigaction usr2, fatal[FATALS];
-    stack_t alternative;
 } self;
-static char alternative[ALT_BYTES];
 static atomic_int written; /* backtraces by the handler */
 
 extern const char __executable_start, etext; /* the linker's: this program's code */
@@ -125,7 +123,8 @@ static bool is_ours(const void *address)
 
 /* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
  * called it: so what looks like return addresses into this program is told, from `from` to the
- * stack's end.
+ * stack's end. Such code may have the stack pointer elsewhere (base/signals.h); then there is
+ * nothing to tell.
  */
 static void put_guesses(int fd, const void *const *from)
 {
@@ -133,7 +132,7 @@ static void put_guesses(int fd, const void *const *from)
     void *found[FRAMES];
     int count = 0;
 
-    if (from == NULL || from >= self.stack_end)
+    if (from == NULL || from < self.stack_begin || from >= self.stack_end)
         return;
     for (; from < self.stack_end && count < FRAMES; from++)
         if (is_ours(*from))
@@ -234,19 +233,21 @@ static void install(int number, void (*handler)(int, siginfo_t *, void *), int f
     (void)sigaction(number, &action, before); /* the number is valid */
 }
 
-/* The main thread's stack ends there: NULL where it can't be asked. */
-static const void *const *find_stack_end(void)
+/* Where the main thread's stack lies: nowhere where it can't be asked. */
+static void find_stack(void)
 {
     pthread_attr_t attributes;
     void *base = NULL;
     size_t bytes = 0;
 
+    self.stack_begin = self.stack_end = NULL;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return NULL;
-    if (pthread_attr_getstack(&attributes, &base, &bytes) != 0)
-        base = NULL;
+        return;
+    if (pthread_attr_getstack(&attributes, &base, &bytes) == 0) {
+        self.stack_begin = (const void *const *)base;
+        self.stack_end = (const void *const *)((char *)base + bytes);
+    }
     (void)pthread_attr_destroy(&attributes);
-    return base == NULL ? NULL : (const void *const *)((char *)base + bytes);
 }
 
 void bp_backtraces_start(const char *run_dir, const char *host, int rank)
@@ -262,17 +263,13 @@ void bp_backtraces_start(const char *run_dir, const char *host, int rank)
         self.path[0] = self.signal_path[0] = '\0';
     self.process = getpid();
     self.main = pthread_self();
-    self.stack_end = find_stack_end();
+    find_stack();
     self.main_thread = gettid();
     (void)backtrace(frames, 1); /* loads what it needs now: in a handler it could not */
-    install(SIGUSR2, on_usr2, SA_RESTART, &self.usr2);
-    if (!SANITIZED) {
-        stack_t stack = {.ss_sp = alternative, .ss_size = sizeof alternative};
-
-        (void)sigaltstack(&stack, &self.alternative); /* a stack that overflowed tells it too */
-        for (size_t k = 0; k < FATALS; k++)
-            install(FATAL[k].number, on_fatal, (int)(SA_ONSTACK | SA_RESETHAND), &self.fatal[k]);
-    }
+    bp_signals_stack();
+    install(SIGUSR2, on_usr2, SA_RESTART | SA_ONSTACK, &self.usr2);
+    for (size_t k = 0; k < FATALS && !SANITIZED; k++)
+        install(FATAL[k].number, on_fatal, (int)(SA_ONSTACK | SA_RESETHAND), &self.fatal[k]);
     self.runs = true;
 }
 
@@ -281,11 +278,8 @@ void bp_backtraces_end(void)
     if (!self.runs)
         return;
     (void)sigaction(SIGUSR2, &self.usr2, NULL);
-    if (!SANITIZED) {
-        for (size_t k = 0; k < FATALS; k++)
-            (void)sigaction(FATAL[k].number, &self.fatal[k], NULL);
-        (void)sigaltstack(&self.alternative, NULL);
-    }
+    for (size_t k = 0; k < FATALS && !SANITIZED; k++)
+        (void)sigaction(FATAL[k].number, &self.fatal[k], NULL);
     self.runs = false;
 }
 

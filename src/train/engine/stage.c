@@ -2,7 +2,6 @@
 #include "train/engine/stage.h"
 
 #include "base/fault.h"
-#include "base/heartbeat.h"
 #include "base/trace.h"
 
 #include "math/kernels/kernels.h"
@@ -290,7 +289,6 @@ static void run_forward(bp_stage *stage, const bp_stage_step *step, const bp_act
 
     BP_TRACE(BP_TRACE_PASS_FORWARD, 0, 0);
     name_pass(stage, action);
-    bp_heartbeat_progress();
     bp_pipeline_comm_take(&stage->forward, action);
     for (int k = chunk->first; k < chunk->end; k++) {
         bp_activations activations = activations_at(stage, k, &pass, stage->forward.work, false);
@@ -386,7 +384,6 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
 
     BP_TRACE(BP_TRACE_PASS_BACKWARD, 0, 0);
     name_pass(stage, action);
-    bp_heartbeat_progress();
     open_leaf(stage, action);
     bp_pipeline_comm_take(&stage->backward, action);
     clear_gradients(stage, &pass, chunk->end - 1);
