@@ -126,6 +126,10 @@ const bp_option bp_model_options[] = {
      "for "
      "all longer ones too; 0 if not given",
      false, .at = BP_AT(bp_model_keys, prune)},
+    {"ngram.prune_entropy", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
+     "ngram: n-grams are left out whose removal alone makes the perplexity higher by less than so "
+     "much, relatively: 1e-8 for example; 0 if not given",
+     false, .at = BP_AT(bp_model_keys, prune_entropy)},
     {"ngram.memory", BP_OPTION_BYTES, NULL, 1 << 20, 1e15, NULL, "bytes",
      "ngram: of a rank, for n-grams that are sorted at a time; the rest is spilled to RUN/counts; "
      "1 "

@@ -49,6 +49,7 @@ typedef struct bp_model_keys {
     double delta;
     int64_t katz_k;
     const char *prune;
+    double prune_entropy;
     int64_t memory;
 } bp_model_keys;
 

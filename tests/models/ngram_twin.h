@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "models/counting.h"
 #include "models/ngram/ngram_count_priv.h"
+#include "models/ngram/ngram_prune_priv.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -30,7 +31,8 @@ static void twin_progress(void *context, const char *what, int64_t done, int64_t
     (void)context, (void)what, (void)done, (void)of;
 }
 
-/* tokens[count] end with eod, which is vocab_size - 1. spec: order, rule and prune are set. */
+/* tokens[count] end with eod, which is vocab_size - 1. spec: order, rule, prune and entropy are
+ * set. */
 static bp_err twin_make(ngram_twin *twin, const int32_t *tokens, int64_t count, int64_t vocab_size,
                         const char *folder)
 {
@@ -59,6 +61,8 @@ static bp_err twin_make(ngram_twin *twin, const int32_t *tokens, int64_t count, 
     ngram_runs_free(&runs, run_count);
     if (err == BP_OK)
         err = ngram_estimate(&twin->levels, &counting, &twin->spec, &counts);
+    if (err == BP_OK && twin->spec.entropy > 0 && twin->spec.order > 1)
+        err = ngram_prune(&twin->levels, &counting, &twin->spec);
     ngram_counts_clear(&counts);
     return err;
 }

@@ -16,7 +16,12 @@ static const struct {
     const char *name;
     ngram_smoothing smoothing;
     int64_t prune;
+    double entropy;
 } CASES[] = {{"kneser-ney", NGRAM_KNESER_NEY, 0},
+             {"kneser-ney, by entropy", NGRAM_KNESER_NEY, 0, 1e-4},
+             {"kneser-ney, by counts and entropy", NGRAM_KNESER_NEY, 1, 1e-4},
+             {"katz, by entropy", NGRAM_KATZ, 0, 1e-4},
+             {"witten-bell, by entropy", NGRAM_WITTEN_BELL, 0, 1e-4},
              {"kneser-ney, pruned", NGRAM_KNESER_NEY, 1},
              {"mle", NGRAM_MLE, 0},
              {"additive", NGRAM_ADDITIVE, 0},
@@ -45,7 +50,7 @@ static void make_text(int32_t *tokens, int64_t count)
 
 static void make(ngram_twin *twin, int order, int at, const int32_t *tokens)
 {
-    *twin = (ngram_twin){.spec = {.order = order}};
+    *twin = (ngram_twin){.spec = {.order = order, .entropy = CASES[at].entropy}};
     twin->spec.rule = (ngram_rule){.smoothing = CASES[at].smoothing, .delta = 0.3, .katz_k = 5};
     for (int k = 3; k <= order; k++)
         twin->spec.prune[k] = CASES[at].prune;

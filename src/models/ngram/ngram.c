@@ -9,6 +9,7 @@
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/ngram/ngram_count_priv.h"
 #include "models/ngram/ngram_model_priv.h"
+#include "models/ngram/ngram_prune_priv.h"
 #include "models/ngram/ngram_write_priv.h"
 
 #include <inttypes.h>
@@ -86,6 +87,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     int64_t prune[NGRAM_ORDERS] = {0}, pipeline = bp_mesh_keys_of(config)->pipeline;
     int order = (int)shape->own[OWN_ORDER];
+    double entropy = bp_model_keys_of(config)->prune_entropy;
     const char *list = prune_of(config);
     ngram_smoothing smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING];
 
@@ -101,11 +103,12 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
             "1 to %d, which begins with 0 and does not fall: at ngram.prune; use 0,0,1 "
             "for example",
             list, order);
-    else if (prune[order] > 0 && !ngram_backs_off(smoothing))
+    else if ((prune[order] > 0 || entropy > 0) && !ngram_backs_off(smoothing))
         bp_config_fault(config, "ngram.prune_without_back_off",
-                        "ngram.prune = %s, but what is left out of a model without back-off has no "
-                        "probability: at ngram.prune; use kneser-ney, katz or witten-bell",
-                        list);
+                        "ngram.prune = %s and ngram.prune_entropy = %g, but what is left out of a "
+                        "model without back-off has no probability: at ngram.smoothing; use "
+                        "kneser-ney, katz or witten-bell",
+                        list, entropy);
     if (shape->vocab_size > 0 && ngram_bits(shape->vocab_size) * order > NGRAM_KEY_BITS)
         bp_config_fault(config, "ngram.order_too_high",
                         "ngram.order = %d of a vocabulary of %lld ids is more than %d bits: at "
@@ -145,6 +148,7 @@ ngram_spec ngram_spec_of(const bp_config *config, const bp_model_shape *shape, i
                        .bits = ngram_bits(shape->vocab_size),
                        .vocab_size = shape->vocab_size,
                        .eod_id = eod_id,
+                       .entropy = bp_model_keys_of(config)->prune_entropy,
                        .memory_bytes = memory > 0 ? memory : MEMORY,
                        .rule = {.smoothing = (ngram_smoothing)shape->own[OWN_SMOOTHING],
                                 .delta = shape->real[REAL_DELTA],
@@ -209,6 +213,8 @@ bp_err ngram_count(bp_counting *counting)
     if (err == BP_OK)
         err = ngram_estimate(&levels, counting, &spec, &counts);
     ngram_counts_clear(&counts);
+    if (err == BP_OK && spec.entropy > 0 && spec.order > 1)
+        err = ngram_prune(&levels, counting, &spec);
     if (err == BP_OK)
         err = write_model(counting, &spec, &levels,
                           bp_config_string(counting->config, "ngram.smoothing"));

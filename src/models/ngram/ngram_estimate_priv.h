@@ -21,7 +21,7 @@ typedef struct ngram_spec {
     int64_t eod_id;
     ngram_rule rule;
     int64_t prune[NGRAM_ORDERS]; /* of each order: n-grams seen so often or less are left out */
-    double entropy;              /* ngram.entropy: 0: all are kept */
+    double entropy;              /* ngram.prune_entropy; 0: all are kept */
     int64_t memory_bytes;
 } ngram_spec;
 
