@@ -41,6 +41,8 @@ parsers() {
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
     record) echo src/infer/score/tables/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c ;;
+    ngram) echo src/models/ngram/ngram_file.c src/models/ngram/ngram_lookup.c ;;
+    arpa) echo src/models/ngram/ngram_arpa_read.c ;;
     reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
     coord) echo src/coordinator/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
     wire) echo src/run/watchdog/watchdog_wire.c ;;

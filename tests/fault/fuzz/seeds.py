@@ -380,6 +380,70 @@ def h5_seeds():
     corpus("virtual", change=virtual, libver="latest")
 
 
+def ngram_model(orders, unseen=None, vocab_size=3, change=lambda parts: None):
+    """A file behind its user block. orders: of each order its n-grams, as {ids: (log10 of the probability, of the back-off weight)}."""
+    places = [{words: k for k, words in enumerate(sorted(grams))} for grams in orders]
+    header = struct.pack("<4IQ8Qf37I", len(orders), unseen is None, 2, 0, vocab_size, *[len(grams) for grams in orders], *[0] * (8 - len(orders)),
+                         unseen or 0, *[0] * 37)
+    parts = [bytearray(header)]
+    for k, grams in enumerate(orders, 1):
+        nodes = bytearray()
+        for words in sorted(grams):
+            link = 0 if k == 1 else words[1] if k == 2 else places[k - 2][words[1:]]
+            if k == len(orders) and k > 1:
+                nodes += struct.pack("<fI", grams[words][0], link)
+                continue
+            begin = 0 if k == len(orders) else sum(longer[:-1] < words for longer in orders[k])
+            nodes += struct.pack("<ffII", *grams[words], begin, link)
+        if k < len(orders) or k == 1:
+            nodes += struct.pack("<ffII", 0, 0, len(orders[k]) if k < len(orders) else 0, 0)
+        parts += [nodes, bytearray(b"".join(struct.pack("<H", words[-1]) for words in sorted(grams)) if k > 1 else b"")]
+    change(parts)
+    out = bytearray(512)
+    for part in parts:
+        out += bytes(-len(out) % 64 if part is not parts[0] else 0) + part
+    return bytes(out + bytes(-len(out) % 64))[512:]
+
+
+def ngram_seeds():
+    words = {(w,): (-0.6, -0.2) for w in range(4)}
+    pairs = {(3, 0): (-0.3, -0.1), (0, 1): (-0.4, -0.2), (0, 2): (-0.9, 0), (1, 0): (-0.5, -0.3), (1, 2): (-0.2, 0)}
+    triples = {(3, 0, 1): (-0.1, 0), (0, 1, 0): (-0.7, 0), (0, 1, 2): (-0.3, 0), (1, 0, 2): (-0.2, 0)}
+
+    def set_at(part, place, form, value):
+        return lambda parts: struct.pack_into(form, parts[part], place, value)
+
+    put("ngram", "one", ngram_model([words]))
+    put("ngram", "two", ngram_model([words, pairs]))
+    put("ngram", "three", ngram_model([words, pairs, triples]))
+    put("ngram", "no-back-off", ngram_model([words, pairs, triples], unseen=-0.5))
+    put("ngram", "no-triples", ngram_model([words, pairs, {}]))
+    put("ngram", "empty", b"")
+    for name, change in {"order": set_at(0, 0, "<I", 8), "word-bytes": set_at(0, 8, "<I", 4), "vocabulary": set_at(0, 16, "<Q", 1 << 40),
+                         "count": set_at(0, 32, "<Q", 1 << 31), "begin": set_at(1, 16 + 8, "<I", 9), "link": set_at(3, 12, "<I", 5),
+                         "word": set_at(4, 0, "<H", 77), "unsorted": set_at(4, 0, "<H", 2), "nan": set_at(1, 0, "<f", float("nan")),
+                         "positive": set_at(5, 0, "<f", 1.0), "leaf-link": set_at(5, 4, "<I", 1 << 31), "weight": set_at(1, 4, "<f", float("inf"))}.items():
+        put("ngram", name, ngram_model([words, pairs, triples], change=change))
+
+
+def arpa_seeds():
+    good = ("\\data\\\nngram 1=5\nngram 2=4\nngram 3=2\n\n\\1-grams:\n-1.2\t<unk>\t0\n0\t<s>\t-0.3\n-0.5\tb\t-0.2\n-0.9\t</s>\t0\n"
+            "-0.4\ta\t-0.1\n\n\\2-grams:\n-0.3\tb </s>\t0\n-0.2\t<s> a\t-0.05\n-0.6\ta b\t-0.7\n-0.8\tb b\n\n\\3-grams:\n-0.15\t<s> a b\n"
+            "-0.25\ta b a\n\n\\end\\\n")
+    texts = {
+        "good": good, "crlf": good.replace("\n", "\r\n"), "blanks": good.replace("\t", "   "), "truncated": good[:150], "no-end": good.replace("\\end\\\n", ""),
+        "too-few": good.replace("2=4", "2=5"), "too-many": good.replace("2=4", "2=3"), "lie": good.replace("2=4", "2=4000000000000000000"),
+        "orders": good.replace("ngram 3", "ngram 4"), "twice": good.replace("b b", "a b"), "no-history": good.replace("a b a", "</s> b a"),
+        "no-word": good.replace("b b", "b c"), "positive": good.replace("-0.4\ta", "0.4\ta"), "nan": good.replace("-0.4\ta", "nan\ta"),
+        "back-off": good.replace("a b a", "a b a\t-1"), "more": good + "more\n", "inside": good.replace("a b a", "a <s> a"), "empty": "", "head": "\\data\\\n",
+        "comment": "a comment\n\n" + good, "one": good[:good.index("ngram 2")] + good[good.index("\n\\1-grams"):good.index("\\2-grams")] + "\\end\\\n",
+        "no-start": good.replace("0\t<s>\t-0.3\n", "").replace("1=5", "1=4").replace("<s>", "b"), "zero-byte": good.replace("a b", "a\0b"),
+        "no-unknown": good.replace("-1.2\t<unk>\t0\n", "").replace("1=5", "1=4"), "invalid": good.replace("b b", "b \udcff"),
+    }
+    for name, text in texts.items():
+        put("arpa", name, text.encode(errors="surrogateescape"))
+
+
 def cli_seeds():
     good = "run.dir=r\0corpus.train=c.h5\0model.layers=2\0model.width=8\0model.heads=2\0model.context=16\0train.steps=3\0train.batch=2"
     lines = {
@@ -401,5 +465,5 @@ def cli_seeds():
 
 if __name__ == "__main__":
     for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, ngram_seeds, arpa_seeds, cli_seeds):
         make()
