@@ -156,6 +156,10 @@ struct bp_model_family {
     /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
     bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
 
+    /** Bytes of that file, as far as the "state" of a manifest tells (0: it does not): ranks of a
+     * node share them, but those of one model group have a part each. */
+    int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
+
     /* The text file that other programs have of such models (ARPA); text_form NULL: there is none.
      * Local. */
     const char *text_form; /* its name */

@@ -169,6 +169,7 @@ typedef struct bp_model_task {
  * bp_model_decode_new takes. */
 typedef struct bp_model_memory {
     int64_t weights_bytes, work_bytes, decode_bytes;
+    int64_t node_bytes;                 /* that all ranks of a node share: a file that is mapped */
     int64_t vocab_size, width, context; /* of the model */
 } bp_model_memory;
 

@@ -75,8 +75,13 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
     bp_err err = bp_model_shape_read(&shape, state, "manifest.json");
 
     *out = (bp_model_memory){0};
-    if (err == BP_OK && shape.family->open) { /* a file that all ranks of a node share */
-        *out = (bp_model_memory){.vocab_size = shape.vocab_size,
+    if (err == BP_OK && shape.family->open) {
+        int64_t parts = (int64_t)task->mesh->pipeline * task->mesh->tensor;
+        int64_t bytes = shape.family->file_bytes(&shape, state);
+
+        *out = (bp_model_memory){.weights_bytes = parts > 1 ? bytes / parts : 0,
+                                 .node_bytes = parts > 1 ? 0 : bytes,
+                                 .vocab_size = shape.vocab_size,
                                  .width = bp_model_state_width(&shape),
                                  .context = bp_model_most_inputs(&shape)};
         return BP_OK;

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 
+import h5py
+
 import bagpipe_test
 from bagpipe_test import JobTest, metrics, program, read_json, state_of, steps
 
@@ -27,11 +29,17 @@ threads = 1
         with open(os.path.join(run_dir, "checkpoints", steps(run_dir)[-1], "model.bin"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
 
+    def arpa(self, name, ranks):
+        self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(name + ".arpa")], ranks)
+        with open(self.at(name + ".arpa"), "rb") as file:
+            return file.read()
+
     def test_ranks_and_little_memory_give_the_same_bytes(self):
         one = self.model(self.trained("one", 0))
         for ranks in (2, 3, 4):
             self.assertEqual(self.model(self.trained(f"ranks{ranks}", ranks)), one)
         self.assertEqual(self.model(self.trained("spilled", 2, "ngram.memory=1MiB")), one)
+        self.assertEqual(self.arpa("spilled", 0), self.arpa("one", 3))
         self.assertFalse(os.path.exists(self.at("spilled/counts")))
         self.assertEqual(metrics(self.at("one"))[0]["tokens"], state_of(self.at("one"))["tokens"])
 
@@ -52,6 +60,19 @@ threads = 1
                 self.assertNotEqual(killed.returncode, 0)
                 self.assertEqual(steps(self.at(name)), [])
                 self.assertEqual(self.model(self.trained(name, 3)), whole)
+
+    def test_it_may_be_killed_again_and_again(self):
+        whole = self.model(self.trained("quiet", 0))
+        for ranks, fault in ((2, "count.run:2@1"), (3, "count.exchange:1@2"), (1, "count.write:2"), (4, "count.exchange:3@0")):
+            killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('often')}", "ngram.memory=1MiB"],
+                                     ranks, env={"BP_FAULT": fault + "=kill"})
+            killed.communicate()
+            self.assertNotEqual(killed.returncode, 0)
+            self.assertEqual(steps(self.at("often")), [])
+        last = self.pretrain("often", 2)
+        self.assertEqual(last.status, 0, str(last))
+        self.assertIn("runs of counts are whole", last.out)
+        self.assertEqual(self.model(self.at("often")), whole)
 
     def test_a_full_disk_is_said_and_gone_on_from(self):
         for number, fault in enumerate(("count.spill", "count.write")):
@@ -78,6 +99,21 @@ threads = 1
         self.assertIn("the counts are damaged", result.err)
         self.assertEqual(self.model(self.at("hurt")), whole)
 
+    def test_an_empty_corpus_and_other_tokenizers_are_refused(self):
+        result = bagpipe_test.run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out",
+                                   self.at("empty.h5"), self.write("empty.txt", "")])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("[corpus.no_documents]", result.err)
+        self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", 60, "--out", self.at("chars.json"), self.at("train.txt")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("chars.json"), "--out", self.at("chars.h5"), self.at("valid.txt")])
+        result = self.pretrain("refused65", 2, f"corpus.valid={self.at('chars.h5')}")
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("[vocabulary.mismatch]", result.err)
+        result = bagpipe_test.run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('other-score')}",
+                                   f"score.model={self.trained('plain', 0)}", f"score.corpus={self.at('chars.h5')}"])
+        self.assertEqual(result.status, 65, str(result))
+        self.assertIn("tokenizer", result.err)
+
     def test_it_is_scored_the_same_on_any_ranks(self):
         trained = self.trained("scored", 0)
         found = []
@@ -89,6 +125,28 @@ threads = 1
                 found.append(file.read())
         self.assertEqual(found[0], found[1])
         self.assertLess(json.loads(found[0])["perplexity"], 100)
+
+    def test_a_split_model_gives_the_same_scores(self):
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--out", self.at("whole.h5"), self.at("valid.txt")])
+        corpora = f"{self.at('valid.h5')},{self.at('whole.h5')}"  # short documents, and one that is scored in many pieces
+        for smoothing in ("kneser-ney", "mle"):
+            trained = self.trained("split-" + smoothing, 0, f"ngram.smoothing={smoothing}", "ngram.order=4")
+            found = set()
+            for ranks, keys in ((0, []), (2, ["mesh.tensor=2"]), (3, ["mesh.pipeline=3"]), (4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+                folder = self.at(f"split-{smoothing}{ranks}")
+                self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={trained}", f"score.corpus={corpora}",
+                           "score.end=yes", "score.tokens=yes", *keys], ranks)
+                with h5py.File(os.path.join(folder, "score", "tokens.h5")) as file:
+                    found.add(file["logprob"][:].tobytes())
+            self.assertEqual(len(found), 1, smoothing)
+
+    def test_members_of_an_ensemble_are_not_split(self):
+        self.write("pair.json", json.dumps({"members": [{"name": str(order), "path": self.trained(f"member{order}", 0, f"ngram.order={order}")}
+                                                       for order in (2, 3)]}))
+        result = bagpipe_test.run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('pair')}",
+                                   f"score.model={self.at('pair.json')}", f"score.corpus={self.at('valid.h5')}", "mesh.tensor=2"], 2)
+        self.assertEqual(result.status, 78, str(result))
+        self.assertIn("[ensemble.split_member]", result.err)
 
     def test_verify_finds_a_flipped_byte(self):
         trained = self.trained("flipped", 0)

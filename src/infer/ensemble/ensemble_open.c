@@ -376,6 +376,11 @@ static bp_err place_members(opening *o)
         bp_model *lm = self->models[o->listed ? t : 0];
         bool drops = o->spec->dropout_passes > 0;
 
+        if (!lm->ops->backbone)
+            return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
+                           "a member of kind %s can't be split, but mesh.tensor = %d and "
+                           "mesh.pipeline = %d: at member %lld; leave both at 1",
+                           lm->info.kind, mesh->tensors, mesh->pipelines, (long long)k);
         self->members[k].backbone = t;
         self->backbones[t] = (ensemble_backbone){
             .lm = lm, .pass = drops ? k : BP_MODEL_NO_DROPOUT, .width = lm->info.width};

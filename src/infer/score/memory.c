@@ -100,9 +100,9 @@ static int64_t find_inputs(const models *self)
     return most_of(least, 1);
 }
 
-/* What a rank of one stage and one member of the mesh takes, in *bytes. */
+/* What a rank of one stage and one member of the mesh takes. */
 static bp_err estimate_rank(const models *self, const bp_model_task *task, int member,
-                            int64_t *bytes)
+                            bp_rank_memory *out)
 {
     const bp_mesh_shape *mesh = task->mesh;
     int64_t tokens = task->windows * task->length, work = 0;
@@ -111,23 +111,25 @@ static bp_err estimate_rank(const models *self, const bp_model_task *task, int m
     bp_model_memory one = {0}, widest = {0};
     bp_err err = BP_OK;
 
-    *bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES + self->spec->more_bytes;
+    *out = (bp_rank_memory){.own_bytes = (int64_t)bp_mem_resident_peak_bytes() + LIBRARIES_BYTES +
+                                         self->spec->more_bytes};
     for (int64_t k = 0; k < self->count && err == BP_OK; k++) {
         /* members and models of one shape follow one another: they are estimated once */
         if (k == 0 || !json_equal(json_object_get(self->states[k], "model"),
                                   json_object_get(self->states[k - 1], "model")))
             err = bp_model_estimate(&one, self->states[k], self->spec->config, task);
         if (self->count > 1 ? k % mesh->members == member : member < self->members)
-            *bytes += one.weights_bytes; /* the model lies on ranks of this member of the mesh */
+            out->own_bytes += one.weights_bytes; /* the model lies on ranks of this member */
+        out->node_bytes += one.node_bytes;
         work = most_of(work, one.work_bytes);
         widest = one.width > widest.width ? one : widest;
     }
     if (last && self->samples > 0) /* a matrix and its copy */
-        *bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
-                  (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
+        out->own_bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
+                          (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
     if (last && self->ensemble)
         work += bp_ensemble_work_bytes(&widest, mesh, self->members, tokens, memory);
-    *bytes += work;
+    out->own_bytes += work;
     return err;
 }
 
@@ -149,9 +151,9 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
 
         task.stage = at / mesh->data % mesh->pipeline;
         if (at % mesh->data == 0 && (r - dedicated) % mesh->tensor == 0)
-            err = estimate_rank(self, &task, member, &all[r].own_bytes);
+            err = estimate_rank(self, &task, member, &all[r]);
         else /* the same as the first of its stage */
-            all[r].own_bytes = all[r - 1].own_bytes;
+            all[r] = all[r - 1];
     }
     for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
         all[r].own_bytes += (int64_t)bp_score_unit_bytes(inputs, statistics);

@@ -8,6 +8,7 @@
 #include "io/h5/user_block.h"
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/ngram/ngram_count_priv.h"
+#include "models/ngram/ngram_file_priv.h"
 #include "models/ngram/ngram_model_priv.h"
 #include "models/ngram/ngram_prune_priv.h"
 #include "models/ngram/ngram_write_priv.h"
@@ -224,6 +225,17 @@ bp_err ngram_count(bp_counting *counting)
     return err;
 }
 
+static int64_t file_bytes(const bp_model_shape *shape, const json_t *state)
+{
+    const json_t *list = json_object_get(state, "ngrams");
+    ngram_header header = {.order = (uint32_t)json_array_size(list),
+                           .word_bytes = ngram_word_bytes(shape->vocab_size)};
+
+    for (size_t k = 0; k < json_array_size(list) && k < NGRAM_ORDER_MOST; k++)
+        header.count[k] = (uint64_t)json_integer_value(json_array_get(list, k));
+    return header.order <= NGRAM_ORDER_MOST ? ngram_layout_of(&header).bytes : 0;
+}
+
 /* ---- ARPA files ---- */
 
 static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
@@ -268,5 +280,6 @@ const bp_model_family bp_ngram_family = {.name = "ngram",
                                          .text_write = ngram_arpa_export,
                                          .text_read = import,
                                          .state_width = state_width,
+                                         .file_bytes = file_bytes,
                                          .open = ngram_model_open,
                                          .open_file = ngram_model_open_file};

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,11 +97,62 @@ static bp_err flush(arpa_writer *self, bool all)
     return err;
 }
 
-/* As short as it can be read back as. */
+/* Half of the way to the next number of a float's kind, on the nearer side. */
+static double half_step(float value)
+{
+    uint32_t bits;
+    float above, below;
+
+    memcpy(&bits, &value, sizeof bits);
+    bits++;
+    memcpy(&above, &bits, sizeof above);
+    bits -= 2;
+    memcpy(&below, &bits, sizeof below);
+    return (double)(above - value < value - below ? above - value : value - below) / 2;
+}
+
+/* `number` / 10^places, without zeros at its end. */
+static void add_decimal(bp_buffer *out, bool negative, int64_t number, int places)
+{
+    char text[24];
+    int at = (int)sizeof text;
+
+    while (places > 0 && number % 10 == 0) {
+        number /= 10;
+        places--;
+    }
+    for (int k = 0; k <= places || number > 0; k++, number /= 10) {
+        if (k == places && k > 0)
+            text[--at] = '.';
+        text[--at] = (char)('0' + number % 10);
+    }
+    if (negative)
+        text[--at] = '-';
+    bp_buffer_add(out, text + at, sizeof text - (size_t)at);
+}
+
+/* As short as it can be read back as, as printf's %g writes it. A decimal number that is clearly
+ * nearer to this float than to its neighbours is read back as it. */
 static void add_number(bp_buffer *out, float value)
 {
+    static const double POWERS[] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
+                                    1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
+    double size = fabs((double)value), half = half_step(fabsf(value));
+    int places = 6; /* behind the point, of 6 digits */
     char text[32];
 
+    for (double power = 0.1; places > 4 && size >= power; power *= 10)
+        places--;
+    for (double power = 0.1; places < 9 && size < power; power /= 10)
+        places++;
+    for (int more = 0; more <= 3 && size >= 1e-4 && size < 100; more++) {
+        double scale = POWERS[places + more], number = nearbyint(size * scale);
+
+        if (fabs(number / scale - size) < (1 - 1e-6) * half) {
+            add_decimal(out, value < 0, (int64_t)number, places + more);
+            return;
+        }
+    }
     for (int digits = 6; digits <= 9; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, (double)value);
         if (strtof(text, NULL) == value)
@@ -114,9 +166,10 @@ static void add_words(arpa_writer *self, int order, uint32_t last)
     for (int k = 1; k <= order; k++) {
         uint32_t at = k == order ? last : self->at[k];
         uint32_t word = k == 1 ? at : ngram_word(self->file, k, at);
+        const char *key = bp_strmap_key(self->words, word);
 
         bp_buffer_add(&self->text, k > 1 ? " " : "\t", 1);
-        bp_buffer_printf(&self->text, "%s", bp_strmap_key(self->words, word));
+        bp_buffer_add(&self->text, key, strlen(key));
     }
 }
 

@@ -51,24 +51,28 @@ static bool is_sane(const ngram_header *h, int64_t bytes)
     return ngram_layout_of(h).bytes == bytes;
 }
 
+/* N-grams of one order. */
+typedef struct ngram_range {
+    int64_t first, end;
+} ngram_range;
+
 static bool prob_is_sane(float value)
 {
     return value <= 1e-5F && value >= -1e6F; /* rounding may go above 0 */
 }
 
 /* Followers of each history ascend, and lie one behind the other. */
-static bool nodes_are_sane(const ngram_file *file, int k)
+static bool nodes_are_sane(const ngram_file *file, int k, ngram_range part)
 {
     const ngram_node *nodes = file->nodes[k];
-    uint64_t count = file->header.count[k - 1], above = k < file->order ? file->header.count[k] : 0;
+    uint64_t above = k < file->order ? file->header.count[k] : 0;
 
-    if (nodes[0].begin != 0 || nodes[count].begin != above)
-        return false;
-    for (uint64_t i = 0; i < count; i++) {
+    for (int64_t i = part.first; i < part.end; i++) {
         const ngram_node *node = &nodes[i];
 
         if (!prob_is_sane(node->prob) || !(fabsf(node->left) <= 1e6F) ||
-            node[1].begin < node->begin || (k > 1 && node->link >= file->header.count[k - 2]))
+            node[1].begin < node->begin || node[1].begin > above ||
+            (k > 1 && node->link >= file->header.count[k - 2]))
             return false;
         for (uint32_t j = node->begin; k < file->order && j < node[1].begin; j++) {
             uint32_t word = ngram_word(file, k + 1, j);
@@ -81,15 +85,22 @@ static bool nodes_are_sane(const ngram_file *file, int k)
     return true;
 }
 
-static bool leaves_are_sane(const ngram_file *file)
+static bool leaves_are_sane(const ngram_file *file, ngram_range part)
 {
-    uint64_t count = file->header.count[file->order - 1];
-
-    for (uint64_t i = 0; file->order > 1 && i < count; i++)
+    for (int64_t i = part.first; file->order > 1 && i < part.end; i++)
         if (!prob_is_sane(file->leaves[i].prob) ||
             file->leaves[i].link >= file->header.count[file->order - 2])
             return false;
     return true;
+}
+
+/* The n-grams of a part, but for their links. */
+static bool part_is_sound(const ngram_file *file, const ngram_range *parts)
+{
+    for (int k = 1; k < file->order || k == 1; k++)
+        if (!nodes_are_sane(file, k, parts[k]))
+            return false;
+    return leaves_are_sane(file, parts[file->order]);
 }
 
 /* A link leads to an n-gram that ends with the same word: a walk along links meets the words that
@@ -121,12 +132,79 @@ static void find_parts(ngram_file *file)
     }
 }
 
+/* All orders begin at their first followers, and end at their last ones. */
 static bool is_sound(const ngram_file *file)
 {
-    for (int k = 1; k < file->order || k == 1; k++)
-        if (!nodes_are_sane(file, k))
+    ngram_range all[NGRAM_ORDER_MOST + 1] = {{0}};
+
+    for (int k = 1; k <= file->order; k++) {
+        uint64_t above = k < file->order ? file->header.count[k] : 0;
+
+        all[k].end = (int64_t)file->header.count[k - 1];
+        if ((k < file->order || k == 1) &&
+            (file->nodes[k][0].begin != 0 || file->nodes[k][all[k].end].begin != above))
             return false;
-    return leaves_are_sane(file) && links_are_sane(file);
+    }
+    return part_is_sound(file, all) && links_are_sane(file);
+}
+
+/* ---- parts ---- */
+
+/* Where the n-grams that begin with `word` or a later one begin, in each order; false: outside the
+ * file. */
+static bool find_places(const ngram_file *file, int64_t word, int64_t *places)
+{
+    places[1] = word;
+    for (int k = 1; k < file->order; k++) {
+        places[k + 1] = (int64_t)file->nodes[k][places[k]].begin;
+        if (places[k + 1] > (int64_t)file->header.count[k])
+            return false;
+    }
+    return true;
+}
+
+static int64_t bytes_before(const ngram_file *file, int64_t word)
+{
+    int64_t places[NGRAM_ORDER_MOST + 1] = {0}, sum = 0;
+
+    (void)find_places(file, word, places);
+    for (int k = 1; k <= file->order; k++)
+        sum += places[k] * ((k == file->order && k > 1 ? (int64_t)sizeof(ngram_leaf)
+                                                       : (int64_t)sizeof(ngram_node)) +
+                            (k > 1 ? file->word_bytes : 0));
+    return sum;
+}
+
+int64_t ngram_file_cut(const ngram_file *file, int part, int parts)
+{
+    int64_t low = 0, high = file->V + 1;
+    double before = (double)bytes_before(file, high) * part / parts;
+
+    while (part < parts && low < high) {
+        int64_t middle = low + (high - low) / 2;
+
+        if ((double)bytes_before(file, middle) < before)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+static bool has_sound_part(const ngram_file *file, int part, int parts)
+{
+    int64_t first[NGRAM_ORDER_MOST + 1], end[NGRAM_ORDER_MOST + 1];
+    ngram_range own[NGRAM_ORDER_MOST + 1] = {{0}};
+
+    if (!find_places(file, ngram_file_cut(file, part, parts), first) ||
+        !find_places(file, ngram_file_cut(file, part + 1, parts), end))
+        return false;
+    for (int k = 1; k <= file->order; k++) {
+        own[k] = (ngram_range){first[k], end[k]};
+        if (first[k] > end[k])
+            return false;
+    }
+    return part_is_sound(file, own);
 }
 
 static bp_err damaged(const char *path)
@@ -135,7 +213,7 @@ static bp_err damaged(const char *path)
                    path);
 }
 
-static bp_err map_file(ngram_file *file, int fd, const char *path)
+static bp_err map_file(ngram_file *file, int fd, const char *path, int part, int parts)
 {
     bp_user_block block;
     void *map;
@@ -161,10 +239,11 @@ static bp_err map_file(ngram_file *file, int fd, const char *path)
     file->backs_off = file->header.backs_off != 0;
     file->V = (int64_t)file->header.vocab_size;
     find_parts(file);
-    return is_sound(file) ? BP_OK : damaged(path);
+    return (parts == 1 ? is_sound(file) : has_sound_part(file, part, parts)) ? BP_OK
+                                                                             : damaged(path);
 }
 
-bp_err ngram_file_open(ngram_file *file, const char *path)
+bp_err ngram_file_open_part(ngram_file *file, const char *path, int part, int parts)
 {
     int fd;
     bp_err err = bp_file_open(path, &fd, NULL);
@@ -172,9 +251,14 @@ bp_err ngram_file_open(ngram_file *file, const char *path)
     *file = (ngram_file){0};
     if (err != BP_OK)
         return err;
-    err = map_file(file, fd, path);
+    err = map_file(file, fd, path, part, parts);
     (void)close(fd);
     return err;
+}
+
+bp_err ngram_file_open(ngram_file *file, const char *path)
+{
+    return ngram_file_open_part(file, path, 0, 1);
 }
 
 void ngram_file_close(ngram_file *file)

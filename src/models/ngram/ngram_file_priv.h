@@ -47,6 +47,11 @@ typedef struct ngram_layout {
     int64_t nodes[NGRAM_ORDER_MOST + 1], words[NGRAM_ORDER_MOST + 1], bytes;
 } ngram_layout;
 ngram_layout ngram_layout_of(const ngram_header *header);
+/** Of a last word. */
+static inline uint32_t ngram_word_bytes(int64_t vocab_size)
+{
+    return vocab_size < UINT16_MAX ? 2 : 4;
+}
 
 /** A model as it is mapped. */
 typedef struct ngram_file {
@@ -66,6 +71,12 @@ typedef struct ngram_file {
  * it. Owns: ngram_file_close(), after an error too. Errors: BP_ERR_FORMAT "damaged", another kind
  * or version; BP_ERR_INPUT, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err ngram_file_open(ngram_file *file, const char *path);
+/** The same for one of `parts` that other ranks have: of it alone all places are checked but links,
+ * and no page of another part is read but a few. */
+bp_err ngram_file_open_part(ngram_file *file, const char *path, int part, int parts);
+/** Part `part` are the n-grams that begin with words from this one to below that of the next part
+ * (<s> is V): of about as many bytes each. */
+int64_t ngram_file_cut(const ngram_file *file, int part, int parts);
 void ngram_file_close(ngram_file *file);
 
 /** The last word of n-gram `at` of an order from 2 on. */

@@ -3,48 +3,6 @@
 
 #include <math.h>
 
-#define NOWHERE UINT32_MAX
-
-/* A word among those that stand at [begin, end), which ascend. The loops have no branch to guess.
- */
-static inline uint32_t find_narrow(const uint16_t *words, uint32_t begin, uint32_t end,
-                                   uint32_t word)
-{
-    const uint16_t *at = words + begin;
-    uint32_t count = end - begin;
-
-    while (count > 1) {
-        uint32_t half = count / 2;
-
-        at += at[half] <= word ? half : 0;
-        count -= half;
-    }
-    return count == 1 && *at == word ? (uint32_t)(at - words) : NOWHERE;
-}
-
-static inline uint32_t find_wide(const uint32_t *words, uint32_t begin, uint32_t end, uint32_t word)
-{
-    const uint32_t *at = words + begin;
-    uint32_t count = end - begin;
-
-    while (count > 1) {
-        uint32_t half = count / 2;
-
-        at += at[half] <= word ? half : 0;
-        count -= half;
-    }
-    return count == 1 && *at == word ? (uint32_t)(at - words) : NOWHERE;
-}
-
-/* The place of the n-gram of `order` that is `word` behind `node`. */
-static inline uint32_t find(const ngram_file *file, int order, const ngram_node *node,
-                            uint32_t word)
-{
-    return file->word_bytes == 2
-               ? find_narrow(file->words[order], node[0].begin, node[1].begin, word)
-               : find_wide(file->words[order], node[0].begin, node[1].begin, word);
-}
-
 static inline int longest_history(const ngram_file *file)
 {
     return file->order - 1;
@@ -76,7 +34,7 @@ static inline void begin_lookup(ngram_lookup *self, const ngram_file *file, ngra
                                 uint32_t word)
 {
     *self = (ngram_lookup){.state = state, .at = state.at, .order = state.order, .word = word};
-    self->found = state.order == 0 ? word : NOWHERE;
+    self->found = state.order == 0 ? word : NGRAM_NOWHERE;
     if (state.order != state.history)
         self->fixed = (double)file->header.unseen;
 }
@@ -89,8 +47,8 @@ static inline bool try_order(ngram_lookup *self, const ngram_file *file)
     if (self->order == 0)
         return true;
     node = &file->nodes[self->order][self->at];
-    self->found = find(file, self->order + 1, node, self->word);
-    if (self->found != NOWHERE)
+    self->found = ngram_find(file, self->order + 1, node, self->word);
+    if (self->found != NGRAM_NOWHERE)
         return true;
     self->sum += (double)node->left;
     if (self->order == self->state.history)

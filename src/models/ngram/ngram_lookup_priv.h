@@ -14,6 +14,49 @@ typedef struct ngram_state {
     uint16_t history; /* words that were read, at most the model's order - 1 */
 } ngram_state;
 
+#define NGRAM_NOWHERE UINT32_MAX
+
+/* A word among those that stand at [begin, end), which ascend. The loops have no branch to guess.
+ */
+static inline uint32_t ngram_find_narrow(const uint16_t *words, uint32_t begin, uint32_t end,
+                                         uint32_t word)
+{
+    const uint16_t *at = words + begin;
+    uint32_t count = end - begin;
+
+    while (count > 1) {
+        uint32_t half = count / 2;
+
+        at += at[half] <= word ? half : 0;
+        count -= half;
+    }
+    return count == 1 && *at == word ? (uint32_t)(at - words) : NGRAM_NOWHERE;
+}
+
+static inline uint32_t ngram_find_wide(const uint32_t *words, uint32_t begin, uint32_t end,
+                                       uint32_t word)
+{
+    const uint32_t *at = words + begin;
+    uint32_t count = end - begin;
+
+    while (count > 1) {
+        uint32_t half = count / 2;
+
+        at += at[half] <= word ? half : 0;
+        count -= half;
+    }
+    return count == 1 && *at == word ? (uint32_t)(at - words) : NGRAM_NOWHERE;
+}
+
+/* The place of the n-gram of `order` that is `word` behind `node`. */
+static inline uint32_t ngram_find(const ngram_file *file, int order, const ngram_node *node,
+                                  uint32_t word)
+{
+    return file->word_bytes == 2
+               ? ngram_find_narrow(file->words[order], node[0].begin, node[1].begin, word)
+               : ngram_find_wide(file->words[order], node[0].begin, node[1].begin, word);
+}
+
 /** log10 of a smaller probability than any model gives: it is 0. */
 #define NGRAM_IS_ZERO(log10_prob) ((log10_prob) < -90)
 

@@ -1,17 +1,21 @@
-/* Scoring with an n-gram model: each rank maps the file, whose pages a node's ranks share. */
+/* Scoring with an n-gram model: each rank maps the file, whose pages a node's ranks share, or the
+ * ranks of a model group have a part of it each. */
 #include "models/ngram/ngram_model_priv.h"
 
 #include "base/err.h"
 #include "base/mem.h"
 #include "models/ngram/ngram_lookup_priv.h"
+#include "models/ngram/ngram_split_priv.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct ngram_model {
     bp_model face;
-    ngram_file file;
-    ngram_state *kept; /* [kept_count] what windows of the last batch that suspends ended with */
+    ngram_file file;    /* of all n-grams; of a split model there is none */
+    ngram_split *split; /* over the ranks of a model group, where there are several; NULL: it is not
+                         */
+    ngram_state *kept;  /* [kept_count] what windows of the last batch that suspends ended with */
     int64_t kept_count;
     ngram_sequence *parts; /* [parts_room] of the windows of a batch */
     int64_t parts_room;
@@ -147,11 +151,17 @@ static void logits(bp_model *lm, int64_t head, const float *hidden, int64_t rows
     }
 }
 
+static bp_err score_split(bp_model *lm, const bp_model_batch *batch, float *values)
+{
+    return ngram_split_score(((ngram_model *)lm)->split, batch, lm->info.eod_id, values);
+}
+
 static void free_model(bp_model *lm)
 {
     ngram_model *self = (ngram_model *)lm;
 
     ngram_file_close(&self->file);
+    ngram_split_free(&self->split);
     bp_free(self->kept);
     bp_free(self->parts);
     bp_free(self);
@@ -159,40 +169,41 @@ static void free_model(bp_model *lm)
 
 static const bp_model_ops OPS = {
     .score = score, .backbone = backbone, .logits = logits, .free = free_model};
+static const bp_model_ops SPLIT_OPS = {.score = score_split, .free = free_model};
 
-static bp_err check_file(const ngram_model *self, const bp_checkpoint *checkpoint)
+static const ngram_file *file_of(const ngram_model *self)
+{
+    return self->split ? ngram_split_file(self->split) : &self->file;
+}
+
+static bp_err check_file(const ngram_file *file, const bp_checkpoint *checkpoint)
 {
     const json_t *model = json_object_get(bp_checkpoint_state(checkpoint), "model");
 
-    if (json_integer_value(json_object_get(model, "order")) == self->file.order &&
-        json_integer_value(json_object_get(model, "vocab_size")) == self->file.V)
+    if (json_integer_value(json_object_get(model, "order")) == file->order &&
+        json_integer_value(json_object_get(model, "vocab_size")) == file->V)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "ngram.other_model",
                    "the manifest tells of another model than its file holds, of order %d and %lld "
                    "ids: at %s; the checkpoint is wrong",
-                   self->file.order, (long long)self->file.V, bp_checkpoint_folder(checkpoint));
+                   file->order, (long long)file->V, bp_checkpoint_folder(checkpoint));
 }
 
 bp_err ngram_model_open_file(bp_model **out, const bp_mesh *mesh, const char *path)
 {
     ngram_model *self = bp_alloc("ngram.model", 1, sizeof *self);
-    bp_err err = mesh->tensors > 1 || mesh->pipelines > 1
-                     ? BP_FAIL(BP_ERR_CONFIG, "ngram.split_mesh",
-                               "mesh.tensor = %d and mesh.pipeline = %d, but a model of counts is "
-                               "not split over them: at score.model; leave both at 1",
-                               mesh->tensors, mesh->pipelines)
-                     : BP_OK;
+    bool splits = bp_comm_size(mesh->model) > 1;
+    bp_err err = splits ? ngram_split_open(&self->split, path, mesh->model)
+                        : ngram_file_open(&self->file, path);
 
     _Static_assert(sizeof(ngram_state) == NGRAM_STATE_WIDTH * sizeof(float),
                    "a state is a hidden row");
-    if (err == BP_OK)
-        err = ngram_file_open(&self->file, path);
     err = bp_agree(mesh->member, err);
-    self->face.ops = &OPS;
+    self->face.ops = splits ? &SPLIT_OPS : &OPS;
     self->face.info.width = NGRAM_STATE_WIDTH;
     self->face.info.statistics = 1;
     self->face.info.context = BP_MODEL_UNLIMITED;
-    self->face.info.vocab_size = self->face.info.vocab_count = self->file.V;
+    self->face.info.vocab_size = self->face.info.vocab_count = file_of(self)->V;
     if (err != BP_OK)
         free_model(&self->face);
     *out = err == BP_OK ? &self->face : NULL;
@@ -212,7 +223,7 @@ bp_err ngram_model_open(bp_model **out, const bp_mesh *mesh, const bp_checkpoint
     if (err == BP_OK)
         err = ngram_model_open_file(out, mesh, path);
     if (err == BP_OK)
-        err = bp_agree(mesh->member, check_file((const ngram_model *)*out, checkpoint));
+        err = bp_agree(mesh->member, check_file(file_of((const ngram_model *)*out), checkpoint));
     if (err != BP_OK)
         bp_model_free(out);
     return err;

@@ -45,7 +45,7 @@ static void print(const ngram_spec *spec, const int64_t *counts, int64_t sample,
                   int ranks)
 {
     ngram_header header = {.order = (uint32_t)spec->order,
-                           .word_bytes = spec->vocab_size < UINT16_MAX ? 2 : 4};
+                           .word_bytes = ngram_word_bytes(spec->vocab_size)};
     int64_t all = 0, before = 0;
 
     bp_log("estimated from %" PRId64 " of %" PRId64 " tokens, without ngram.prune:", sample,

@@ -146,7 +146,7 @@ static bp_err make_header(writer *self)
 
     self->header = (ngram_header){.order = (uint32_t)spec->order,
                                   .backs_off = ngram_backs_off(spec->rule.smoothing),
-                                  .word_bytes = spec->vocab_size < UINT16_MAX ? 2 : 4,
+                                  .word_bytes = ngram_word_bytes(spec->vocab_size),
                                   .vocab_size = (uint64_t)spec->vocab_size,
                                   .unseen = log10_of(unseen(&spec->rule))};
     for (int k = 1; k <= spec->order; k++) {

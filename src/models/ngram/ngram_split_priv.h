@@ -1,0 +1,28 @@
+/* Scoring with a model whose n-grams are split over ranks by their first words. */
+#ifndef BP_MODELS_NGRAM_NGRAM_SPLIT_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_SPLIT_PRIV_H
+
+#include "mesh/mesh.h"
+#include "models/model.h"
+#include "models/ngram/ngram_file_priv.h"
+
+typedef struct ngram_split ngram_split;
+
+/** Open this rank's part: it alone takes memory here.
+ *
+ * Collective: over `comm`, with whose ranks it is split; borrowed.
+ * Owns:       *out is the caller's, ngram_split_free(); NULL after an error.
+ * Errors:     those of ngram_file_open: the same on all ranks. */
+bp_err ngram_split_open(ngram_split **out, const char *path, MPI_Comm comm);
+void ngram_split_free(ngram_split **split);
+/** Its order and sizes; the n-grams of other parts are not to be looked at. */
+const ngram_file *ngram_split_file(const ngram_split *split);
+
+/** bp_model_ops.score: each rank looks up the n-grams of the batch that begin with its words, and
+ * all learn what all have found. The values are those of one rank that has all, to the bit.
+ *
+ * Collective: over the ranks of ngram_split_open. Errors: BP_ERR_SYSTEM: the same on all ranks. */
+bp_err ngram_split_score(ngram_split *split, const bp_model_batch *batch, int64_t eod,
+                         float *values);
+
+#endif
