@@ -88,13 +88,15 @@ static bp_err check_arguments(const corpus_arguments *arguments)
 static void report(const corpus_arguments *arguments, const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
-        bp_warn("%" PRId64 " bytes of the text are not valid UTF-8: they were kept as they are",
+        BP_WARN("text.not_utf8",
+                "%" PRId64 " bytes of the text are not valid UTF-8: they were kept as they are",
                 built->invalid_bytes);
     if (built->empty_documents > 0)
-        bp_warn("%" PRId64 " of %" PRId64 " documents are empty", built->empty_documents,
-                built->documents);
+        BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
+                built->empty_documents, built->documents);
     if (built->unknown > 0)
-        bp_warn("%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (<unk>)",
+        BP_WARN("corpus.unknown_tokens",
+                "%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (<unk>)",
                 built->unknown, built->tokens);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
@@ -153,7 +155,8 @@ static bp_err convert(const corpus_arguments *arguments)
     if (err == BP_OK)
         err = bp_corpus_convert(&conversion, &converted);
     if (err == BP_OK && converted.open_ends > 0)
-        bp_warn("%" PRId64 " of %" PRId64 " documents do not end with the end-of-document token: "
+        BP_WARN("corpus.open_ends",
+                "%" PRId64 " of %" PRId64 " documents do not end with the end-of-document token: "
                 "they were kept as they are",
                 converted.open_ends, converted.documents);
     if (err == BP_OK)

@@ -37,7 +37,7 @@ static bp_err run_each(const file_tool *tool, const tool_files *files, const fil
             first = err;
             message = bp_strdup(bp_err_message());
         } else {
-            bp_warn("%s", bp_err_message());
+            bp_warn_failure("%s", bp_err_text());
         }
     }
     if (message != NULL)

@@ -194,7 +194,8 @@ bp_err mixture_fit(double *weights, bp_mixture_fit *fit, const mixture *mix)
     if (err == BP_OK)
         err = bp_mixture_weights(weights, fit, &(bp_mixture_text){lists, mix->count, mix->scored});
     if (err == BP_OK && fit->gap > BP_MIXTURE_GAP)
-        bp_warn("after %" PRId64 " passes other weights may still be better by %.1e nats a token",
+        BP_WARN("mixture.not_converged",
+                "after %" PRId64 " passes other weights may still be better by %.1e nats a token",
                 fit->iterations, fit->gap);
     bp_free(packed);
     bp_free(lists);

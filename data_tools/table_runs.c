@@ -119,7 +119,7 @@ static bp_err read_rows(table_row *rows, int64_t *count, char *const *folders, i
         if (folder_count == 1 || (err != BP_ERR_INPUT && err != BP_ERR_FORMAT))
             return err;
         if (bp_path_is_dir(folders[k]))
-            bp_warn("left out: %s", bp_err_message());
+            bp_warn_failure("left out: %s", bp_err_text());
         else
             missing++;
     }
@@ -129,7 +129,8 @@ static bp_err read_rows(table_row *rows, int64_t *count, char *const *folders, i
                        "pretrain or ensemble",
                        folder_count);
     if (missing > 0)
-        bp_warn("left out: %d name%s of no folder", missing, missing == 1 ? "" : "s");
+        BP_WARN("run.missing", "left out: %d name%s of no folder", missing,
+                missing == 1 ? "" : "s");
     return BP_OK;
 }
 

@@ -31,7 +31,8 @@ bool token_table_is(const bp_user_block *block, bp_h5 *h5)
         return false;
     if (bp_h5_has(h5, "tokens") && bp_h5_has(h5, "doc_start") && bp_h5_has(h5, "doc_id"))
         return true;
-    bp_warn("the file is of an older version, without the ids of its tokens: at %s; score again to "
+    BP_WARN("scores.no_token_ids",
+            "the file is of an older version, without the ids of its tokens: at %s; score again to "
             "have their text",
             bp_h5_path(h5));
     return false;
@@ -95,7 +96,8 @@ static bp_err load_texts(token_table *t, bp_h5 *h5, const char *given)
     if (err == BP_OK && tokenizer != NULL)
         err = spell_vocabulary(t, tokenizer);
     else if (err == BP_OK)
-        bp_warn("the scored corpus keeps no tokenizer, so the column text is empty: at %s; give it "
+        BP_WARN("scores.no_tokenizer",
+                "the scored corpus keeps no tokenizer, so the column text is empty: at %s; give it "
                 "with --tokenizer",
                 bp_h5_path(h5));
     bp_tokenizer_free(&tokenizer);

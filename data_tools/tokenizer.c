@@ -302,7 +302,8 @@ static void report_training(const tokenizer_arguments *arguments, const bp_token
                             const bp_trainer_report *report)
 {
     if (report->size < arguments->size)
-        bp_warn("the text gives %lld tokens, fewer than the %lld asked for",
+        BP_WARN("tokenizer.too_few_tokens",
+                "the text gives %lld tokens, fewer than the %lld asked for",
                 (long long)report->size, (long long)arguments->size);
     bp_log("read %.1f MB of text in %lld documents, %lld empty lines skipped: %lld different %s in "
            "%.1f s",

@@ -135,7 +135,7 @@ static bp_err verify_inside(const char *folder, int depth, int64_t *found)
                 err = verify_inside(path.text, depth + 1, found);
         }
         if (err != BP_OK && first != BP_OK)
-            bp_warn("%s", bp_err_message());
+            bp_warn_failure("%s", bp_err_text());
         if (err != BP_OK && first == BP_OK) {
             first = err;
             message = bp_strdup(bp_err_message());

@@ -316,7 +316,7 @@ static bp_err look_at_folder(const doctor *self)
     if (self->rows && ground) {
         message = bp_strdup(bp_err_message());
         if (bp_dir_remove(ground) != BP_OK)
-            bp_warn("%s", bp_err_message());
+            bp_warn_failure("%s", bp_err_text());
         bp_err_set_message(message);
         bp_free(message);
     }

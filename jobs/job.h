@@ -30,7 +30,7 @@ typedef struct bp_job {
     /** Faults that need no file and no mesh: adds to the configuration's faults (bp_config_fault).
      * Local. */
     void (*check)(bp_config *config);
-    /** Warnings of keys without effect here (bp_warn); NULL: none. Local. */
+    /** Warnings of keys without effect here (BP_WARN); NULL: none. Local. */
     void (*warn)(const bp_config *config);
     /** Do it. Collective over call->world; the error is the same on all ranks. */
     bp_err (*run)(const bp_job_call *call);

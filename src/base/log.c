@@ -262,7 +262,8 @@ static void put_line(line_kind kind, const char *format, va_list arguments)
         number = write_file(line);
     unlock_log();
     if (number != 0 && kind != FILE_ONLY) /* a warning about the log would come back here */
-        bp_warn("the log can't be written (%s), and is given up; free some space",
+        BP_WARN("log.not_written",
+                "the log can't be written (%s), and is given up; free some space",
                 strerror(number));
 }
 
@@ -339,20 +340,40 @@ void bp_err_print(bp_err code)
                                              : bp_err_message());
 }
 
-void bp_warn(const char *format, ...)
+/* `id` with the bracket that closes it; "": none. A line that is too long loses its middle, not its
+ * end. */
+static void warn(const char *id, const char *format, va_list arguments)
 {
-    static _Thread_local char raw[BP_ERR_MESSAGE_BYTES], clean[BP_ERR_MESSAGE_BYTES];
+    static _Thread_local char raw[BP_ERR_MESSAGE_BYTES + 64], clean[BP_ERR_MESSAGE_BYTES];
     char head[128];
-    va_list arguments;
 
-    va_start(arguments, format);
-    int wrote = vsnprintf(raw, sizeof(raw), format, arguments);
-    va_end(arguments);
-    if (wrote < 0 || !bp_log_speaks())
+    if (vsnprintf(raw, BP_ERR_MESSAGE_BYTES, format, arguments) < 0 || !bp_log_speaks())
         return;
+    if (id[0] != 0)
+        (void)snprintf(raw + strlen(raw), 64, " [%s", id);
     bp_err_escape(clean, raw, true);
     (void)snprintf(head, sizeof(head), "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
                    bp_log_prefix()[0] == 0 ? "" : ": ");
     put_lines(head, clean);
     bp_log_file_only("warning: %s", clean);
+}
+
+void bp_warn(const char *id, const char *format, ...)
+{
+    char closed[64];
+    va_list arguments;
+
+    (void)snprintf(closed, sizeof(closed), "%s]", id);
+    va_start(arguments, format);
+    warn(closed, format, arguments);
+    va_end(arguments);
+}
+
+void bp_warn_failure(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    warn(bp_err_id(bp_err_message()), format, arguments);
+    va_end(arguments);
 }

@@ -44,7 +44,7 @@ void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 
 void bp_print_lines(const char *text, int goes_on);
 /** Let the progress line on a terminal stay: what comes next begins a new line. */
 void bp_log_keep_progress(void);
-/** Take a progress line off the terminal before something else writes to it (bp_warn and
+/** Take a progress line off the terminal before something else writes to it (BP_WARN and
  * bp_err_print do). */
 void bp_log_break_progress(void);
 
@@ -52,8 +52,14 @@ void bp_log_break_progress(void);
  * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
 void bp_err_print(bp_err code);
 
-/** Print "PROGRAM: warning: ..." on standard error (only where bp_log_set_speaker said that this
- * rank speaks). */
-void bp_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Print "PROGRAM: warning: MESSAGE [IDENTIFIER]" on standard error (only where bp_log_set_speaker
+ * said that this rank speaks): `BP_WARN("corpus.few_windows", "the corpus has ...", ...)`. The
+ * rules of messages and identifiers are those of BP_FAIL. */
+#define BP_WARN(id, ...) bp_warn("" id, __VA_ARGS__)
+void bp_warn(const char *id, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The same for the current failure where it ends nothing, with the failure's identifier:
+ * `bp_warn_failure("the page was not written: %s", bp_err_text())`. */
+void bp_warn_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -128,7 +128,8 @@ int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *pl
         return bp_math_threads_for(comm, asked);
     ranks = (plan->ranks + plan->nodes - 1) / plan->nodes;
     if (ranks * (asked > 0 ? asked : 1) > cores)
-        bp_warn("%d ranks on a node with %d threads each, but a node like this one has %d core%s: "
+        BP_WARN("math.too_many_threads",
+                "%d ranks on a node with %d threads each, but a node like this one has %d core%s: "
                 "at math.threads; they take turns",
                 ranks, asked > 0 ? asked : 1, cores, cores == 1 ? "" : "s");
     if (asked > 0)
@@ -196,7 +197,8 @@ static bool warn_of_few(const bp_core_use *all, int size)
             first = r;
         }
     if (few > 0)
-        bp_warn(
+        BP_WARN(
+            "math.too_many_threads",
             "%d of %d ranks have fewer cores than threads, such as rank %d on %s, %d for %d: at "
             "math.threads; give them more with srun --cpu-bind=cores --cpus-per-task=%d or "
             "mpirun --map-by slot:PE=%d, or set fewer threads",
@@ -223,7 +225,8 @@ static void warn_of_many(const bp_core_use *all, int size)
     else
         snprintf(remedy, sizeof remedy, "set math.threads=%d",
                  worst->node_cores / worst->node_ranks);
-    bp_warn("%d ranks on %s have %d threads for %d core%s, and take turns: at math.threads; %s",
+    BP_WARN("math.too_many_threads",
+            "%d ranks on %s have %d threads for %d core%s, and take turns: at math.threads; %s",
             worst->node_ranks, worst->host, worst->node_threads, worst->node_cores,
             worst->node_cores == 1 ? "" : "s", remedy);
 }

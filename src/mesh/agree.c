@@ -101,8 +101,9 @@ static void tell_balance(void)
         return;
     for (char *p = labels; (p = strchr(p, '\n')) != NULL;)
         *p = ';';
-    (void)fprintf(stderr, "%s: warning: memory that was not given back: %s\n", bp_err_program(),
-                  labels);
+    (void)fprintf(stderr,
+                  "%s: warning: memory that was not given back: %s [memory.not_given_back]\n",
+                  bp_err_program(), labels);
 }
 
 static void (*at_end)(void);

@@ -169,7 +169,8 @@ bp_err bp_node_memory_check(const bp_node_memory *node, const char *remedy)
                        node->host[0] ? node->host : "a node", node->ranks == 1 ? "s" : "", needs,
                        has, node->from, remedy);
     if (node->has_bytes < 0)
-        bp_warn("the memory of a node is not known, and not compared with the %s that its ranks "
+        BP_WARN("memory.unknown",
+                "the memory of a node is not known, and not compared with the %s that its ranks "
                 "take: at run.memory; set it",
                 needs);
     return BP_OK;

@@ -447,7 +447,7 @@ void bp_training_leave_page(const char *folder)
     bp_err err = bp_training_page(path.text, &folder, 1, &notice);
 
     if (err != BP_OK)
-        bp_warn("the page of the training was not written: %s", bp_err_message());
+        bp_warn_failure("the page of the training was not written: %s", bp_err_text());
     else if (notice)
         bp_log("a page with figures, but no plots: %s (%s)", path.text, notice);
     else

@@ -42,7 +42,8 @@ int64_t bp_restart_count(void)
     if (errno == 0 && *end == '\0' && count >= 0 && count < RESTARTS_LIMIT)
         return count;
     if (!warned)
-        bp_warn("SLURM_RESTART_COUNT = %.40s is no count: in the environment; 0 is taken", text);
+        BP_WARN("environment.bad_value",
+                "SLURM_RESTART_COUNT = %.40s is no count: in the environment; 0 is taken", text);
     warned = true;
     return 0;
 }

@@ -97,7 +97,8 @@ static bp_err look_in_passing(void *context)
 static void warn_if_empty(const bp_run *run, const char *path)
 {
     if (run->resumed && bp_file_size(path) == 0)
-        bp_warn("missing or empty, though the run has started before: at %s; what it told is lost, "
+        BP_WARN("run.file_empty",
+                "missing or empty, though the run has started before: at %s; what it told is lost, "
                 "and the run goes on",
                 path);
 }
@@ -172,7 +173,7 @@ static void note_closed(bp_run *run, bp_err state)
     json_t *members = end_of(run, state);
 
     if (bp_run_event(run, "closed", members) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     json_decref(members);
 }
 
@@ -196,9 +197,10 @@ static void warn_of_loss(const bp_run *run, const json_t *before)
     int64_t had = json_integer_value(json_object_get(last, "progress")), missing = 0;
 
     if (run_journal_missing(&run->events, run->folder, &missing) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     if (last != NULL && (missing > 0 || bp_restart_progress(run->folder) < had))
-        bp_warn("there is less in the run folder than when the last start began: at %s; what is "
+        BP_WARN("run.lost_progress",
+                "there is less in the run folder than when the last start began: at %s; what is "
                 "missing is computed again",
                 run->folder);
 }
@@ -375,7 +377,7 @@ bp_err bp_run_open(bp_run **out, const bp_mesh *mesh, const bp_config *config,
     if (mesh->coordinates)
         bp_log_close();
     if (run_lock_release(&run->lock) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     run_free(&run);
     bp_err_set_message(message);
     *out = NULL;
@@ -414,7 +416,7 @@ static bp_err close_folder(bp_run *run, bp_err state)
     bp_fault_point("exit.agree");
     err = write_end(run, state, message);
     if (err != BP_OK && state != BP_OK && !run_lock_is_lost(run->lock))
-        bp_warn("the end of the job is not in its run folder: %s", bp_err_message());
+        bp_warn_failure("the end of the job is not in its run folder: %s", bp_err_text());
     if (err != BP_OK && state == BP_OK)
         (void)snprintf(message, sizeof message, "%s", bp_err_message());
     run_progress_free(&run->progress); /* it looks at the lock */
@@ -456,9 +458,9 @@ void bp_run_end_reason(bp_run *run, const char *reason)
 void bp_run_take_changes(const bp_run *run)
 {
     if (run->changes != NULL)
-        bp_warn("the results have other bits from here on: %s", run->changes);
+        BP_WARN("run.other_bits", "the results have other bits from here on: %s", run->changes);
     if (run->changes != NULL && write_config(run) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
 }
 
 bool bp_run_is_finished(const bp_run *run)

@@ -96,7 +96,8 @@ static bp_err end_whole(const run_journal *journal)
         return bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
     if (first == '{' || first == '\0')
         return cut_at(journal, begin);
-    bp_warn("the last %lld bytes are no line that a job writes: at %s; they stay as they are, and "
+    BP_WARN("journal.bad_lines",
+            "the last %lld bytes are no line that a job writes: at %s; they stay as they are, and "
             "are skipped",
             (long long)(size - begin), journal->path);
     return run_journal_append(journal, "\n", 1);
@@ -214,11 +215,13 @@ bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every)
         self.first_odd = self.first;
     self.odd += self.stay;
     if (self.odd > 0)
-        bp_warn("lines that can't be read, or are out of order: %lld, the first is line %lld: at "
+        BP_WARN("journal.bad_lines",
+                "lines that can't be read, or are out of order: %lld, the first is line %lld: at "
                 "%s; they stay as they are, and are skipped",
                 (long long)self.odd, (long long)self.first_odd, journal->path);
     if (lines_due(&self) > self.stay)
-        bp_warn("lines are missing, the last is of step %lld and the checkpoint of step %lld: at "
+        BP_WARN("journal.missing_lines",
+                "lines are missing, the last is of step %lld and the checkpoint of step %lld: at "
                 "%s; the training is not touched by it",
                 (long long)self.last, (long long)step, journal->path);
     return cut_at(journal, self.kept_after);

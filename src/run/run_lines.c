@@ -29,7 +29,7 @@ static bp_err add_noted(bp_run *run)
     bp_err err = has(line, "event") ? bp_run_event(run, text_of(line, "event"), line) : BP_OK;
 
     if (has(line, "warning"))
-        bp_warn("%s", text_of(line, "warning"));
+        BP_WARN("watchdog.unheard_rank", "%s", text_of(line, "warning"));
     json_decref(line);
     return err;
 }
@@ -102,7 +102,8 @@ bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
     if (err == BP_OK)
         err = run_journal_cut(&run->metrics, step, run->log_every);
     if (err == BP_OK && step < 0 && run->resumed && run->metrics.is_new)
-        bp_warn("missing, though the run has started before: at %s; its lines are made anew",
+        BP_WARN("run.file_empty",
+                "missing, though the run has started before: at %s; its lines are made anew",
                 run->metrics.path);
     run->metrics.is_new = false;
     if (err == BP_OK && run->samples.fd >= 0)
@@ -110,7 +111,8 @@ bp_err bp_run_cut_metrics(bp_run *run, int64_t step)
     if (err == BP_OK && step >= 0)
         err = run_journal_committed(&run->events, &committed);
     if (committed > step)
-        bp_warn("the checkpoint of step %lld was committed, but is not there any more: in "
+        BP_WARN("checkpoint.gone",
+                "the checkpoint of step %lld was committed, but is not there any more: in "
                 "%s/checkpoints; the training goes on after step %lld",
                 (long long)committed, run->folder, (long long)step);
     run_journal_close(&run->tensorboard);

@@ -66,7 +66,8 @@ static double job_end(void)
     if (errno == 0 && *end == '\0' && left > 0 && left < LONGEST_SECONDS)
         moment = bp_clock_now() + left;
     else
-        bp_warn("SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the "
+        BP_WARN("environment.bad_value",
+                "SLURM_JOB_END_TIME = %.40s is no time that this job can end at: in the "
                 "environment; its time limit is not looked at, only signals stop it in time",
                 text);
     return moment;

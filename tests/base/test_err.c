@@ -221,14 +221,14 @@ static void speak_as_another(void)
 {
     bp_err_set_program("bagpipe-data");
     bp_err_print(BP_FAIL(BP_ERR_IO, "test.odd", "one"));
-    bp_warn("two");
+    BP_WARN("test.even", "two");
     BP_ASSERT(1 + 1 == 3);
 }
 
 static void program_calls_itself_by_its_name(void **state)
 {
     static const char begin[] =
-        "bagpipe-data: error[74]: one [test.odd]\nbagpipe-data: warning: two\n"
+        "bagpipe-data: error[74]: one [test.odd]\nbagpipe-data: warning: two [test.even]\n"
         "bagpipe-data: error[70]: a bug: ";
     char text[1024];
     int status;
@@ -237,18 +237,42 @@ static void program_calls_itself_by_its_name(void **state)
     assert_memory_equal(text, begin, sizeof begin - 1);
 }
 
-static void warn_once(void)
+static void warn_of_a_step_and_of_a_failure(void)
 {
-    bp_warn("step %d is damaged", 7);
+    BP_WARN("test.odd", "step %d is damaged", 7);
+    (void)BP_FAIL(BP_ERR_IO, "test.even", "the disk is full");
+    bp_warn_failure("no page: %s; step %d goes on", bp_err_text(), 8);
+    bp_err_set_message("of another program");
+    bp_warn_failure("%s", bp_err_text());
 }
 
-static void warning_is_one_line(void **state)
+static void warning_is_one_line_with_its_identifier(void **state)
 {
     char text[1024];
     int status;
 
-    capture(text, sizeof text, &status, warn_once);
-    assert_string_equal(text, "bagpipe: warning: step 7 is damaged\n");
+    capture(text, sizeof text, &status, warn_of_a_step_and_of_a_failure);
+    assert_string_equal(text,
+                        "bagpipe: warning: step 7 is damaged [test.odd]\n"
+                        "bagpipe: warning: no page: the disk is full; step 8 goes on [test.even]\n"
+                        "bagpipe: warning: of another program\n");
+}
+
+static void warn_at_length(void)
+{
+    BP_WARN("test.odd", "%0500d; remedy", 1);
+}
+
+static void warning_that_is_too_long_keeps_its_identifier(void **state)
+{
+    static const char head[] = "bagpipe: warning: 0", tail[] = "1; remedy [test.odd]\n";
+    char text[1024];
+    int status;
+
+    capture(text, sizeof text, &status, warn_at_length);
+    assert_memory_equal(text, head, sizeof head - 1);
+    assert_string_equal(text + strlen(text) - (sizeof tail - 1), tail);
+    assert_true(strlen(text) <= strlen("bagpipe: warning: \n") + BP_ERR_LINE_BYTES);
 }
 
 static void fail_assertion(void)
@@ -332,7 +356,8 @@ int main(void)
         cmocka_unit_test(every_fault_has_a_line),
         cmocka_unit_test(what_was_asked_for_is_no_error),
         cmocka_unit_test(program_calls_itself_by_its_name),
-        cmocka_unit_test(warning_is_one_line),
+        cmocka_unit_test(warning_is_one_line_with_its_identifier),
+        cmocka_unit_test(warning_that_is_too_long_keeps_its_identifier),
         cmocka_unit_test(broken_assertion_ends_the_program),
         cmocka_unit_test(end_of_memory_ends_the_program),
         cmocka_unit_test(faults_are_injected_by_name_call_and_rank),

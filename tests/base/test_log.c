@@ -127,14 +127,14 @@ static void the_last_step_may_stay(void **state)
 static void warn_between_steps(void)
 {
     bp_log_progress("step 1");
-    bp_warn("look out");
+    BP_WARN("test.odd", "look out");
     bp_log_progress("step 2");
 }
 
 static void warning_does_not_mix_with_progress(void **state)
 {
     expect_shown(80, warn_between_steps,
-                 "\r\033[Kstep 1\r\033[Kbagpipe: warning: look out\r\n\r\033[Kstep 2");
+                 "\r\033[Kstep 1\r\033[Kbagpipe: warning: look out [test.odd]\r\n\r\033[Kstep 2");
 }
 
 static void say_control_bytes(void)
@@ -152,7 +152,7 @@ static void say_silently(void)
     bp_log_set_speaker(false);
     bp_log("not shown");
     bp_log_progress("not shown");
-    bp_warn("not shown");
+    BP_WARN("test.odd", "not shown");
     if (bp_log_open(bp_test_path("silent.txt")) != BP_OK)
         _exit(1);
 }
@@ -172,14 +172,14 @@ static void write_log_file(void)
     bp_log("one\ntwo");
     bp_log_progress("three");
     bp_log_file_only("four");
-    bp_warn("five");
+    BP_WARN("test.odd", "five");
     bp_log_close();
     bp_log("six");
 }
 
 static void file_gets_every_line_with_its_time(void **state)
 {
-    static const char *const lines[] = {"one", "two", "three", "four", "warning: five"};
+    static const char *const lines[] = {"one", "two", "three", "four", "warning: five [test.odd]"};
     char shown[1024], *data;
     size_t bytes;
 
@@ -229,9 +229,10 @@ static void full_disk_costs_the_log_and_not_the_run(void **state)
 
     (void)bp_test_folder();
     show(text, sizeof text, 0, log_on_a_full_disk);
-    const char *warning =
-        strstr(text, "bagpipe: warning: the log can't be written (File too large)");
+    const char *warning = strstr(text, "bagpipe: warning: ");
     assert_non_null(warning);
+    assert_non_null(strstr(warning, "(File too large)"));
+    assert_non_null(strstr(warning, "[log.not_written]\n"));
     assert_null(strstr(warning + 20, "warning"));
     assert_non_null(strstr(text, "line 4\n"));
 }
@@ -380,16 +381,16 @@ static void a_job_within_a_job(void)
     (void)bp_log_open(member_log);
     bp_log("step 1");
     bp_log_progress("step 2");
-    bp_warn("windows repeat");
+    BP_WARN("test.odd", "windows repeat");
     bp_log_channel before = bp_log_use(BP_LOG_JOB);
     bp_log("one is at step 2");
     (void)bp_log_use(before);
     bp_log_close();
     bp_log_set_member("m04", false); /* another rank speaks for it */
     bp_log("step 1 of another");
-    bp_warn("heard by another rank");
+    BP_WARN("test.odd", "heard by another rank");
     (void)bp_log_use(BP_LOG_JOB);
-    bp_warn("the job's own");
+    BP_WARN("test.even", "the job's own");
     bp_log("the job ends");
 }
 
@@ -411,13 +412,13 @@ static void a_member_has_its_own_lines_and_its_name_before_warnings(void **state
     job_log = paths[0];
     member_log = paths[1];
     show(shown, sizeof shown, 0, a_job_within_a_job);
-    assert_string_equal(shown, "the job begins\nbagpipe: warning: m03: windows repeat\n"
-                               "one is at step 2\nbagpipe: warning: the job's own\n"
+    assert_string_equal(shown, "the job begins\nbagpipe: warning: m03: windows repeat [test.odd]\n"
+                               "one is at step 2\nbagpipe: warning: the job's own [test.even]\n"
                                "the job ends\n");
     read_file(text, sizeof text, member_log);
     assert_non_null(strstr(text, "  step 1\n"));
     assert_non_null(strstr(text, "  step 2\n"));
-    assert_non_null(strstr(text, "  warning: windows repeat\n"));
+    assert_non_null(strstr(text, "  warning: windows repeat [test.odd]\n"));
     assert_null(strstr(text, "job"));
     assert_null(strstr(text, "another"));
     read_file(text, sizeof text, job_log);

@@ -29,11 +29,18 @@ BANNER = re.compile(r"^-{70,}\n(?:Primary job  terminated normally|mpirun detect
                     r"mpirun noticed that process)(?:.*\n)*?-{70,}\n", re.M)
 
 
+IDENTIFIER = re.compile(r"\[[a-z][a-z0-9]*\.[a-z][a-z0-9_]*\]$")  # at the end of a message
+
+
 class Result:
     """How a program ended; `err` is without mpirun's banners."""
 
     def __init__(self, status, out, err):
         self.status, self.out, self.err, self.whole_err = status, out, BANNER.sub("", err), err
+
+    def lines(self, kind):
+        """Its messages of a kind: "error", "warning", "stopped"."""
+        return [line for line in self.err.splitlines() if re.match(rf"bagpipe(-data)?: {kind}(\[\d+\])?: ", line)]
 
     def __str__(self):
         return f"status {self.status}\n--- out\n{self.out}\n--- err\n{self.whole_err}"
@@ -109,6 +116,11 @@ class Background(subprocess.Popen):
         """Its output and errors, once it has ended."""
         self.wait(timeout)
         return tuple(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace") for file in self.said)
+
+    def result(self):
+        """How it ended, once it has."""
+        out, err = self.communicate()
+        return Result(self.returncode, out, err)
 
     def end(self):
         kill_all(self)
@@ -195,6 +207,34 @@ class FolderTest(unittest.TestCase):
         os.replace(cls.at(name), cls.at(name) + ".foreign")
         cls.must(["bagpipe-data", "corpus", "--format", "hdf5", "--out", cls.at(name), cls.at(name) + ".foreign"])
         return cls.at(name)
+
+    def assert_error(self, result, status, *words, lines=1):
+        """It ended with this status and so many lines of error, each with an identifier of `words` ("[file.missing]"), in which the
+        names and values among `words` stand, too."""
+        self.assertEqual(result.status, status, str(result))
+        said = result.lines("error")
+        self.assertEqual([line.startswith((f"bagpipe: error[{status}]: ", f"bagpipe-data: error[{status}]: ")) for line in said], [True] * lines, str(result))
+        self.assert_words(said, words, str(result))
+
+    def assert_warning(self, result, *words, times=1):
+        """Its warnings with this identifier, the first of `words`, are so many, and name the other `words`."""
+        said = [line for line in result.lines("warning") if line.endswith(" " + words[0])]
+        self.assertEqual(len(said), times, str(result))
+        self.assert_words(said, words if times else (), str(result))
+
+    def assert_stopped(self, result, *words):
+        """It was stopped in time, as it was asked, and names these words: that is no error."""
+        self.assertEqual((result.status, result.lines("error")), (75, []), str(result))
+        said = result.lines("stopped")
+        self.assertEqual(len(said), 1, str(result))
+        self.assert_words(said, ("[run.stopped]",) + words, str(result))
+
+    def assert_words(self, lines, words, context):
+        identifiers = {word for word in words if IDENTIFIER.fullmatch(word)}
+        if identifiers:
+            self.assertEqual({(IDENTIFIER.search(line) or [None])[0] for line in lines}, identifiers, context)
+        for word in words:
+            self.assertIn(word, "\n".join(lines), context)
 
     @classmethod
     def must(cls, arguments, ranks=0):

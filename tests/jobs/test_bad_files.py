@@ -140,7 +140,7 @@ class BadFiles(JobTest):
             result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=bagpipe_test.TIMEOUT, check=False,
                                     env=dict(bagpipe_test.environment(), TMPDIR=room, **(env or {})))
         except subprocess.TimeoutExpired:
-            return f"{name}, {ranks} ranks: no end after {LIMIT} s"
+            return f"{name}, {ranks} ranks: no end after {bagpipe_test.TIMEOUT} s"
         err = result.stderr.decode(errors="replace")
         said = [line for line in err.split("\n") if re.match(r"bagpipe(-data)?: error\[", line)]
         faults = []
@@ -245,7 +245,7 @@ class BadFiles(JobTest):
         self.write("line.txt", "One line alone.\n")
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("line.h5"),
                    self.at("line.txt")])
-        self.check(self.both(53, "fewer windows than a batch", self.at("valid.h5"), 0, ["warning"], "train.batch=512") +
+        self.check(self.both(53, "fewer windows than a batch", self.at("valid.h5"), 0, ["[corpus.few_windows]"], "train.batch=512") +
                    self.both(53, "less than a window", self.at("line.h5"), 65, ["model.context"]) +
                    self.both(54, "bag of one document", self.at("line.h5"), 65, ["corpus.resample"], "corpus.resample=bag"))
 

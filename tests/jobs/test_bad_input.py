@@ -140,7 +140,7 @@ class BadInput(JobTest):
         self.flip(shard, os.path.getsize(shard) // 2)
         result = self.pretrain("damaged", 2, "train.steps=8")  # an older one is left: a warning, and on it goes
         self.assertEqual(result.status, 0, str(result))
-        self.assertRegex(result.err, r"bagpipe: warning: .*damaged")
+        self.assert_warning(result, "[checkpoint.put_aside]", "step-000000000006")
         for step in steps(folder):
             self.flip(os.path.join(folder, "checkpoints", step, "manifest.json"), 40)
         result = self.pretrain("damaged", 2, "train.steps=9")

@@ -144,7 +144,8 @@ class Rows(JobTest):
                 spoil(os.path.join(folder, "checkpoints", steps(folder)[-1]))
                 result = self.pretrain("damaged", ranks, "train.steps=5")
                 self.assertEqual(result.status, 0, str(result))
-                self.assertRegex(result.err, r"bagpipe: warning: checkpoint step-000000000004 is damaged: .*" + word)
+                self.assertRegex(result.lines("warning")[0], "step-000000000004 .*" + word)
+                self.assert_warning(result, "[checkpoint.put_aside]", "step-000000000004")
                 self.assertEqual(digests(folder), self.expected)
 
     def test_84_to_92_checkpoints(self):

@@ -261,10 +261,9 @@ class Ensemble(JobTest):
             result = self.ensemble("diverged", 2, "mesh.members=2")
         finally:
             del os.environ["BP_FAULT"]
-        self.assertEqual(result.status, 70, str(result))
-        self.assertRegex(result.err, r"error\[70\]: 1 of 3 members diverged \(m0[01]\)")
-        self.assertRegex(result.err, r"warning: m0[01]: .* the other members go on")
-        lost = re.search(r"diverged \((m\d\d)\)", result.err).group(1)
+        self.assert_error(result, 70, "[ensemble.diverged]", "1 of 3")
+        lost = re.search(r"\((m0[01])\)", result.lines("error")[0]).group(1)
+        self.assert_warning(result, "[training.diverged]", lost)
         self.assertEqual([event["member"] for event in events(self.at("diverged"), "member_diverged")], [lost])
         others = [m for m in read_json(whole, "ensemble.json")["members"] if m["name"] != lost]
         self.assertEqual(read_json(self.at("diverged"), "ensemble.json")["members"], others)
@@ -337,7 +336,7 @@ class Ensemble(JobTest):
         result = self.ensemble("nodes", 0, "ensemble.only=0", "math.precision=auto", "math.threads=2", "train.steps=21", "mesh.overlap=no",
                                "mesh.chunks=3", "mesh.sequence_parallel=no")
         self.assertEqual(result.status, 0, str(result))
-        self.assertRegex(result.err, "other bits from here on: math.threads is 2 and was 1\n")
+        self.assert_warning(result, "[run.other_bits]", ": math.threads is 2 and was 1 [")
 
     def test_a_member_trained_further_alone_takes_the_list_with_it(self):
         keys = ("ensemble.members=2", "train.steps=2", "train.valid_every=0")
@@ -404,7 +403,7 @@ class Ensemble(JobTest):
         for alone in (("ensemble.only=1",), ()):
             result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1", *alone)
             self.assertEqual(result.status, 0, str(result))
-            self.assertEqual(result.err.count("bags are drawn from 99 documents"), 1)
+            self.assert_warning(result, "[ensemble.few_documents]", "99")
 
     def test_a_bag_that_lacks_no_document_has_no_out_of_bag_perplexity(self):
         # of 2 documents half of the bags hold both
@@ -413,8 +412,7 @@ class Ensemble(JobTest):
         listed = read_json(self.at("none_out"), "ensemble.json")["members"]
         without = [m["name"] for m in listed if m["oob_perplexity"] is None]
         self.assertTrue(0 < len(without) < 8, without)
-        for name in without:
-            self.assertIn(f"warning: {name}: no document of corpus.train is out of the bag", result.err)
+        self.assert_warning(result, "[ensemble.no_out_of_bag]", *(f"warning: {name}: " for name in without), times=len(without))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class Generate(GenerateTest):
         self.write("long.jsonl", json.dumps({"tokens": list(range(30))}) + "\n" + json.dumps({"tokens": [5] * 32}) + "\n")
         result = self.result("short", 0, f"generate.prompts={self.at('long.jsonl')}", "generate.end=-1")
         self.assertEqual(result.status, 0, str(result))
-        self.assertIn("2 of 2 prompts have less than generate.tokens = 10 left", result.err)
+        self.assert_warning(result, "[generate.cut_short]", "2 of 2", "generate.tokens = 10")
         self.assertEqual([(len(line["tokens"]), line["finish"]) for line in self.outputs("short")], [(3, "length"), (1, "length")])
 
     # ---- prompts ----

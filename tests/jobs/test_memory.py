@@ -145,7 +145,7 @@ class Memory(JobTest):
 
     def test_micro_batches_of_few_rows_are_warned_of_with_what_is_better(self):
         wide = ("model.width=128", "model.context=64", "train.batch=32")
-        told = "bagpipe: warning: mesh.micro_batch"
+        told = "[mesh.few_rows]"
 
         def warned(*keys, job="pretrain"):
             result = self.job(job, "rows", 0, "--plan", *wide, *keys)
@@ -184,7 +184,7 @@ class Memory(JobTest):
                 command = [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('threads_' + job)}"] + list(keys)
                 result = run(["taskset", "-c", core, "sh", bagpipe_test.MPIRUN, "2"] + command)
                 self.assertEqual(result.status, 0, str(result))
-                self.assertEqual(len(re.findall(r"bagpipe: warning: .*threads for 1 core.*math\.threads; start 1 rank", result.err)), 1, str(result))
+                self.assert_warning(result, "[math.too_many_threads]", "1 core", "start 1 rank")
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class Weights(JobTest):
         result = self.pretrain("few", 0, self.parts, "corpus.weights=1,1,1", "train.batch=512", "mesh.micro_batch=64", "train.steps=2")
         self.assertEqual(result.status, 0, str(result))
         self.assertLess(self.windows(1), 512 / 3)
-        self.assertEqual(result.err.count("windows repeat within a step"), 1, result.err)
+        self.assert_warning(result, "[corpus.few_windows]")
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class Tokens(JobTest):
             with self.subTest(name=name):
                 self.score(name, "one", [self.foreign(f"{name}.h5", self.VOCABULARY, tokens, **attributes)])
                 data, told = self.table(self.tokens_h5(name))
-                self.assertIn("keeps no tokenizer", told)
+                self.assertIn("[scores.no_tokenizer]", told)
                 self.assertEqual([(row["token"], row["text"], row["doc_id"]) for row in self.rows(data)], [(str(id), "", "") for id in tokens])
                 data, told = self.table(self.tokens_h5(name), "--tokenizer", self.at("tokenizer.json"))
                 self.assertEqual(told, "")

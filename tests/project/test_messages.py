@@ -1,4 +1,4 @@
-"""The identifiers of error messages, read from the source: each message has one, of the right form; one identifier is one failure;
+"""The identifiers of errors and warnings, read from the source: each message has one, of the right form; one identifier is one failure;
 docs/messages.md lists them all.
 
 test_messages.py --write: make docs/messages.md anew.
@@ -11,22 +11,24 @@ import unittest
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "messages.md"
 FORM = r"[a-z][a-z0-9]*\.[a-z][a-z0-9_]*"
-CALLS = {"BP_FAIL": 1, "bp_fail": 1, "bp_config_fault": 1, "bp_err_last_words": 1}  # and which argument is the identifier
+CALLS = {"BP_FAIL": 1, "bp_fail": 1, "bp_config_fault": 1, "bp_err_last_words": 1, "BP_WARN": 0, "bp_warn": 0}  # and which argument is the identifier
 SHOWN = 3  # messages of an identifier, in the page
 # What several libraries or programs say, because its remedy is the same wherever it is found
 SHARED = set("""
-    build.no_scalapack command.bad_number command.not_understood command.too_many_names corpus.no_match
+    build.no_scalapack command.bad_number command.not_understood command.too_many_names config.unused_key corpus.no_match
     corpus.too_few_documents ensemble.unlike_members fault.injected file.in_the_way file.is_folder file.missing
-    file.not_replaced json.invalid json.wrong_type label.unknown_code memory.short mesh.one_model mesh.too_few_blocks
+    file.no_space file.not_replaced json.invalid json.wrong_type label.unknown_code memory.short mesh.one_model mesh.too_few_blocks
     mesh.too_many_members model.not_causal run.missing scores.damaged scores.zero_probability tokenizer.mismatch tokenizer.unknown_kind
     vocabulary.mismatch
 """.split())
 HEAD = """# Messages by their identifiers
 
-For whoever wants to know more about an error, and for scripts that act on one. An error is one line,
-`bagpipe: error[STATUS]: what, with the value: at where; remedy [identifier]`. The identifier stays when the wording changes: scripts
+For whoever wants to know more about an error or a warning, and for scripts that act on one. An error is one line,
+`bagpipe: error[STATUS]: what, with the value: at where; remedy [identifier]`, and a warning is
+`bagpipe: warning: what, with the value: at where; remedy [identifier]`. The identifier stays when the wording changes: scripts
 should look for it, not for words. The page is made from the source: `python3 tests/project/test_messages.py --write`. What the
-statuses mean is in [troubleshooting.md](troubleshooting.md#exit-statuses).
+statuses mean is in [troubleshooting.md](troubleshooting.md#exit-statuses). A warning changes no status. Whatever fails without
+ending the job is a warning with the identifier of that error.
 
 "..." stands for a value. Where several statuses are given, the operation that failed chooses.
 
@@ -74,10 +76,11 @@ def words(source):
 
 class Message:
     def __init__(self):
-        self.statuses, self.words, self.folders = set(), [], set()
+        self.statuses, self.words, self.folders, self.warns = set(), [], set(), False
 
-    def add(self, status, said, folder):
+    def add(self, status, said, folder, warns=False):
         self.statuses |= status
+        self.warns |= warns
         self.folders.add(folder)
         if said and said not in self.words:
             self.words.append(said)
@@ -93,23 +96,26 @@ def read():
             for call in re.finditer(r"\b(" + "|".join(CALLS) + r")\s*\(", text):
                 if re.search(r"(#define|^(bp_err|void)) *$", text[text.rfind("\n", 0, call.start()) + 1:call.start()]):
                     continue  # where it is declared
-                code, name, said = (arguments(text, call.end()) + ["", ""])[:3]
+                warns = CALLS[call[1]] == 0
+                code, name, said = ([""] * warns + arguments(text, call.end()) + ["", ""])[:3]
                 literal = re.fullmatch(r'"(' + FORM + r')"', name)
                 if literal:
                     code = "BP_ERR_CONFIG" if call[1] == "bp_config_fault" else code
                     status = {numbers[one] for one in re.findall(r"BP_ERR_[A-Z]+", code)}
-                    found.setdefault(literal[1], Message()).add(status, words(said), folder)
-                elif place not in ("src/base/err.c", "src/base/err.h"):
+                    found.setdefault(literal[1], Message()).add(status, words(said), folder, warns)
+                elif place not in ("src/base/err.c", "src/base/err.h", "src/base/log.h"):
                     wrong.append(f"{place}:{text.count(chr(10), 0, call.start()) + 1}: {name} is no identifier")
-            for name in re.findall(r'"[^"\n]*\[(' + FORM + r')\](?:\\n)?"', text):  # said without those calls
-                found.setdefault(name, Message()).add(set(), "", folder)
+            for said, name in re.findall(r'"([^"\n]*)\[(' + FORM + r')\](?:\\n)?"', text):  # said without those calls
+                found.setdefault(name, Message()).add(set(), "", folder, ": warning: " in said)
+            for odd in re.finditer(r'warning: [^"\n]*(?<!\])\\n"', text):
+                wrong.append(f"{place}:{text.count(chr(10), 0, odd.start()) + 1}: a warning without identifier")
     for code, name in re.findall(r'\{\w+, (BP_\w+), "(' + FORM + r')", "', (TOP / "src/base/err.c").read_text()):
         found.setdefault(name, Message()).add({numbers[code]} if code in numbers and code != "BP_OK" else set(), "", "base")
     found.setdefault("file.no_folder", Message()).add({numbers["BP_ERR_CREATE"]}, "", "base")
     return found, wrong
 
 
-# Those that errno words, and those written where nothing may be called
+# Those that errno words, those written where nothing may be called, and those whose text comes from elsewhere
 SAID = {"file.missing": ({66}, "No such file or directory"), "file.no_folder": ({73}, "No such file or directory, of an output"),
         "file.is_folder": ({66, 74}, ""), "file.exists": ({73, 74}, "File exists"),
         "file.bad_path": ({66, 73, 74}, "File name too long, Too many levels of symbolic links"),
@@ -117,15 +123,19 @@ SAID = {"file.missing": ({66}, "No such file or directory"), "file.no_folder": (
         "file.no_space": ({74}, "No space left on device, Disk quota exceeded, File too large"),
         "file.too_many_open": ({71}, "Too many open files"), "file.io_error": ({66, 73, 74}, "Input/output error, and what else the system says of a file"),
         "report.file_missing": ({66, 77}, ""), "config.more_faults": ({78}, "... and ... faults more"),
-        "run.hung": ({75}, "no progress for ... s: rank ... on host ..."), "program.crashed": ({134, 135, 136, 139}, "killed by signal ...")}
+        "run.hung": ({75}, "no progress for ... s: rank ... on host ..."), "program.crashed": ({134, 135, 136, 139}, "killed by signal ..."),
+        "memory.not_given_back": (set(), "memory that was not given back: ..."),
+        "ngram.no_discounts": (set(), "Kneser-Ney or Good-Turing discounts of order ... can't be estimated from n1 = ..."),
+        "training.diverged": (set(), "m...: ...; the other members go on"),
+        "watchdog.unheard_rank": (set(), "the watchdog has received nothing from rank ... on host ...")}
 
 
 def page():
     rows = []
     for name, message in sorted(read()[0].items()):
         status, said = SAID.get(name, (set(), ""))
-        said = [said] * bool(said) + message.words
-        number = ", ".join(str(one) for one in sorted(status | message.statuses))
+        said = [said] + [one for one in message.words if re.search("[a-z]", one)] if said else message.words
+        number = ", ".join([str(one) for one in sorted(status | message.statuses)] + ["warning"] * message.warns)
         rows.append(f"| `[{name}]` | {number} | {'; '.join(said[:SHOWN])}{'; and the like' * (len(said) > SHOWN)} |\n")
     return HEAD + "".join(rows)
 
@@ -135,6 +145,7 @@ class Messages(unittest.TestCase):
         found, wrong = read()
         self.assertEqual(wrong, [])
         self.assertGreater(len(found), 200)
+        self.assertGreater(sum(message.warns for message in found.values()), 40)
 
     def test_of_one_identifier_have_one_status(self):
         several = {name for name, message in read()[0].items() if len(message.statuses) > 1}

@@ -90,7 +90,7 @@ static bp_err write_page(const comparison_results *results)
         err = comparison_page_write(results);
     if (err != BP_ERR_INPUT && err != BP_ERR_FORMAT)
         return err;
-    bp_warn("no page and no plots: %s", bp_err_message());
+    bp_warn_failure("no page and no plots: %s", bp_err_text());
     return BP_OK;
 }
 

@@ -198,11 +198,13 @@ static void warn_of_laplace(const comparison_job *self, int64_t m)
     bool less = self->train_tokens < tokens;
 
     if (trained_on[0] && self->train_hash[0] && strcmp(trained_on, self->train_hash) != 0)
-        bp_warn("method %s was trained on another corpus than corpus.train, to which its Laplace "
+        BP_WARN("laplace.other_corpus",
+                "method %s was trained on another corpus than corpus.train, to which its Laplace "
                 "approximation is fitted: at %s; name the corpus of its training",
                 method->name, corpus);
     if ((less ? self->train_tokens : tokens) < LITTLE_TEXT)
-        bp_warn("the Laplace approximation of method %s is fitted to %" PRId64
+        BP_WARN("laplace.few_tokens",
+                "the Laplace approximation of method %s is fitted to %" PRId64
                 " tokens, fewer than %d, and says little: at %s; %s",
                 method->name, less ? self->train_tokens : tokens, LITTLE_TEXT,
                 less ? corpus : "laplace.tokens", less ? "take more text" : "raise it");
@@ -213,11 +215,13 @@ static void warn_of_dropout(const comparison_job *self, int64_t m)
     const char *name = self->results.methods.items[m].name;
 
     if (!(bp_uncertainty_keys_of(self->config)->dropout > 0))
-        bp_warn("all passes of method %s are the same without dropout: at uncertainty.dropout; "
+        BP_WARN("comparison.no_dropout",
+                "all passes of method %s are the same without dropout: at uncertainty.dropout; "
                 "give a rate, such as 0.1",
                 name);
     if (bp_uncertainty_keys_of(self->config)->passes == 1)
-        bp_warn("one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
+        BP_WARN("comparison.one_pass",
+                "one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
                 "2 or more",
                 name);
 }

@@ -251,7 +251,8 @@ static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled
         beta[k] = bp_scaled_beta(k);
     best = bp_temperature_fit(&fitted);
     if (best.at_edge)
-        bp_warn(
+        BP_WARN(
+            "comparison.temperature_at_edge",
             "the best temperature of %s may lie beyond %.3g: at corpus.valid; the method is far "
             "from calibrated, or the text too short",
             self->results.methods.items[m].name, best.temperature);

@@ -63,7 +63,7 @@ static bp_err write_results(generator *self)
         return err;
     self->page = generator_write_page(self) == BP_OK;
     if (!self->page)
-        bp_warn("the page of the texts was not written: %s", bp_err_message());
+        bp_warn_failure("the page of the texts was not written: %s", bp_err_text());
     return BP_OK;
 }
 

@@ -163,11 +163,13 @@ void bp_generate_warn(const bp_config *config)
 
     for (size_t k = 0; k < sizeof OF_SAMPLE / sizeof OF_SAMPLE[0]; k++)
         if (strcmp(keys->strategy, "sample") != 0 && bp_config_is_given(config, OF_SAMPLE[k]))
-            bp_warn("%s has no effect with generate.strategy=%s; use generate.strategy=sample",
+            BP_WARN("config.unused_key",
+                    "%s has no effect with generate.strategy=%s; use generate.strategy=sample",
                     OF_SAMPLE[k], keys->strategy);
     for (size_t k = 0; k < sizeof OF_BEAM / sizeof OF_BEAM[0]; k++)
         if (!is_beam(keys) && bp_config_is_given(config, OF_BEAM[k]))
-            bp_warn("%s has no effect with generate.strategy=%s; use generate.strategy=beam",
+            BP_WARN("config.unused_key",
+                    "%s has no effect with generate.strategy=%s; use generate.strategy=beam",
                     OF_BEAM[k], keys->strategy);
 }
 

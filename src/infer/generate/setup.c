@@ -280,7 +280,8 @@ static void warn_of_room(const generator *self)
         cut +=
             bp_generate_room(&self->plan, bp_prompts_length(&self->prompts, k)) < self->plan.tokens;
     if (cut > 0)
-        bp_warn("%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64
+        BP_WARN("generate.cut_short",
+                "%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64
                 " left to the model's context of %" PRId64 ": their texts end there",
                 cut, self->prompts.count, self->plan.tokens, self->plan.context);
 }

@@ -236,12 +236,14 @@ static bp_err open_parts(scorer *self, bp_parts **parts)
     if (err != BP_OK)
         return err;
     if ((*parts)->foreign > 0)
-        bp_warn("%" PRId64 " part files of an earlier start are of no use, they were made with "
+        BP_WARN("parts.unusable",
+                "%" PRId64 " part files of an earlier start are of no use, they were made with "
                 "another mesh.tensor, mesh.members or precision, or are damaged: at %s; what they "
                 "hold is scored again",
                 (*parts)->foreign, self->parts_folder);
     if ((*parts)->damaged > 0)
-        bp_warn("%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
+        BP_WARN("parts.damaged",
+                "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
                 "after the damage is scored again",
                 (*parts)->damaged, self->parts_folder);
     if ((*parts)->done_count > 0)

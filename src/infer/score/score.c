@@ -88,7 +88,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
     if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {
-        bp_warn("the page of the scores was not written: %s", bp_err_message());
+        bp_warn_failure("the page of the scores was not written: %s", bp_err_text());
         self->page = false;
     }
     bp_score_table_clear(&table);

@@ -189,11 +189,13 @@ static void warn_of_settings(const scorer *self)
 
     if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
         strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0)
-        bp_warn("score.prefix = eod is passed over: %s; the summary says \"none\"",
+        BP_WARN("config.unused_key",
+                "score.prefix = eod is passed over: %s; the summary says \"none\"",
                 self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
                                    : "only score.convention = rolling has a prefix");
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
-        bp_warn("score.end = yes is passed over: neither corpus nor model names an end-of-document "
+        BP_WARN("config.unused_key",
+                "score.end = yes is passed over: neither corpus nor model names an end-of-document "
                 "token; the summary says false");
 }
 

@@ -41,9 +41,10 @@ static void move_aside(const char *parent, const char *name, const char *instead
         to = bp_sprintf("%s/.bad-%s-%d", parent, name, n);
     }
     if (bp_rename_new(folder, to) != BP_OK)
-        bp_warn("a damaged checkpoint can't be moved aside: %s", bp_err_message());
+        bp_warn_failure("a damaged checkpoint can't be moved aside: %s", bp_err_text());
     else
-        bp_warn("the damaged %s was put aside as %s: at %s; %s is taken instead", name,
+        BP_WARN("checkpoint.put_aside",
+                "the damaged %s was put aside as %s: at %s; %s is taken instead", name,
                 bp_path_base(to), parent, instead);
     bp_free(folder);
     bp_free(to);
@@ -69,7 +70,7 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
                            (long long)damaged, parent, bp_err_text());
         err = bp_checkpoint_open_folder(comm, folder, out, &foreign);
         if (err == BP_ERR_FORMAT && !foreign) {
-            bp_warn("%s", bp_err_message());
+            bp_warn_failure("%s", bp_err_text());
             damaged++;
             err = BP_OK;
         } else if (err == BP_ERR_INPUT) { /* a running job has just removed it */

@@ -274,7 +274,7 @@ static bp_err remove_hidden(const bp_async_checkpoint *saving)
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     err = bp_dir_remove(saving->hidden);
     if (err != BP_OK)
-        bp_warn("what is left of a checkpoint stays: %s", bp_err_message());
+        bp_warn_failure("what is left of a checkpoint stays: %s", bp_err_text());
     bp_err_set_message(message);
     return err;
 }

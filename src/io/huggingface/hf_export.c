@@ -345,7 +345,7 @@ static void remove_quietly(const char *folder)
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (bp_dir_remove(folder) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
 }
 

@@ -148,7 +148,8 @@ static void warn_of_plain_loops(bp_gemm *gemm, const_dnnl_primitive_desc_t desc,
     if (gemm->warned || !name || (strncmp(name, "ref:", 4) != 0 && !strstr(name, ":ref")))
         return;
     gemm->warned = true;
-    bp_warn(
+    BP_WARN(
+        "math.slow_product",
         "products of this shape may take a hundred times as long as others: %lld rows (%lld and "
         "%lld elements apart), %lld outputs, %lld inputs, which %s multiplies in plain loops "
         "(%s); another library, or another shape, helps",

@@ -549,7 +549,8 @@ static bp_err read_mapped(arpa_reader *self, ngram_levels *levels, bp_tokenizer 
             err = make_tokenizer(self, made);
     }
     if (err == BP_OK && self->dropped > 0)
-        bp_warn("%" PRId64
+        BP_WARN("arpa.inner_start",
+                "%" PRId64
                 " n-grams have <s> behind another word, which never happens: at %s; they "
                 "are left out",
                 self->dropped, self->path);

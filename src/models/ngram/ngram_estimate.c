@@ -65,7 +65,7 @@ static void fit(estimator *self, int order, const int64_t counts[NGRAM_COUNTS])
 
     ngram_rule_fit(&self->spec->rule, order, counts, warning, sizeof warning);
     if (warning[0] && self->rank == 0)
-        bp_warn("%s", warning);
+        BP_WARN("ngram.no_discounts", "%s", warning);
 }
 
 static void fit_order(estimator *self, int order)

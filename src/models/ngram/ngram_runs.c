@@ -273,7 +273,7 @@ bp_err ngram_runs_open(ngram_run **runs, int64_t *count, const char *folder, con
         }
         if (err == BP_ERR_FORMAT && verify) {
             if (is_run(names[k], work))
-                bp_warn("%s: it is removed, and its part is counted again", bp_err_message());
+                bp_warn_failure("%s: it is removed, and its part is counted again", bp_err_text());
             (void)unlink(run->path);
             err = BP_OK;
         }

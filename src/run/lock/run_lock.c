@@ -109,9 +109,10 @@ static void *heartbeat_on(void *argument)
 
         (void)pthread_mutex_unlock(&lock->mutex);
         if (run_lock_is_own(lock) && heartbeat(path, count) != BP_OK && !warned) {
-            bp_warn("hosts that can't ask this one will take the run folder over, as the lock does "
-                    "not beat: %s",
-                    bp_err_message());
+            bp_warn_failure(
+                "hosts that can't ask this one will take the run folder over, as the lock does "
+                "not beat: %s",
+                bp_err_text());
             warned = true;
         }
         end = bp_clock_now() + lock->heartbeat_seconds;
@@ -183,7 +184,8 @@ static void watch(run_lock *lock, const run_owner *owner)
         bp_clock_sleep(self->watch_seconds < 1.0 ? self->watch_seconds / 10 : 1.0);
     } else {
         run_owner_text(who, sizeof who, owner);
-        bp_warn("the run folder is locked by %s, which can't be asked from here: at %s; watching "
+        BP_WARN("lock.owner_unreachable",
+                "the run folder is locked by %s, which can't be asked from here: at %s; watching "
                 "it for %.0f s",
                 who, lock->folder, self->watch_seconds);
     }

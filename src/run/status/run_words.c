@@ -40,7 +40,8 @@ static void append(const char *path, int64_t start, const char *who, int status,
                      (long long)start, who, status, line);
     if (fd >= 0 && fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode) && bytes > 0 &&
         (size_t)bytes < sizeof text && write(fd, text, (size_t)bytes) != (ssize_t)bytes)
-        (void)dprintf(STDERR_FILENO, "bagpipe: warning: no room for this line: at %s\n", path);
+        (void)dprintf(STDERR_FILENO,
+                      "bagpipe: warning: no room for this line: at %s [file.no_space]\n", path);
     if (fd >= 0)
         (void)close(fd);
 }

@@ -294,13 +294,16 @@ void bp_engine_spec_warn(const bp_config *config)
     bool stages = bp_mesh_keys_of(config)->pipeline > 1;
 
     if (!interleaved && bp_mesh_keys_of(config)->chunks != CHUNKS_BY_DEFAULT)
-        bp_warn("mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
+        BP_WARN("config.unused_key",
+                "mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
                 (long long)bp_mesh_keys_of(config)->chunks);
     if (interleaved && !stages)
-        bp_warn("mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
+        BP_WARN("config.unused_key",
+                "mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
                 "interleave");
     if (is(config, "mesh.sequence_parallel", "yes") && bp_mesh_keys_of(config)->tensor == 1)
-        bp_warn("mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
+        BP_WARN("config.unused_key",
+                "mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
                 "rows");
 }
 

@@ -219,7 +219,8 @@ static double read_perplexity(const ensemble *self, int64_t member)
     double perplexity = json_is_number(value) ? json_number_value(value) : NAN;
 
     if (json_integer_value(json_object_get(summary, "documents")) == 0)
-        bp_warn("no document of corpus.train is out of the bag, so there is no out-of-bag "
+        BP_WARN("ensemble.no_out_of_bag",
+                "no document of corpus.train is out of the bag, so there is no out-of-bag "
                 "perplexity; cut the corpus into more documents");
     json_decref(summary);
     return perplexity;

@@ -96,7 +96,8 @@ void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_
     reader *one = &metrics->readers[member];
 
     if (how == ENSEMBLE_TRAINED && bp_file_size(one->path) <= 0)
-        bp_warn("the metrics of a member that is trained are lost: at %s; those of the ensemble "
+        BP_WARN("metrics.missing",
+                "the metrics of a member that is trained are lost: at %s; those of the ensemble "
                 "may lack them",
                 one->path);
     one->certain = INT64_MAX;

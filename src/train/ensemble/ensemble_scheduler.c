@@ -138,7 +138,7 @@ static void add_event(ensemble_scheduler *scheduler, const char *name,
         json_pack("{s:s, s:o}", "member", scheduler->states[message->member].name, key, value);
 
     if (bp_run_event(scheduler->self->run, name, members) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     json_decref(members);
 }
 
@@ -192,7 +192,7 @@ static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *m
     state->text = bp_strdup(message->text);
     ensemble_metrics_ended(scheduler->metrics, message->member, ENSEMBLE_DIVERGED);
     add_event(scheduler, "member_diverged", message, "message", json_string(message->text));
-    bp_warn("%s: %s; the other members go on", state->name, message->text);
+    BP_WARN("training.diverged", "%s: %s; the other members go on", state->name, message->text);
 }
 
 /* On the coordinator, which may be in the midst of training a member itself. */

@@ -66,7 +66,7 @@ void trainer_sweep_end(trainer *self)
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (bp_remover_wait(&self->remover) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
     (void)bp_heartbeat_phase(before);
 }
@@ -85,12 +85,12 @@ static void committed(trainer *self, int64_t step, bool best)
     char *folder = trainer_checkpoints_folder(self);
 
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
                                      &self->remover) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     bp_free(folder);
     json_decref(event);
     bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");

@@ -203,7 +203,7 @@ static bp_err commit(trainer *self, const char *folder, double seconds, double v
     trainer_tell_commit(self);
     bp_log_keep_progress();
     if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     return err;
 }
 

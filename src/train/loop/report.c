@@ -146,7 +146,7 @@ static void note_failure(trainer *self, report_kind kind, bp_err err)
     if (err == BP_OK)
         return;
     if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     if (kind == REPORT_METRIC && self->report_err == BP_OK) {
         self->report_err = err;
         snprintf(self->report_message, sizeof self->report_message, "%s", bp_err_message());

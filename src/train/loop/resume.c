@@ -151,7 +151,7 @@ bp_err trainer_find_source(trainer *self)
         /* a job may have been killed between a commit and its link */
         if (err == BP_OK && self->mesh->coordinates && best > 0 &&
             bp_checkpoints_best(folder) != best && bp_checkpoints_link_best(folder, best) != BP_OK)
-            bp_warn("%s", bp_err_message());
+            bp_warn_failure("%s", bp_err_text());
     }
     bp_free(folder);
     (void)bp_heartbeat_phase(before);

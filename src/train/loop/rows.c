@@ -61,7 +61,8 @@ void trainer_warn_of_rows(const trainer *self, const memory_case *one)
     int64_t better = slow ? better_micro_batch(self, one) : 0;
 
     if (better > 0)
-        bp_warn(
+        BP_WARN(
+            "mesh.few_rows",
             "mesh.micro_batch = %lld x model.context = %lld makes matrix products of %lld rows, "
             "which are slower than those of %d: at mesh.micro_batch; use mesh.micro_batch=%lld",
             (long long)one->spec.micro_batch, (long long)self->shape.context,

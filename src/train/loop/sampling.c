@@ -257,7 +257,7 @@ void trainer_sample(trainer *self)
             if (err == BP_OK && !stopped)
                 err = tell(self, &result);
             if (err != BP_OK) /* the training will say whether it has diverged */
-                bp_warn("no sample of step %" PRId64 ": %s", step, bp_err_message());
+                bp_warn_failure("no sample of step %" PRId64 ": %s", step, bp_err_text());
         }
         bp_buffer_clear(&result);
         bp_heartbeat_step(step);

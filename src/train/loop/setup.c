@@ -251,7 +251,8 @@ bp_err trainer_check_bag(const bp_corpus *corpus)
                        "cut the corpus into documents, or train without bags",
                        (long long)documents, path);
     if (documents < BAG_DOCUMENTS)
-        bp_warn("bags are drawn from %lld documents: at %s; with fewer than %d they differ by "
+        BP_WARN("ensemble.few_documents",
+                "bags are drawn from %lld documents: at %s; with fewer than %d they differ by "
                 "chance more than by what they hold",
                 (long long)documents, path, BAG_DOCUMENTS);
     return BP_OK;
@@ -387,10 +388,12 @@ bp_err trainer_build(trainer *self)
     if (err != BP_OK || !self->loader || !bp_loader_repeat(self->loader) || self->mesh->data_at > 0)
         return err;
     if (bp_stream_weights(self->stream))
-        bp_warn("a step takes more windows of a corpus than it has, by corpus.weights: windows "
+        BP_WARN("corpus.few_windows",
+                "a step takes more windows of a corpus than it has, by corpus.weights: windows "
                 "repeat within a step; use a smaller batch or a shorter context");
     else
-        bp_warn("the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
+        BP_WARN("corpus.few_windows",
+                "the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
                 "a step; use a smaller batch or a shorter context",
                 (long long)bp_loader_windows(self->loader), (long long)self->spec.batch);
     return BP_OK;

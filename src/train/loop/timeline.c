@@ -159,7 +159,8 @@ static bp_err begin(writer *self, const trainer *training, const rank_trace *ran
     for (int r = 0; r < training->mesh->size; r++)
         dropped += ranks[r].dropped;
     if (dropped > 0)
-        bp_warn("the timeline lacks its last events, %lld of them: at train.trace; a step has more "
+        BP_WARN("timeline.events_lost",
+                "the timeline lacks its last events, %lld of them: at train.trace; a step has more "
                 "than fit, use fewer micro-batches",
                 (long long)dropped);
     bp_buffer_printf(&self->text,

@@ -229,7 +229,7 @@ static void save_what_is_left(trainer *self)
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     self->leaves = true;
     if (finish_commit(self, self->gives_up) != BP_OK && !self->gives_up)
-        bp_warn("%s", bp_err_message());
+        bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
 }
 

@@ -215,11 +215,12 @@ bp_err comparison_plots_draw(const comparison_results *results)
 
         drawn = bp_gnuplot(&nothing, &bytes, results->folder, script);
         if (drawn == BP_ERR_FORMAT)
-            bp_warn("%s is not drawn: %s", plot->name, bp_err_message());
+            bp_warn_failure("%s is not drawn: %s", plot->name, bp_err_text());
         else if (drawn != BP_OK) /* there is no use in drawing the others */
-            bp_warn("no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s "
-                    "draws them later",
-                    bp_err_message(), results->folder);
+            bp_warn_failure(
+                "no plots: %s; everything else is there, and 'gnuplot plots/NAME.gp' in %s "
+                "draws them later",
+                bp_err_text(), results->folder);
         bp_free(nothing);
         bp_free(script);
     }

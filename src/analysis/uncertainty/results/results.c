@@ -85,7 +85,8 @@ static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64
                        group->name, group->document_count, group->document_count == 1 ? "" : "s",
                        group->parts[0].corpus);
     if (group->document_count < FEW_DOCUMENTS)
-        bp_warn("the group '%s' has %" PRId64 " documents: intervals over so few say little",
+        BP_WARN("comparison.few_documents",
+                "the group '%s' has %" PRId64 " documents: intervals over so few say little",
                 group->name, group->document_count);
     return BP_OK;
 }
