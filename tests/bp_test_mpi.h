@@ -60,6 +60,9 @@ static inline void bp_test_check_err_at(MPI_Comm comm, bp_err got, bp_err expect
     bp_test_check_at(comm, got == expected, call, file, line);
 }
 
+/** Collective over `comm`: every rank's last failure says this. */
+#define bp_test_check_said(comm, text) bp_test_check((comm), bp_test_is_said(text))
+
 /* One test. A failure that the other ranks know nothing of ends the program. */
 static inline bool bp_test_one(const struct CMUnitTest *test)
 {

@@ -41,12 +41,12 @@ static void wrong_methods_are_refused(void **state)
     (void)state;
     expect_methods("a=x:mcmc", BP_ERR_CONFIG, ":mcmc");
     expect_methods("a=x,a=y", BP_ERR_CONFIG, "'a'");
-    expect_methods("x", BP_ERR_CONFIG, "no name");
-    expect_methods("a=x,", BP_ERR_CONFIG, "no name");
-    expect_methods("=x", BP_ERR_CONFIG, "name");
-    expect_methods("a=", BP_ERR_CONFIG, "no folder");
-    expect_methods("a=:dropout", BP_ERR_CONFIG, "no folder");
-    expect_methods("a b=x", BP_ERR_CONFIG, "'a b'");
+    expect_methods("x", BP_ERR_CONFIG, "[comparison.no_name]");
+    expect_methods("a=x,", BP_ERR_CONFIG, "[comparison.no_name]");
+    expect_methods("=x", BP_ERR_CONFIG, "[comparison.bad_name]");
+    expect_methods("a=", BP_ERR_CONFIG, "[comparison.no_folder]");
+    expect_methods("a=:dropout", BP_ERR_CONFIG, "[comparison.no_folder]");
+    expect_methods("a b=x", BP_ERR_CONFIG, "'a b' ... [comparison.bad_name]");
     expect_methods(".a=x", BP_ERR_CONFIG, "'.a'");
     expect_methods("../a=x", BP_ERR_CONFIG, "'../a'");
 }
@@ -134,15 +134,15 @@ static void wrong_groups_are_refused(void **state)
     char item[4096];
 
     (void)state;
-    expect_groups("", BP_ERR_CONFIG, "no corpus");
-    expect_groups("a.h5,,b.h5", BP_ERR_CONFIG, "no corpus");
-    expect_groups("x=", BP_ERR_CONFIG, "no corpus");
-    expect_groups(":g=x", BP_ERR_CONFIG, "no corpus");
-    expect_groups("a.h5:=x", BP_ERR_CONFIG, "no label");
+    expect_groups("", BP_ERR_CONFIG, "[comparison.no_corpus]");
+    expect_groups("a.h5,,b.h5", BP_ERR_CONFIG, "[comparison.no_corpus]");
+    expect_groups("x=", BP_ERR_CONFIG, "[comparison.no_corpus]");
+    expect_groups(":g=x", BP_ERR_CONFIG, "[comparison.no_corpus]");
+    expect_groups("a.h5:=x", BP_ERR_CONFIG, "[comparison.no_corpus]");
     expect_groups("a.h5,b/a.h5", BP_ERR_CONFIG, "'a'");
     expect_groups("x=a.h5,x.h5", BP_ERR_CONFIG, "'x'");
     expect_groups("a.h5:g=x,b.h5:g=x", BP_ERR_CONFIG, "'x'");
-    expect_groups("a b=c.h5", BP_ERR_CONFIG, "'a b'");
+    expect_groups("a b=c.h5", BP_ERR_CONFIG, "'a b' ... [comparison.bad_name]");
     path = bp_test_path("there.h5");
     bp_test_expect(bp_file_write(path, "x", 1), BP_OK);
     (void)snprintf(item, sizeof(item), "%s:kind", path);

@@ -403,7 +403,7 @@ static void what_can_not_be_fitted_is_refused(void **state)
     self.model->lm.ops = whole;
     self.model->lm.info.vocab_size = BP_LAPLACE_VOCAB_MAX + 1;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
-    bp_test_message_has("16384");
+    bp_test_message_has("16384 ... [laplace.vocabulary_too_large]");
     self.model->lm.info.vocab_size = V;
     bp_test_check_err(WORLD,
                       bp_laplace_fit_model(self.mesh, self.config, &self.model->lm,
@@ -413,11 +413,11 @@ static void what_can_not_be_fitted_is_refused(void **state)
     bp_test_check_err(WORLD, fit(&self, &spec, "no/folder.h5", &report), BP_ERR_CREATE);
     self.model->broken = true;
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_SOFTWARE);
-    bp_test_message_has("not finite");
+    bp_test_message_has("[math.not_finite]");
     self.model->broken = false;
     memset(self.model->weights, 0, sizeof self.model->weights);
     bp_test_check_err(WORLD, fit(&self, &spec, "none.h5", &report), BP_ERR_CONFIG);
-    bp_test_message_has("zero");
+    bp_test_message_has("[laplace.zero_matrix]");
     bp_test_check(WORLD, !bp_path_exists(bp_test_path("none.h5")) &&
                              !bp_path_exists(bp_test_path("none.h5.tmp")));
     bp_test_check_err(WORLD,

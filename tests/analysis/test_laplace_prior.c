@@ -137,12 +137,12 @@ static void without_a_best_tau_a_number_is_asked_for(void **state)
     (void)state;
     make_problem(&self, 100, 0);
     bp_test_expect(laplace_best_tau(&tau, &self.evidence), BP_ERR_CONFIG);
-    bp_test_message_has("zero");
+    bp_test_message_has("[laplace.zero_matrix]");
     laplace_evidence_close(&self.evidence);
     make_problem(&self, 100, 1);
     memset(self.output_values, 0, sizeof self.output_values);
     bp_test_expect(laplace_best_tau(&tau, &self.evidence), BP_ERR_CONFIG);
-    bp_test_message_has("curvature");
+    bp_test_message_has("[laplace.no_curvature]");
     laplace_evidence_close(&self.evidence);
 }
 
@@ -158,7 +158,7 @@ static void short_memory_on_one_rank_is_told_to_all(void **state)
     err = laplace_evidence_open(&self.evidence);
     bp_fault_arm(NULL);
     bp_test_check_err(WORLD, err, BP_ERR_SYSTEM);
-    bp_test_message_has("eigenvalues");
+    bp_test_message_has("[memory.short]");
     bp_test_check(WORLD, self.evidence.rows == NULL);
 }
 

@@ -172,18 +172,18 @@ static void tables_that_do_not_fit_are_refused(void **state)
 
     (void)state;
     write_tokens("unfit", 0, NULL, 1);
-    expect_unreadable("unfit", more, "fewer scored tokens");
-    expect_unreadable("unfit", fewer, "more scored tokens");
+    expect_unreadable("unfit", more, "[scores.damaged]");
+    expect_unreadable("unfit", fewer, "[scores.damaged]");
     write_tokens("unfit", 0, "brier", 1);
     expect_unreadable("unfit", COUNTS, "brier");
     write_tokens("unfit", 0, NULL, 9);
-    expect_unreadable("unfit", COUNTS, "version 9");
+    expect_unreadable("unfit", COUNTS, "version 9 ... [h5.unknown_version]");
     write_tokens("unfit", -INFINITY, NULL, 1);
     expect_unreadable("unfit", COUNTS, "[scores.zero_probability]");
     write_tokens("unfit", INFINITY, NULL, 1);
     expect_unreadable("unfit", COUNTS, "[scores.damaged]");
     bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS + 1), BP_ERR_FORMAT);
-    bp_test_message_has("7");
+    bp_test_message_has("7 ... [scores.unlike_corpus]");
     bp_test_expect(comparison_scores_count(&tokens, bp_test_path("none"), 1), BP_ERR_INPUT);
 }
 
@@ -235,7 +235,7 @@ static void methods_must_have_scored_the_same(void **state)
     write_methods("other");
     (void)write_documents("other/scores/sure/score", others, DOCUMENTS);
     bp_test_expect(comparison_results_analyse(&results, DOCUMENTS), BP_ERR_FORMAT);
-    bp_test_message_has("document 4");
+    bp_test_message_has("document 4 ... [comparison.unlike_scores]");
     comparison_results_clear(&results);
 }
 

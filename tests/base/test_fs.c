@@ -65,7 +65,7 @@ static void limit_is_to_the_byte(void **state)
     bp_test_expect(bp_file_read(path, 10, &data, &bytes), BP_OK);
     bp_free(data);
     bp_test_expect(bp_file_read(path, 9, &data, &bytes), BP_ERR_FORMAT);
-    bp_test_message_has("9 bytes");
+    bp_test_message_has("9 bytes ... [file.too_long]");
     assert_null(data);
     bp_test_expect(bp_file_read(path, 0, &data, &bytes), BP_ERR_FORMAT);
 }
@@ -88,12 +88,12 @@ static void what_is_no_file_is_told_apart(void **state)
     size_t bytes;
 
     bp_test_expect(bp_file_read(bp_test_path("none"), LIMIT, &data, &bytes), BP_ERR_INPUT);
-    bp_test_message_has("No such file");
+    bp_test_message_has("[file.missing]");
     bp_test_expect(bp_file_read(bp_test_folder(), LIMIT, &data, &bytes), BP_ERR_INPUT);
-    bp_test_message_has("folder");
+    bp_test_message_has("[file.is_folder]");
     assert_int_equal(mkfifo(fifo, 0666), 0);
     bp_test_expect(bp_file_read(fifo, LIMIT, &data, &bytes), BP_ERR_INPUT); /* and does not wait */
-    bp_test_message_has("pipe");
+    bp_test_message_has("[file.not_regular]");
     const char *file = bp_test_write("file", "x", 1);
     char *below = bp_path_join(file, "below");
     bp_test_expect(bp_file_read(below, LIMIT, &data, &bytes), BP_ERR_INPUT);
@@ -119,7 +119,7 @@ static void devices_and_folders_are_not_replaced(void **state)
     bp_test_expect(bp_file_write("/dev/full", "x", 1), BP_ERR_CREATE);
     bp_test_expect(bp_file_write(bp_test_folder(), "x", 1), BP_ERR_CREATE);
     bp_test_expect(bp_file_write(bp_test_path("no/such/folder"), "x", 1), BP_ERR_CREATE);
-    bp_test_message_has("No such file");
+    bp_test_message_has("[file.no_folder]");
 }
 
 /* The limit of a file's size stands for a full disk: the write comes back short, then with EFBIG.

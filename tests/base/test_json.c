@@ -70,7 +70,7 @@ static void broken_text_is_told_with_its_place(void **state)
         assert_null(value);
     }
     bp_test_expect(parse(&value, "{\n \"a\": x}"), BP_ERR_FORMAT);
-    bp_test_message_has("a.json:2");
+    bp_test_message_has("a.json:2 ... [json.invalid]");
     bp_test_expect(bp_json_parse(&value, "[1]\0[2]", 7, "a.json"), BP_ERR_FORMAT);
     static char deep[100000];
     memset(deep, '[', sizeof deep);

@@ -60,9 +60,9 @@ static void name_that_exists_is_no_pattern_and_no_list(void **state)
 static void missing_files_are_66(void **state)
 {
     bp_test_expect(open_and_close(bp_test_path("none*.h5")), BP_ERR_INPUT);
-    bp_test_message_has("none*.h5");
+    bp_test_message_has("none*.h5 ... [corpus.no_match]");
     bp_test_expect(open_and_close(bp_test_path("none.h5")), BP_ERR_INPUT);
-    bp_test_message_has("none.h5");
+    bp_test_message_has("none.h5 ... [file.missing]");
 }
 
 static void empty_items_are_78(void **state)
@@ -85,13 +85,13 @@ static void other_vocabularies_are_78_with_both_values(void **state)
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "vocab.h5"));
     bp_test_expect(open_and_close(list), BP_ERR_CONFIG);
     bp_test_message_has("[corpus.mismatch]");
-    bp_test_message_has("100 and 101");
+    bp_test_message_has("100 and 101 ... [corpus.mismatch]");
     other = plain;
     other.eod_id = -1;
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "eod.h5"));
     bp_test_expect(open_and_close(list), BP_ERR_CONFIG);
     bp_test_message_has("[corpus.mismatch]");
-    bp_test_message_has("99 and -1");
+    bp_test_message_has("99 and -1 ... [corpus.mismatch]");
     other = plain;
     other.hash = TOY_HASH_B;
     snprintf(list, sizeof(list), "%s,%s", first, toy_write(&other, "hash.h5"));

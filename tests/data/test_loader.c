@@ -285,7 +285,7 @@ static void damage_is_told_by_the_step_that_meets_it(void **state)
         err = read_windows(loader, step++, got);
     while (err == BP_OK && step < w.windows);
     assert_int_equal(err, BP_ERR_FORMAT);
-    bp_test_message_has("spoilt.h5");
+    bp_test_message_has("spoilt.h5 ... [corpus.damaged]");
     bp_test_expect(read_windows(loader, step - 1, got), BP_ERR_FORMAT); /* and again */
     bp_loader_free(&loader);
     bp_free(got);
@@ -346,7 +346,7 @@ static void too_few_tokens_are_65(void **state)
 
     bp_test_expect(bp_loader_new(&loader, &spec), BP_ERR_FORMAT);
     assert_null(loader);
-    bp_test_message_has("short.h5");
+    bp_test_message_has("short.h5 ... [corpus.too_short]");
     spec.maker = window_maker(9, 1); /* T + 1 tokens: one window */
     bp_test_expect(bp_loader_new(&loader, &spec), BP_OK);
     assert_int_equal(bp_loader_windows(loader), 1);

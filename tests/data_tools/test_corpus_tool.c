@@ -3,50 +3,13 @@
 #include "base/buffer.h"
 #include "base/rng.h"
 #include "bp_test.h"
+#include "data_tools/tool_run.h"
 #include "io/corpus/corpus_file.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char output[262144]; /* what the last run printed, standard error too */
-
-/* Run a command line in the test's folder; its exit status. */
-static int run_line(const char *line)
-{
-    char command[65536];
-    size_t bytes;
-    FILE *pipe;
-    int status;
-
-    snprintf(command, sizeof command, "cd '%s' && { %s ; } 2>&1", bp_test_folder(), line);
-    pipe = popen(command, "r");
-    assert_non_null(pipe);
-    bytes = fread(output, 1, sizeof output - 1, pipe);
-    output[bytes] = '\0';
-    status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-/* `bagpipe-data ARGUMENTS` on some ranks (0: without mpirun) leaves with `status` and says `said`.
- */
-static void expect(int ranks, const char *arguments, int status, const char *said)
-{
-    char line[32768], start[PATH_MAX + 64] = "";
-    int got;
-
-    if (ranks > 0)
-        snprintf(start, sizeof start, "sh %s/mpirun.sh %d ", BP_TEST_SOURCE, ranks);
-    snprintf(line, sizeof line, "%s%s/bagpipe-data %s", start, BP_TEST_BIN, arguments);
-    got = run_line(line);
-    if (got != status || strstr(output, said) == NULL)
-        fail_msg("\"%s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments, got, status,
-                 said, output);
-}
 
 static void make_input(void)
 {
@@ -65,23 +28,14 @@ static void make_input(void)
     bp_test_write("objects.jsonl", objects, sizeof objects - 1);
     bp_test_write("bad.jsonl", bad, sizeof bad - 1);
     bp_test_write("empty.txt", "", 0);
-    expect(0, "tokenizer --size 270 --format lines --out t.json lines.txt", 0, "t.json");
-}
-
-static void same_file(const char *a, const char *b)
-{
-    char hashes[2][BP_SHA256_HEX];
-
-    bp_test_expect(bp_sha256_of_file(bp_test_path(a), hashes[0], NULL), BP_OK);
-    bp_test_expect(bp_sha256_of_file(bp_test_path(b), hashes[1], NULL), BP_OK);
-    assert_string_equal(hashes[0], hashes[1]);
+    expect_tool(0, "tokenizer --size 270 --format lines --out t.json lines.txt", 0, "t.json");
 }
 
 static void ranks_do_not_change_a_byte(void **state)
 {
     (void)state;
     make_input();
-    expect(
+    expect_tool(
         0,
         "corpus --tokenizer t.json --format jsonl --label genre --label n --out 0.h5 objects.jsonl",
         0, "3 documents");
@@ -92,8 +46,8 @@ static void ranks_do_not_change_a_byte(void **state)
                  "corpus --tokenizer t.json --format jsonl --label genre --label n --out %s "
                  "objects.jsonl",
                  name);
-        expect(ranks, arguments, 0, "3 documents");
-        same_file("0.h5", name);
+        expect_tool(ranks, arguments, 0, "3 documents");
+        assert_same_file("0.h5", name);
     }
 }
 
@@ -134,67 +88,69 @@ static void text_of_several_chunks_is_the_same_on_two_ranks(void **state)
             arguments, sizeof arguments,
             "corpus --tokenizer t.json --format jsonl --label genre --out long%d.h5 long.jsonl",
             ranks);
-        expect(ranks, arguments, 0, "300 documents");
+        expect_tool(ranks, arguments, 0, "300 documents");
     }
-    same_file("long1.h5", "long2.h5");
+    assert_same_file("long1.h5", "long2.h5");
     bp_test_expect(bp_corpus_file_open(&corpus, bp_test_path("long1.h5")), BP_OK);
     assert_true(bp_corpus_file_info(corpus)->tokens > 3 * 65536);
     bp_corpus_file_close(&corpus);
-    expect(0, "inspect long1.h5", 0, "genre: 5 values: news (60)");
-    expect(0, "verify long1.h5", 0, "sound, 300 documents");
+    expect_tool(0, "inspect long1.h5", 0, "genre: 5 values: news (60)");
+    expect_tool(0, "verify long1.h5", 0, "sound, 300 documents");
 }
 
 static void table_is_csv(void **state)
 {
     (void)state;
     make_input();
-    expect(
+    expect_tool(
         0,
         "corpus --tokenizer t.json --format jsonl --label genre --label n --out c.h5 objects.jsonl",
         0, "");
-    expect(0, "table c.h5", 0,
-           "document,id,tokens,bytes,words,words_split,genre,n\n"
-           "0,one,");
-    expect(0, "table c.h5", 0, "1,2,1,0,0,1,,2.5\n");
-    expect(0, "table c.h5", 0, ",\"say \"\"c\"\"\",true\n");
-    expect(0, "table c.h5", 0, ",\"a, b\",1\n");
-    expect(0, "table --head 1 c.h5", 0, "0,one,");
+    expect_tool(0, "table c.h5", 0,
+                "document,id,tokens,bytes,words,words_split,genre,n\n"
+                "0,one,");
+    expect_tool(0, "table c.h5", 0, "1,2,1,0,0,1,,2.5\n");
+    expect_tool(0, "table c.h5", 0, ",\"say \"\"c\"\"\",true\n");
+    expect_tool(0, "table c.h5", 0, ",\"a, b\",1\n");
+    expect_tool(0, "table --head 1 c.h5", 0, "0,one,");
     assert_null(strstr(output, "\n1,2,"));
-    expect(0, "table --head x c.h5", 64, "--head");
+    expect_tool(0, "table --head x c.h5", 64, "--head ... [command.bad_number]");
 }
 
 static void what_is_odd_in_the_text_is_told(void **state)
 {
     (void)state;
     make_input();
-    expect(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
-           "1 empty lines were skipped");
-    expect(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
-           "warning: 1 bytes of the text are not valid UTF-8");
-    expect(0, "corpus --tokenizer t.json --out c.h5 empty.txt lines.txt", 0,
-           "warning: 1 of 2 documents are empty");
-    expect(0, "inspect c.h5", 0, "ids         empty.txt ... lines.txt");
-    expect(0, "inspect c.h5", 0, "files       empty.txt lines.txt");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
+                "1 empty lines were skipped");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out c.h5 lines.txt", 0,
+                "[text.not_utf8]");
+    expect_tool(0, "corpus --tokenizer t.json --out c.h5 empty.txt lines.txt", 0,
+                "[corpus.empty_documents]");
+    expect_tool(0, "inspect c.h5", 0, "ids         empty.txt ... lines.txt");
+    expect_tool(0, "inspect c.h5", 0, "files       empty.txt lines.txt");
 }
 
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
     make_input();
-    expect(2, "corpus --out c.h5 lines.txt", 64, "error[64]: there is no tokenizer");
-    expect(0, "corpus --tokenizer t.json lines.txt", 64, "there is no output");
-    expect(0, "corpus --tokenizer t.json --out c.h5", 64, "there is no text");
-    expect(0, "corpus --tokenizer t.json --out c.h5 --format csv lines.txt", 64, "csv");
-    expect(0, "corpus --tokenizer t.json --out c.h5 --label a lines.txt", 64, "use --format jsonl");
-    expect(0, "corpus --tokenizer t.json --out c.h5 --format jsonl --label a/b objects.jsonl", 64,
-           "a/b");
-    expect(0, "corpus --wrong", 64, "--wrong");
-    expect(0, "verify --", 64, "name a file");
-    expect(0, "verify", 64, "Usage: bagpipe-data verify");
-    expect(2, "corpus --help", 0, "Usage: bagpipe-data corpus");
-    expect(0, "inspect --help", 0, "Usage: bagpipe-data inspect");
-    expect(0, "verify --help", 0, "Usage: bagpipe-data verify");
-    expect(0, "table --help", 0, "--head=N");
+    expect_tool(2, "corpus --out c.h5 lines.txt", 64,
+                "bagpipe-data: error[64]:  ... [command.no_tokenizer]");
+    expect_tool(0, "corpus --tokenizer t.json lines.txt", 64, "[command.no_output]");
+    expect_tool(0, "corpus --tokenizer t.json --out c.h5", 64, "[command.no_input]");
+    expect_tool(0, "corpus --tokenizer t.json --out c.h5 --format csv lines.txt", 64, "csv");
+    expect_tool(0, "corpus --tokenizer t.json --out c.h5 --label a lines.txt", 64,
+                "--format ... [command.needs_jsonl]");
+    expect_tool(0, "corpus --tokenizer t.json --out c.h5 --format jsonl --label a/b objects.jsonl",
+                64, "a/b");
+    expect_tool(0, "corpus --wrong", 64, "--wrong ... [command.not_understood]");
+    expect_tool(0, "verify --", 64, "[command.no_input]");
+    expect_tool(0, "verify", 64, "Usage: bagpipe-data verify");
+    expect_tool(2, "corpus --help", 0, "Usage: bagpipe-data corpus");
+    expect_tool(0, "inspect --help", 0, "Usage: bagpipe-data inspect");
+    expect_tool(0, "verify --help", 0, "Usage: bagpipe-data verify");
+    expect_tool(0, "table --help", 0, "--head=N");
 }
 
 static void output_that_is_an_input_is_refused(void **state)
@@ -203,34 +159,40 @@ static void output_that_is_an_input_is_refused(void **state)
     make_input();
     assert_int_equal(
         run_line("cp lines.txt kept.txt; ln lines.txt hard.txt; ln -s t.json soft.json"), 0);
-    expect(0, "corpus --tokenizer t.json --out lines.txt lines.txt", 64,
-           "error[64]: the output is");
-    expect(2, "corpus --tokenizer t.json --out hard.txt empty.txt ./lines.txt", 64, "./lines.txt");
-    expect(0, "corpus --tokenizer t.json --out soft.json lines.txt", 64, "t.json");
-    expect(2, "tokenizer --size 270 --out hard.txt lines.txt", 64, "lines.txt: at --out hard.txt");
-    same_file("kept.txt", "lines.txt");
-    expect(0, "tokenizer --from t.json --out t.json", 0, "t.json"); /* the same tokenizer */
+    expect_tool(0, "corpus --tokenizer t.json --out lines.txt lines.txt", 64,
+                "error[64]:  ... [command.same_output]");
+    expect_tool(2, "corpus --tokenizer t.json --out hard.txt empty.txt ./lines.txt", 64,
+                "./lines.txt");
+    expect_tool(0, "corpus --tokenizer t.json --out soft.json lines.txt", 64, "t.json");
+    expect_tool(2, "tokenizer --size 270 --out hard.txt lines.txt", 64,
+                "lines.txt: at --out hard.txt ... [command.same_output]");
+    assert_same_file("kept.txt", "lines.txt");
+    expect_tool(0, "tokenizer --from t.json --out t.json", 0, "t.json"); /* the same tokenizer */
 }
 
 static void faults_of_files_have_their_codes(void **state)
 {
     (void)state;
     make_input();
-    expect(2, "corpus --tokenizer t.json --out f.h5 missing.txt", 66, "missing.txt");
-    expect(2, "corpus --tokenizer missing.json --out f.h5 lines.txt", 66, "missing.json");
-    expect(0, "corpus --tokenizer lines.txt --out f.h5 lines.txt", 65, "lines.txt");
-    expect(2, "corpus --tokenizer t.json --format jsonl --out f.h5 bad.jsonl", 65, "line 2");
-    expect(0, "corpus --tokenizer t.json --format jsonl --label colour --out f.h5 objects.jsonl",
-           65, "no document has a label 'colour'");
-    expect(0, "corpus --tokenizer t.json --out no/f.h5 lines.txt", 73, "no/f.h5");
-    expect(2, "corpus --tokenizer t.json --out . lines.txt", 73, "not a regular file");
+    expect_tool(2, "corpus --tokenizer t.json --out f.h5 missing.txt", 66,
+                "missing.txt ... [file.missing]");
+    expect_tool(2, "corpus --tokenizer missing.json --out f.h5 lines.txt", 66, "missing.json");
+    expect_tool(0, "corpus --tokenizer lines.txt --out f.h5 lines.txt", 65,
+                "lines.txt ... [json.invalid]");
+    expect_tool(2, "corpus --tokenizer t.json --format jsonl --out f.h5 bad.jsonl", 65,
+                "line 2 ... [json.invalid]");
+    expect_tool(0,
+                "corpus --tokenizer t.json --format jsonl --label colour --out f.h5 objects.jsonl",
+                65, "'colour' ... [label.missing]");
+    expect_tool(0, "corpus --tokenizer t.json --out no/f.h5 lines.txt", 73, "no/f.h5");
+    expect_tool(2, "corpus --tokenizer t.json --out . lines.txt", 73, "[file.not_replaced]");
     assert_false(bp_path_exists(bp_test_path("f.h5")));
-    expect(0, "verify missing.h5", 66, "missing.h5");
-    expect(0, "inspect empty.txt", 65, "damaged (empty)");
-    expect(0, "verify lines.txt", 65, "not an HDF5 file");
+    expect_tool(0, "verify missing.h5", 66, "missing.h5 ... [file.missing]");
+    expect_tool(0, "inspect empty.txt", 65, "[h5.empty]");
+    expect_tool(0, "verify lines.txt", 65, "[h5.truncated]");
     assert_int_equal(mkdir(bp_test_path("folder"), 0777), 0);
-    expect(0, "verify folder", 66, "nothing that has checksums");
-    expect(0, "table folder", 65, "no run");
+    expect_tool(0, "verify folder", 66, "[file.no_checksums]");
+    expect_tool(0, "table folder", 65, "[run.no_record]");
 }
 
 static void damage_is_found_in_files_and_folders(void **state)
@@ -238,17 +200,17 @@ static void damage_is_found_in_files_and_folders(void **state)
     (void)state;
     make_input();
     assert_int_equal(mkdir(bp_test_path("run"), 0777), 0);
-    expect(0, "corpus --tokenizer t.json --format lines --out run/a.h5 lines.txt", 0, "");
-    expect(0, "corpus --tokenizer t.json --format lines --out run/b.h5 lines.txt", 0, "");
-    expect(0, "verify run", 0, "run/b.h5: sound");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out run/a.h5 lines.txt", 0, "");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out run/b.h5 lines.txt", 0, "");
+    expect_tool(0, "verify run", 0, "run/b.h5: sound");
     assert_int_equal(run_line("printf X | dd of=run/a.h5 bs=1 seek=2000 conv=notrunc status=none"),
                      0);
-    expect(0, "verify run", 65, "bagpipe-data: error[65]: damaged: at run/a.h5");
+    expect_tool(0, "verify run", 65, "bagpipe-data: error[65]: damaged: at run/a.h5");
     assert_null(strstr(strstr(output, "bagpipe-data: error") + 1, "bagpipe-data: error"));
     assert_non_null(strstr(output, "run/b.h5: sound")); /* the others have their turn */
-    expect(0, "verify run/a.h5 run/b.h5", 65, "run/b.h5: sound");
-    expect(0, "inspect run/a.h5", 65, "damaged");
-    expect(0, "table run/a.h5", 65, "damaged");
+    expect_tool(0, "verify run/a.h5 run/b.h5", 65, "run/b.h5: sound");
+    expect_tool(0, "inspect run/a.h5", 65, "[h5.damaged]");
+    expect_tool(0, "table run/a.h5", 65, "[h5.damaged]");
 }
 
 /* A sealed tokens.h5 of three tokens; starts NULL: as older versions wrote it. */
@@ -278,18 +240,19 @@ static void tables_of_tokens_are_read_or_refused(void **state)
 
     (void)state;
     write_tokens("old.h5", NULL, 0);
-    expect(0, "table old.h5", 0, "row,logprob\n0,-1\n1,-2\n2,-3\n");
-    expect(0, "table old.h5", 0, "of an older version");
+    expect_tool(0, "table old.h5", 0, "row,logprob\n0,-1\n1,-2\n2,-3\n");
+    expect_tool(0, "table old.h5", 0, "[scores.no_token_ids]");
     write_tokens("tokens.h5", good, 2);
-    expect(0, "table tokens.h5", 0,
-           "document,doc_id,position,token,text,logprob\n0,a,0,0,,-1\n1,b,0,1,,-2\n1,b,1,2,,-3\n");
-    expect(0, "table tokens.h5", 0, "keeps no tokenizer");
+    expect_tool(
+        0, "table tokens.h5", 0,
+        "document,doc_id,position,token,text,logprob\n0,a,0,0,,-1\n1,b,0,1,,-2\n1,b,1,2,,-3\n");
+    expect_tool(0, "table tokens.h5", 0, "[scores.no_tokenizer]");
     write_tokens("falling.h5", falling, 2);
-    expect(0, "table falling.h5", 65, "damaged: 'doc_start' is not as scores have it");
+    expect_tool(0, "table falling.h5", 65, "'doc_start' ... [scores.damaged]");
     write_tokens("negative.h5", negative, 2);
-    expect(0, "table negative.h5", 65, "damaged: 'doc_start'");
+    expect_tool(0, "table negative.h5", 65, "'doc_start' ... [scores.damaged]");
     write_tokens("early.h5", early, 2);
-    expect(0, "table early.h5", 65, "damaged: 'doc_start'");
+    expect_tool(0, "table early.h5", 65, "'doc_start' ... [scores.damaged]");
 }
 
 static void a_reader_that_has_enough_is_no_failure(void **state)
@@ -298,7 +261,7 @@ static void a_reader_that_has_enough_is_no_failure(void **state)
 
     (void)state;
     make_input();
-    expect(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
     snprintf(line, sizeof line, "{ %s/bagpipe-data table p.h5; echo \"left with $?\" >&2; } | true",
              BP_TEST_BIN);
     assert_int_equal(run_line(line), 0);
@@ -313,7 +276,7 @@ static void full_output_is_an_error_of_every_tool(void **state)
 
     (void)state;
     make_input();
-    expect(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out p.h5 lines.txt", 0, "");
     for (size_t k = 0; k < sizeof tools / sizeof tools[0]; k++) {
         snprintf(line, sizeof line, "%s/bagpipe-data %s > /dev/full", BP_TEST_BIN, tools[k]);
         if (run_line(line) != 74 || strstr(output, "standard output") == NULL)
@@ -330,13 +293,13 @@ static void control_characters_reach_no_terminal(void **state)
     (void)state;
     make_input();
     (void)bp_test_write("control.jsonl", text, sizeof text - 1);
-    expect(0,
-           "corpus --tokenizer t.json --format jsonl --label colour --out control.h5 control.jsonl",
-           0, "");
-    expect(0, "inspect control.h5", 0, "a\\x1B[31m ... b\xc3\xa9\n");
+    expect_tool(
+        0, "corpus --tokenizer t.json --format jsonl --label colour --out control.h5 control.jsonl",
+        0, "");
+    expect_tool(0, "inspect control.h5", 0, "a\\x1B[31m ... b\xc3\xa9\n");
     assert_non_null(strstr(output, "r\\xC2\\x9Bed"));
     assert_null(strchr(output, '\x1b'));
-    expect(0, "table control.h5", 0, "0,a\\x1B[31m,");
+    expect_tool(0, "table control.h5", 0, "0,a\\x1B[31m,");
     assert_non_null(strstr(output, "\"x,\\x07\""));
     assert_null(strchr(output, '\x1b'));
 }
@@ -346,9 +309,11 @@ static void run_of_scores_shows_its_tables(void **state)
     (void)state;
     make_input();
     assert_int_equal(run_line("mkdir -p scored/score && touch scored/score/summary.json"), 0);
-    expect(0, "corpus --tokenizer t.json --format lines --out scored/score/a.h5 lines.txt", 0, "");
-    expect(0, "corpus --tokenizer t.json --format lines --out scored/score/b.h5 lines.txt", 0, "");
-    expect(0, "inspect scored", 0, "scored/score/a.h5: ");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out scored/score/a.h5 lines.txt", 0,
+                "");
+    expect_tool(0, "corpus --tokenizer t.json --format lines --out scored/score/b.h5 lines.txt", 0,
+                "");
+    expect_tool(0, "inspect scored", 0, "scored/score/a.h5: ");
     assert_non_null(strstr(output, "scored/score/b.h5: "));
 }
 

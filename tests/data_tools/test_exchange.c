@@ -1,8 +1,8 @@
 /* bagpipe-data import and export as users call them, on a small GPT-2 and on folders made to be
  * refused. */
 #include "bp_test.h"
+#include "data_tools/tool_run.h"
 
-#include "base/hash.h"
 #include "base/json.h"
 #include "io/h5/h5.h"
 #include "io/hf_folder.h"
@@ -12,45 +12,16 @@
 #include "text/gpt2_pair.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char output[65536]; /* what the last run printed, standard error too */
-
-static int run(const char *before, const char *arguments)
-{
-    char command[16384];
-    FILE *pipe;
-    size_t bytes;
-    int status;
-
-    (void)snprintf(command, sizeof command, "cd %s && %s %s %s 2>&1", bp_test_folder(), before,
-                   bp_test_program("bagpipe-data"), arguments);
-    pipe = popen(command, "r");
-    assert_non_null(pipe);
-    bytes = fread(output, 1, sizeof output - 1, pipe);
-    output[bytes] = 0;
-    status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
 
 static void expect(const char *arguments, int status, const char *said)
 {
-    int got = run("", arguments);
-
-    if (got != status || strstr(output, said) == NULL)
-        fail_msg("\"%s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments, got, status,
-                 said, output);
+    expect_tool(0, arguments, status, said);
 }
 
 static void shell(const char *command)
 {
-    char line[4096];
-
-    (void)snprintf(line, sizeof line, "cd %s && %s", bp_test_folder(), command);
-    if (system(line) != 0)
-        fail_msg("%s failed", line);
+    if (run_line(command) != 0)
+        fail_msg("%s failed", command);
 }
 
 /* The model's digest as export prints it. */
@@ -238,7 +209,8 @@ static void value_that_the_type_has_not_is_refused_by_name(void **state)
     assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 && fwrite(&large, 4, 1, file) == 1 &&
                 fclose(file) == 0);
     expect("import tiny --out out", 0, "");
-    expect("export out --out place/hf --dtype f16", 65, "at tensor 'transformer.ln_f.bias'");
+    expect("export out --out place/hf --dtype f16", 65,
+           "'transformer.ln_f.bias' ... [export.out_of_range]");
     assert_non_null(strstr(output, "70000 is beyond the largest of F16"));
     shell("test -z \"$(ls -A place)\"");
     expect("export out --out place/hf --dtype bf16", 0, "");
@@ -384,15 +356,15 @@ static void tokenizer_of_another_model_is_refused(void **state)
     make_tokenizer("other.json", 259);
     make_tokenizer("tiny/tokenizer.json", 261);
     expect("import tiny --out out", 0, "");
-    expect("export out --out hf --tokenizer other.json", 65, "the tokenizer's hash is");
+    expect("export out --out hf --tokenizer other.json", 65, "[tokenizer.mismatch]");
     assert_false(bp_path_exists(bp_test_path("hf")));
     hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("printf '{}' > tiny/tokenizer.json");
-    expect("import tiny --out out", 65, "tokenizer.json");
+    expect("import tiny --out out", 65, "tokenizer.json ... [tokenizer.not_a_tokenizer]");
     expect("import tiny --out out --no-tokenizer", 0, "tokenizer: none");
     expect("import tiny --out out2 --tokenizer other.json", 0, "259 tokens");
-    expect("import tiny --out out3 --tokenizer none.json", 66, "none.json");
+    expect("import tiny --out out3 --tokenizer none.json", 66, "none.json ... [file.missing]");
 }
 
 static void tokenizer_larger_than_the_model_is_refused(void **state)
@@ -402,7 +374,7 @@ static void tokenizer_larger_than_the_model_is_refused(void **state)
     shell("rm -rf out out2 out3");
     make_tokenizer("large.json", 301);
     gpt2_pair_write(bp_test_path("large.json"), "tiny");
-    expect("import tiny --out out", 65, "the tokenizer has 301 tokens and the model 300");
+    expect("import tiny --out out", 65, "301 ... 300 ... [vocabulary.mismatch]");
 }
 
 /* ---- places and command lines ---- */
@@ -411,17 +383,18 @@ static void command_line_that_says_too_little_is_refused(void **state)
 {
     (void)state;
     expect("import --no-tokenizer", 64, "[command.wrong_count]");
-    expect("import a", 64, "it takes");
-    expect("import --out x", 64, "it takes");
-    expect("export a b --out x", 64, "it takes CHECKPOINT --out HF_FOLDER");
-    expect("import a --out x --wrong", 64, "'--wrong' is not understood");
-    expect("import a --out x --tokenizer t --no-tokenizer", 64, "exclude each other");
-    expect("export a --out x --dtype f64", 64, "--dtype takes f32, f16 or bf16, not 'f64'");
-    expect("export a --out x --shard-size 2", 64, "--shard-size takes a size such as 2GB, not '2'");
-    expect("export a --out x --shard-size -2GB", 64, "not '-2GB'");
-    expect("export a --out x --shard-size 0GB", 64, "not '0GB'");
-    expect("export a --out x --shard-size 99999999999GB", 64, "not '99999999999GB'");
-    expect("import a --out x --dtype f16", 64, "'--dtype' is not understood");
+    expect("import a", 64, "[command.wrong_count]");
+    expect("import --out x", 64, "[command.wrong_count]");
+    expect("export a b --out x", 64, "CHECKPOINT --out HF_FOLDER ... [command.wrong_count]");
+    expect("import a --out x --wrong", 64, "'--wrong' ... [command.not_understood]");
+    expect("import a --out x --tokenizer t --no-tokenizer", 64, "[command.exclusive]");
+    expect("export a --out x --dtype f64", 64, "--dtype ... 'f64' ... [command.bad_dtype]");
+    expect("export a --out x --shard-size 2", 64, "--shard-size ... '2' ... [command.bad_size]");
+    expect("export a --out x --shard-size -2GB", 64, "'-2GB' ... [command.bad_size]");
+    expect("export a --out x --shard-size 0GB", 64, "'0GB' ... [command.bad_size]");
+    expect("export a --out x --shard-size 99999999999GB", 64,
+           "'99999999999GB' ... [command.bad_size]");
+    expect("import a --out x --dtype f16", 64, "'--dtype' ... [command.not_understood]");
     expect("import --help", 0, "--no-tokenizer");
     expect("export --help", 0, "CHECKPOINT is a step folder");
 }
@@ -431,14 +404,14 @@ static void input_that_is_not_there_is_missing(void **state)
     (void)state;
     hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
-    expect("import none --out out", 66, "none");
-    expect("export none --out out", 66, "none");
+    expect("import none --out out", 66, "none ... [huggingface.no_folder]");
+    expect("export none --out out", 66, "none ... [checkpoint.missing]");
     shell("rm tiny/model.safetensors");
-    expect("import tiny --out out", 66, "there is neither model.safetensors nor");
+    expect("import tiny --out out", 66, "model.safetensors ... [huggingface.no_weights]");
     shell("touch tiny/pytorch_model.bin");
-    expect("import tiny --out out", 66, "pytorch_model.bin is not read");
+    expect("import tiny --out out", 66, "pytorch_model.bin ... [huggingface.no_weights]");
     shell("rm tiny/config.json");
-    expect("import tiny --out out", 66, "config.json");
+    expect("import tiny --out out", 66, "config.json ... [file.missing]");
 }
 
 static void output_that_is_there_is_not_replaced(void **state)
@@ -447,10 +420,10 @@ static void output_that_is_there_is_not_replaced(void **state)
     hf_copy_model("tiny");
     shell("rm -rf out out2 out3");
     shell("rm -rf ck hf there && mkdir there");
-    expect("import tiny --out there", 73, "something is there already");
+    expect("import tiny --out there", 73, "[file.in_the_way]");
     expect("import tiny --out nowhere/ck", 73, "nowhere");
     expect("import tiny --out ck", 0, "");
-    expect("export ck --out there", 73, "something is there already");
+    expect("export ck --out there", 73, "[file.in_the_way]");
     expect("export ck --out nowhere/hf", 73, "nowhere");
 }
 
@@ -462,8 +435,8 @@ static void full_disk_leaves_nothing(void **state)
     shell("rm -rf out out2 out3");
     shell("rm -rf place ck && mkdir place");
     expect("import tiny --out ck", 0, "");
-    assert_int_equal(run("ulimit -f 100 &&", "import tiny --out place/ck"), 74);
-    assert_int_equal(run("ulimit -f 100 &&", "export ck --out place/hf"), 74);
+    assert_int_equal(run_tool(0, "ulimit -f 100 && ", "import tiny --out place/ck"), 74);
+    assert_int_equal(run_tool(0, "ulimit -f 100 && ", "export ck --out place/hf"), 74);
     shell("test -z \"$(ls -A place)\"");
 }
 
@@ -472,7 +445,7 @@ static bp_err import_to(const char *path)
     char arguments[PATH_MAX + 64];
 
     (void)snprintf(arguments, sizeof arguments, "import tiny --out %s", path);
-    return (bp_err)run("", arguments);
+    return (bp_err)run_tool(0, "", arguments);
 }
 
 /* The disk itself, that fills at a shard or at what is written last. */
@@ -496,7 +469,7 @@ static void value_that_is_not_finite_is_not_imported(void **state)
     file = fopen(bp_test_path("tiny/model.safetensors"), "r+b");
     assert_true(file != NULL && fseek(file, -4, SEEK_END) == 0 && fwrite(&nan, 4, 1, file) == 1 &&
                 fclose(file) == 0);
-    expect("import tiny --out place/ck", 65, "tensor 'ln_f.bias' holds a value that is not finite");
+    expect("import tiny --out place/ck", 65, "'ln_f.bias' ... [safetensors.not_finite]");
     shell("test -z \"$(ls -A place)\"");
 }
 
@@ -511,16 +484,16 @@ static void checkpoint_without_its_manifest_is_not_sound(void **state)
     assert_null(strstr(output, "best")); /* it is a second name */
     expect("verify run/checkpoints/best", 0, "best: sound");
     shell("rm run/checkpoints/step-000000000000/manifest.json");
-    expect("verify run", 65, "checkpoint step-000000000000 is damaged");
-    expect("verify run/checkpoints/best", 65, "damaged");
+    expect("verify run", 65, "step-000000000000 ... [checkpoint.not_whole]");
+    expect("verify run/checkpoints/best", 65, "[checkpoint.not_whole]");
     shell("rm run/checkpoints/step-000000000000/*");
-    expect("verify run", 65, "checkpoint step-000000000000 is damaged");
-    expect("verify run/checkpoints/step-000000000000/", 65, "damaged");
+    expect("verify run", 65, "step-000000000000 ... [checkpoint.not_whole]");
+    expect("verify run/checkpoints/step-000000000000/", 65, "[checkpoint.not_whole]");
     expect("import tiny --out out", 0, "");
     shell("rm out/manifest.json");
-    expect("verify out", 65, "checkpoint out is damaged");
+    expect("verify out", 65, "checkpoint out ... [checkpoint.not_whole]");
     shell("rm out/manifest.sha256");
-    expect("verify out", 65, "checkpoint out is damaged");
+    expect("verify out", 65, "checkpoint out ... [checkpoint.not_whole]");
 }
 
 static void damaged_checkpoint_is_not_exported(void **state)
@@ -531,7 +504,7 @@ static void damaged_checkpoint_is_not_exported(void **state)
     shell("rm -rf hf");
     expect("import tiny --out out", 0, "");
     shell("printf X | dd of=out/shard-00000.h5 bs=1 seek=200000 conv=notrunc status=none");
-    expect("export out --out hf", 65, "checkpoint out is damaged");
+    expect("export out --out hf", 65, "checkpoint out ... [checkpoint.damaged]");
     assert_false(bp_path_exists(bp_test_path("hf")));
 }
 
@@ -541,12 +514,12 @@ static void checkpoint_of_another_model_is_not_exported(void **state)
 {
     static const struct {
         const char *from, *to, *words;
-    } cases[] = {{"\"kind\": \"gpt\"", "\"kind\": \"bert\"", "of kind 'bert'"},
-                 {"\"width\": 64", "\"width\": 128", "has shape"},
-                 {"\"layers\": 2", "\"layers\": 3", "tensor 'h.2.ln1.gain' is missing"},
+    } cases[] = {{"\"kind\": \"gpt\"", "\"kind\": \"bert\"", "'bert' ... [model.unknown_kind]"},
+                 {"\"width\": 64", "\"width\": 128", "[tensor.wrong_shape]"},
+                 {"\"layers\": 2", "\"layers\": 3", "'h.2.ln1.gain' ... [tensor.missing]"},
                  {"\"heads\": 4", "\"heads\": 0", "[model.bad_size]"},
                  {"\"heads\": 4", "\"heads\": 7", "[model.bad_size]"},
-                 {"\"model\"", "\"modem\"", "\"kind\" is missing"}};
+                 {"\"model\"", "\"modem\"", "\"kind\" ... [json.missing_key]"}};
 
     (void)state;
     hf_copy_model("tiny");

@@ -141,19 +141,19 @@ static void columns_must_fit_together(void **state)
     folder_plan plan = good_plan();
 
     plan.rows = 2;
-    expect(&plan, "damaged: 'words'");
+    expect(&plan, "'words' ... [scores.damaged]");
     plan = good_plan();
     plan.hash_rows = 2;
-    expect(&plan, "damaged: 'token_hash'");
+    expect(&plan, "'token_hash' ... [scores.damaged]");
     plan = good_plan();
     plan.hash_type = BP_H5_F64;
-    expect(&plan, "damaged: 'token_hash'");
+    expect(&plan, "'token_hash' ... [scores.damaged]");
     plan = good_plan();
     plan.starts = 2;
-    expect(&plan, "damaged: 'corpus_start'");
+    expect(&plan, "'corpus_start' ... [scores.damaged]");
     plan = good_plan();
     plan.ids = 2;
-    expect(&plan, "damaged: 'doc_id'");
+    expect(&plan, "'doc_id' ... [scores.damaged]");
     plan.ids = 0;
     expect(&plan, "doc_id");
 }
@@ -164,22 +164,22 @@ static void numbers_must_be_possible(void **state)
     folder_plan plan = good_plan();
 
     plan.nll[1] = NAN;
-    expect(&plan, "damaged: 'nll'");
+    expect(&plan, "'nll' ... [scores.damaged]");
     plan = good_plan();
     plan.tokens[2] = -1;
-    expect(&plan, "damaged: 'tokens'");
+    expect(&plan, "'tokens' ... [scores.damaged]");
     plan = good_plan();
     plan.bytes[0] = -2;
-    expect(&plan, "damaged: 'bytes'");
+    expect(&plan, "'bytes' ... [scores.damaged]");
     plan = good_plan();
     plan.corpus_start[1] = 4;
-    expect(&plan, "damaged: 'corpus_start'");
+    expect(&plan, "'corpus_start' ... [scores.damaged]");
     plan.corpus_start[1] = 2;
     plan.corpus_start[2] = 2;
-    expect(&plan, "damaged: 'corpus_start'");
+    expect(&plan, "'corpus_start' ... [scores.damaged]");
     plan = good_plan();
     plan.codes[0] = 3;
-    expect(&plan, "damaged: 'labels/genre'");
+    expect(&plan, "'labels/genre' ... [scores.damaged]");
 }
 
 static void other_files_are_refused(void **state)

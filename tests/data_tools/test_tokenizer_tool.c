@@ -1,41 +1,16 @@
 /* bagpipe-data tokenizer as users call it: what it writes, what it says, and its exit status. */
 #include "bp_test.h"
+#include "data_tools/tool_run.h"
 #include "text/gpt2_pair.h"
 #include "text/tokenizer.h"
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char output[65536]; /* what the last run printed, standard error too */
-
-/* Run `bagpipe-data tokenizer ARGUMENTS` on some ranks (0: without mpirun); its exit status. */
-static int run(int ranks, const char *arguments)
-{
-    char command[16384], start[PATH_MAX + 64] = "";
-    FILE *pipe;
-    size_t bytes;
-    int status;
-
-    if (ranks > 0)
-        (void)snprintf(start, sizeof start, "sh %s/mpirun.sh %d ", BP_TEST_SOURCE, ranks);
-    (void)snprintf(command, sizeof command, "cd %s && %s%s tokenizer %s 2>&1", bp_test_folder(),
-                   start, bp_test_program("bagpipe-data"), arguments);
-    pipe = popen(command, "r");
-    assert_non_null(pipe);
-    bytes = fread(output, 1, sizeof output - 1, pipe);
-    output[bytes] = 0;
-    status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
 
 static void expect(int ranks, const char *arguments, int status, const char *said)
 {
-    int got = run(ranks, arguments);
+    char line[16384];
 
-    if (got != status || strstr(output, said) == NULL)
-        fail_msg("\"tokenizer %s\" left with %d, not %d, or did not say \"%s\":\n%s", arguments,
-                 got, status, said, output);
+    (void)snprintf(line, sizeof line, "tokenizer %s", arguments);
+    expect_tool(ranks, line, status, said);
 }
 
 static void write_text(void)
@@ -76,15 +51,6 @@ static void each_kind_is_trained(void **state)
     }
 }
 
-static void assert_same_file(const char *a, const char *b)
-{
-    char hashes[2][BP_SHA256_HEX];
-
-    bp_test_expect(bp_sha256_of_file(bp_test_path(a), hashes[0], NULL), BP_OK);
-    bp_test_expect(bp_sha256_of_file(bp_test_path(b), hashes[1], NULL), BP_OK);
-    assert_string_equal(hashes[0], hashes[1]);
-}
-
 static void ranks_do_not_change_a_byte(void **state)
 {
     (void)state;
@@ -100,8 +66,9 @@ static void a_text_without_enough_is_said(void **state)
 {
     (void)state;
     write_text();
-    expect(0, "--size 5000 --out small.json text.txt", 0, "fewer than the 5000 asked for");
-    expect(0, "--kind word --size 5000 --out small.json text.txt", 0, "gives 10 tokens");
+    expect(0, "--size 5000 --out small.json text.txt", 0, "[tokenizer.too_few_tokens]");
+    expect(0, "--kind word --size 5000 --out small.json text.txt", 0,
+           "10 tokens ... [tokenizer.too_few_tokens]");
 }
 
 static void rare_words_are_left_out(void **state)
@@ -133,9 +100,10 @@ static void a_bert_vocabulary_is_converted(void **state)
     expect(0, "--from bert.json --out again.json", 0, "7 tokens");
     assert_same_file("bert.json", "again.json");
     bp_test_write("twice.txt", twice, sizeof twice - 1);
-    expect(0, "--vocab twice.txt --out x.json", 65, "there twice: at twice.txt, line 7");
+    expect(0, "--vocab twice.txt --out x.json", 65,
+           "twice.txt, line 7 ... [vocabulary.token_twice]");
     bp_test_write("short.txt", vocab, 12);
-    expect(0, "--vocab short.txt --out x.json", 65, "lacks \"[CLS]\"");
+    expect(0, "--vocab short.txt --out x.json", 65, "\"[CLS]\" ... [vocabulary.no_special]");
 }
 
 /* A pair as GPT-2's gives the tokenizer it was taken from, and so does that. */
@@ -155,25 +123,28 @@ static void wrong_command_lines_are_64(void **state)
 {
     (void)state;
     write_text();
-    expect(0, "--size 300 text.txt", 64, "--out");
+    expect(0, "--size 300 text.txt", 64, "--out ... [command.no_output]");
     expect(0, "--out x.json text.txt", 64, "--size");
-    expect(0, "--size 300 --out x.json", 64, "no text to train on");
+    expect(0, "--size 300 --out x.json", 64, "[command.no_input]");
     expect(0, "--size 12k --out x.json text.txt", 64, "'12k'");
-    expect(0, "--size -5 --out x.json text.txt", 64, "'-5'");
-    expect(0, "--size 99999999999999999999 --out x.json text.txt", 64, "at --size");
-    expect(0, "--size 200 --out x.json text.txt", 64, "from 257");
-    expect(0, "--kind wordpiece --size 300 --out x.json text.txt", 64, "not in this version");
+    expect(0, "--size -5 --out x.json text.txt", 64, "'-5' ... [command.bad_number]");
+    expect(0, "--size 99999999999999999999 --out x.json text.txt", 64,
+           "--size ... [command.bad_number]");
+    expect(0, "--size 200 --out x.json text.txt", 64, "257 ... [tokenizer.bad_size]");
+    expect(0, "--kind wordpiece --size 300 --out x.json text.txt", 64, "[tokenizer.unknown_kind]");
     expect(0, "--kind sentence --size 300 --out x.json text.txt", 64, "'sentence'");
-    expect(0, "--format csv --size 300 --out x.json text.txt", 64, "'csv'");
-    expect(0, "--merges m.txt --out x.json", 64, "no vocabulary");
-    expect(0, "--size 300 --sentinels 5 --out x.json text.txt", 64, "no sentinels");
+    expect(0, "--format csv --size 300 --out x.json text.txt", 64,
+           "'csv' ... [text.unknown_format]");
+    expect(0, "--merges m.txt --out x.json", 64, "[command.no_vocabulary]");
+    expect(0, "--size 300 --sentinels 5 --out x.json text.txt", 64, "[tokenizer.no_sentinels]");
     expect(0, "--kind unigram --size 300 --sentinels x --out x.json text.txt", 64, "--sentinels");
-    expect(0, "--kind unigram --size 300 --sentinels 99999 --out x.json text.txt", 64, "99999");
-    expect(0, "--kind unigram --size 6 --out x.json text.txt", 64, "characters");
+    expect(0, "--kind unigram --size 300 --sentinels 99999 --out x.json text.txt", 64,
+           "99999 ... [tokenizer.too_many_sentinels]");
+    expect(0, "--kind unigram --size 6 --out x.json text.txt", 64, "[tokenizer.bad_size]");
     expect(0, "--vocab v.json --merges m.txt --cased --out x.json", 64, "vocab.txt");
-    expect(0, "--from v.json --size 300 --out x.json", 64, "either converted or trained");
+    expect(0, "--from v.json --size 300 --out x.json", 64, "[command.exclusive]");
     expect(0, "--from v.json --vocab v.json --merges m --out x.json", 64, "exclude");
-    expect(0, "--sise 300", 64, "'--sise'");
+    expect(0, "--sise 300", 64, "'--sise' ... [command.not_understood]");
     expect(2, "--size", 64, "'--size'");
     assert_false(bp_path_exists(bp_test_path("x.json")));
 }
@@ -181,7 +152,7 @@ static void wrong_command_lines_are_64(void **state)
 static void one_rank_speaks(void **state)
 {
     (void)state;
-    expect(3, "--size 300 --out x.json none.txt", 66, "none.txt");
+    expect(3, "--size 300 --out x.json none.txt", 66, "none.txt ... [file.missing]");
     assert_null(strstr(strstr(output, "error[66]") + 1, "error[66]"));
 }
 
@@ -192,11 +163,12 @@ static void wrong_files_have_their_codes(void **state)
     bp_test_write("empty.txt", "", 0);
     bp_test_write("bad.jsonl", "{\"text\": 1}\n", 12);
     bp_test_write("bad.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);
-    expect(0, "--size 300 --out x.json empty.txt", 65, "no text");
-    expect(0, "--size 300 --format jsonl --out x.json bad.jsonl", 65, "bad.jsonl, line 1");
-    expect(0, "--from bad.json --out x.json", 65, "vocabulary is missing");
+    expect(0, "--size 300 --out x.json empty.txt", 65, "[text.none]");
+    expect(0, "--size 300 --format jsonl --out x.json bad.jsonl", 65,
+           "bad.jsonl, line 1 ... [text.missing_field]");
+    expect(0, "--from bad.json --out x.json", 65, "[vocabulary.missing]");
     expect(0, "--from none.json --out x.json", 66, "none.json");
-    expect(0, "--size 300 --out none/x.json text.txt", 73, "none/x.json");
+    expect(0, "--size 300 --out none/x.json text.txt", 73, "none/x.json ... [file.no_folder]");
     expect(0, "--size 300 --out . text.txt", 73, ".");
     assert_false(bp_path_exists(bp_test_path("x.json")));
 }

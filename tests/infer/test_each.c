@@ -195,7 +195,7 @@ static void keys_of_the_convention_count(void **state)
     bp_config_free(&config);
     config = make_config("none", "none", "score.context=65");
     bp_test_expect(sample(&got, MPI_COMM_SELF, one_rank, 0, config, &scored), BP_ERR_CONFIG);
-    bp_test_message_has("score.context = 65");
+    bp_test_message_has("score.context = 65 ... [score.context_too_long]");
     bp_config_free(&config);
 }
 

@@ -158,7 +158,7 @@ static void score_memory_may_change(void **state)
     (void)state;
     bp_test_check_err(WORLD, score(WORLD, "memory", "three", "score.memory=16", NULL),
                       BP_ERR_CONFIG);
-    bp_test_message_has("score.memory");
+    bp_test_message_has("score.memory ... [score.memory_too_small]");
     bp_fault_arm("score.part:2");
     bp_test_check_err(WORLD, score(WORLD, "memory", "three", "score.memory=64KiB", NULL),
                       BP_ERR_IO);
@@ -176,10 +176,10 @@ static void more_mesh_members_than_members_is_78(void **state)
     bp_test_message_has("score.model");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "three", "mesh.members=4", NULL), BP_ERR_CONFIG);
     bp_test_message_has("[mesh.too_many_members]");
-    bp_test_message_has("3 in all");
+    bp_test_message_has("3 in all ... [mesh.too_many_members]");
     bp_test_check_err(WORLD, score(WORLD, "mesh", "a", "mesh.members=2", &passes), BP_ERR_CONFIG);
     bp_test_message_has("[mesh.too_many_members]");
-    bp_test_message_has("1 in all");
+    bp_test_message_has("1 in all ... [mesh.too_many_members]");
 }
 
 int main(int argc, char **argv)

@@ -152,7 +152,7 @@ static void full_disk_is_74(void **state)
     bp_test_expect(bp_part_writer_add(writer, 0, "a", 1), BP_OK);
     bp_fault_arm("score.part");
     bp_test_expect(bp_part_writer_add(writer, 1, "bb", 2), BP_ERR_IO);
-    bp_test_message_has("000001-00000.part");
+    bp_test_message_has("000001-00000.part ... [file.no_space]");
     bp_fault_arm(NULL);
     bp_test_expect(bp_part_writer_close(&writer), BP_OK); /* what is there, is there */
     assert_int_equal(units_found(folder, KEY_A), 1);
@@ -220,7 +220,7 @@ static void results_that_contradict_themselves_are_65(void **state)
                 memcpy(data, counts, sizeof(counts));
                 bp_test_expect(bp_score_result_read(&result, data, bytes, statistics, "p"),
                                BP_ERR_FORMAT);
-                bp_test_message_has("damaged");
+                bp_test_message_has("[result.damaged]");
             }
         }
         bp_free(data);

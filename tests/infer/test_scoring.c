@@ -414,7 +414,7 @@ static void full_disk_during(const bp_model_info *model)
     bp_fault_arm("score.part:2");
     bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_IO);
     bp_fault_arm(NULL);
-    bp_test_message_has(".part");
+    bp_test_message_has(".part ... [file.no_space]");
     job_close(&job);
 
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
@@ -627,7 +627,7 @@ static void signal_on_some_rank_is_75_on_all(void **state)
         BP_OK);
     job.model->signal_at = 100; /* of 2,100 windows: each rank that comes so far signals itself */
     bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_STOPPED);
-    bp_test_message_has("the same command goes on");
+    bp_test_message_has("[run.stopped]");
     bp_test_check(WORLD, count_windows(&job) < 2000);
     job_close(&job);
 }

@@ -123,7 +123,7 @@ static void old_ones_are_removed_while_the_caller_goes_on(void **state)
     bp_test_expect(bp_checkpoints_prune(parent, 1, &remover), BP_OK);
     bp_test_expect(bp_remover_wait(&remover), BP_ERR_IO);
     bp_fault_arm(NULL);
-    bp_test_message_has(".del-step-000000000500");
+    bp_test_message_has(".del-step-000000000500 ... [file.io_error]");
     bp_test_expect(bp_remover_wait(&remover), BP_OK); /* it is told once */
 }
 
@@ -186,7 +186,7 @@ static void link_to_nothing_is_refused(void **state)
     const char *parent = fresh();
 
     bp_test_expect(bp_checkpoints_link_best(parent, 300), BP_ERR_INPUT);
-    bp_test_message_has("step-000000000300");
+    bp_test_message_has("step-000000000300 ... [checkpoint.none]");
     expect_names("");
     assert_int_equal(symlink("/etc", bp_test_path("checkpoints/best")), 0); /* points at no step */
     assert_int_equal(bp_checkpoints_best(parent), -1);

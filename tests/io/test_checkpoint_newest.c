@@ -118,7 +118,7 @@ static void damaged_one_is_passed_over_with_a_warning(void **state)
     step = step_of(run, BP_OK);
     show_stderr(kept);
     bp_test_check(COMM, step == 8);
-    bp_test_check(COMM, warned(heard, "bagpipe: warning: checkpoint step-000000000009 is damaged"));
+    bp_test_check(COMM, warned(heard, "bagpipe: warning: checkpoint step-000000000009 "));
     bp_test_check(COMM, bp_path_exists(bp_test_path(
                             "run/checkpoints/step-000000000009"))); /* a reader moves nothing */
     kept = hide_stderr(heard);
@@ -126,8 +126,8 @@ static void damaged_one_is_passed_over_with_a_warning(void **state)
     damage_step(7);
     step = step_of(run, BP_ERR_FORMAT);
     show_stderr(kept);
-    bp_test_check(COMM, strstr(bp_err_message(), "[checkpoint.all_damaged]") &&
-                            strstr(bp_err_message(), "all 3"));
+    bp_test_check_said(COMM, "[checkpoint.all_damaged]");
+    bp_test_check_said(COMM, "all 3 ... [checkpoint.all_damaged]");
     bp_test_check(COMM, step_of(bp_test_path("run/checkpoints/best"), BP_ERR_FORMAT) == -1);
 }
 
@@ -159,7 +159,7 @@ static void resume_takes_the_newest_that_verifies(void **state)
     step = newest_of(parent, BP_OK);
     show_stderr(kept);
     bp_test_check(COMM, step == 8);
-    bp_test_check(COMM, warned(heard, "checkpoint step-000000000009 is damaged"));
+    bp_test_check(COMM, warned(heard, "[checkpoint.put_aside]"));
     /* Moved aside, so that step 9 can be saved again; its bytes are kept. */
     bp_test_check(COMM, !bp_path_exists(bp_test_path("run/checkpoints/step-000000000009")));
     bp_test_check(COMM, bp_path_exists(bp_test_path(
@@ -179,7 +179,7 @@ static void resume_refuses_when_all_are_damaged(void **state)
     kept = hide_stderr(bp_test_path("warnings-of-all"));
     bp_test_check(COMM, newest_of(parent, BP_ERR_FORMAT) == -1);
     show_stderr(kept);
-    bp_test_check(COMM, strstr(bp_err_message(), "damaged") != NULL);
+    bp_test_check_said(COMM, "[checkpoint.all_damaged]");
     bp_test_check(COMM, bp_path_exists(bp_test_path(
                             "run/checkpoints/step-000000000009"))); /* nothing is moved */
 }
@@ -190,7 +190,7 @@ static void resume_stops_at_an_unknown_version(void **state)
     make_version(bp_test_path("run/checkpoints/step-000000000009"), 3);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check(COMM, newest_of(bp_test_path("run/checkpoints"), BP_ERR_FORMAT) == -1);
-    bp_test_check(COMM, strstr(bp_err_message(), "format_version 3") != NULL);
+    bp_test_check_said(COMM, "format_version 3 ... [manifest.unknown_version]");
 }
 
 static void resume_without_a_checkpoint_begins_anew(void **state)

@@ -33,7 +33,7 @@ static void flipped_byte_is_damage(void **state)
         if (bp_comm_is_root(COMM))
             flip_byte(shard,
                       k < sizeof places / sizeof places[0] ? places[k] : bp_file_size(shard) - 1);
-        check_damaged(folder, "XXH3-128 of shard-0000");
+        check_damaged(folder, "shard-0000 ... [checkpoint.damaged]");
     }
 }
 
@@ -84,7 +84,7 @@ static void truncated_shard_is_damage(void **state)
 
     if (bp_comm_is_root(COMM))
         assert_int_equal(truncate(shard, bp_file_size(shard) / 2), 0);
-    check_damaged(folder, "bytes, and the manifest says");
+    check_damaged(folder, "[checkpoint.wrong_bytes]");
 }
 
 static void missing_shard_is_damage(void **state)
@@ -93,7 +93,7 @@ static void missing_shard_is_damage(void **state)
 
     if (bp_comm_is_root(COMM))
         assert_int_equal(unlink(inside(folder, last_shard())), 0);
-    check_damaged(folder, "is missing");
+    check_damaged(folder, "[checkpoint.not_whole]");
 }
 
 static void extra_shard_is_damage(void **state)
@@ -102,7 +102,7 @@ static void extra_shard_is_damage(void **state)
 
     if (bp_comm_is_root(COMM))
         bp_test_expect(bp_file_write(inside(folder, "shard-00009.h5"), "x", 1), BP_OK);
-    check_damaged(folder, "'shard-00009.h5' is not listed");
+    check_damaged(folder, "'shard-00009.h5' ... [checkpoint.unlisted_file]");
 }
 
 static void shard_that_is_a_link_is_damage(void **state)
@@ -114,7 +114,7 @@ static void shard_that_is_a_link_is_damage(void **state)
         assert_int_equal(rename(shard, moved), 0);
         assert_int_equal(symlink(moved, shard), 0);
     }
-    check_damaged(folder, "is not a regular file");
+    check_damaged(folder, "[checkpoint.not_whole]");
 }
 
 /* Sound by itself, as long as the one that was written, with another value. */
@@ -127,7 +127,7 @@ static void another_sound_shard_is_damage(void **state)
         flip_byte(shard, bp_file_size(shard) - 1);
         bp_test_expect(bp_user_block_seal(&block, shard), BP_OK);
     }
-    check_damaged(folder, "XXH3-128 of shard-0000");
+    check_damaged(folder, "shard-0000 ... [checkpoint.damaged]");
 }
 
 static void shard_without_a_user_block_needs_another_hash(void **state)
@@ -140,7 +140,7 @@ static void shard_without_a_user_block_needs_another_hash(void **state)
         assert_int_equal(pwrite(fd, "\x89HDF\r\n\x1a\n", 8, 0), 8);
         assert_int_equal(close(fd), 0);
     }
-    check_damaged(folder, "XXH3-128 of shard-0000");
+    check_damaged(folder, "shard-0000 ... [checkpoint.damaged]");
 }
 
 static void shard_of_another_step_is_damage(void **state)
@@ -155,7 +155,7 @@ static void shard_of_another_step_is_damage(void **state)
     (void)snprintf(command, sizeof command, "cp %s/step-000000000008/manifest.* %s", parent,
                    folder);
     run_here(command);
-    check_damaged(folder, "it holds step 8");
+    check_damaged(folder, "step 8 ... [checkpoint.wrong_step]");
 }
 
 static void missing_manifest_is_damage(void **state)
@@ -167,7 +167,7 @@ static void missing_manifest_is_damage(void **state)
 
         if (bp_comm_is_root(COMM))
             assert_int_equal(unlink(inside(folder, names[k])), 0);
-        check_damaged(folder, "is missing");
+        check_damaged(folder, "[checkpoint.not_whole]");
     }
 }
 
@@ -180,7 +180,7 @@ static void flipped_byte_of_the_manifest_is_damage(void **state)
         if (bp_comm_is_root(COMM))
             flip_byte(inside(folder, k < 2 ? "manifest.json" : "manifest.sha256"),
                       k < 2 ? 40 + 200 * k : 60 + k * 5);
-        check_damaged(folder, "manifest.sha256 is not that of manifest.json");
+        check_damaged(folder, "manifest.sha256 ... manifest.json ... [manifest.damaged]");
     }
 }
 
@@ -208,7 +208,7 @@ static void missing_tensor_is_refused_on_load(void **state)
     open_sound(&checkpoint);
     bp_test_check_err(COMM, bp_checkpoint_load(checkpoint, &slice, bp_comm_is_root(COMM)),
                       BP_ERR_FORMAT);
-    bp_test_check(COMM, strstr(bp_err_message(), "tensor 'v' is missing") != NULL);
+    bp_test_check_said(COMM, "'v' ... [tensor.missing]");
     bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &slice, bp_comm_is_root(COMM)),
                       BP_ERR_FORMAT);
     bp_checkpoint_close(&checkpoint);
@@ -225,8 +225,8 @@ static void other_shape_is_refused_on_load(void **state)
     bp_test_check_err(
         COMM, bp_checkpoint_load(checkpoint, &slice, bp_comm_rank(COMM) == bp_comm_size(COMM) - 1),
         BP_ERR_FORMAT);
-    bp_test_check(COMM, strstr(bp_err_message(), "[tensor.wrong_shape]") &&
-                            strstr(bp_err_message(), "(40, 30) instead of (40, 31)"));
+    bp_test_check_said(COMM, "[tensor.wrong_shape]");
+    bp_test_check_said(COMM, "(40, 30) instead of (40, 31) ... [tensor.wrong_shape]");
     bp_checkpoint_close(&checkpoint);
     bp_free(slice.data);
 }
@@ -254,8 +254,8 @@ static void digest_tells_other_values_and_other_coverage(void **state)
     bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &slice, root), BP_OK);
     slice.data[1199] += 1e-6f;
     bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &slice, root), BP_ERR_FORMAT);
-    bp_test_check(COMM, strstr(bp_err_message(), "[tensor.damaged]") &&
-                            strstr(bp_err_message(), "tensor 'w'"));
+    bp_test_check_said(COMM, "[tensor.damaged]");
+    bp_test_check_said(COMM, "'w' ... [tensor.damaged]");
     slice.extent[0] = 39;
     bp_test_check_err(COMM, bp_checkpoint_check_digests(checkpoint, &slice, root), BP_ERR_SOFTWARE);
     bp_checkpoint_close(&checkpoint);
@@ -266,8 +266,8 @@ static void digest_tells_other_values_and_other_coverage(void **state)
 static void dataset_other_than_listed_is_damage(void **state)
 {
     static const char *const names[] = {"/w/p7", "/adamw.m/w/p0"};
-    static const char *const words[] = {"dataset /w/p7 of tensor 'w' is missing",
-                                        "is not the contiguous float32 piece"};
+    static const char *const words[] = {"/w/p7 ... 'w' ... [checkpoint.no_dataset]",
+                                        "[checkpoint.wrong_dataset]"};
 
     for (int k = 0; k < 2; k++) {
         const char *folder = fresh_copy();

@@ -46,19 +46,19 @@ static void header_that_is_no_header_is_refused(void **state)
 {
     static const struct {
         const char *header, *words;
-    } cases[] = {
-        {"[]", "does not begin with '{'"},
-        {" {}", "does not begin with '{'"},
-        {"{ ", "not valid JSON"},
-        {"{}x", "not valid JSON"},
-        {"{\"a\": 1}", "tensor 'a' has no dtype"},
-        {"{\"a\": {}}", "tensor 'a' has no dtype"},
-        {"{\"__metadata__\": 1}", "__metadata__ is not an object"},
-        {"{\"__metadata__\": {\"a\": 1}}", "something other than strings"},
-        {"{\"\": {\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", "has no name"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
-         "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
-         "duplicate"}};
+    } cases[] = {{"[]", "'{' ... [safetensors.bad_header]"},
+                 {" {}", "'{' ... [safetensors.bad_header]"},
+                 {"{ ", "[json.invalid]"},
+                 {"{}x", "[json.invalid]"},
+                 {"{\"a\": 1}", "'a' ... [safetensors.bad_tensor]"},
+                 {"{\"a\": {}}", "'a' ... [safetensors.bad_tensor]"},
+                 {"{\"__metadata__\": 1}", "__metadata__ ... [safetensors.bad_metadata]"},
+                 {"{\"__metadata__\": {\"a\": 1}}", "[safetensors.bad_metadata]"},
+                 {"{\"\": {\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+                  "[safetensors.bad_tensor]"},
+                 {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                  "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+                  "[json.invalid]"}};
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
@@ -72,15 +72,17 @@ static void length_that_lies_is_refused(void **state)
         size_t count;
         const char *words;
     } cases[] = {
-        {{0}, 0, "0 bytes are no safetensors file"},
-        {{2, 0, 0, 0, 0, 0, 0, 0}, 8, "8 bytes are no safetensors file"},
+        {{0}, 0, "0 bytes ... [safetensors.truncated]"},
+        {{2, 0, 0, 0, 0, 0, 0, 0}, 8, "8 bytes ... [safetensors.truncated]"},
         {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, '{', '}'},
          10,
-         "18446744073709551615 bytes, 100 MiB is the limit"},
-        {{1, 0, 0x40, 6, 0, 0, 0, 0, '{', '}'}, 10, "104857601 bytes, 100 MiB is the limit"},
-        {{3, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "would have 3 bytes, and the file has 10"},
-        {{0, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "would have 0 bytes"},
-        {{1, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "would have 1 bytes"}};
+         "18446744073709551615 bytes ... 100 ... [safetensors.bad_header]"},
+        {{1, 0, 0x40, 6, 0, 0, 0, 0, '{', '}'},
+         10,
+         "104857601 bytes ... 100 ... [safetensors.bad_header]"},
+        {{3, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "3 bytes ... 10 ... [safetensors.truncated]"},
+        {{0, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "0 bytes ... [safetensors.truncated]"},
+        {{1, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, 10, "1 bytes ... [safetensors.truncated]"}};
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
@@ -98,38 +100,36 @@ static void tensor_that_lies_is_refused(void **state)
         const char *words;
     } cases[] = {
         {"{\"a\":" T("F32", "[2]", "0", "8") ",\"b\":" T("F32", "[2]", "4", "12") "}", 12,
-         "'b' overlaps the one before it"},
+         "'b' ... [safetensors.bad_tensor]"},
         {"{\"a\":" T("F32", "[2]", "0", "8") ",\"b\":" T("F32", "[2]", "0", "8") "}", 8,
-         "'b' overlaps"},
+         "'b' ... [safetensors.bad_tensor]"},
         {"{\"a\":" T("F32", "[2]", "0", "8") ",\"b\":" T("F32", "[0]", "4", "4") "}", 8,
-         "'b' overlaps"}, /* empty, inside */
+         "'b' ... [safetensors.bad_tensor]"}, /* empty, inside */
         {"{\"a\":" T("F32", "[2]", "0", "8") ",\"b\":" T("F32", "[1]", "12", "16") "}", 16,
-         "'b' leaves a gap"},
-        {"{\"a\":" T("F32", "[2]", "4", "12") "}", 12, "'a' leaves a gap"},
-        {"{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "1 bytes follow the last tensor"},
-        {"{}", 4, "4 bytes follow the last tensor"},
-        {"{\"a\":" T("F32", "[2]", "0", "8") "}", 7, "'a' ends beyond the file"}, /* truncated */
-        {"{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "no sound data_offsets"},
-        {"{\"a\":" T("F32", "[2]", "-8", "0") "}", 8, "no sound data_offsets"},
-        {"{\"a\":" T("F32", "[2]", "0.0", "8") "}", 8, "no sound data_offsets"},
+         "'b' ... [safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[2]", "4", "12") "}", 12, "'a' ... [safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[2]", "0", "8") "}", 9, "1 bytes ... [safetensors.too_long]"},
+        {"{}", 4, "4 bytes ... [safetensors.too_long]"},
+        {"{\"a\":" T("F32", "[2]", "0", "8") "}", 7,
+         "'a' ... [safetensors.bad_tensor]"}, /* truncated */
+        {"{\"a\":" T("F32", "[2]", "8", "0") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[2]", "-8", "0") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[2]", "0.0", "8") "}", 8, "[safetensors.bad_tensor]"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,8]}}", 8,
-         "no sound data_offsets"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "no sound data_offsets"},
-        {"{\"a\":" T("F32", "[3]", "0", "8") "}", 8,
-         "a shape that is not what its data_offsets hold"},
-        {"{\"a\":" T("F16", "[2]", "0", "8") "}", 8,
-         "a shape that is not what its data_offsets hold"},
-        {"{\"a\":" T("F32", "[-2]", "0", "8") "}", 8, "has a shape that is no list"},
-        {"{\"a\":" T("F32", "2", "0", "8") "}", 8, "has a shape that is no list"},
-        {"{\"a\":" T("F32", "[1,1,1,1,1,1,1,1,2]", "0", "8") "}", 8, "has a shape that is no list"},
-        {"{\"a\":" T("F33", "[2]", "0", "8") "}", 8, "unknown dtype 'F33'"},
+         "[safetensors.bad_tensor]"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[3]", "0", "8") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F16", "[2]", "0", "8") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[-2]", "0", "8") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "2", "0", "8") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[1,1,1,1,1,1,1,1,2]", "0", "8") "}", 8, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F33", "[2]", "0", "8") "}", 8, "'F33' ... [safetensors.unknown_dtype]"},
         /* 4194305^2 * 211106198978564 * 4 wraps to 16 in 64 bits; so does the product with the
            element's size alone */
         {"{\"a\":" T("F32", "[4194305,4194305,211106198978564]", "0", "4") "}", 4,
-         "larger than 2^63"},
-        {"{\"a\":" T("F32", "[4611686018427387905]", "0", "4") "}", 4,
-         "a shape that is not what its data_offsets hold"},
-        {"{\"a\":" T("F32", "[9223372036854775808]", "0", "4") "}", 4, "not valid JSON"},
+         "2^63 ... [safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[4611686018427387905]", "0", "4") "}", 4, "[safetensors.bad_tensor]"},
+        {"{\"a\":" T("F32", "[9223372036854775808]", "0", "4") "}", 4, "[json.invalid]"},
     };
 
     (void)state;
@@ -167,8 +167,8 @@ static void headers_with_too_much_are_refused(void **state)
     bp_test_expect(bp_safetensors_open(&file, many(100000, 0)), BP_OK);
     assert_int_equal(bp_safetensors_count(file), 100000);
     bp_safetensors_close(&file);
-    check_refused(many(100001, 0), "more than 100000 tensors");
-    check_refused(many(0, 2000000), "2000002 values, far more than 100000 tensors have");
+    check_refused(many(100001, 0), "100000 ... [safetensors.too_many_tensors]");
+    check_refused(many(0, 2000000), "2000002 values ... 100000 ... [safetensors.bad_header]");
 }
 
 static void file_that_is_not_there_is_a_missing_input(void **state)
@@ -280,7 +280,7 @@ static void floats_of_four_kinds_are_read(void **state)
     bp_test_expect(bp_safetensors_read(file, bp_safetensors_find(file, "mask"), 0, 1, out),
                    BP_ERR_FORMAT);
     bp_test_message_has("[safetensors.unknown_dtype]");
-    bp_test_message_has("tensor 'mask'");
+    bp_test_message_has("'mask' ... [safetensors.unknown_dtype]");
     assert_null(bp_safetensors_find(file, "nothing"));
     bp_safetensors_close(&file);
 }
@@ -426,7 +426,7 @@ static void value_beyond_the_type_is_refused(void **state)
     (void)state;
     bp_test_expect(bp_safetensors_create(&writer, bp_test_path("beyond"), specs, 2, NULL), BP_OK);
     bp_test_expect(bp_safetensors_write(writer, values, 3), BP_ERR_FORMAT);
-    bp_test_message_has("65520");
+    bp_test_message_has("65520 ... [export.out_of_range]");
     bp_test_message_has("'large'");
     bp_safetensors_drop(&writer);
     bp_test_expect(bp_safetensors_create(&writer, bp_test_path("i8"), &wrong, 1, NULL),

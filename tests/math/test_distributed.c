@@ -463,7 +463,7 @@ static void what_can_not_be_is_said_by_all_ranks(void **state)
     matrix = dealt(grid, a, 9, 9, 4);
     bp_test_check_err(WORLD, bp_distributed_eigen(matrix, values, vectors, NULL, NULL),
                       BP_ERR_SOFTWARE);
-    bp_test_message_has("not finite");
+    bp_test_message_has("[math.not_finite]");
     bp_distributed_free(&vectors);
     bp_distributed_free(&matrix);
     bp_grid_free(&grid);

@@ -9,7 +9,7 @@ static void build_without_scalapack_is_refused(void **state)
     (void)state;
     assert_null(bp_distributed_library());
     bp_test_expect(bp_grid_new(&grid, MPI_COMM_WORLD), BP_ERR_CONFIG);
-    bp_test_message_has("libscalapack-openmpi-dev");
+    bp_test_message_has("libscalapack-openmpi-dev ... [build.no_scalapack]");
     assert_null(grid);
     bp_grid_free(&grid);
 }

@@ -60,12 +60,12 @@ static void a_missing_template_is_named_with_the_remedy(void **state)
     (void)state;
     use_share("pages", "style.css", "");
     bp_test_expect(bp_report_page(bp_test_path("none.html"), "none", data), BP_ERR_INPUT);
-    bp_test_message_has("share/report/pages/none.html");
+    bp_test_message_has("share/report/pages/none.html ... [report.file_missing]");
     bp_test_message_has("BAGPIPE_SHARE");
     assert_false(bp_path_exists(bp_test_path("none.html")));
     use_share("pages", "torn.html", "{{#a}}");
     bp_test_expect(bp_report_page(bp_test_path("torn.html"), "torn", data), BP_ERR_FORMAT);
-    bp_test_message_has("torn.html:1");
+    bp_test_message_has("torn.html:1 ... [report.bad_template]");
     json_decref(data);
 }
 
@@ -149,7 +149,7 @@ static void pictures_are_drawn_in_a_folder_and_in_memory(void **state)
     assert_true(bp_path_exists(path));
     bp_free(picture);
     bp_test_expect(bp_gnuplot(&picture, &bytes, NULL, "plot nonsense(3)\n"), BP_ERR_FORMAT);
-    bp_test_message_has("nonsense");
+    bp_test_message_has("nonsense ... [gnuplot.failed]");
     assert_null(picture);
     bp_free(path);
 }
@@ -183,7 +183,7 @@ static void a_gnuplot_that_is_missing_fails_or_hangs_is_told(void **state)
     assert_int_equal(setenv("PATH", path, 1), 0);
     use_gnuplot("#!/bin/sh\necho first >&2\necho its last word >&2\nexit 3\n");
     bp_test_expect(bp_gnuplot(&picture, &bytes, NULL, "plot x\n"), BP_ERR_FORMAT);
-    bp_test_message_has("(exit status 3): its last word");
+    bp_test_message_has("3 ... its last word ... [gnuplot.failed]");
     bp_gnuplot_seconds = 0.3;
     use_gnuplot("#!/bin/sh\nexec sleep 600\n");
     began = bp_clock_now();

@@ -188,14 +188,15 @@ static void broken_templates_are_named_with_their_line(void **state)
     static const struct {
         const char *text, *says;
     } BROKEN[] = {
-        {"a\nb {{name", "is not closed: at broken:2;"},
-        {"{{{name}}", "is not closed: at broken:1;"},
-        {"\n\n{{#a}}x", "a section is not closed: at broken:3;"},
-        {"{{#a}}\n{{/b}}", "that is not open: at broken:2;"},
-        {"x{{/a}}", "that is not open: at broken:1;"},
-        {"{{#none}}{{#a}}{{/none}}", "that is not open: at broken:1;"}, /* where nothing is shown */
-        {"{{}}", "a tag has no name: at broken:1;"},
-        {"{{# }}", "a tag has no name: at broken:1;"},
+        {"a\nb {{name", "broken:2 ... [report.bad_template]"},
+        {"{{{name}}", "broken:1 ... [report.bad_template]"},
+        {"\n\n{{#a}}x", "broken:3 ... [report.bad_template]"},
+        {"{{#a}}\n{{/b}}", "broken:2 ... [report.bad_template]"},
+        {"x{{/a}}", "broken:1 ... [report.bad_template]"},
+        {"{{#none}}{{#a}}{{/none}}",
+         "broken:1 ... [report.bad_template]"}, /* where nothing is shown */
+        {"{{}}", "broken:1 ... [report.bad_template]"},
+        {"{{# }}", "broken:1 ... [report.bad_template]"},
     };
     json_t *data = json_pack("{s:i}", "a", 1);
 

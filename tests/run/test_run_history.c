@@ -188,9 +188,9 @@ static void what_is_no_training_is_refused(void **state)
         const char *name, *job;
         bp_err code;
         const char *says;
-    } REFUSED[] = {{"none", NULL, BP_ERR_INPUT, "no such run"},
-                   {"empty", "", BP_ERR_FORMAT, "no run.json"},
-                   {"scored", "score", BP_ERR_FORMAT, "the job score"}};
+    } REFUSED[] = {{"none", NULL, BP_ERR_INPUT, "[run.missing]"},
+                   {"empty", "", BP_ERR_FORMAT, "run.json ... [run.no_record]"},
+                   {"scored", "score", BP_ERR_FORMAT, "score ... [run.trains_nothing]"}};
     bp_history history;
 
     (void)state;
@@ -208,7 +208,7 @@ static void what_is_no_training_is_refused(void **state)
     }
     bp_test_expect(bp_history_read(&history, make_run("torn", "pretrain\", \"", "", "")),
                    BP_ERR_FORMAT);
-    bp_test_message_has("damaged");
+    bp_test_message_has("[json.invalid]");
     bp_history_clear(&history);
 }
 

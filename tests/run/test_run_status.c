@@ -421,25 +421,29 @@ static void folders_without_a_run_are_missing_input(void **state)
 
     (void)state;
     bp_test_expect(bp_run_status_read(&status, fresh("nothing"), 0), BP_ERR_INPUT);
-    bp_test_message_has("no run.json");
+    bp_test_message_has("run.json ... [run.missing]");
     assert_null(status);
     bp_test_expect(bp_run_status_read(&status, "/nowhere", 0), BP_ERR_INPUT);
     bp_test_expect(bp_run_status_read(&status, "/dev/null", 0), BP_ERR_INPUT);
-    bp_test_message_has("no folder");
+    bp_test_message_has("[run.missing]");
 }
 
 static void damaged_run_json_is_said_to_be(void **state)
 {
-    static const char *const texts[] = {"{\"job\": ", "[]", "{\"job\": \"pretrain\"}",
-                                        "{\"job\": 3, \"exit\": {}}", ""};
+    static const char *const texts[][2] = {
+        {"{\"job\": ", "run.json ... [json.invalid]"},
+        {"[]", "run.json ... [run.damaged_record]"},
+        {"{\"job\": \"pretrain\"}", "run.json ... [run.damaged_record]"},
+        {"{\"job\": 3, \"exit\": {}}", "run.json ... [run.damaged_record]"},
+        {"", "run.json ... [json.invalid]"}};
     const char *run = fresh("damaged");
     json_t *status;
 
     (void)state;
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
-        put(run, "run.json", texts[k]);
+        put(run, "run.json", texts[k][0]);
         bp_test_expect(bp_run_status_read(&status, run, 0), BP_ERR_FORMAT);
-        bp_test_message_has("run.json is damaged");
+        bp_test_message_has(texts[k][1]);
     }
 }
 

@@ -103,7 +103,7 @@ static void a_merge_twice_is_refused(void **state)
     list[2] = (bp_merge){'a', 'b', 258};
     bp_test_expect(bp_merges_init(&merges, list, 3), BP_ERR_FORMAT);
     bp_test_message_has("[merges.twice]");
-    bp_test_message_has("merge 2");
+    bp_test_message_has("merge 2 ... [merges.twice]");
     bp_merges_clear(&merges);
 }
 

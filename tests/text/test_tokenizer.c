@@ -66,20 +66,21 @@ static void expect_refused(small_parts parts, const char *message)
 static void bad_vocabularies_are_refused(void **state)
 {
     (void)state;
-    EXPECT_REFUSED(tokens, ", \"ab\": 256, \"ab\": 257", "duplicate");
-    EXPECT_REFUSED(tokens, ", \"x1\": 256, \"x2\": 258, \"x3\": 258", "both have id 258");
-    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"xx\": 300", "outside");
-    EXPECT_REFUSED(tokens, ", \"ab\": -1", "outside");
-    EXPECT_REFUSED(tokens, ", \"ab\": 2147483648", "outside");
-    EXPECT_REFUSED(tokens, ", \"ab\": 99999999999999999999", "JSON");
-    EXPECT_REFUSED(tokens, ", \"ab\": \"256\"", "not an integer");
-    EXPECT_REFUSED(tokens, ", \"ab\": 1.5", "not an integer");
-    EXPECT_REFUSED(tokens, ", \"\xFF\xFE\": 256", "JSON");
-    EXPECT_REFUSED(tokens, ", \"\\ud800\": 256", "JSON");
+    EXPECT_REFUSED(tokens, ", \"ab\": 256, \"ab\": 257", "[json.invalid]");
+    EXPECT_REFUSED(tokens, ", \"x1\": 256, \"x2\": 258, \"x3\": 258",
+                   "258 ... [vocabulary.id_twice]");
+    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"xx\": 300", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"ab\": -1", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"ab\": 2147483648", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"ab\": 99999999999999999999", "[json.invalid]");
+    EXPECT_REFUSED(tokens, ", \"ab\": \"256\"", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"ab\": 1.5", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"\xFF\xFE\": 256", "[json.invalid]");
+    EXPECT_REFUSED(tokens, ", \"\\ud800\": 256", "[json.invalid]");
     EXPECT_REFUSED(tokens,
                    ", \"\xC4\xA0"
                    "a\": 256, \"ab\": 257, \"abc\": 258, \"xx\": 259, \"<|endoftext|>\": 260",
-                   "another in the vocabulary");
+                   "[vocabulary.contradiction]");
 }
 
 static void vocabularies_beyond_the_limits_are_refused(void **state)
@@ -88,11 +89,11 @@ static void vocabularies_beyond_the_limits_are_refused(void **state)
     bp_tokenizer *tokenizer;
 
     (void)state;
-    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"\": 256", "a token is empty");
+    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"\": 256", "[vocabulary.empty_token]");
     (void)snprintf(tokens, sizeof tokens, ", \"%065537d\": 256", 0);
-    EXPECT_REFUSED(tokens, tokens, "a token has 65537 bytes");
+    EXPECT_REFUSED(tokens, tokens, "65537 bytes ... [vocabulary.token_too_long]");
     bp_tokenizer_size_limit = 259;
-    EXPECT_REFUSED(tokens, SMALL.tokens, "the vocabulary has 260 tokens, and 259 are possible");
+    EXPECT_REFUSED(tokens, SMALL.tokens, "260 tokens ... 259 ... [vocabulary.too_large]");
     bp_tokenizer_size_limit = 260;
     bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
     bp_tokenizer_free(&tokenizer);
@@ -102,16 +103,17 @@ static void vocabularies_beyond_the_limits_are_refused(void **state)
 static void bad_merges_are_refused(void **state)
 {
     (void)state;
-    EXPECT_REFUSED(merges, "[\"\xC4\xA0 a\", \"zz b\"]", "left part");
-    EXPECT_REFUSED(merges, "[\"a zz\"]", "right part");
-    EXPECT_REFUSED(merges, "[\"b a\"]", "result");
-    EXPECT_REFUSED(merges, "[\"a b\", \"\xC4\xA0 a\", \"a b\"]", "merge 2 repeats merge 0");
-    EXPECT_REFUSED(merges, "[\"ab\"]", "two tokens");
-    EXPECT_REFUSED(merges, "[\"a b c\"]", "two tokens");
-    EXPECT_REFUSED(merges, "[[\"a\", \"b\", \"c\"]]", "merge 0");
-    EXPECT_REFUSED(merges, "[[\"a\", 5]]", "merge 0");
-    EXPECT_REFUSED(merges, "[7]", "merge 0");
-    EXPECT_REFUSED(merges, "{}", "not a list");
+    EXPECT_REFUSED(merges, "[\"\xC4\xA0 a\", \"zz b\"]", "[merges.unknown_part]");
+    EXPECT_REFUSED(merges, "[\"a zz\"]", "[merges.unknown_part]");
+    EXPECT_REFUSED(merges, "[\"b a\"]", "[merges.unknown_part]");
+    EXPECT_REFUSED(merges, "[\"a b\", \"\xC4\xA0 a\", \"a b\"]",
+                   "merge 2 ... merge 0 ... [merges.twice]");
+    EXPECT_REFUSED(merges, "[\"ab\"]", "[merges.bad_pair]");
+    EXPECT_REFUSED(merges, "[\"a b c\"]", "[merges.bad_pair]");
+    EXPECT_REFUSED(merges, "[[\"a\", \"b\", \"c\"]]", "merge 0 ... [merges.bad_pair]");
+    EXPECT_REFUSED(merges, "[[\"a\", 5]]", "merge 0 ... [merges.bad_pair]");
+    EXPECT_REFUSED(merges, "[7]", "merge 0 ... [merges.bad_pair]");
+    EXPECT_REFUSED(merges, "{}", "[merges.bad_pair]");
 }
 
 static void what_is_not_done_exactly_is_refused_by_name(void **state)
@@ -121,7 +123,7 @@ static void what_is_not_done_exactly_is_refused_by_name(void **state)
     EXPECT_REFUSED(version, "2", "version");
     EXPECT_REFUSED(truncation, "{\"max_length\": 5}", "truncation");
     EXPECT_REFUSED(padding, "{\"strategy\": \"BatchLongest\"}", "padding");
-    EXPECT_REFUSED(normalizer, "{\"type\": \"Nmt\"}", "normalizer Nmt");
+    EXPECT_REFUSED(normalizer, "{\"type\": \"Nmt\"}", "Nmt ... [tokenizer.unsupported]");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"UnicodeScripts\"}", "UnicodeScripts");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"ByteLevel\"}", "add_prefix_space");
     EXPECT_REFUSED(pre_tokenizer,
@@ -131,9 +133,10 @@ static void what_is_not_done_exactly_is_refused_by_name(void **state)
     EXPECT_REFUSED(settings, "\"continuing_subword_prefix\": \"##\", ",
                    "continuing_subword_prefix");
     EXPECT_REFUSED(settings, "\"end_of_word_suffix\": \"</w>\", ", "</w>");
-    EXPECT_REFUSED(added, "[{\"id\": 259, \"special\": true}]", "no content");
-    EXPECT_REFUSED(added, "[{\"content\": \"<|endoftext|>\", \"special\": true}]", "another");
-    EXPECT_REFUSED(added, "{}", "not a list");
+    EXPECT_REFUSED(added, "[{\"id\": 259, \"special\": true}]", "[tokenizer.bad_added_token]");
+    EXPECT_REFUSED(added, "[{\"content\": \"<|endoftext|>\", \"special\": true}]",
+                   "[vocabulary.contradiction]");
+    EXPECT_REFUSED(added, "{}", "[tokenizer.bad_added_token]");
 }
 
 static void expect_text_refused(const char *text, const char *message)
@@ -152,24 +155,24 @@ static void expect_text_refused(const char *text, const char *message)
 static void other_models_are_refused(void **state)
 {
     (void)state;
-    expect_text_refused("", "JSON");
+    expect_text_refused("", "[json.invalid]");
     expect_text_refused("[]", "model");
     expect_text_refused("{}", "model");
     expect_text_refused("{\"model\": {\"type\": \"Neural\"}}", "Neural");
-    expect_text_refused("{\"model\": {\"type\": \"Unigram\"}}", "missing");
+    expect_text_refused("{\"model\": {\"type\": \"Unigram\"}}", "[vocabulary.missing]");
     expect_text_refused("{\"model\": {}}", "none");
     expect_text_refused(
         "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
         " \"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}",
-        "empty");
-    expect_text_refused("{\"model\": {\"type\": \"BPE\", \"merges\": []}}", "missing");
+        "[vocabulary.missing]");
+    expect_text_refused("{\"model\": {\"type\": \"BPE\", \"merges\": []}}", "[vocabulary.missing]");
     expect_text_refused(
         "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false},"
         " \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
         "0x00");
     expect_text_refused(WORD_LEVEL("{\"type\": \"WhitespaceSplit\"}",
                                    "\"unk_token\": \"<unk>\", \"vocab\": {\"a\": 0}"),
-                        "lacks \"<unk>\"");
+                        "\"<unk>\" ... [vocabulary.no_special]");
     expect_text_refused(WORD_LEVEL("{\"type\": \"Whitespace\"}",
                                    "\"unk_token\": \"[UNK]\", \"vocab\": {\"<unk>\": 0}"),
                         "[UNK]");
@@ -205,7 +208,7 @@ static void missing_files_are_told(void **state)
 
     (void)state;
     bp_test_expect(bp_tokenizer_load(&tokenizer, none), BP_ERR_INPUT);
-    bp_test_message_has("none.json");
+    bp_test_message_has("none.json ... [file.missing]");
     bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_folder()), BP_ERR_INPUT);
     bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, none, none), BP_ERR_INPUT);
     assert_null(tokenizer);
@@ -261,10 +264,10 @@ static void bad_pairs_are_refused(void **state)
     bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, write_merges("a b\nb zz\n")),
                    BP_ERR_FORMAT);
     bp_test_message_has("[merges.unknown_part]");
-    bp_test_message_has("merges.txt, line 2");
+    bp_test_message_has("merges.txt, line 2 ... [merges.unknown_part]");
     bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, write_merges("#version\nab\n")),
                    BP_ERR_FORMAT);
-    bp_test_message_has("line 2");
+    bp_test_message_has("line 2 ... [merges.bad_pair]");
     bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, good, bp_test_path("none")), BP_ERR_INPUT);
     bp_test_expect(bp_tokenizer_load_gpt2(&tokenizer, write_vocab(""), write_merges("")),
                    BP_ERR_FORMAT);
@@ -337,7 +340,7 @@ static void a_token_beyond_the_vocabulary_has_no_text(void **state)
     (void)state;
     bp_test_expect(small_parse(&tokenizer, &SMALL), BP_OK);
     bp_test_expect(bp_tokenizer_token_text(tokenizer, 260, &text), BP_ERR_FORMAT);
-    bp_test_message_has("token id 260");
+    bp_test_message_has("token id 260 ... [vocabulary.unknown_id]");
     bp_test_expect(bp_tokenizer_token_text(tokenizer, -1, &text), BP_ERR_FORMAT);
     assert_int_equal(text.bytes, 0);
     bp_tokenizer_free(&tokenizer);

@@ -248,7 +248,7 @@ static void a_line_without_end_is_damage(void **state)
     bp_test_expect(ensemble_metrics_new(&f.metrics, &f.self), BP_OK);
     bp_test_expect(ensemble_metrics_started(f.metrics, 0, 0), BP_OK);
     bp_test_expect(ensemble_metrics_flush(f.metrics), BP_ERR_FORMAT);
-    bp_test_message_has("damaged");
+    bp_test_message_has("[metrics.damaged]");
     bp_test_message_has(path);
     bp_free(path);
     bp_free(text);
@@ -265,7 +265,7 @@ static void a_file_that_can_not_be_read_is_an_error(void **state)
     bp_test_expect(bp_dir_make(path), BP_OK); /* a folder in its place */
     bp_test_expect(ensemble_metrics_new(&f.metrics, &f.self), BP_OK);
     bp_test_expect(ensemble_metrics_flush(f.metrics), BP_ERR_FORMAT);
-    bp_test_message_has("metrics.jsonl");
+    bp_test_message_has("metrics.jsonl ... [file.not_plain]");
     bp_free(path);
     end(&f);
 }
