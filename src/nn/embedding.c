@@ -76,6 +76,37 @@ static void embedding_refresh(bp_block *block)
     (void)block;
 }
 
+static bool drops(const embedding *self, const bp_embedding_part *part, const bp_pass *pass)
+{
+    return pass->dropout && self->block.nn->dropout > 0 && !part->keeps_all;
+}
+
+/* Rows without segments are all of segment 0: as if sequences had one place. */
+static void add_segments(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                         float *hidden)
+{
+    const int32_t *ids = pass->batch.stream[part->stream].segments;
+
+    bp_positions_forward(hidden, part->segments->value,
+                         &(bp_position_rows){own.first, own.count, 1, ids ? ids + own.first : NULL},
+                         part->segments->shape[1]);
+}
+
+static void add_segment_gradients(const bp_embedding_part *part, const bp_pass *pass,
+                                  bp_row_range own, const float *dhidden)
+{
+    const int32_t *ids = pass->batch.stream[part->stream].segments;
+    const bp_param *segments = part->segments;
+    int64_t C = segments->shape[1];
+
+    if (ids)
+        bp_embedding_backward(segments->gradient, dhidden, ids + own.first, own.count, C, 0,
+                              segments->shape[0]);
+    else
+        bp_positions_backward(segments->gradient, dhidden,
+                              &(bp_position_rows){own.first, own.count, 1, NULL}, C);
+}
+
 static void forward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
                          float *hidden)
 {
@@ -93,9 +124,11 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
     if (part->wpe)
-        bp_positions_forward(hidden, part->wpe->value,
+        bp_positions_forward(hidden, part->wpe->value + part->first_position * C,
                              &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
-    if (pass->dropout && nn->dropout > 0) {
+    if (part->segments)
+        add_segments(part, pass, own, hidden);
+    if (drops(self, part, pass)) {
         bp_rng_key key = bp_mask_key(nn, pass, part->mask);
         bp_add_dropout(hidden, NULL, hidden, own.count * C, nn->dropout, &key,
                        bp_nn_first_row(nn, pass) * C);
@@ -127,14 +160,16 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     size_t mark = pass->scratch->used_bytes;
     float *all = alloc_all(self, pass->scratch, pass, dhidden);
 
-    if (pass->dropout && nn->dropout > 0) {
+    if (drops(self, part, pass)) {
         bp_rng_key key = bp_mask_key(nn, pass, part->mask);
         bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
                             bp_nn_first_row(nn, pass) * C);
     }
     if (part->wpe)
-        bp_positions_backward(part->wpe->gradient, dhidden,
+        bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
+    if (part->segments)
+        add_segment_gradients(part, pass, own, dhidden);
     if (all != dhidden) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);

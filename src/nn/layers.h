@@ -10,20 +10,23 @@
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
  * borrowed. Local. No memory ends the program (bp_alloc). */
 
-/** One stream's: item = wte[inputs] + wpe[position] (NULL: none), dropout. wte: this rank's rows of
- * [V][C], wpe [T][C]; parts may have the same. */
+/** One stream's: item = wte[inputs] + wpe[first_position + position] (NULL: none) + segments[its
+ * segment] (NULL: none; 0 of a batch that has none), dropout. wte: this rank's rows of [V][C], wpe
+ * [first_position + T][C], segments [S][C]; parts may have the same. */
 typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed */
     int item, stream;    /* of the activations, and of the batch */
     int64_t mask;        /* its stream of dropout masks */
+    bp_param *segments;  /* borrowed */
+    int64_t first_position;
+    bool keeps_all; /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
 
 /** Cosines and sines of rotary positions (kernels.h). */
 struct bp_rotary;
 
-/** Sizes of a Transformer layer whose norms stand before its branches; H, G and F are whole, the
- * constructor takes this rank's share. */
+/** Sizes of a Transformer layer; H, G and F are whole, the constructor takes this rank's share. */
 typedef struct bp_layer_shape {
     int64_t C, H, F;          /* width, heads, inner width of the MLP */
     int64_t G;                /* heads of keys and values, which heads share in groups; 0: H */
@@ -34,8 +37,10 @@ typedef struct bp_layer_shape {
     bool qkv_bias;            /* but those of q, k and v */
     bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
                                  BP_SWIGLU down(silu(gate) up) */
-    bool parallel; /* attention and MLP both read the layer's input, each through its norm, and are
-                      added to it together */
+    bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
+                       added to it together */
+    bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
+                       a layer is not parallel and does not cross */
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
@@ -51,12 +56,46 @@ typedef struct bp_layer_shape {
 } bp_layer_shape;
 
 /** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
- * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). Keys
+ * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
+ * post_norm h = ln1(h + out(attention(h))), then h = ln2(h + down(f(up(h)))). Keys
  * behind a sequence's length are not seen. Tensor ranks divide H and F. Where they do not divide G,
  * ranks whose heads share a head of keys each have a copy of it. Adds its params to the groups:
  * `split` is cut over tensor ranks, `whole` is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
+
+/** What is done to each row by itself: a product with an activation, a norm, dropout. */
+typedef struct bp_row_shape {
+    const char *name; /* its params are "NAME.weight" [O][I], "NAME.bias" [O], "NAME.ln.gain" [O],
+                         "NAME.ln.bias" [O]; borrowed */
+    int64_t I, O;     /* columns before and behind it */
+    bool has_product; /* else I = O */
+    bp_activation activation; /* behind the product, of one number */
+    float epsilon;            /* of the norm */
+    int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
+    int item, stream;
+} bp_row_shape;
+#define BP_ROW_KEEPS_ALL (-1)
+
+/** x = dropout(ln(f(weight x + bias))): the norm behind an embedding, the transform before a head.
+ * All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its params to the
+ * replicated group. Source: Devlin et al. 2019, BERT, as its published code has it. */
+void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
+
+/** A head that classifies a whole example by its first place. */
+typedef struct bp_pooled_shape {
+    int64_t C, classes;
+    int item, stream, term; /* the term has a target an example; a batch without it is let be */
+    int64_t mask;           /* the stream of its dropout masks, between pooler and classes */
+} bp_pooled_shape;
+
+/** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being
+ * an example's first row; other blocks follow, which read the same item. Adds "pooler.weight"
+ * [C][C], "pooler.bias" [C], "class.weight" [classes][C], "class.bias" [classes] to the replicated
+ * group. In training forward only keeps what it reads; backward computes the loss and all
+ * gradients. Source: Devlin et al. 2019, section 3.1 (next sentence prediction). */
+void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
+                        bp_group *group);
 
 /** A recurrent layer. */
 typedef struct bp_recurrent_shape {

@@ -1,4 +1,4 @@
-/* A pre-norm Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
+/* A Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
  * parallelism between its products. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
@@ -130,6 +130,33 @@ static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask,
                    sum.dropout, &key, sum.first);
 }
 
+/* h = the norm of base + the branch in `work`, which that norm stands behind. */
+static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                         branch_kind branch, float *h)
+{
+    int mask = branch == ATTENTION ? MASK_ATTENTION_SUM : MASK_MLP_SUM;
+    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
+    bp_residual sum = residual_of(self, pass, h, work->branch, &key);
+
+    if (kept->before[branch]) {
+        bp_layer_norm_forward(&rows, kept->before[branch], &norm, &sum);
+    } else {
+        bp_add_dropout(h, h, sum.branch, rows.rows * self->shape.C, sum.dropout, &key, sum.first);
+        bp_layer_norm_forward(&rows, NULL, &norm, &(bp_residual){.base = h});
+    }
+}
+
+/* The rows of this rank as all ranks' products read them. */
+static void spread(layer *self, bp_pass *pass, forward_work *work, const float *h)
+{
+    bp_operand own = bp_nn_own(self->block.nn, pass, &work->normed);
+
+    bp_operand_fill(&own, h);
+    bp_nn_gather(self->block.nn, pass, &work->normed);
+}
+
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
                 const float *base, float *h, branch_kind next)
 {
@@ -137,6 +164,11 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_norm norm = layer_norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
+    if (self->shape.post_norm) {
+        close_branch(self, pass, kept, work, ATTENTION, h);
+        spread(self, pass, work, h);
+        return;
+    }
     if (self->shape.parallel) { /* before h, which may lie over base */
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
         bp_nn_gather(self->block.nn, pass, &work->normed);
@@ -148,12 +180,19 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* work->normed = the first norm of x */
+/* work->normed = the first norm of x; with post_norm x itself */
 static void enter(layer *self, bp_pass *pass, const saved *kept, forward_work *work, const float *x)
 {
     bp_norm norm = layer_norm_of(self, ATTENTION, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
+    if (self->shape.post_norm) {
+        if (kept->entered)
+            memcpy(kept->entered, x,
+                   (size_t)(bp_nn_rows(self->block.nn, pass).count * self->shape.C) * sizeof *x);
+        spread(self, pass, work, x);
+        return;
+    }
     bp_layer_norm_forward(&normed, kept->before[ATTENTION], &norm, &(bp_residual){.base = x});
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
@@ -248,7 +287,10 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
     pass->scratch->used_bytes = mark;
-    add_branch(self, pass, work, MASK_MLP_SUM, base, h);
+    if (self->shape.post_norm)
+        close_branch(self, pass, kept, work, MLP, h);
+    else
+        add_branch(self, pass, work, MASK_MLP_SUM, base, h);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
@@ -259,8 +301,8 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     float *h = activations->item[self->shape.item].data;
     saved kept = layer_alloc_saved(self, memory ? &keep : pass->scratch, pass);
     forward_work work = layer_alloc_forward(self, pass->scratch, pass);
-    bool crosses = self->shape.crosses;
-    float *middle = pass->training && !self->shape.parallel ? kept.before[MLP] : h,
+    bool crosses = self->shape.crosses, stays = self->shape.parallel || self->shape.post_norm;
+    float *middle = pass->training && !stays ? kept.before[MLP] : h,
           *first = crosses && pass->training ? kept.before[CROSS] : middle;
 
     enter(self, pass, &kept, &work, h);
@@ -285,6 +327,33 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operan
     bp_nn_gather(nn, pass, dbranch);
 }
 
+/* What a branch reads that has no norm before it: the layer's input, or the norm behind attention.
+ */
+static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
+                      const saved *kept)
+{
+    bp_norm norm = layer_norm_of(self, ATTENTION, kept);
+
+    if (branch == ATTENTION)
+        bp_operand_fill(to, kept->entered);
+    else
+        bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[ATTENTION]});
+}
+
+/* dh = the gradient before the norm that stands behind a branch; dy: what it was, [own rows][C] of
+ * scratch. */
+static void open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
+                      const norm_work *work, float *dh, float *dy)
+{
+    int64_t rows = bp_nn_rows(self->block.nn, pass).count, C = self->shape.C;
+    bp_norm norm = layer_norm_of(self, branch, kept);
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, gradient_of(self->bias[branch]),
+                            true};
+
+    memcpy(dy, dh, (size_t)(rows * C) * sizeof *dy);
+    bp_layer_norm_backward(&to, NULL, dy, kept->before[branch], &norm, rows, C, work->sums);
+}
+
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh)
 {
@@ -297,8 +366,13 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
                             false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
-    bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch], &norm,
-                           own.count, C, work->sums);
+    if (self->shape.post_norm) {
+        bp_add(dh, work->dnormed + own.first * C, own.count * C);
+        fill_read(self, &normed, branch, kept);
+    } else {
+        bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch],
+                               &norm, own.count, C, work->sums);
+    }
     bp_nn_gather(nn, pass, &work->normed);
 }
 
@@ -309,9 +383,10 @@ static const bp_bias_gradient *wanted(const bp_bias_gradient *bias)
 }
 
 /* dh += what goes through the MLP, and attention, of the gradient dout of what they gave: dh
- * itself, unless the branches are parallel. */
+ * itself, unless the branches are parallel. With post_norm dh goes through the norm first, for
+ * which `own` is scratch. */
 static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const float *dout,
-                         float *dh)
+                         float *dh, float *own)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
@@ -321,6 +396,8 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
     bp_activation_rows rows = {&work.active, &kept->up,    &work.dup,
                                wanted(&up),  work.dactive, self->shape.activation};
 
+    if (self->shape.post_norm)
+        open_norm(self, pass, MLP, kept, &work.norm, dh, own);
     layer_open_residual(self, pass, &work.dbranch, wanted(&down), dout, MASK_MLP_SUM);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
@@ -339,7 +416,7 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
 }
 
 static void backward_attention(layer *self, bp_pass *pass, const saved *kept, const float *dout,
-                               float *dh)
+                               float *dh, float *own)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
@@ -351,6 +428,8 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
                      qkv = {self->q_bias && self->repeats ? work.dbias : gradient_of(self->q_bias),
                             work.norm.sums};
 
+    if (self->shape.post_norm)
+        open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
     layer_open_residual(self, pass, &work.dbranch, wanted(&out), dout, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
@@ -376,14 +455,6 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     pass->scratch->used_bytes = mark;
 }
 
-static const float *copy_of(bp_arena *arena, const float *x, int64_t n)
-{
-    float *copy = bp_arena_floats(arena, n);
-
-    memcpy(copy, x, (size_t)n * sizeof *copy);
-    return copy;
-}
-
 static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
                            void *memory)
 {
@@ -394,13 +465,17 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     size_t mark = pass->scratch->used_bytes;
     float *dh = activations->item[self->shape.item].data;
     const float *dout = dh;
+    int64_t floats = bp_nn_rows(block->nn, pass).count * self->shape.C;
+    float *own = self->shape.parallel || self->shape.post_norm
+                     ? bp_arena_floats(pass->scratch, floats)
+                     : NULL;
 
     if (self->shape.parallel)
-        dout = copy_of(pass->scratch, dh, bp_nn_rows(block->nn, pass).count * self->shape.C);
-    backward_mlp(self, pass, &kept, dh, dh);
+        dout = memcpy(own, dh, (size_t)floats * sizeof *own);
+    backward_mlp(self, pass, &kept, dh, dh, own);
     if (self->shape.crosses)
         cross_backward(self, pass, &kept, dh, activations->item[self->shape.source_item].data);
-    backward_attention(self, pass, &kept, dout, dh);
+    backward_attention(self, pass, &kept, dout, dh, own);
     pass->scratch->used_bytes = mark;
 }
 
@@ -459,7 +534,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
     BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
-              shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses));
+              shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses) &&
+              !(shape->post_norm && (shape->parallel || shape->crosses)));
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;

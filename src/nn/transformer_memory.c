@@ -23,6 +23,8 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
         kept.mean[k] = bp_arena_floats(arena, own);
         kept.rstd[k] = bp_arena_floats(arena, own);
     }
+    if (self->shape.post_norm)
+        kept.entered = bp_arena_floats(arena, own * self->shape.C);
     kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
     return kept;
 }
@@ -172,7 +174,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
         mlp = attention = (bp_arena){0};
         layer_alloc_mlp(self, &mlp, &pass, NULL);
         layer_alloc_attention_backward(self, &attention, &pass, NULL, NULL);
-        if (self->shape.parallel)
+        if (self->shape.parallel || self->shape.post_norm)
             bp_arena_floats(&own, bp_nn_rows(block->nn, &pass).count * self->shape.C);
         branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +
                  own.used_bytes;

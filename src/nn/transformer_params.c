@@ -11,6 +11,13 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part)
     return buffer;
 }
 
+/* Of the projections that end a branch: a residual stream that no norm follows grows with their
+ * number (Radford et al. 2019, section 2.3). */
+static float residual_std(const layer *self)
+{
+    return self->shape.post_norm ? INIT_STD : INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
+}
+
 /* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
  */
 static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int64_t *count)
@@ -29,7 +36,6 @@ static void add_attention_params(layer *self, bp_group *group)
     static const char *const NAMES[3] = {"q", "k", "v"};
     int64_t C = self->shape.C, at = self->block.nn->tensor_at, tensors = self->block.nn->tensors;
     int64_t all, first, count;
-    float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
     char name[BP_PARAM_NAME], part[32];
 
     for (int k = 0; k < 3; k++) {
@@ -52,16 +58,15 @@ static void add_attention_params(layer *self, bp_group *group)
         else
             self->key_bias[k - 1] = p;
     }
-    self->out_weight =
-        bp_group_add_matrix_part(group, layer_param_name(name, self, "attn.out.weight"), C,
-                                 tensors * self->Cl, residual_std, 1, at * self->Cl, self->Cl);
+    self->out_weight = bp_group_add_matrix_part(
+        group, layer_param_name(name, self, "attn.out.weight"), C, tensors * self->Cl,
+        residual_std(self), 1, at * self->Cl, self->Cl);
 }
 
 /* The MLP's: the gate lies before up, so that one product makes both. */
 static void add_mlp_params(layer *self, bp_group *group)
 {
     int64_t C = self->shape.C, F = self->shape.F, at = self->block.nn->tensor_at;
-    float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
     char name[BP_PARAM_NAME];
 
     if (layer_is_gated(self))
@@ -77,7 +82,7 @@ static void add_mlp_params(layer *self, bp_group *group)
                                                  F, at * self->Fl, self->Fl);
     self->down_weight =
         bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.down.weight"), C, F,
-                                 residual_std, 1, at * self->Fl, self->Fl);
+                                 residual_std(self), 1, at * self->Fl, self->Fl);
 }
 
 static bp_param *add_vector(layer *self, bp_group *group, const char *part, bp_init init)

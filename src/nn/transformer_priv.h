@@ -9,7 +9,7 @@
 
 #define INIT_STD 0.02F
 
-/* The branches of a layer, in their order; each begins with a norm. */
+/* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
 
 /* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
@@ -48,7 +48,8 @@ typedef struct saved {
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
-    float *source; /* [own source rows][C] */
+    float *source;  /* [own source rows][C] */
+    float *entered; /* [own rows][C] what a layer with post_norm is given */
 } saved;
 
 /* Scratch of the forward pass that all branches share. */
@@ -146,14 +147,15 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
- * of parallel branches of base. */
+ * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
 void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
                 const float *base, float *h, branch_kind next);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
  */
 void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
                          const bp_bias_gradient *bias, const float *dout, int mask);
-/** Back through a branch's norm, its output's gradient being summed over tensor ranks first. */
+/** Back through a branch's norm, its output's gradient being summed over tensor ranks first; with
+ * post_norm dh += that sum alone. work->normed is what the branch's first product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
