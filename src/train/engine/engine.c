@@ -246,8 +246,8 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* The batch's loss, of the means over each term's targets: the last stage has the sums of its
- * micro-batches; all are summed by the tree, in slot order. */
+/* The batch's loss, of the means over each term's targets: the stage of a term's head has the sums
+ * of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
 static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
 {
     const bp_mesh *mesh = engine->mesh;
@@ -263,7 +263,7 @@ static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
             loss += objective->weight[t] *
                     (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
     }
-    bp_bcast_bytes(&loss, sizeof loss, mesh->pipelines - 1, mesh->pipeline);
+    bp_all_sum_double(&loss, 1, mesh->pipeline);
     return loss;
 }
 

@@ -417,9 +417,12 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
             continue;
         }
         bp_pass pass = run_backward(stage, step, action);
-        for (int t = 0; t < BP_TERMS && action->chunk == chunks - 1; t++) /* the head is there */
+        for (int t = 0; t < BP_TERMS; t++) { /* the chunks that have no head of the term add 0 */
+            double *sum = &loss_sums[t * stride + action->micro_batch];
+
             if (pass.batch.term[t].count > 0)
-                loss_sums[t * stride + action->micro_batch] = pass.loss_sum[t];
+                *sum = (action->chunk == chunks - 1 ? 0 : *sum) + pass.loss_sum[t];
+        }
     }
     bp_pipeline_comm_end(&stage->forward);
     bp_pipeline_comm_end(&stage->backward);
