@@ -17,6 +17,7 @@ typedef enum bp_rng_purpose {
     BP_RNG_TEST = 6,
     BP_RNG_POSTERIOR = 7, /* samples of weights */
     BP_RNG_BENCH = 8,     /* made-up tokens and text */
+    BP_RNG_MASK = 9,      /* masked tokens */
     BP_RNG_GENERATE = 10  /* tokens drawn */
 } bp_rng_purpose;
 

@@ -1,6 +1,7 @@
 /* The list of all families, and the keys of models. */
 #include "models/family.h"
 
+#include "models/bert/bert.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
@@ -14,8 +15,9 @@
 #define ROOM 64
 
 static const bp_model_family *families[ROOM] = {
-    &bp_gpt_family,  &bp_llama_family, &bp_gpt_neox_family,    &bp_rnn_family,
-    &bp_lstm_family, &bp_gru_family,   &bp_feedforward_family, &bp_ngram_family};
+    &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
+    &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
+    &bp_feedforward_family, &bp_ngram_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -53,11 +55,22 @@ const bp_option bp_model_options[] = {
      "inner width of the MLP; 4 times the width if not given, of llama 8/3 of it, up to a multiple "
      "of 64",
      false, .at = BP_AT(bp_model_keys, inner)},
+    {"model.segments", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
+     "bert, roberta: kinds of segments that have an embedding; 2 if not given, of roberta 1", false,
+     .at = BP_AT(bp_model_keys, segments)},
+    {"model.pooler", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "bert: there is a head that tells whether a text's second part follows its first; yes if not "
+     "given",
+     false, .at = BP_AT(bp_model_keys, pooler)},
+    {"model.first_position", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
+     "roberta: row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
+     "2 if not given",
+     false, .at = BP_AT(bp_model_keys, first_position)},
     {"model.window", BP_OPTION_INT, NULL, 0, 1 << 24, NULL, "tokens",
      "llama: tokens that a token looks at, the last ones; 0: all, as if not given", false,
      .at = BP_AT(bp_model_keys, window)},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
-     "what norms add to the mean square; 1e-5 if not given", false,
+     "what norms add to the mean square; 1e-5 if not given, of bert 1e-12", false,
      .at = BP_AT(bp_model_keys, norm_epsilon)},
     {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
      "llama, gpt_neox: base of the rotary positions' wavelengths; 10000 if not given", false,
@@ -83,8 +96,8 @@ const bp_option bp_model_options[] = {
      "llama, rope_scaling llama3: the context before it was stretched", false,
      .at = BP_AT(bp_model_keys, rope_original_context)},
     {"model.tied", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "the head is the token embedding; if not given yes of gpt, no of others", false,
-     .at = BP_AT(bp_model_keys, tied)},
+     "the head is the token embedding; if not given yes of gpt, bert and roberta, no of others",
+     false, .at = BP_AT(bp_model_keys, tied)},
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},

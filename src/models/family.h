@@ -28,6 +28,8 @@ typedef struct bp_model_keys {
     int64_t head_width;
     int64_t inner;
     int64_t window;
+    int64_t segments;
+    int64_t first_position;
     int64_t embedding;
     int64_t network_order; /* model.order; `order` is ngram.order */
     double norm_epsilon;
@@ -39,6 +41,7 @@ typedef struct bp_model_keys {
     double rope_high_freq_factor;
     int64_t rope_original_context;
     bool tied;
+    bool pooler;
     bool direct;
     bool attention_bias;
     bool parallel_residual;

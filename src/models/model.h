@@ -45,6 +45,8 @@ typedef struct bp_model_info {
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
     int64_t vocab_size;
+    bool masks;       /* it finds masked tokens: a target stands at its own place, and inputs behind
+                         a window's end are -1 */
     bool may_be_zero; /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;   /* end-of-document token; -1: none */
     int64_t step;     /* of the checkpoint */

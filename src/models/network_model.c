@@ -178,7 +178,8 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
-    bp_example_maker maker = self->shape.family->objective->maker(batch->length, 0);
+    bp_example_maker maker =
+        self->shape.family->objective->maker(&self->shape, batch->length, NULL);
     bool last = network_is_last(self);
     bp_err err;
 
@@ -492,7 +493,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
     int64_t windows = piece_windows(task->windows, stages);
-    bp_example_maker maker = shape->family->objective->maker(task->length, 0);
+    bp_example_maker maker = shape->family->objective->maker(shape, task->length, NULL);
     bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;

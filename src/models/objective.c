@@ -14,11 +14,13 @@ static void make_causal(const bp_example_maker *self, const int32_t *tokens, int
     memcpy(out->targets[0], tokens + 1, bytes);
 }
 
-static bp_example_maker causal_maker(int64_t T, uint64_t seed)
+static bp_example_maker causal_maker(const struct bp_model_shape *shape, int64_t T,
+                                     const bp_example_rules *rules)
 {
+    (void)shape;
     return (bp_example_maker){.form = {.stream = {{.T = T}}, .targets = {T}},
                               .window = T + 1,
-                              .seed = seed,
+                              .rules = rules,
                               .make = make_causal};
 }
 

@@ -2,7 +2,35 @@
 #ifndef BP_MODELS_OBJECTIVE_H
 #define BP_MODELS_OBJECTIVE_H
 
+#include "base/config.h"
 #include "tensor/batch.h"
+
+struct bp_model_shape;
+
+extern const bp_option bp_mask_options[]; /* mask.* */
+
+/** Values of bp_mask_options (docs: --help). */
+typedef struct bp_mask_keys {
+    double rate, keep, random, span;
+    bool whole_words, next_sentence;
+} bp_mask_keys;
+
+static inline const bp_mask_keys *bp_mask_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_mask_options);
+}
+
+/** What examples are made by, besides tokens. */
+typedef struct bp_example_rules {
+    uint64_t seed;
+    int64_t member;                     /* of an ensemble, or 0 */
+    int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
+    double rate;                        /* of the tokens so many are masked, at least one */
+    double keep, random;   /* of those so many stay as they are, or become another token */
+    double span;           /* mean length of masked spans; 0: single tokens, or words */
+    const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
+                              before it? NULL: tokens are masked one by one. Borrowed */
+} bp_example_rules;
 
 typedef struct bp_objective {
     const char *name;
@@ -10,11 +38,23 @@ typedef struct bp_objective {
     int terms;
     double weight[BP_TERMS];
     bool scores_all; /* no target of an example is ever -1: nothing needs to be counted */
-    /** Of examples whose longest stream has T places. */
-    bp_example_maker (*maker)(int64_t T, uint64_t seed);
+    bool masks;      /* inputs of scoring are framed, and have masks, already */
+    /** Of examples whose longest stream has T places; rules (borrowed) NULL: only their form is
+     * asked for. */
+    bp_example_maker (*maker)(const struct bp_model_shape *shape, int64_t T,
+                              const bp_example_rules *rules);
 } bp_objective;
 
 /** Each token given those before it. */
 extern const bp_objective bp_objective_causal;
+
+/** Masked tokens given all others: [CLS] text [SEP], of which some are replaced by the mask, some
+ * by another token, and some stay. Chosen are about rate * n of n tokens: single ones, words, or
+ * spans, in a random order, until there are enough; never those that begin and end texts. All is a
+ * function of (seed, member, step, slot, position). Source: Devlin et al. 2019, section 3.1; Joshi
+ * et al. 2020, SpanBERT, section 3.1. */
+extern const bp_objective bp_objective_masked;
+#define BP_MASKED_CONTEXT 3    /* the shortest that has something to mask */
+#define BP_MASK_RATE      0.15 /* if nothing is given */
 
 #endif

@@ -29,6 +29,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
     info->may_be_zero = shape.family->open != NULL;
+    info->masks = shape.family->objective && shape.family->objective->masks;
     return BP_OK;
 }
 
@@ -52,6 +53,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     bp_model_info *info = &(*out)->info;
     info->kind = shape.family->name;
     info->may_be_zero = told.may_be_zero;
+    info->masks = told.masks;
     info->step = told.step;
     info->eod_id = told.eod_id;
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);

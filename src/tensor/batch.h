@@ -61,8 +61,8 @@ struct bp_example_maker {
     bp_batch_form form;
     int64_t window; /* tokens of the corpus that an example is made of; the next example of a stream
                        begins window - 1 tokens later */
-    uint64_t seed;
-    /** Fill in all of an example: a function of tokens[window], the seed, the step and the slot of
+    const void *rules; /* of the objective (models/objective.h); borrowed */
+    /** Fill in all of an example: a function of tokens[window], the rules, the step and the slot of
      * the global batch alone. */
     void (*make)(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                  bp_example *out);

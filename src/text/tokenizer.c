@@ -257,6 +257,43 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
     return err;
 }
 
+/* ---- words ---- */
+
+static bool begins_with(const bp_buffer *text, const char *start)
+{
+    size_t bytes = strlen(start);
+
+    return text->bytes >= bytes && memcmp(text->data, start, bytes) == 0;
+}
+
+static bool begins_word(const bp_tokenizer *tokenizer, const bp_buffer *text)
+{
+    uint32_t c = 0;
+
+    if (tokenizer->kind == BP_KIND_WORD || text->bytes == 0)
+        return true;
+    if (tokenizer->kind == BP_KIND_WORDPIECE)
+        return !begins_with(text, "##");
+    (void)bp_utf8_decode((const uint8_t *)text->data, text->bytes, &c);
+    return begins_with(text, "\xE2\x96\x81") || (bp_unicode_classes()[c] & 7) == BP_CLASS_SPACE;
+}
+
+bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues)
+{
+    uint8_t *room = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer) + 1, 1);
+    bp_buffer text = {0};
+    bp_err err = BP_OK;
+
+    for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++) {
+        text.bytes = 0;
+        err = decode_one(tokenizer, id, true, room, &text);
+        continues[id] = tokenizer->names.entries[id].value == 0 && !begins_word(tokenizer, &text);
+    }
+    bp_buffer_clear(&text);
+    bp_free(room);
+    return err;
+}
+
 /* ---- for people ---- */
 
 /* Would it break a line, or do something to a terminal? */

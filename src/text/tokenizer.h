@@ -124,6 +124,11 @@ void bp_text_repair(bp_buffer *out, const char *text, size_t bytes);
  */
 bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text);
 
+/** continues[id]: does the token go on with the word before it? wordpiece: its name begins with ##;
+ * others: it begins neither with White_Space nor with what stands for a space; a word, and a
+ * special token, begins. Shapes: continues[bp_tokenizer_size]. Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues);
+
 /** Number of words (maximal runs of non-White_Space) and lm-evaluation-harness's
  * len(re.split(r"\s+", text)). Invalid bytes are non-White_Space; `invalid` counts them one at a
  * time. */

@@ -29,12 +29,13 @@ static void make(const bp_example_maker *self, const int32_t *tokens, int64_t st
     out->targets[1][0] = tokens[0] % 3 ? tokens[0] % CLASSES : -1;
 }
 
-static bp_example_maker maker(int64_t T, uint64_t seed)
+static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_example_rules *rules)
 {
+    (void)shape;
     return (bp_example_maker){
         .form = {.stream = {{.T = T}, {.T = SOURCE_OF(T), .has_lengths = true}}, .targets = {T, 1}},
         .window = T + 1,
-        .seed = seed,
+        .rules = rules,
         .make = make};
 }
 

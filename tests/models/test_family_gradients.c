@@ -46,7 +46,7 @@ static void open_fixture(fixture *f)
     for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
         f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
     bp_network_refresh(f->network);
-    f->maker = shape.family->objective->maker(T, 1);
+    f->maker = shape.family->objective->maker(&shape, T, NULL);
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
     for (int i = 0; i < B * (T + 1); i++)
         windows[i] = (i * 19 + 6) % VOCABULARY;

@@ -361,7 +361,7 @@ static void five_adamw_steps_have_the_reference_s_losses_and_a_load_ends_gathers
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_WORLD, &mesh_shape), BP_OK);
     bp_test_expect(bp_engine_new(&engine, mesh, &spec, &shape), BP_OK);
     load_engine(engine);
-    bp_example_maker maker = bp_objective_causal.maker(LENGTH, 0);
+    bp_example_maker maker = bp_objective_causal.maker(NULL, LENGTH, NULL);
     void *bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, SEQUENCES), 1);
     for (int step = 1; step <= 6; step++) {
         int64_t first, count;

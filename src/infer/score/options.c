@@ -192,6 +192,11 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     bool given = bp_config_is_set(config, "score.context");
     int64_t context = bp_score_rule_keys_of(config)->context;
 
+    if (model->masks)
+        return BP_FAIL(BP_ERR_CONFIG, "score.masked_model",
+                       "the model finds masked tokens, which score.convention = %s does not score: "
+                       "at score.model; take a causal model",
+                       bp_score_rule_keys_of(config)->convention);
     *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
     if (!given)
         context = unlimited ? 0 : model->context;

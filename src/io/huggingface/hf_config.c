@@ -30,17 +30,21 @@ static double factor_of(const bp_hf_shape *shape, const char *name, size_t bytes
 
 double bp_hf_value_of(const bp_hf_shape *shape, const char *expression)
 {
-    double value = 1;
+    double value = 1, sum = 0;
 
     for (char sign = '*'; sign != '\0';) {
-        size_t bytes = strcspn(expression, "*/");
+        size_t bytes = strcspn(expression, "*/+");
         double factor = factor_of(shape, expression, bytes);
 
-        value = sign == '*' ? value * factor : value / factor;
+        if (sign == '+') {
+            sum += value;
+            value = 1;
+        }
+        value = sign == '/' ? value / factor : value * factor;
         sign = expression[bytes];
         expression += bytes + (sign != '\0');
     }
-    return value;
+    return sum + value;
 }
 
 int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name)
@@ -142,21 +146,29 @@ static bp_err read_choice(double *out, const member *found, const bp_hf_size *si
     return err;
 }
 
-/* 1 .. 2^31 */
-static bp_err read_count(const json_t *config, const bp_hf_size *size, const char *name,
-                         double *out, const char *path)
+/* What theirs is more than ours. */
+static int64_t surplus_of(const bp_hf_shape *shape, const bp_hf_size *size)
 {
-    int64_t count = 0;
-    bp_err err = bp_json_get_int(config, name, &count, path);
+    return size->plus ? bp_hf_size_of(shape, size->plus) : 0;
+}
 
-    if (err == BP_OK && (count < 1 || count > MAX_SIZE))
+/* 1 .. 2^31 of ours */
+static bp_err read_count(const member *found, const bp_hf_size *size, int64_t surplus, double *out,
+                         const char *path)
+{
+    const char *name = found->key;
+    int64_t count = 0;
+    bp_err err = bp_json_get_int(found->object, name, &count, path);
+
+    if (err == BP_OK && (count <= surplus || count > MAX_SIZE))
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
-                      "\"%s\" is %" PRId64 "; 1 to 2^31 are possible: at %s", name, count, path);
+                      "\"%s\" is %" PRId64 "; %" PRId64 " to 2^31 are possible: at %s", name, count,
+                      surplus + 1, path);
     if (err == BP_OK && strcmp(size->ours, "layers") == 0 && count > HF_MAX_LAYERS)
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %" PRId64 "; %d are possible: at %s", name, count, HF_MAX_LAYERS,
                       path);
-    *out = (double)count;
+    *out = (double)(count - surplus);
     return err;
 }
 
@@ -189,7 +201,7 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
     } else if (size->type == BP_HF_CHOICE) {
         err = read_choice(out, &found, size, shape->table, path);
     } else {
-        err = read_count(found.object, size, found.key, out, path);
+        err = read_count(&found, size, surplus_of(shape, size), out, path);
     }
     return err;
 }
@@ -215,6 +227,15 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k)
                                         : json_integer((json_int_t)value);
 }
 
+/* As config.json has it. */
+static json_t *their_json(const bp_hf_shape *shape, int k)
+{
+    const bp_hf_size *size = &shape->table->sizes[k];
+
+    return size->plus ? json_integer((json_int_t)shape->sizes[k] + surplus_of(shape, size))
+                      : hf_size_json(shape, k);
+}
+
 /* What config.json says: null of a count of nothing; in an object nothing of what is 0, and null
  * for an object that stays empty. */
 static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *name)
@@ -224,7 +245,7 @@ static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *na
     char parent[64] = "";
 
     if (!dot) {
-        (void)json_object_set_new(config, name, nothing ? json_null() : hf_size_json(shape, k));
+        (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
         return;
     }
     BP_ASSERT((size_t)(dot - name) < sizeof parent);
@@ -235,7 +256,7 @@ static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *na
         return;
     if (json_is_null(json_object_get(config, parent)))
         (void)json_object_set_new(config, parent, json_object());
-    (void)json_object_set_new(json_object_get(config, parent), dot + 1, hf_size_json(shape, k));
+    (void)json_object_set_new(json_object_get(config, parent), dot + 1, their_json(shape, k));
 }
 
 /* A value of a setting's list, of `bytes`. New reference. */
@@ -307,7 +328,21 @@ static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *sett
 static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
 {
     for (const bp_hf_table *const *table = tables; *table != NULL; table++)
-        bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
+        if (table == tables || strcmp((*table)->model_type, table[-1]->model_type) != 0)
+            bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
+}
+
+static bool names_architecture(const json_t *config, const bp_hf_table *table)
+{
+    const json_t *names = json_object_get(config, "architectures"), *name;
+    size_t k;
+
+    json_array_foreach((json_t *)names, k, name)
+    {
+        if (json_is_string(name) && strcmp(json_string_value(name), table->architecture) == 0)
+            return true;
+    }
+    return false;
 }
 
 static bp_err find_table(const bp_hf_table **out, const json_t *config,
@@ -317,11 +352,13 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     bp_buffer types = {0};
     bp_err err;
 
+    *out = NULL;
     for (const bp_hf_table *const *table = tables; *table != NULL; table++)
-        if (type != NULL && strcmp(type, (*table)->model_type) == 0) {
+        if (type != NULL && strcmp(type, (*table)->model_type) == 0 &&
+            (*out == NULL || names_architecture(config, *table)))
             *out = *table;
-            return BP_OK;
-        }
+    if (*out != NULL)
+        return BP_OK;
     name_types(&types, tables);
     err = BP_FAIL(
         BP_ERR_FORMAT, "huggingface.unknown_type",

@@ -232,7 +232,8 @@ static bp_err lay_out(layout *all, const bp_checkpoint *checkpoint, const bp_hf_
     for (int64_t k = 0; k < all->count && err == BP_OK; k++) {
         hf_tensor_of(&theirs, shape, k);
         err = check_tensor(checkpoint, &theirs);
-        (void)snprintf(all->names[k], sizeof all->names[k], "%s%s", shape->table->prefix,
+        (void)snprintf(all->names[k], sizeof all->names[k], "%s%s",
+                       hf_name_is_bare(shape->table, theirs.name) ? "" : shape->table->prefix,
                        theirs.name);
         all->specs[k] = (bp_safetensor){.name = all->names[k],
                                         .dtype = options->dtype,

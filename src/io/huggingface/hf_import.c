@@ -214,19 +214,43 @@ static bp_err open_files(bp_hf_model *model)
 static const char *without_prefix(const bp_hf_model *model, const char *name)
 {
     const char *prefix = model->shape.table->prefix;
+
+    if (hf_name_is_bare(model->shape.table, name))
+        return name;
     size_t bytes = strlen(prefix);
 
     return strncmp(name, prefix, bytes) == 0 ? name + bytes : name;
 }
 
+/* The name that older files have; NULL: the same. */
+static const char *older_name(char older[2 * HF_NAME], const bp_hf_table *table, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const bp_hf_alias *alias = table->older; alias && alias->name; alias++) {
+        size_t end = strlen(alias->name);
+
+        if (bytes < end || strcmp(name + bytes - end, alias->name) != 0)
+            continue;
+        (void)snprintf(older, 2 * HF_NAME, "%.*s%s", (int)(bytes - end), name, alias->older);
+        return older;
+    }
+    return NULL;
+}
+
 static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
                                         bp_safetensors **file)
 {
-    char full[2 * HF_NAME];
+    const bp_hf_table *table = model->shape.table;
+    char full[2 * HF_NAME], older[2 * HF_NAME];
+    const bp_safetensor *tensor;
 
-    (void)snprintf(full, sizeof full, "%s%s", model->prefixed ? model->shape.table->prefix : "",
-                   name);
-    return find(model, full, file);
+    (void)snprintf(full, sizeof full, "%s%s",
+                   model->prefixed && !hf_name_is_bare(table, name) ? table->prefix : "", name);
+    tensor = find(model, full, file);
+    if (tensor == NULL && older_name(older, table, full) != NULL)
+        tensor = find(model, older, file);
+    return tensor;
 }
 
 /* With the prefix, or without it: all of them alike. */
@@ -324,11 +348,38 @@ static bp_err map_tensors(bp_hf_model *model)
 
 /* ---- the rest of the folder's tensors ---- */
 
+/* Its name in the table, if that ends otherwise now. */
+static const char *present_name(char present[2 * HF_NAME], const bp_hf_table *table,
+                                const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const bp_hf_alias *alias = table->older; alias && alias->name; alias++) {
+        size_t end = strlen(alias->older);
+
+        if (bytes < end || bytes >= HF_NAME || strcmp(name + bytes - end, alias->older) != 0)
+            continue;
+        (void)snprintf(present, 2 * HF_NAME, "%.*s%s", (int)(bytes - end), name, alias->name);
+        return present;
+    }
+    return name;
+}
+
+/* One of two names of a tensor is left over. */
 static bool is_wanted(const bp_hf_model *model, const char *full)
 {
+    const bp_hf_table *table = model->shape.table;
     const char *name = without_prefix(model, full);
+    char present[2 * HF_NAME];
+    bp_safetensors *file;
+    bool prefixed = model->prefixed && !hf_name_is_bare(table, name);
 
-    return (name != full) == model->prefixed && hf_name_is_known(&model->shape, name);
+    if ((name != full) != prefixed)
+        return false;
+    if (hf_name_is_known(&model->shape, name))
+        return true;
+    return present_name(present, table, name) != name && hf_name_is_known(&model->shape, present) &&
+           strcmp(find_theirs(model, present, &file)->name, full) == 0;
 }
 
 /* The head must be what it is tied to again, bit for bit. */
@@ -404,7 +455,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
             "tensor '%.80s' is of a layer that config.json's %s = %lld leaves out: in %s",
             tensor->name, their_name(table, "layers"), (long long)layers,
             bp_safetensors_path(file));
-    if (layer >= 0 && is_buffer(table, rest)) {
+    if (is_buffer(table, layer >= 0 ? rest : without_prefix(model, tensor->name))) {
         ignore(model, tensor);
         model->report.buffers++;
         return BP_OK;

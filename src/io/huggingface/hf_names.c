@@ -120,6 +120,14 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
     BP_ASSERT(!"a tensor of the table");
 }
 
+bool hf_name_is_bare(const bp_hf_table *table, const char *name)
+{
+    for (const char *const *bare = table->bare; bare && *bare; bare++)
+        if (strncmp(name, *bare, strlen(*bare)) == 0)
+            return true;
+    return false;
+}
+
 /* The number at `text`, written as we write it ("01" is nobody's), and what follows it; -1: none.
  */
 static int64_t number_at(const char *text, const char **rest)

@@ -23,6 +23,8 @@ typedef struct bp_hf_size {
                               NULL: it must be. `theirs` NULL: it is always this */
     const char *older;     /* other names for it, "a|b.c", that are read alone; NULL: none */
     bool quiet;            /* not written into a checkpoint where it is `otherwise` */
+    const char *plus;      /* of a count: theirs is ours and so much, an expression of sizes before
+                              it; NULL: it is the same */
     const char *words;     /* of a choice, ours: "none|linear"; theirs are the same, but "default"
                               for the first. Of a choice that is the first, and of numbers in its
                               object that are 0, nothing is written, and null for the object */
@@ -42,7 +44,7 @@ typedef struct bp_hf_setting {
  * another. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a
  * layer's. Extents are "width", "3*width", "2",
- * "kv_heads*width/heads"; columns NULL: a vector. */
+ * "kv_heads*width/heads", "context+2"; columns NULL: a vector. */
 typedef struct bp_hf_row {
     const char *theirs, *rows, *columns;
     bool transposed; /* theirs are [in][out] */
@@ -54,25 +56,34 @@ typedef struct bp_hf_row {
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
 } bp_hf_row;
 
+/** An end of tensors' names, and what older files have instead of it. */
+typedef struct bp_hf_alias {
+    const char *name, *older;
+} bp_hf_alias;
+
 struct bp_hf_shape;
 typedef struct bp_hf_table {
     const char *kind;         /* of ours: model.kind */
     const char *model_type;   /* of config.json */
-    const char *architecture; /* that config.json names when written */
+    const char *architecture; /* that config.json names when written; of several tables of a
+                                 model_type the one that it names is read by, else the first */
     const char *prefix;       /* that names of tensors may have; written; "": none */
     const char *first;        /* a tensor that is always there, which tells whether they have it */
     const char *head, *tied;  /* a tensor that may be there, equal to another; NULL: none */
     const bp_hf_size *sizes;  /* ended by NULL */
     const bp_hf_setting *settings; /* ended by NULL */
     const bp_hf_row *rows;         /* in the order of files; ended by NULL */
-    const char *const *buffers;    /* what follows a layer's number in names of no parameters; ended
-                                      by NULL */
+    const char *const *buffers;    /* names of no parameters: what follows a layer's number, or
+                                      whole ones; ended by NULL */
     const char *const *harmless;   /* keys of config.json that change no number, besides those of
                                       any model; ended by NULL; NULL: none */
     const char *more;              /* members of config.json that are written besides: JSON */
     /** Sizes that do not go together (their names in config.json are told). Errors: BP_ERR_FORMAT.
      */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
+    const char *const *bare;  /* beginnings of names that the prefix never stands before; ended by
+                                 NULL; NULL: none */
+    const bp_hf_alias *older; /* ended by NULL; NULL: none */
 } bp_hf_table;
 
 /** The sizes of one model. */

@@ -14,7 +14,7 @@
 void trainer_find_steps(trainer *self)
 {
     if (self->mesh->coordinates)
-        self->epoch_windows = bp_stream_corpus_windows(self->stream, self->shape.context);
+        self->epoch_windows = bp_stream_corpus_windows(self->stream, trainer_stride(self));
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = bp_epoch_steps(bp_train_keys_of(self->config)->epochs,
@@ -34,7 +34,7 @@ static void say_weights(const trainer *self)
         int64_t first, tokens, windows;
 
         bp_stream_file(self->stream, k, &first, &tokens);
-        windows = (tokens - 1) / self->shape.context;
+        windows = (tokens - 1) / trainer_stride(self);
         bp_log("corpus.weights: %5.1f %% of the windows are of %s, in %" PRId64
                " steps %.3g times all of it",
                100 * weights[k] / sum, bp_stream_path(self->stream, k), self->spec.rate.steps,

@@ -283,10 +283,12 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         self->spec.rate.steps = 1;
         return BP_OK;
     }
+    if (err == BP_OK)
+        err = trainer_find_rules(self);
     if (err == BP_OK) {
         self->maker = trainer_maker(self, self->shape.context);
         if (self->mesh->coordinates)
-            err = bp_stream_check(self->stream, self->shape.context);
+            err = bp_stream_check(self->stream, trainer_stride(self));
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
@@ -296,7 +298,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
 
 bp_example_maker trainer_maker(const trainer *self, int64_t T)
 {
-    return self->shape.family->objective->maker(T, self->spec.seed);
+    return self->shape.family->objective->maker(&self->shape, T, &self->rules);
 }
 
 static bp_err open_lanes(trainer *self)
@@ -413,6 +415,7 @@ void trainer_close(trainer *self)
     bp_snapshot_free(&self->snapshot);
     bp_free(self->examples);
     bp_free(self->window);
+    bp_free(self->continues);
     bp_free(self->tokenizer);
     bp_free(self->trace_path);
     bp_free(self->attachment);

@@ -80,7 +80,9 @@ typedef struct trainer {
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
     bp_err report_err; /* on the coordinator: a metrics line that could not be written */
     char report_message[BP_ERR_LINE_BYTES]; /* why */
-    bp_example_maker maker;                 /* of the objective, once the shape is known */
+    bp_example_maker maker;                 /* of the objective, once the shape is known, */
+    bp_example_rules rules;                 /* and what it goes by */
+    bool *continues;  /* of the rules, where whole words are masked; else NULL */
     void *examples;   /* room for the examples of a step, of this data rank; validation's too */
     int32_t *window;  /* [maker.window] that validation reads; on leads */
     char *attachment; /* of a model that is counted: its file; NULL: none yet */
@@ -125,6 +127,14 @@ bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 /** Makes the examples of a model whose longest stream has T places: shape.context in training,
  * fewer at the end of a validation. Local. */
 bp_example_maker trainer_maker(const trainer *self, int64_t T);
+/** Tokens of the stream from one example to the next. Local. */
+static inline int64_t trainer_stride(const trainer *self)
+{
+    return self->maker.window - 1;
+}
+/** rules.c: self->rules, from keys and corpus. Collective over world. Errors: BP_ERR_CONFIG: the
+ *  same on all ranks. */
+bp_err trainer_find_rules(trainer *self);
 /** Engine, loader, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);

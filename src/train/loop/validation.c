@@ -18,16 +18,16 @@
 typedef struct layout {
     int64_t whole, slots;
     int64_t groups, rounds; /* piece k: group k / rounds, its window k % rounds */
-    int64_t tail;           /* predictions */
+    int64_t tail;           /* tokens of the stream that the last example goes by */
     bool carries;
 } layout;
 
 static layout layout_of(const trainer *self)
 {
-    int64_t T = self->shape.context, each = self->spec.micro_batch, batch = self->spec.batch,
+    int64_t stride = trainer_stride(self), each = self->spec.micro_batch, batch = self->spec.batch,
             predictions = self->facts.valid_tokens > 0 ? self->facts.valid_tokens - 1 : 0;
-    layout out = {.whole = predictions / T,
-                  .tail = predictions % T,
+    layout out = {.whole = predictions / stride,
+                  .tail = predictions % stride,
                   .carries = self->shape.family->carries_state};
 
     out.slots = out.carries && batch < out.whole ? batch : out.whole;
@@ -67,7 +67,7 @@ static piece piece_at(const trainer *self, const layout *all, int64_t k)
     if (out.windows == 0 && group == all->groups - 1 && out.round == all->rounds - 1 &&
         all->tail > 0) {
         out.windows = 1;
-        out.T = all->tail;
+        out.T = all->tail + self->shape.context - trainer_stride(self); /* with what frames it */
         out.slot = all->slots > 0 ? all->slots - 1 : 0;
         out.place = out.slot - (all->slots > 0 ? first : 0);
     }
@@ -77,13 +77,14 @@ static piece piece_at(const trainer *self, const layout *all, int64_t k)
 /* Where window w of a piece begins. */
 static int64_t token_of(const trainer *self, const layout *all, const piece *p, int64_t w)
 {
-    int64_t T = self->shape.context;
+    int64_t stride = trainer_stride(self);
 
-    return p->T < T ? all->whole * T : (slot_first(all, p->slot + w) + p->round) * T;
+    return p->T < self->shape.context ? all->whole * stride
+                                      : (slot_first(all, p->slot + w) + p->round) * stride;
 }
 
-/* Windows overlap by a token: the last target of one is the first input of the next. Examples of
- * validation are those of a step 0. */
+/* Windows overlap by a token: of a causal model the last target of one is the first input of the
+ * next. Examples of validation are those of a step 0. */
 static bp_err read_piece(trainer *self, const layout *all, const piece *p,
                          const bp_example_maker *maker)
 {
@@ -92,9 +93,9 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
     for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
         int64_t first = token_of(self, all, p, w);
 
-        err = bp_stream_read(self->valid_stream, first, p->T + 1, self->window);
+        err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
         if (err == BP_OK)
-            bp_example_make(maker, self->window, 0, first / self->shape.context, self->examples,
+            bp_example_make(maker, self->window, 0, first / trainer_stride(self), self->examples,
                             p->windows, w);
     }
     return err;
@@ -145,8 +146,10 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
     return BP_OK;
 }
 
-/* Sums in their order over counts; NaN: nothing was counted. */
-static double mean_of(const double *sums, const double *counts, int64_t pieces)
+/* Adds weight times a term's mean, its sums in their order over counts; false: nothing was counted.
+ */
+static bool add_mean(double *loss, double weight, const double *sums, const double *counts,
+                     int64_t pieces)
 {
     double total = 0, counted = 0;
 
@@ -154,7 +157,9 @@ static double mean_of(const double *sums, const double *counts, int64_t pieces)
         total += sums[k];
         counted += counts[k];
     }
-    return counted > 0 ? total / counted : NAN;
+    if (counted > 0)
+        *loss += weight * (total / counted);
+    return counted > 0;
 }
 
 bp_err trainer_validate(trainer *self, double *loss)
@@ -170,13 +175,17 @@ bp_err trainer_validate(trainer *self, double *loss)
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
     bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values));
     if (err == BP_OK) {
-        bp_bcast_bytes(sums, 2 * values * (int64_t)sizeof *sums, mesh->pipelines - 1,
-                       mesh->pipeline);
+        bp_all_sum_double(sums, 2 * values, mesh->pipeline); /* a term's head is on one stage */
         bp_all_sum_double(sums, 2 * values, mesh->data);
+        bool any = false;
+
         *loss = 0;
         for (int t = 0; t < objective->terms; t++)
-            *loss += objective->weight[t] *
-                     mean_of(sums + t * pieces, sums + values + t * pieces, pieces);
+            any = add_mean(loss, objective->weight[t], sums + t * pieces,
+                           sums + values + t * pieces, pieces) ||
+                  any;
+        if (!any)
+            *loss = NAN;
     }
     bp_free(sums);
     (void)bp_heartbeat_phase(before);

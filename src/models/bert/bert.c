@@ -1,0 +1,300 @@
+/* The families of BERT and RoBERTa: their sizes, and their blocks: embedding and its norm, layers
+ * whose norms stand behind their branches, pooler with the head of next sentences, the transform
+ * before the vocabulary, and the vocabulary. Source: Devlin et al. 2019; Liu et al. 2019. */
+#include "models/bert/bert.h"
+
+#include "models/transformer.h"
+#include "nn/layers.h"
+
+#include <string.h>
+
+#define BERT_EPSILON    1e-12
+#define ROBERTA_EPSILON 1e-5
+#define NEXT_SENTENCES  2 /* it follows, it does not */
+
+/* Streams of dropout masks: 0 is the norm's behind the embedding, a layer takes three of four. */
+#define LAYER_MASK(number) (4 * (number) + 1)
+
+#define COMMON_SIZES                                                                               \
+    {.name = "layers", .at = BP_SIZE_AT(layers)}, {.name = "width", .at = BP_SIZE_AT(width)},      \
+        {.name = "heads", .at = BP_SIZE_AT(heads)},                                                \
+        {.name = "context", .at = BP_SIZE_AT(context)},                                            \
+        {.name = "head_width",                                                                     \
+         .at = BP_SIZE_AT(own[BP_BERT_HEAD_WIDTH]),                                                \
+         .optional = true,                                                                         \
+         .quiet = true},                                                                           \
+        {.name = "inner", .at = BP_SIZE_AT(own[BP_BERT_INNER]), .optional = true},                 \
+        {.name = "segments", .at = BP_SIZE_AT(own[BP_BERT_SEGMENTS]), .optional = true},           \
+        {.name = "norm_epsilon",                                                                   \
+         .at = BP_SIZE_AT(real[BP_BERT_EPSILON]),                                                  \
+         .type = BP_SIZE_REAL,                                                                     \
+         .optional = true},                                                                        \
+    {                                                                                              \
+        .name = "tied", .at = BP_SIZE_AT(own[BP_BERT_UNTIED]), .type = BP_SIZE_FLAG,               \
+        .optional = true, .quiet = true, .inverse = true                                           \
+    }
+
+static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
+                                           {.name = "pooler",
+                                            .at = BP_SIZE_AT(own[BP_BERT_NO_POOLER]),
+                                            .type = BP_SIZE_FLAG,
+                                            .optional = true,
+                                            .inverse = true},
+                                           {0}};
+static const bp_model_size ROBERTA_SIZES[] = {
+    COMMON_SIZES,
+    {.name = "first_position", .at = BP_SIZE_AT(own[BP_BERT_FIRST_POSITION]), .optional = true},
+    {0}};
+
+static bool is_roberta(const bp_model_shape *shape)
+{
+    return shape->family == &bp_roberta_family;
+}
+
+bool bp_bert_has_pooler(const bp_model_shape *shape)
+{
+    return !is_roberta(shape) && shape->own[BP_BERT_NO_POOLER] == 0;
+}
+
+static int64_t given_or(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static int64_t head_width(const bp_model_shape *shape)
+{
+    return given_or(shape->own[BP_BERT_HEAD_WIDTH], shape->width / shape->heads);
+}
+
+static int64_t inner(const bp_model_shape *shape)
+{
+    return given_or(shape->own[BP_BERT_INNER], 4 * shape->width);
+}
+
+static int64_t segments(const bp_model_shape *shape)
+{
+    return given_or(shape->own[BP_BERT_SEGMENTS], is_roberta(shape) ? 1 : 2);
+}
+
+/* RoBERTa counts positions from its padding token's number on, which is 1 in its vocabulary. */
+static int64_t first_position(const bp_model_shape *shape)
+{
+    return is_roberta(shape) ? given_or(shape->own[BP_BERT_FIRST_POSITION], 2) : 0;
+}
+
+static void settle(bp_model_shape *shape)
+{
+    double *epsilon = &shape->real[BP_BERT_EPSILON];
+
+    if (shape->width % shape->heads == 0)
+        shape->own[BP_BERT_HEAD_WIDTH] = head_width(shape);
+    shape->own[BP_BERT_INNER] = inner(shape);
+    shape->own[BP_BERT_SEGMENTS] = segments(shape);
+    shape->own[BP_BERT_FIRST_POSITION] = first_position(shape);
+    *epsilon = *epsilon > 0 ? *epsilon : is_roberta(shape) ? ROBERTA_EPSILON : BERT_EPSILON;
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    if (shape->own[BP_BERT_HEAD_WIDTH] == 0)
+        bp_transformer_check_width(shape, config);
+    bp_transformer_check_heads(shape, tensors, config);
+    if (inner(shape) != 4 * shape->width) /* else heads say it */
+        bp_transformer_check_inner(shape, inner(shape), tensors, config);
+    if (shape->context < BP_MASKED_CONTEXT)
+        bp_config_fault(config, "model.short_context",
+                        "model.context = %lld has no room for a masked word between the tokens "
+                        "that begin and end a text: at model.context; use %d or more",
+                        (long long)shape->context, BP_MASKED_CONTEXT);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    return shape->own[BP_BERT_HEAD_WIDTH] > 0 ? BP_OK : bp_transformer_check_read(shape, where);
+}
+
+/* ---- blocks ---- */
+
+/* What is a block of the list: of layers there are many. */
+typedef enum part { EMBEDDING, EMBEDDING_NORM, LAYER, POOLED, TRANSFORM, VOCABULARY } part;
+
+static int blocks(const bp_model_shape *shape)
+{
+    return (int)shape->layers + 4 + bp_bert_has_pooler(shape);
+}
+
+static part part_of(const bp_model_shape *shape, int block)
+{
+    int behind = block - (int)shape->layers - 2;
+
+    if (block < 2)
+        return block == 0 ? EMBEDDING : EMBEDDING_NORM;
+    if (behind < 0)
+        return LAYER;
+    return (part)(POOLED + behind + !bp_bert_has_pooler(shape));
+}
+
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int count)
+{
+    return shape->own[BP_BERT_UNTIED]
+               ? NULL
+               : bp_transformer_add_tied(network, shape, stage, stages, count);
+}
+
+static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_param *wte = shared ? shared : bp_transformer_add_table(network, shape, "wte");
+    bp_group *whole = bp_network_add_group(network, true);
+    int64_t first = first_position(shape), C = shape->width;
+    bp_embedding_part own = {
+        .wte = wte,
+        .wpe = bp_group_add_matrix(whole, "wpe", first + shape->context, C, BP_TRANSFORMER_STD),
+        .segments = bp_group_add_matrix(whole, "segments", segments(shape), C, BP_TRANSFORMER_STD),
+        .first_position = first,
+        .keeps_all = true};
+    bp_block *block;
+
+    bp_embedding_new(&block, &network->nn, &own, 1);
+    return block;
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
+{
+    bp_layer_shape layer = {.C = shape->width,
+                            .H = shape->heads,
+                            .D = head_width(shape),
+                            .F = inner(shape),
+                            .epsilon = (float)shape->real[BP_BERT_EPSILON],
+                            .activation = BP_GELU_EXACT,
+                            .post_norm = true,
+                            .sees_all = true,
+                            .layers = shape->layers,
+                            .number = number,
+                            .stack = "h",
+                            .first_mask = LAYER_MASK(number)};
+    bp_group *split = bp_network_add_group(network, false);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                             bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
+{
+    bp_row_shape row = {.name = of == TRANSFORM ? "transform" : "embedding",
+                        .I = shape->width,
+                        .O = shape->width,
+                        .has_product = of == TRANSFORM,
+                        .activation = BP_GELU_EXACT,
+                        .epsilon = (float)shape->real[BP_BERT_EPSILON],
+                        .mask = of == TRANSFORM ? BP_ROW_KEEPS_ALL : 0};
+    bp_block *block;
+
+    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_pooled(bp_network *network, const bp_model_shape *shape)
+{
+    bp_pooled_shape head = {.C = shape->width,
+                            .classes = NEXT_SENTENCES,
+                            .term = BP_BERT_NEXT_SENTENCE,
+                            .mask = LAYER_MASK(shape->layers)};
+    bp_block *block;
+
+    bp_pooled_head_new(&block, &network->nn, &head, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+    bp_group *split = bp_network_add_group(network, false);
+    bp_head_shape head = {.term = BP_BERT_WORDS, .sparse = true};
+    int64_t first, count;
+    bp_block *block;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    head.bias = bp_group_add_vector_part(split, "head.bias", shape->vocab_size, first, count);
+    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    part of = part_of(shape, number);
+
+    bp_network_add_block(network, of == EMBEDDING    ? new_embedding(network, shape, shared)
+                                  : of == LAYER      ? new_layer(network, shape, number - 2)
+                                  : of == POOLED     ? new_pooled(network, shape)
+                                  : of == VOCABULARY ? new_vocabulary(network, shape, shared)
+                                                     : new_rows(network, shape, of));
+}
+
+/* ---- what follows from sizes ---- */
+
+/* Multiplications of one token in the matrices of a layer. */
+static double layer_matrices(const bp_model_shape *shape)
+{
+    double C = (double)shape->width, heads = (double)(shape->heads * head_width(shape));
+
+    return 4 * C * heads + 2 * C * (double)inner(shape);
+}
+
+/* Of a text's tokens the vocabulary sees those that are masked. */
+static double vocabulary_share(void)
+{
+    return BP_MASK_RATE;
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    double C = (double)shape->width, heads = (double)(shape->heads * head_width(shape));
+
+    switch (part_of(shape, block)) {
+    case EMBEDDING:
+        return 50 * C;
+    case EMBEDDING_NORM:
+        return 10 * C;
+    case LAYER:
+        return 2 * layer_matrices(shape) + 4 * (double)shape->context * heads;
+    case POOLED:
+        return 2 * C * C / (double)shape->context;
+    case TRANSFORM:
+        return 2 * C * C;
+    default:
+        return vocabulary_share() * 2 * (double)shape->vocab_size * C;
+    }
+}
+
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
+            V = shape->vocab_size, tables = shape->own[BP_BERT_UNTIED] ? 2 : 1;
+    int64_t layers = L * (4 * C * heads + 2 * C * inner(shape) + 3 * heads + inner(shape) + 6 * C),
+            embedding =
+                (tables * V + first_position(shape) + shape->context + segments(shape) + 2) * C,
+            head = C * C + 3 * C + V,
+            pooled = bp_bert_has_pooler(shape) ? C * C + C + NEXT_SENTENCES * (C + 1) : 0;
+    double matrices = (double)L * layer_matrices(shape) + (double)(C * C) +
+                      vocabulary_share() * (double)V * (double)C;
+
+    return (bp_model_facts){.parameters = layers + embedding + head + pooled,
+                            .train_flops = 6 * matrices +
+                                           12 * (double)L * (double)shape->context * (double)heads};
+}
+
+#define FAMILY(kind, sizes_of, tables)                                                             \
+    {                                                                                              \
+        .name = kind, .sizes = sizes_of, .settle = settle, .check = check,                         \
+        .check_read = check_read, .facts = facts, .objective = &bp_objective_masked,               \
+        .huggingface = tables, .blocks = blocks,                                                   \
+        .blocks_are = "embedding, its norm, layers, heads", .cost = cost,                          \
+        .behind = bp_transformer_behind, .add_shared = add_shared, .add_block = add_block          \
+    }
+
+const bp_model_family bp_bert_family = FAMILY("bert", BERT_SIZES, bp_bert_huggingface),
+                      bp_roberta_family = FAMILY("roberta", ROBERTA_SIZES, bp_roberta_huggingface);

@@ -1,0 +1,26 @@
+/* BERT and RoBERTa: encoders that see both directions, pretrained on masked words. */
+#ifndef BP_MODELS_BERT_BERT_H
+#define BP_MODELS_BERT_BERT_H
+
+#include "models/family.h"
+
+/** Where their own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
+enum {
+    BP_BERT_HEAD_WIDTH,
+    BP_BERT_INNER,
+    BP_BERT_UNTIED,
+    BP_BERT_SEGMENTS,
+    BP_BERT_NO_POOLER,     /* bert: it has neither pooler nor a head of next sentences */
+    BP_BERT_FIRST_POSITION /* roberta: row of the position table that a sequence's first token has
+                            */
+};
+enum { BP_BERT_EPSILON };
+
+extern const bp_model_family bp_bert_family, bp_roberta_family;
+extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_huggingface[];
+
+/** Loss terms: masked words, and whether a text's second part follows its first. */
+enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE };
+bool bp_bert_has_pooler(const bp_model_shape *shape);
+
+#endif

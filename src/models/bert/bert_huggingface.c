@@ -1,0 +1,148 @@
+/* BERT and RoBERTa as Hugging Face folders hold them: every weight [out, in], as ours. Models that
+ * were made for masked words alone have neither pooler nor a head of next sentences. */
+#include "models/bert/bert.h"
+
+#include <string.h>
+
+#define ENCODER_SIZES                                                                              \
+    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
+        {"heads", "num_attention_heads", NULL}, {"inner", "intermediate_size", NULL},              \
+        {"segments", "type_vocab_size", NULL}, {"vocab_size", "vocab_size", NULL},                 \
+        {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
+    {                                                                                              \
+        "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true                        \
+    }
+
+#define BERT_SIZES                                                                                 \
+    ENCODER_SIZES, {"context", "max_position_embeddings", NULL},                                   \
+    {                                                                                              \
+        "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
+    }
+
+static const bp_hf_size
+    PRETRAINING_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "1"}, {0}},
+    MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}},
+    ROBERTA_SIZES[] = {ENCODER_SIZES,
+                       {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},
+                       {"context", "max_position_embeddings", NULL, .plus = "first_position"},
+                       {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},
+                       {0}};
+
+static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
+                                         {"position_embedding_type", "\"absolute\""},
+                                         {"is_decoder", "false"},
+                                         {0}};
+
+#define MATRIX(theirs, rows, columns, ours)                                                        \
+    {                                                                                              \
+        theirs, rows, columns, false, 1,                                                           \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+#define VECTOR(theirs, rows, ours)                                                                 \
+    {                                                                                              \
+        theirs, rows, NULL, false, 1,                                                              \
+        {                                                                                          \
+            ours                                                                                   \
+        }                                                                                          \
+    }
+#define NORM(theirs, ours)                                                                         \
+    VECTOR(theirs ".weight", "width", ours ".gain"), VECTOR(theirs ".bias", "width", ours ".bias")
+#define LINEAR(theirs, rows, columns, ours)                                                        \
+    MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                       \
+        VECTOR(theirs ".bias", rows, ours ".bias")
+
+#define LAYER     "encoder.layer.*."
+#define ATTENTION LAYER "attention."
+#define ENCODER(positions)                                                                         \
+    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "width", "wte"),                     \
+        MATRIX("embeddings.position_embeddings.weight", positions, "width", "wpe"),                \
+        MATRIX("embeddings.token_type_embeddings.weight", "segments", "width", "segments"),        \
+        NORM("embeddings.LayerNorm", "embedding.ln"),                                              \
+        LINEAR(ATTENTION "self.query", "heads*head_width", "width", "h.*.attn.q"),                 \
+        LINEAR(ATTENTION "self.key", "heads*head_width", "width", "h.*.attn.k"),                   \
+        LINEAR(ATTENTION "self.value", "heads*head_width", "width", "h.*.attn.v"),                 \
+        LINEAR(ATTENTION "output.dense", "width", "heads*head_width", "h.*.attn.out"),             \
+        NORM(ATTENTION "output.LayerNorm", "h.*.ln1"),                                             \
+        LINEAR(LAYER "intermediate.dense", "inner", "width", "h.*.mlp.up"),                        \
+        LINEAR(LAYER "output.dense", "width", "inner", "h.*.mlp.down"),                            \
+        NORM(LAYER "output.LayerNorm", "h.*.ln2")
+#define UNTIED(theirs)                                                                             \
+    {                                                                                              \
+        theirs, "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"                      \
+    }
+#define BERT_HEAD                                                                                  \
+    VECTOR("cls.predictions.bias", "vocab_size", "head.bias"),                                     \
+        LINEAR("cls.predictions.transform.dense", "width", "width", "transform"),                  \
+        NORM("cls.predictions.transform.LayerNorm", "transform.ln"),                               \
+        UNTIED("cls.predictions.decoder.weight")
+
+static const bp_hf_row PRETRAINING_ROWS[] = {ENCODER("context"),
+                                             LINEAR("pooler.dense", "width", "width", "pooler"),
+                                             BERT_HEAD,
+                                             LINEAR("cls.seq_relationship", "2", "width", "class"),
+                                             {0}},
+                       MASKED_ROWS[] = {ENCODER("context"), BERT_HEAD, {0}},
+                       ROBERTA_ROWS[] = {ENCODER("context+first_position"),
+                                         VECTOR("lm_head.bias", "vocab_size", "head.bias"),
+                                         LINEAR("lm_head.dense", "width", "width", "transform"),
+                                         NORM("lm_head.layer_norm", "transform.ln"),
+                                         UNTIED("lm_head.decoder.weight"),
+                                         {0}};
+
+/* Numbers of positions; a second name of the head's bias. */
+static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids",
+                                      "cls.predictions.decoder.bias", "lm_head.decoder.bias", NULL},
+                         *const HARMLESS[] = {"hidden_dropout_prob",
+                                              "attention_probs_dropout_prob",
+                                              "classifier_dropout",
+                                              "gradient_checkpointing",
+                                              "directionality",
+                                              "pooler_fc_size",
+                                              "pooler_num_attention_heads",
+                                              "pooler_num_fc_layers",
+                                              "pooler_size_per_head",
+                                              "pooler_type",
+                                              NULL},
+                         *const HEADS[] = {"cls.", "lm_head.", NULL};
+
+/* Of files that were made from TensorFlow's. */
+static const bp_hf_alias OLDER[] = {
+    {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}, {0}};
+
+static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    if (width % heads != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
+                       (long long)heads, (long long)width, path);
+    return BP_OK;
+}
+
+#define MORE                                                                                       \
+    "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
+    " \"torch_dtype\": \"float32\", \"use_cache\": true}"
+
+#define TABLE(of, type, class, before, head_of, sizes_of, rows_of)                                 \
+    {                                                                                              \
+        .kind = of, .model_type = type, .architecture = class, .prefix = before,                   \
+        .first = "embeddings.word_embeddings.weight", .head = head_of,                             \
+        .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
+        .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
+        .check = check_sizes, .bare = HEADS, .older = OLDER                                        \
+    }
+
+static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining", "bert.",
+                                             "cls.predictions.decoder.weight", PRETRAINING_SIZES,
+                                             PRETRAINING_ROWS),
+                         MASKED =
+                             TABLE("bert", "bert", "BertForMaskedLM", "bert.",
+                                   "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS),
+                         ROBERTA = TABLE("roberta", "roberta", "RobertaForMaskedLM", "roberta.",
+                                         "lm_head.decoder.weight", ROBERTA_SIZES, ROBERTA_ROWS);
+
+const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED, NULL},
+                         *const bp_roberta_huggingface[] = {&ROBERTA, NULL};

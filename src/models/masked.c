@@ -1,0 +1,193 @@
+/* The objective of masked language models, and its keys. */
+#include "models/bert/bert.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+const bp_option bp_mask_options[] = {
+    {"mask.rate", BP_OPTION_REAL, "0.15", 0.001, 0.95, NULL, NULL,
+     "masked models: share of the tokens that are to be found", false,
+     .at = BP_AT(bp_mask_keys, rate)},
+    {"mask.keep", BP_OPTION_REAL, "0.1", 0, 1, NULL, NULL,
+     "masked models: share of these that stay as they are", false, .at = BP_AT(bp_mask_keys, keep)},
+    {"mask.random", BP_OPTION_REAL, "0.1", 0, 1, NULL, NULL,
+     "masked models: share of these that become another token", false,
+     .at = BP_AT(bp_mask_keys, random)},
+    {"mask.span", BP_OPTION_REAL, "0", 0, 100, NULL, NULL,
+     "masked models: spans are masked, whose length is geometric with p = 1 over this, 1 to 10; 0: "
+     "none are",
+     false, .at = BP_AT(bp_mask_keys, span)},
+    {"mask.whole_words", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "masked models: all tokens of a word are masked together", false,
+     .at = BP_AT(bp_mask_keys, whole_words)},
+    {"mask.next_sentence", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "bert: half of the examples have a second part that does not follow the first, which is to be "
+     "told; yes of bert if not given, no of others",
+     false, .at = BP_AT(bp_mask_keys, next_sentence)},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+#define SPAN_MOST 10
+
+/* The text of an example, and its masks on the way. */
+typedef struct masking {
+    const bp_example_rules *rules;
+    bp_rng_key order, kind, token; /* in which order units are taken; what becomes of a token; which
+                                      other one */
+    const int32_t *text;           /* [n] */
+    int32_t *inputs, *targets;     /* [n] */
+    int64_t n, wanted;
+} masking;
+
+enum { ORDER, KIND, TOKEN, LENGTH, DRAWS };
+
+static bp_rng_key key_of(const bp_example_rules *rules, int64_t step, int64_t slot, int draw)
+{
+    return bp_rng_key_of(rules->seed, BP_RNG_MASK, rules->member, step, DRAWS * slot + draw);
+}
+
+static bool may_be_masked(const masking *m, int64_t t)
+{
+    return m->text[t] != m->rules->sep && m->text[t] != m->rules->cls;
+}
+
+/* Does the unit of the token before t hold t too? */
+static bool goes_on(const masking *m, int64_t t)
+{
+    const bool *continues = m->rules->continues;
+
+    return continues && t < m->n && may_be_masked(m, t) && continues[m->text[t]];
+}
+
+/* Behind the unit that begins at t: a token, or a word. */
+static int64_t unit_end(const masking *m, int64_t t)
+{
+    for (t++; goes_on(m, t);)
+        t++;
+    return t;
+}
+
+/* Units of a span: geometric with p = 1 / span, of 1 to 10. Source: Joshi et al. 2020. */
+static int64_t span_units(const bp_example_rules *rules, const bp_rng_key *key, int64_t t)
+{
+    double stay = 1 - 1 / rules->span, all = 1 - pow(stay, SPAN_MOST), sum = 0,
+           u = bp_rng_uniform(key, (uint64_t)t);
+    int64_t units = 1;
+
+    if (rules->span <= 1)
+        return 1;
+    for (; units < SPAN_MOST; units++) {
+        sum += (1 - stay) * pow(stay, (double)(units - 1)) / all;
+        if (u < sum)
+            break;
+    }
+    return units;
+}
+
+/* Tokens [first, end) are to be found; as the draw at place `by` says. */
+static void mask(masking *m, int64_t first, int64_t end, int64_t by)
+{
+    const bp_example_rules *rules = m->rules;
+
+    for (int64_t t = first; t < end && m->wanted > 0; t++) {
+        double u = bp_rng_uniform(&m->kind, (uint64_t)(by >= 0 ? by : t));
+
+        if (m->targets[t] >= 0)
+            continue;
+        m->targets[t] = m->text[t];
+        m->wanted--;
+        if (u < rules->random)
+            m->inputs[t] = (int32_t)bp_rng_below(&m->token, (uint64_t)t, rules->vocab_size);
+        else if (u >= rules->random + rules->keep)
+            m->inputs[t] = (int32_t)rules->mask;
+    }
+}
+
+/* The span that begins at t: so many units, which the text's end or another text cuts short. What
+ * becomes of its tokens is drawn once. */
+static void mask_span(masking *m, int64_t t, int64_t units)
+{
+    int64_t end = t;
+
+    for (; units > 0 && end < m->n && may_be_masked(m, end); units--)
+        end = unit_end(m, end);
+    mask(m, t, end, t);
+}
+
+/* A word that is longer than what is still wanted is left, unless it is the first: BERT's rule. */
+static void mask_word(masking *m, int64_t t, bool first)
+{
+    int64_t end = unit_end(m, t);
+
+    if (first && end - t > m->wanted)
+        m->wanted = end - t;
+    if (end - t <= m->wanted)
+        mask(m, t, end, -1);
+}
+
+static void mask_text(masking *m, const bp_rng_key *length)
+{
+    int64_t eligible = 0, all;
+
+    for (int64_t t = 0; t < m->n; t++) {
+        m->targets[t] = -1;
+        eligible += may_be_masked(m, t);
+    }
+    memcpy(m->inputs, m->text, (size_t)m->n * sizeof *m->inputs);
+    m->wanted = (int64_t)floor(m->rules->rate * (double)eligible + 0.5);
+    m->wanted = m->wanted > 0 ? m->wanted : 1;
+    all = m->wanted;
+    for (int64_t k = 0; k < m->n && m->wanted > 0; k++) {
+        int64_t t = bp_rng_permute(&m->order, k, m->n);
+
+        if (!may_be_masked(m, t) || m->targets[t] >= 0 || (t > 0 && goes_on(m, t)))
+            continue;
+        if (m->rules->span > 0)
+            mask_span(m, t, span_units(m->rules, length, t));
+        else
+            mask_word(m, t, m->wanted == all);
+    }
+}
+
+/* [CLS], T - 2 tokens as they follow each other, texts parted by what ends them, [SEP]. */
+static void make_masked(const bp_example_maker *self, const int32_t *tokens, int64_t step,
+                        int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    int64_t T = self->form.stream[0].T;
+    bp_rng_key length = key_of(rules, step, slot, LENGTH);
+    masking m = {.rules = rules,
+                 .order = key_of(rules, step, slot, ORDER),
+                 .kind = key_of(rules, step, slot, KIND),
+                 .token = key_of(rules, step, slot, TOKEN),
+                 .text = tokens,
+                 .inputs = out->inputs[0] + 1,
+                 .targets = out->targets[0] + 1,
+                 .n = T - 2};
+
+    out->inputs[0][0] = (int32_t)rules->cls;
+    out->inputs[0][T - 1] = (int32_t)rules->sep;
+    out->targets[0][0] = out->targets[0][T - 1] = -1;
+    mask_text(&m, &length);
+    if (out->segments[0])
+        memset(out->segments[0], 0, (size_t)T * sizeof *out->segments[0]);
+    if (out->targets[BP_BERT_NEXT_SENTENCE])
+        out->targets[BP_BERT_NEXT_SENTENCE][0] = -1;
+}
+
+static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
+                                     const bp_example_rules *rules)
+{
+    bool pooler = bp_bert_has_pooler(shape);
+
+    return (bp_example_maker){
+        .form = {.stream = {{.T = T, .has_segments = pooler}}, .targets = {T, pooler ? 1 : 0}},
+        .window = T - 1, /* the next example goes on behind the T - 2 tokens of this one */
+        .rules = rules,
+        .make = make_masked};
+}
+
+const bp_objective bp_objective_masked = {
+    .name = "masked", .terms = 2, .weight = {1, 1}, .masks = true, .maker = masked_maker};

@@ -1,0 +1,121 @@
+/* What examples of a masked model are made by: mask.*, and the special tokens of the corpus. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/mem.h"
+#include "mesh/collective.h"
+#include "models/family.h"
+
+#include <string.h>
+
+static bp_err check_role(const trainer *self, bp_role role)
+{
+    if (self->facts.roles[role] >= 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                   "the corpus's tokenizer has no token for '%s', which a masked model needs: at "
+                   "corpus.train; make the corpus with a tokenizer that has one",
+                   bp_role_name(role));
+}
+
+/* Keys of masked models, of one that is none. */
+static bp_err refuse_keys(const trainer *self)
+{
+    for (const bp_option *row = bp_mask_options; row->key; row++)
+        if (bp_config_is_given(self->config, row->key))
+            return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
+                           "model.kind = %s has no %s: at %s; leave the key out",
+                           self->shape.family->name, row->key, row->key);
+    return BP_OK;
+}
+
+/* BERT's examples are pairs unless it is told otherwise, and a corpus does not tell where its
+ * sentences begin. */
+static bp_err check_pairs(const trainer *self)
+{
+    bool given = bp_config_is_set(self->config, "mask.next_sentence");
+    bool pairs = given ? bp_mask_keys_of(self->config)->next_sentence
+                       : strcmp(self->shape.family->name, "bert") == 0;
+
+    if (!pairs)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
+                   "mask.next_sentence = yes%s needs to know where sentences begin, which the "
+                   "corpus does not tell: at mask.next_sentence; set it to no",
+                   given ? "" : ", as of bert if it is not given,");
+}
+
+static bp_err check_keys(const trainer *self)
+{
+    const bp_mask_keys *keys = bp_mask_keys_of(self->config);
+
+    if (keys->keep + keys->random > 1)
+        return BP_FAIL(BP_ERR_CONFIG, "mask.shares",
+                       "mask.keep = %g and mask.random = %g are more than all masked tokens: at "
+                       "mask.random; make it smaller",
+                       keys->keep, keys->random);
+    return BP_OK;
+}
+
+/* Which tokens go on with a word, on the coordinator, which has the tokenizer. */
+static bp_err find_words(const trainer *self, bool *continues)
+{
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = BP_OK;
+
+    if (!self->tokenizer)
+        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
+                       "mask.whole_words needs a tokenizer, and the corpus brings none: at "
+                       "tokenizer.path; set it");
+    err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
+    if (err == BP_OK)
+        err = bp_tokenizer_word_parts(tokenizer, continues);
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
+static bp_err share_words(trainer *self)
+{
+    int64_t V = self->facts.vocab_size;
+    bp_err err = BP_OK;
+
+    self->continues = bp_alloc("input", V, sizeof *self->continues);
+    if (self->mesh->coordinates)
+        err = find_words(self, self->continues);
+    err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        bp_bcast_bytes(self->continues, V * (int64_t)sizeof *self->continues, 0, self->mesh->world);
+    return err;
+}
+
+bp_err trainer_find_rules(trainer *self)
+{
+    const bp_mask_keys *keys = bp_mask_keys_of(self->config);
+    const int64_t *roles = self->facts.roles;
+    bp_err err = BP_OK;
+
+    self->rules = (bp_example_rules){.seed = self->spec.seed,
+                                     .member = bp_corpus_keys_of(self->config)->member,
+                                     .vocab_size = self->facts.vocab_size,
+                                     .cls = roles[BP_ROLE_CLS],
+                                     .sep = roles[BP_ROLE_SEP],
+                                     .mask = roles[BP_ROLE_MASK],
+                                     .rate = keys->rate,
+                                     .keep = keys->keep,
+                                     .random = keys->random,
+                                     .span = keys->span};
+    if (!self->shape.family->objective || !self->shape.family->objective->masks)
+        return refuse_keys(self);
+    err = check_pairs(self);
+    if (err == BP_OK)
+        err = check_keys(self);
+    if (err == BP_OK)
+        err = check_role(self, BP_ROLE_CLS);
+    if (err == BP_OK)
+        err = check_role(self, BP_ROLE_SEP);
+    if (err == BP_OK)
+        err = check_role(self, BP_ROLE_MASK);
+    if (err == BP_OK && keys->whole_words)
+        err = share_words(self);
+    self->rules.continues = self->continues;
+    return err;
+}

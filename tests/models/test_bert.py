@@ -1,0 +1,141 @@
+"""BERT and RoBERTa: masked models train to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks and across a kill;
+they go into Hugging Face folders and back, whatever names those have. Their numbers are those of models.references."""
+import json
+import os
+import pathlib
+import struct
+
+import bagpipe_test
+from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+
+WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have this one all were
+when your can said there each which do how their if will up other about out many then them these so some would make like him""".split()
+ENDS = ["##ing", "##ed", "##s"]
+BERT = ["model.layers=2", "model.width=32", "model.heads=4", "model.context=24", "model.dropout=0.1", "train.batch=8", "train.steps=6",
+        "train.valid_every=3", "train.log_every=1", "optimizer.lr=1e-2", "mask.next_sentence=no"]
+
+
+def tensors_of(folder):
+    data = pathlib.Path(folder, "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return header, data[8 + size:]
+
+
+def write_tensors(folder, header, data):
+    text = json.dumps(header).encode()
+    pathlib.Path(folder, "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Bert(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."] + WORDS + ENDS) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        for name, documents in (("train", 90), ("valid", 11)):
+            lines = [" ".join(WORDS[(d * 7 + k * k + k // 3) % len(WORDS)] + ("ing", "", "", "ed", "")[(d + k) % 5] for k in range(20 + d % 17))
+                     + " ." for d in range(documents)]
+            cls.write(f"{name}.txt", "\n".join(lines) + "\n")
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
+                      cls.at(f"{name}.txt")])
+        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+
+    def pretrain(self, name, ranks, *keys):
+        return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"), f"run.dir={self.at(name)}", *BERT, *keys], ranks)
+
+    def trained(self, name, ranks, *keys):
+        result = self.pretrain(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+    def test_every_mesh_trains_the_same_model(self):
+        meshes = (("all", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]),
+                  ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]))
+        for kind, many, more in (("bert", 2, []), ("roberta", 1, ["mask.span=3", "mask.whole_words=yes", "model.tied=no"])):
+            keys = [f"model.kind={kind}", *more]
+            one = metrics(self.trained(f"{kind}-one", 0, *keys, "train.recompute=yes"))
+            for name, ranks, mesh in meshes[:many]:
+                with self.subTest(name, kind=kind):
+                    for a, b in zip(one, metrics(self.trained(f"{kind}-{name}", ranks, *keys, *mesh)), strict=True):
+                        self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                        self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 2e-5)
+
+    def test_data_ranks_give_the_bits_of_one(self):
+        one = self.trained("one", 0, "model.kind=bert")
+        for ranks in (2, 4):
+            other = self.trained(f"data{ranks}", ranks, "model.kind=bert")
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+
+    def test_a_killed_training_goes_on(self):
+        keys = ["model.kind=roberta", "checkpoint.every=2", "train.steps=40"]
+        straight = self.trained("straight", 0, *keys)
+        self.assertLess(metrics(straight)[-1]["valid_loss"], metrics(straight)[0]["loss"] - 0.25)
+        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"),
+                      f"run.dir={self.at('killed')}", *BERT, *keys])
+        self.assertEqual(result.status, -9, str(result))
+        self.assertLess(len(metrics(self.at("killed"))), 40)
+        killed = self.trained("killed", 0, *keys)
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(killed)))
+        self.assertEqual(digests(straight), digests(killed))
+
+    def test_a_hugging_face_folder_comes_back_as_it_went(self):
+        for name, keys in (("bert", ["model.kind=bert"]), ("masked", ["model.kind=bert", "model.pooler=no", "model.segments=3"]),
+                           ("roberta", ["model.kind=roberta", "model.first_position=1", "model.inner=48", "model.tied=no"])):
+            trained = self.trained(f"hf-{name}", 0, "train.steps=1", *keys)
+            self.must(["bagpipe-data", "export", trained, "--out", self.at(f"{name}-folder")])
+            self.must(["bagpipe-data", "import", self.at(f"{name}-folder"), "--out", self.at(f"{name}-back")])
+            self.must(["bagpipe-data", "export", self.at(f"{name}-back"), "--out", self.at(f"{name}-again")])
+            for file in ("config.json", "model.safetensors"):
+                self.assertEqual(pathlib.Path(self.at(f"{name}-folder"), file).read_bytes(),
+                                 pathlib.Path(self.at(f"{name}-again"), file).read_bytes(), file)
+            self.assertEqual(state_of(trained)["model"], read_json(self.at(f"{name}-back"), "manifest.json")["state"]["model"])
+
+    def test_older_names_are_read(self):
+        """Without the prefix; with gamma and beta; with tensors that hold no parameters."""
+        trained = self.trained("older", 0, "train.steps=1", "model.kind=bert")
+        self.must(["bagpipe-data", "export", trained, "--out", self.at("new-names")])
+        header, data = tensors_of(self.at("new-names"))
+        config = pathlib.Path(self.at("new-names"), "config.json").read_text(encoding="utf-8")
+        changes = {"bare": lambda name: name.removeprefix("bert."),
+                   "gamma": lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")}
+        for folder, change in changes.items():
+            os.mkdir(self.at(folder))
+            self.write(f"{folder}/config.json", config)
+            write_tensors(self.at(folder), {change(name): tensor for name, tensor in header.items()}, data)
+            self.must(["bagpipe-data", "import", self.at(folder), "--out", self.at(f"{folder}-in"), "--no-tokenizer"])
+            self.must(["bagpipe-data", "export", self.at(f"{folder}-in"), "--out", self.at(f"{folder}-out"), "--no-tokenizer"])
+            self.assertEqual(pathlib.Path(self.at(f"{folder}-out"), "model.safetensors").read_bytes(),
+                             pathlib.Path(self.at("new-names"), "model.safetensors").read_bytes())
+        both = dict(header)
+        both["bert.embeddings.LayerNorm.gamma"] = dict(header["bert.embeddings.LayerNorm.weight"])
+        os.mkdir(self.at("both"))
+        self.write("both/config.json", config)
+        end = len(data)
+        both["bert.embeddings.LayerNorm.gamma"]["data_offsets"] = [end, end + 128]
+        write_tensors(self.at("both"), both, data + bytes(128))
+        result = self.must(["bagpipe-data", "import", self.at("both"), "--out", self.at("both-in"), "--no-tokenizer"])
+        self.assertIn("LayerNorm.gamma", result.out + result.err)
+
+    def test_what_does_not_fit_is_said(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", self.at("char.json"), self.at("valid.txt")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("char.json"), "--format", "lines", "--out", self.at("char.h5"),
+                   self.at("valid.txt")])
+        chars = [f"corpus.{part}={self.at('char.h5')}" for part in ("train", "valid")]
+        for keys, name in ((["model.kind=bert", "mask.next_sentence=yes"], "corpus.no_sentences"),
+                           (["model.kind=roberta", *chars], "corpus.no_special_token"),
+                           (["model.kind=roberta", "model.pooler=yes"], "model.unused_key"),
+                           (["model.kind=bert", "model.first_position=1"], "model.unused_key"),
+                           (["model.kind=gpt"], "model.unused_key"),
+                           (["model.kind=bert", "mask.keep=0.6", "mask.random=0.6"], "mask.shares"),
+                           (["model.kind=bert", "model.context=2"], "model.short_context"),
+                           (["model.kind=bert", "train.sample_every=1"], "model.not_causal")):
+            result = self.pretrain("refused", 2 if name == "corpus.no_sentences" else 0, *keys)
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn(f"[{name}]", result.err)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
