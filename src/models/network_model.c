@@ -21,8 +21,34 @@
 
 /* ---- the stages ---- */
 
-/* Windows are examples as they are, where there is but one stream, without lengths; else the
- * objective makes examples of them. */
+/* A window of a masked model is framed and masked already: it has places before the first -1. */
+static void make_framed(const bp_example_maker *self, const int32_t *tokens, int64_t step,
+                        int64_t slot, bp_example *out)
+{
+    int64_t T = self->form.stream[0].T, length = 0;
+
+    (void)step, (void)slot;
+    for (int64_t t = 0; t < T; t++) {
+        out->inputs[0][t] = tokens[t] < 0 ? 0 : tokens[t];
+        length += tokens[t] >= 0;
+    }
+    *out->length[0] = (int32_t)length;
+}
+
+/* Makes examples of windows of `length` inputs. */
+static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length)
+{
+    const bp_objective *objective = shape->family->objective;
+
+    if (objective->masks)
+        return (bp_example_maker){.form = {.stream = {{.T = length, .has_lengths = true}}},
+                                  .window = length,
+                                  .make = make_framed};
+    return objective->maker(shape, length, NULL);
+}
+
+/* Windows are examples as they are, where there is but one stream, without lengths; else examples
+ * are made of them. */
 static size_t example_bytes(const bp_example_maker *maker, int64_t windows)
 {
     const bp_batch_form *form = &maker->form;
@@ -178,8 +204,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
-    bp_example_maker maker =
-        self->shape.family->objective->maker(&self->shape, batch->length, NULL);
+    bp_example_maker maker = maker_of(&self->shape, batch->length);
     bool last = network_is_last(self);
     bp_err err;
 
@@ -493,7 +518,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
     int64_t windows = piece_windows(task->windows, stages);
-    bp_example_maker maker = shape->family->objective->maker(shape, task->length, NULL);
+    bp_example_maker maker = maker_of(shape, task->length);
     bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;

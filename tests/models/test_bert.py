@@ -6,6 +6,7 @@ import pathlib
 import struct
 
 import bagpipe_test
+import plain_bert
 from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
 
 WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have this one all were
@@ -118,6 +119,44 @@ class Bert(FolderTest):
         write_tensors(self.at("both"), both, data + bytes(128))
         result = self.must(["bagpipe-data", "import", self.at("both"), "--out", self.at("both-in"), "--no-tokenizer"])
         self.assertIn("LayerNorm.gamma", result.out + result.err)
+
+    def score(self, name, model, ranks=0, *keys):
+        self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at(name)}", f"score.model={model}",
+                   f"score.corpus={self.at('few.h5')}", *keys], ranks)
+        return pathlib.Path(self.at(name), "score", "summary.json").read_bytes()
+
+    def test_pseudo_log_likelihoods_are_those_of_a_plain_program(self):
+        """Of plain_bert.py, which masks each token itself: pll and pll_word, documents longer than a window, an ensemble of one model."""
+        lines = ["the man", "looking for it the had theyed ing . thes wased", " ".join(WORDS[:9])]
+        self.write("few.txt", "\n".join(lines) + "\n")
+        self.write("score.ini", "[math]\nthreads = 1\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("few.h5"),
+                   self.at("few.txt")])
+        for kind in ("bert", "roberta"):
+            model = self.trained(f"scored-{kind}", 0, f"model.kind={kind}", "train.steps=20", "model.context=10")
+            self.must(["bagpipe-data", "export", model, "--out", self.at(f"plain-{kind}"), "--no-tokenizer"])
+            plain = plain_bert.Bert(self.at(f"plain-{kind}"))
+            for convention in ("pll", "pll_word"):
+                summary = json.loads(self.score(f"{kind}-{convention}", model, 0, f"score.convention={convention}"))
+                vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").split("\n")
+                total, count = plain.score(lines, vocabulary, 8, convention == "pll_word")
+                self.assertEqual(summary["tokens"], count)
+                self.assertLess(abs(summary["nll_nats"] - total), 1e-4, (kind, convention))
+                self.assertEqual(summary["convention"]["name"], convention)
+        one = self.score("default", model)
+        self.assertEqual(one, pathlib.Path(self.at("roberta-pll"), "score", "summary.json").read_bytes())
+        self.assertEqual(one, self.score("two", model, 2))
+        for name, ranks, mesh in (("tensor", 2, "mesh.tensor=2"), ("stages", 2, "mesh.pipeline=2")):
+            other = json.loads(self.score(name, model, ranks, mesh))
+            self.assertLess(abs(other["nll_nats"] - json.loads(one)["nll_nats"]), 1e-4)
+        self.write("both.json", json.dumps({"members": [{"name": "a", "path": model}, {"name": "b", "path": model}]}))
+        both = json.loads(self.score("ensembled", self.at("both.json")))
+        self.assertLess(abs(both["nll_nats"] - json.loads(one)["nll_nats"]), 1e-4)
+        for keys in (["score.convention=rolling"], ["score.convention=pll", "score.stride=3"], ["score.end=yes"]):
+            result = run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no')}", f"score.model={model}",
+                          f"score.corpus={self.at('few.h5')}", *keys])
+            self.assertEqual(result.status, 78, str(result))
+            self.assertIn("[score.other_convention]", result.err)
 
     def test_what_does_not_fit_is_said(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", self.at("char.json"), self.at("valid.txt")])

@@ -203,6 +203,9 @@ static bp_err compare_infos(const opening *o)
 
         if (one->vocab_size != infos[0].vocab_size)
             return differ_in_number(o, 0, k, "vocab_size", infos[0].vocab_size, one->vocab_size);
+        if (one->masks != infos[0].masks)
+            return differ(o, 0, k, "objectives", infos[0].masks ? "masked" : "causal",
+                          one->masks ? "masked" : "causal");
         if (one->eod_id >= 0 && one->eod_id != infos[ended].eod_id)
             return differ_in_number(o, ended, k, "end-of-document tokens", infos[ended].eod_id,
                                     one->eod_id);

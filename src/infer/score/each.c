@@ -167,6 +167,9 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
     scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, &self->rule);
+    err = scorer_resolve_specials(self->corpus, &self->rule);
+    if (err != BP_OK)
+        return err;
     err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, NULL);
     if (err == BP_OK)
         err = bp_score_unit_new(&self->unit, &self->plan, 1);

@@ -11,8 +11,11 @@ const bp_option bp_score_rule_options[] = {
     {.key = "score.convention",
      .type = BP_OPTION_CHOICE,
      .value = "rolling",
-     .choices = "rolling|stride|half",
-     .help = "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them",
+     .choices = "rolling|stride|half|pll|pll_word",
+     .help =
+         "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them; of masked models "
+         "pll (if not given) or pll_word: each token is masked in turn, alone or with the rest of "
+         "its word",
      .at = BP_AT(bp_score_rule_keys, convention)},
     {.key = "score.context",
      .type = BP_OPTION_INT,
@@ -90,15 +93,16 @@ static bp_score_convention convention_of(const bp_config *config)
 {
     const char *name = bp_score_rule_keys_of(config)->convention;
 
-    if (strcmp(name, "stride") == 0)
-        return BP_SCORE_STRIDE;
-    return strcmp(name, "half") == 0 ? BP_SCORE_HALF : BP_SCORE_ROLLING;
+    for (int k = BP_SCORE_ROLLING; k < BP_SCORE_PLL_WORD; k++)
+        if (strcmp(name, bp_score_convention_name((bp_score_convention)k)) == 0)
+            return (bp_score_convention)k;
+    return BP_SCORE_PLL_WORD;
 }
 
 /* The shortest context with which a convention scores anything. */
 static int64_t shortest(bp_score_convention convention)
 {
-    static const int64_t contexts[] = {1, 2, 3};
+    static const int64_t contexts[] = {1, 2, 3, 3, 3};
 
     return contexts[convention];
 }
@@ -180,10 +184,53 @@ static void resolve_windows(bp_config *config, const bp_model_info *model, bp_sc
     check_context(config, rule->context);
     if (keys->stride == 0)
         resolve(config, "score.stride",
-                rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
-                                                                         : rule->context);
+                bp_score_masks(rule->convention)                           ? rule->context - 2
+                : rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
+                                                                           : rule->context);
     rule->stride = keys->stride;
     check_stride(config, rule->context, rule->stride);
+}
+
+/* A masked model's is pll, unless the other one is asked for; those of causal models have no
+ * meaning for it, and the other way round. */
+static bp_err settle_convention(bp_config *config, const bp_model_info *model)
+{
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
+
+    if (model->masks && !bp_config_is_given(config, "score.convention") &&
+        bp_config_set(config, "score.convention", "pll") != BP_OK)
+        bp_config_fault_err(config);
+    if (model->masks != bp_score_masks(convention_of(config)))
+        return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
+                       "score.convention = %s is of %s models, and this one %s: at "
+                       "score.convention; use %s",
+                       keys->convention, model->masks ? "causal" : "masked",
+                       model->masks ? "finds masked tokens" : "does not find masked tokens",
+                       model->masks ? "pll or pll_word" : "rolling, stride or half");
+    if (model->masks && (keys->stride > 0 || keys->end))
+        return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
+                       "score.convention = %s has disjoint windows and scores the text alone: at "
+                       "%s; leave it out",
+                       keys->convention, keys->end ? "score.end" : "score.stride");
+    return BP_OK;
+}
+
+bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule)
+{
+    const int64_t *roles = bp_corpus_roles(corpus);
+    static const bp_role needed[] = {BP_ROLE_CLS, BP_ROLE_SEP, BP_ROLE_MASK};
+
+    rule->cls = roles[BP_ROLE_CLS];
+    rule->sep = roles[BP_ROLE_SEP];
+    rule->mask = roles[BP_ROLE_MASK];
+    for (int k = 0; bp_score_masks(rule->convention) && k < 3; k++)
+        if (roles[needed[k]] < 0)
+            return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                           "the corpus's tokenizer has no token for '%s', which a masked model "
+                           "needs: at %s; make the corpus with the model's tokenizer",
+                           bp_role_name(needed[k]),
+                           bp_corpus_file_path(bp_corpus_file_at(corpus, 0)));
+    return BP_OK;
 }
 
 bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
@@ -191,12 +238,10 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     bool unlimited = model->context == BP_MODEL_UNLIMITED;
     bool given = bp_config_is_set(config, "score.context");
     int64_t context = bp_score_rule_keys_of(config)->context;
+    bp_err err = settle_convention(config, model);
 
-    if (model->masks)
-        return BP_FAIL(BP_ERR_CONFIG, "score.masked_model",
-                       "the model finds masked tokens, which score.convention = %s does not score: "
-                       "at score.model; take a causal model",
-                       bp_score_rule_keys_of(config)->convention);
+    if (err != BP_OK)
+        return err;
     *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
     if (!given)
         context = unlimited ? 0 : model->context;

@@ -2,6 +2,7 @@
 #include "infer/score/plan.h"
 
 #include "base/mem.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 
@@ -99,6 +100,31 @@ static void cut_units(bp_score_plan *plan)
     plan->units = cutter.count - 1;
 }
 
+static bp_err find_words(bp_score_plan *plan)
+{
+    bp_corpus_file *file = bp_corpus_file_at(plan->corpus, 0);
+    bp_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    size_t bytes;
+    bp_err err = bp_corpus_file_tokenizer(file, &text, &bytes);
+
+    if (err == BP_OK && !text)
+        err = BP_FAIL(BP_ERR_CONFIG, "score.no_tokenizer",
+                      "score.convention = pll_word needs a tokenizer, and the corpus brings none: "
+                      "at %s; use pll",
+                      bp_corpus_file_path(file));
+    if (err == BP_OK)
+        err = bp_tokenizer_parse(&tokenizer, text, bytes, bp_corpus_file_path(file));
+    if (err == BP_OK) {
+        plan->continues =
+            bp_alloc("score.plan", bp_tokenizer_size(tokenizer), sizeof *plan->continues);
+        err = bp_tokenizer_word_parts(tokenizer, plan->continues);
+    }
+    bp_tokenizer_free(&tokenizer);
+    bp_free(text);
+    return err;
+}
+
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
                           const bp_stream_spec *bag)
 {
@@ -114,6 +140,8 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
     bp_err err = list_files(plan);
     if (err == BP_OK && bag)
         err = bp_stream_new(&plan->bag, bag);
+    if (err == BP_OK && rule->convention == BP_SCORE_PLL_WORD)
+        err = find_words(plan);
     if (err == BP_OK)
         cut_units(plan);
     return err;
@@ -127,6 +155,7 @@ bool bp_score_plan_has(const bp_score_plan *plan, int64_t document)
 void bp_score_plan_clear(bp_score_plan *plan)
 {
     bp_stream_free(&plan->bag);
+    bp_free(plan->continues);
     bp_free(plan->cuts);
     bp_free(plan->first_token);
     bp_free(plan->first_document);

@@ -30,13 +30,16 @@ typedef struct bp_score_plan {
     int64_t longest;    /* inputs of a window: the most */
     int64_t unknown;    /* the id of words out of the vocabulary; -1: there is none */
     bool may_be_zero;   /* bp_model_info.may_be_zero */
+    bool *continues;    /* [vocab_size] of BP_SCORE_PLL_WORD: a token goes on with the word before
+                           it; else NULL */
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 
 /** The rule's eod, prefix and end are settled before. Documents that `bag` holds are left out
  * (NULL: none are). Clear with bp_score_plan_clear, after an error too.
  *
- * Errors: those of reading doc_start and of bp_stream_new. */
+ * Errors: those of reading doc_start and of bp_stream_new; of words BP_ERR_CONFIG the corpus brings
+ * no tokenizer, and those of bp_tokenizer_parse. */
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
                           const bp_stream_spec *bag);
 void bp_score_plan_clear(bp_score_plan *plan);

@@ -43,6 +43,9 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
 /** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
 void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
 
+/** The special tokens of a masked model's windows. Errors: BP_ERR_CONFIG one is missing. */
+bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule);
+
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
 

@@ -223,6 +223,9 @@ static bp_err load_corpus(scorer *self)
     int64_t eod = bp_corpus_eod(self->corpus);
     scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
     warn_of_settings(self);
+    err = scorer_resolve_specials(self->corpus, &self->rule);
+    if (err != BP_OK)
+        return err;
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
     err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
     self->plan.may_be_zero = self->info.may_be_zero;

@@ -68,7 +68,8 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     unit->statistics = statistics;
     unit->room = most + plan->longest;
     unit->piece = P;
-    unit->longest = P < plan->rule.context || plan->rule.convention == BP_SCORE_ROLLING ? P : P - 1;
+    bool whole = plan->rule.convention == BP_SCORE_ROLLING || bp_score_masks(plan->rule.convention);
+    unit->longest = P < plan->rule.context || whole ? P : P - 1;
     unit->batch_room = most;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
@@ -300,6 +301,31 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
                                unit->line + (text_begin - begin));
 }
 
+/* A row of a masked model: what is scored is masked, alone or with the rest of its word. What lies
+ * behind the inputs is no place (bp_model_info.masks). */
+static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t length, int32_t *inputs,
+                          int32_t *targets)
+{
+    const bp_score_rule *rule = &unit->plan->rule;
+    const unit_part *owner = &unit->parts[row->part];
+    const bool *continues = unit->plan->continues;
+    int64_t n = row->window.inputs, at = row->window.masked;
+    bp_err err = bp_corpus_file_read(bp_corpus_file_at(unit->plan->corpus, owner->document.file),
+                                     owner->document.start + row->window.first, n - 2, inputs + 1);
+
+    if (err != BP_OK)
+        return err;
+    inputs[0] = (int32_t)rule->cls;
+    inputs[n - 1] = (int32_t)rule->sep;
+    for (int64_t j = 0; j < length; j++)
+        targets[j] = j == at ? inputs[j] : -1;
+    for (int64_t j = n; j < length; j++)
+        inputs[j] = -1;
+    for (int64_t j = at; j < n - 1 && (j == at || (continues && continues[inputs[j]])); j++)
+        inputs[j] = (int32_t)rule->mask;
+    return BP_OK;
+}
+
 /* Inputs of the row that the batch has. */
 static int64_t piece_of(const unit_batch *batch, const unit_row *row)
 {
@@ -323,11 +349,15 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
         const unit_row *row = &unit->rows[unit->order[batch->first + i]];
         int32_t *inputs = unit->inputs + i * batch->length;
         int32_t *targets = unit->targets + i * batch->length;
-        int64_t n = piece_of(batch, row), unscored = row->window.inputs - row->window.scored;
-        bp_err err = read_line(unit, row, batch->begin, n);
+        int64_t n = piece_of(batch, row), unscored = bp_score_window_target(&row->window);
+        bool masks = row->window.masked > 0;
+        bp_err err = masks ? fill_masked(unit, row, batch->length, inputs, targets)
+                           : read_line(unit, row, batch->begin, n);
 
         if (err != BP_OK)
             return err;
+        if (masks)
+            continue;
         memset(inputs, 0, (size_t)batch->length * sizeof(*inputs));
         memcpy(inputs, unit->line, (size_t)n * sizeof(*inputs));
         for (int64_t j = 0; j < batch->length; j++)
@@ -339,7 +369,7 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
 static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t statistic,
                          int64_t j, float value)
 {
-    int64_t place = row->window.first + 1 + j;
+    int64_t place = bp_score_window_place(&row->window) + j - bp_score_window_target(&row->window);
     const char *what = statistic == 0                ? "log-probability"
                        : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
                                                      : "log-probability by one member";
@@ -357,11 +387,12 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
     for (int64_t c = 0; c < unit->statistics; c++) {
         for (int64_t i = 0; i < batch->count; i++) {
             const unit_row *row = &unit->rows[unit->order[batch->first + i]];
-            int64_t unscored = row->window.inputs - row->window.scored;
-            int64_t end = batch->begin + piece_of(batch, row);
+            int64_t unscored = bp_score_window_target(&row->window);
+            int64_t end = batch->begin + piece_of(batch, row), last = unscored + row->window.scored;
             const float *from = values + (c * batch->count + i) * batch->length;
             float *to = unit->values + c * unit->room + row->value;
 
+            end = end < last ? end : last;
             for (int64_t j = batch->begin > unscored ? batch->begin : unscored; j < end; j++) {
                 float value = from[j - batch->begin];
 
@@ -432,8 +463,7 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];
     bool held = part->document.stored > part->document.text;
-    int64_t in_text =
-        row->window.first + 1 + row->window.inputs - row->window.scored - unit->plan->rule.prefix;
+    int64_t in_text = bp_score_window_place(&row->window) - unit->plan->rule.prefix;
 
     return (bp_score_run){.first = unit->plan->first_token[part->document.file] +
                                    part->document.start + in_text,

@@ -1,4 +1,4 @@
-/* Windows of the three conventions, each in closed form. */
+/* Windows of the conventions, each in closed form. */
 #include "infer/score/windows.h"
 
 #include "base/err.h"
@@ -33,6 +33,9 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
         return 1 + divide_up(line - min(C, line), S);
     case BP_SCORE_HALF:
         return line / C;
+    case BP_SCORE_PLL:
+    case BP_SCORE_PLL_WORD:
+        return line;
     }
     BP_ASSERT(false && "a convention");
     return 0;
@@ -72,6 +75,17 @@ static bp_score_window half(const bp_score_rule *rule, int64_t w)
     return (bp_score_window){.first = w * C, .inputs = C - 1, .scored = C - C / 2 - 1};
 }
 
+/* A copy of the text around it for each token. */
+static bp_score_window masked(const bp_score_rule *rule, int64_t line, int64_t w)
+{
+    int64_t most = rule->context - 2, first = w / most * most;
+
+    return (bp_score_window){.first = first,
+                             .inputs = min(most, line - first) + 2,
+                             .scored = 1,
+                             .masked = 1 + w - first};
+}
+
 bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w)
 {
     BP_ASSERT(w >= 0 && w < bp_score_window_count(rule, line));
@@ -82,6 +96,9 @@ bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int6
         return stride(rule, line, w);
     case BP_SCORE_HALF:
         return half(rule, w);
+    case BP_SCORE_PLL:
+    case BP_SCORE_PLL_WORD:
+        return masked(rule, line, w);
     }
     BP_ASSERT(false && "a convention");
     return (bp_score_window){0};

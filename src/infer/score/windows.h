@@ -1,4 +1,4 @@
-/* Which tokens of a document are fed together and which are scored: the three conventions of
+/* Which tokens of a document are fed together and which are scored: the conventions of
  * docs/scoring.md. Local: no MPI. */
 #ifndef BP_INFER_SCORE_WINDOWS_H
 #define BP_INFER_SCORE_WINDOWS_H
@@ -9,7 +9,9 @@
 typedef enum bp_score_convention {
     BP_SCORE_ROLLING, /* lm-evaluation-harness's get_rolling_token_windows */
     BP_SCORE_STRIDE,  /* Hugging Face's recipe for models of fixed length */
-    BP_SCORE_HALF     /* llama.cpp's perplexity tool */
+    BP_SCORE_HALF,    /* llama.cpp's perplexity tool */
+    BP_SCORE_PLL,     /* of masked models: each token masked in turn */
+    BP_SCORE_PLL_WORD /* the same, and the tokens behind it in its word masked too */
 } bp_score_convention;
 
 /** A document of n text tokens is the line z: the end-of-document token if `prefix`, its n tokens,
@@ -20,15 +22,38 @@ typedef struct bp_score_rule {
     int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
     int64_t stride;  /* S */
     bool prefix, end;
-    int64_t eod;   /* the end-of-document token; -1: none, then prefix and end are false */
-    int64_t piece; /* a longer window is computed in pieces of so many inputs; 0: whole */
+    int64_t eod;            /* the end-of-document token; -1: none, then prefix and end are false */
+    int64_t piece;          /* a longer window is computed in pieces of so many inputs; 0: whole */
+    int64_t cls, sep, mask; /* special tokens of masked models */
 } bp_score_rule;
 
 /** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets
- *  z[first+1 .. first+inputs+1). One that scores nothing need not be computed. */
+ *  z[first+1 .. first+inputs+1). One that scores nothing need not be computed.
+ *
+ * Of a masked model it feeds z[first .. first+inputs-2) between two special tokens, and scores what
+ * stands at place `masked` of these inputs (from 1: the first of the text) and is masked there. */
 typedef struct bp_score_window {
     int64_t first, inputs, scored;
+    int64_t masked; /* 0: of no masked model */
 } bp_score_window;
+
+/** Does the convention mask what it scores? */
+static inline bool bp_score_masks(bp_score_convention convention)
+{
+    return convention == BP_SCORE_PLL || convention == BP_SCORE_PLL_WORD;
+}
+
+/** The input at whose place the first scored target stands; the others follow. */
+static inline int64_t bp_score_window_target(const bp_score_window *window)
+{
+    return window->masked > 0 ? window->masked : window->inputs - window->scored;
+}
+
+/** The place in z of the first scored target. */
+static inline int64_t bp_score_window_place(const bp_score_window *window)
+{
+    return window->first + bp_score_window_target(window) + (window->masked > 0 ? -1 : 1);
+}
 
 /** The most inputs that are computed at once of a window. */
 static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
@@ -45,7 +70,10 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
  * Source:     rolling: EleutherAI/lm-evaluation-harness, lm_eval/utils.py,
  * get_rolling_token_windows with max_seq_len = C, context_len = C-S+1 (make_disjoint_window then
  * cuts the same inputs in two); stride: Hugging Face transformers, docs/source/en/perplexity.md;
- *             half: ggml-org/llama.cpp, tools/perplexity/perplexity.cpp, first = n_ctx / 2.
+ *             half: ggml-org/llama.cpp, tools/perplexity/perplexity.cpp, first = n_ctx / 2; pll:
+ * Salazar et al. 2020, "Masked Language Model Scoring", section 2.2; pll_word: Kauf and Ivanova
+ * 2023, "A Better Way to Do Masked Language Model Scoring"; both in disjoint windows of C - 2
+ * tokens.
  */
 bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int64_t w);
 

@@ -63,6 +63,10 @@ bp_err scorer_open_candidates(scorer *self)
 
     if (!path)
         return BP_OK;
+    if (self->info.masks)
+        return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
+                       "score.candidates asks what follows a text, which a masked model does not "
+                       "tell: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)
         err = bp_candidates_read(&self->candidates, path, &self->plan, tokenizer);

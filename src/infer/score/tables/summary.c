@@ -9,7 +9,7 @@
 
 const char *bp_score_convention_name(bp_score_convention convention)
 {
-    static const char *const names[] = {"rolling", "stride", "half"};
+    static const char *const names[] = {"rolling", "stride", "half", "pll", "pll_word"};
 
     return names[convention];
 }
