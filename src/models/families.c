@@ -8,6 +8,7 @@
 #include "models/llama/llama.h"
 #include "models/ngram/ngram.h"
 #include "models/recurrent/recurrent.h"
+#include "models/word2vec/word2vec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 static const bp_model_family *families[ROOM] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
-    &bp_feedforward_family, &bp_ngram_family};
+    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -148,6 +149,24 @@ const bp_option bp_model_options[] = {
      "1 "
      "GiB if not given",
      false, .at = BP_AT(bp_model_keys, memory)},
+    {"word2vec.mode", BP_OPTION_CHOICE, NULL, 0, 0, "skipgram|cbow", NULL,
+     "word2vec: a word is predicted from each of its neighbours, or from the mean of all; skipgram "
+     "if not given",
+     false, .at = BP_AT(bp_model_keys, mode)},
+    {"word2vec.window", BP_OPTION_INT, NULL, 1, 100, NULL, "words",
+     "word2vec: neighbours at each side, at most: a number from 1 up to it is drawn for each word; "
+     "5 if not given",
+     false, .at = BP_AT(bp_model_keys, reach)},
+    {"word2vec.output", BP_OPTION_CHOICE, NULL, 0, 0, "negative|hierarchical", NULL,
+     "word2vec: negative sampling, or a softmax along a Huffman tree; negative if not given", false,
+     .at = BP_AT(bp_model_keys, output)},
+    {"word2vec.negative", BP_OPTION_INT, NULL, 1, 100, NULL, "words",
+     "word2vec: noise words of a prediction; 5 if not given", false,
+     .at = BP_AT(bp_model_keys, negative)},
+    {"word2vec.sample", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
+     "word2vec: more frequent words than this share are used in part; 0: all are; 1e-3 if not "
+     "given",
+     false, .at = BP_AT(bp_model_keys, sample)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 

@@ -53,7 +53,8 @@ static const char *section_of(const bp_model_family *family)
 
 static void name_key(char key[KEY_BYTES], const bp_model_family *family, const bp_model_size *size)
 {
-    (void)snprintf(key, KEY_BYTES, "%s.%s", section_of(family), size->name);
+    (void)snprintf(key, KEY_BYTES, "%s.%s", size->section ? size->section : section_of(family),
+                   size->name);
 }
 
 /* The number of a choice's word; -1: it is none of them. */
@@ -99,7 +100,7 @@ static double value_in(const bp_config *config, const char *key, const bp_model_
 /* Than in the checkpoint that a model starts from. */
 static bool may_differ(const bp_model_family *family, const bp_model_size *size)
 {
-    return family->any_context && size->at == BP_SIZE_AT(context);
+    return size->of_training || (family->any_context && size->at == BP_SIZE_AT(context));
 }
 
 /* `known`: by a checkpoint. */
@@ -134,11 +135,15 @@ static bool has_key(const bp_model_family *family, const char *key)
     size_t bytes = strlen(section_of(family));
     bool inside = strncmp(key, section_of(family), bytes) == 0 && key[bytes] == '.';
 
-    if (family->section || !inside)
-        return inside;
-    for (const bp_model_size *size = family->sizes; size->name; size++)
-        if (strcmp(size->name, key + bytes + 1) == 0)
+    if (family->section && inside)
+        return true;
+    for (const bp_model_size *size = family->sizes; size->name; size++) {
+        char own[KEY_BYTES];
+
+        name_key(own, family, size);
+        if (strcmp(own, key) == 0)
             return true;
+    }
     return false;
 }
 

@@ -54,6 +54,11 @@ typedef struct bp_model_keys {
     const char *prune;
     double prune_entropy;
     int64_t memory;
+    const char *mode; /* word2vec.* from here on; word2vec.window is reach */
+    int64_t reach;
+    const char *output;
+    int64_t negative;
+    double sample;
 } bp_model_keys;
 
 static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
@@ -63,6 +68,7 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
 
 typedef struct bp_model_family bp_model_family;
 struct bp_counting;
+struct bp_learner_ops;
 
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
 #define BP_MODEL_OWN_SIZES 12
@@ -86,13 +92,15 @@ typedef struct bp_model_size {
     const char *name;
     size_t at; /* BP_SIZE_AT(field) in bp_model_shape: of an int64_t, of a real a double */
     bp_size_type type;
-    bool optional;     /* it need not be given, or be in older programs' checkpoints: then it is 0,
-                          and bp_model_family.settle fills in numbers */
-    bool quiet;        /* not written where it is what settle gives without it: older programs did
-                          not know it */
-    bool inverse;      /* of a flag, which is set then where it is not given: the shape has 1 where
-                          it is not set */
-    const char *words; /* of a choice: "none|linear" */
+    bool optional;    /* it need not be given, or be in older programs' checkpoints: then it is 0,
+                         and bp_model_family.settle fills in numbers */
+    bool quiet;       /* not written where it is what settle gives without it: older programs did
+                         not know it */
+    bool inverse;     /* of a flag, which is set then where it is not given: the shape has 1 where
+                         it is not set */
+    bool of_training; /* it may be other than in the checkpoint that a model starts from */
+    const char *section; /* of its key, where that is not the family's */
+    const char *words;   /* of a choice: "none|linear" */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 
@@ -123,6 +131,9 @@ struct bp_model_family {
     /** Fill in what is optional and was not given, of a shape that is whole but for that; NULL:
      * nothing is. */
     void (*settle)(bp_model_shape *shape);
+    /** Set keys of training that were not given, where the defaults of networks don't fit, and add
+     * faults of those that were given and do not fit; NULL: none. */
+    void (*resolve)(const bp_model_shape *shape, bp_config *config);
     /** What is wrong with a shape whose sizes are all given, on so many tensor ranks: faults, said
      * with what would fit. */
     void (*check)(const bp_model_shape *shape, int tensors, bp_config *config);
@@ -140,6 +151,11 @@ struct bp_model_family {
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
+
+    const char *no_distribution; /* why no text can be scored with it; NULL: one can */
+    /** How it is trained, where that is not by passes through blocks (models/learner.h): it has
+     * nothing of what follows but a text file. NULL: by them, or counted. */
+    const struct bp_learner_ops *learner;
 
     /* A model that is counted, not trained by gradients: its file is the checkpoint's attachment.
      * NULL: a network, which has what follows below; a counted one has nothing of it. */

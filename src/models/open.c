@@ -7,6 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The shape of a model that gives probabilities. */
+static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char *where)
+{
+    bp_err err = bp_model_shape_read(shape, state, where);
+
+    if (err == BP_OK && shape->family->no_distribution)
+        err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
+                      "a model of kind %s can't be used here: %s: at %s; take another model",
+                      shape->family->name, shape->family->no_distribution, where);
+    return err;
+}
+
 bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
@@ -19,7 +31,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     if (err == BP_OK)
         err = bp_json_get_string(state, "tokenizer_hash", &hash, where);
     if (err == BP_OK)
-        err = bp_model_shape_read(&shape, state, where);
+        err = read_scored(&shape, state, where);
     if (err != BP_OK)
         return err;
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
@@ -74,7 +86,7 @@ bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_con
                          const bp_model_task *task)
 {
     bp_model_shape shape;
-    bp_err err = bp_model_shape_read(&shape, state, "manifest.json");
+    bp_err err = read_scored(&shape, state, "manifest.json");
 
     *out = (bp_model_memory){0};
     if (err == BP_OK && shape.family->open) {

@@ -124,13 +124,15 @@ static bp_err estimate_rank(const models *self, const bp_model_task *task, int m
         work = most_of(work, one.work_bytes);
         widest = one.width > widest.width ? one : widest;
     }
+    if (err != BP_OK)
+        return err;
     if (last && self->samples > 0) /* a matrix and its copy */
         out->own_bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
                           (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
     if (last && self->ensemble)
         work += bp_ensemble_work_bytes(&widest, mesh, self->members, tokens, memory);
     out->own_bytes += work;
-    return err;
+    return BP_OK;
 }
 
 /* (*out)[ranks] of a job of this mesh. */

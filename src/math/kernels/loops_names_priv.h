@@ -86,5 +86,8 @@ void LOOP(scale_columns)(float *y, const float *factors, int64_t rows);
 void LOOP(transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
                         float factor);
 void LOOP(transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row);
+void LOOP(row_dots)(float *y, const float *x, const bp_row_list *rows);
+void LOOP(rows_add_to)(float *y, const float *weights, const bp_row_list *rows);
+void LOOP(add_to_rows)(const bp_row_list *rows, const float *weights, const float *x);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "math/kernels/cells.h"
 #include "math/kernels/kernels.h"
+#include "math/kernels/rows.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -166,6 +167,9 @@ typedef struct bp_loops {
     void (*transpose_in)(float *y, const float *x, int64_t rows, int64_t columns, int64_t x_row,
                          float factor);
     void (*transpose_out)(float *y, const float *x, int64_t rows, int64_t columns, int64_t y_row);
+    void (*row_dots)(float *y, const float *x, const bp_row_list *rows); /* rows.h */
+    void (*rows_add_to)(float *y, const float *weights, const bp_row_list *rows);
+    void (*add_to_rows)(const bp_row_list *rows, const float *weights, const float *x);
 } bp_loops;
 
 /** The loops for this CPU. */

@@ -55,4 +55,7 @@ const bp_loops LOOP(table) = {
     .scale_columns = LOOP(scale_columns),
     .transpose_in = LOOP(transpose_in),
     .transpose_out = LOOP(transpose_out),
+    .row_dots = LOOP(row_dots),
+    .rows_add_to = LOOP(rows_add_to),
+    .add_to_rows = LOOP(add_to_rows),
 };

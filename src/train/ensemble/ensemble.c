@@ -119,9 +119,23 @@ static void resolve_kind(bp_config *config)
         bp_config_fault_err(config);
 }
 
+/* Members are mixed, and scored out of their bags: with probabilities. */
+static void check_family(bp_config *config)
+{
+    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
+
+    if (family && family->no_distribution)
+        bp_config_fault(config, "model.no_distribution",
+                        "an ensemble of models of kind %s can't be made: %s: at model.kind; take "
+                        "another one",
+                        family->name, family->no_distribution);
+}
+
 void bp_ensemble_check(bp_config *config)
 {
     int64_t members = bp_ensemble_keys_of(config)->members;
+
+    check_family(config);
 
     resolve_kind(config);
     resolve_parallel(config);

@@ -48,6 +48,8 @@ char *trainer_checkpoints_folder(const trainer *self)
 bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
 {
     *count = 0;
+    if (self->learner)
+        return trainer_learner(self)->slices(self->learner, count);
     return self->engine ? bp_engine_slices_to_save(self->engine, count) : NULL;
 }
 

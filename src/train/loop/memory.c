@@ -23,7 +23,8 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
 
     if (valid) {
         bp_model_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
-        bp_engine_spec_check(&one->spec, &self->shape, mesh, faults);
+        if (!trainer_learner(self))
+            bp_engine_spec_check(&one->spec, &self->shape, mesh, faults);
         valid = bp_config_faults(faults) == BP_OK;
     }
     bp_config_free(&faults);
@@ -35,10 +36,11 @@ static size_t loader_bytes(const trainer *self, const memory_case *one)
 {
     bp_example_maker maker = trainer_maker(self, self->shape.context);
 
-    return bp_loader_bytes(&(bp_loader_size){.tokens = self->facts.tokens,
-                                             .mixed_files = self->facts.mixed_files,
-                                             .slots = one->spec.batch / one->mesh.data,
-                                             .maker = &maker});
+    return bp_loader_bytes(
+        &(bp_loader_size){.tokens = self->facts.tokens,
+                          .mixed_files = self->facts.mixed_files,
+                          .slots = trainer_slots(self, &one->spec, one->mesh.data),
+                          .maker = &maker});
 }
 
 /* A rank of the stage that does not read the corpus. */
@@ -46,7 +48,15 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
 {
     const bp_mesh_shape *mesh = &one->mesh;
     int64_t ranks = (int64_t)mesh->pipeline * mesh->data * mesh->tensor; /* at most, of a node */
-    bp_err err = bp_engine_plan(plan, mesh, &one->spec, &self->shape, stage);
+    bp_err err = BP_OK;
+
+    if (trainer_learner(self)) {
+        *plan = (bp_plan){.program = bp_mem_resident_bytes(),
+                          .parameters = trainer_learner(self)->bytes(&self->shape, mesh->data)};
+        plan->snapshot = plan->parameters;
+    } else {
+        err = bp_engine_plan(plan, mesh, &one->spec, &self->shape, stage);
+    }
 
     if (err == BP_OK)
         err = trainer_samples_bytes(self, mesh, stage, &plan->samples);

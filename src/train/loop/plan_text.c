@@ -65,6 +65,17 @@ static void print_time(const trainer *self)
                100 * (1 - self->gemm_cores));
 }
 
+static void print_engine(const trainer *self, const bp_plan *plan)
+{
+    print_row("copies", plan->copies, "of the weights, as the products want them");
+    print_row("gradients", plan->gradients,
+              self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
+    print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
+    print_row("activations", plan->activations,
+              self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
+    print_row("scratch", plan->scratch, "of a block at work and of matrix products");
+}
+
 void plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
     const bp_model_shape *shape = &self->shape;
@@ -91,14 +102,10 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     trainer_say_steps(self);
     bp_log("memory estimated of a rank of stage %d (the largest):", stage);
     print_row("program", plan->program, "the program and its libraries");
-    print_row("parameters", plan->parameters, "float32");
-    print_row("copies", plan->copies, "of the weights, as the products want them");
-    print_row("gradients", plan->gradients,
-              self->spec.tree ? "train.reduction=running keeps fewer" : "one running sum");
-    print_row("optimizer", plan->optimizer, "moments, shared out over data ranks");
-    print_row("activations", plan->activations,
-              self->spec.recompute ? "inputs of blocks (recompute)" : "kept for backward");
-    print_row("scratch", plan->scratch, "of a block at work and of matrix products");
+    print_row("parameters", plan->parameters,
+              trainer_learner(self) ? "float32, columns shared out over data ranks" : "float32");
+    if (!trainer_learner(self))
+        print_engine(self, plan);
     print_row("input", plan->input, "tokens, and what batch slots carry");
     if (plan->snapshot > 0)
         print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.async=no has none");

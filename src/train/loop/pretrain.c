@@ -71,8 +71,10 @@ void bp_pretrain_check_model(bp_config *config)
     if (!bp_config_is_set(config, "model.init")) {
         shape = bp_model_shape_of(config, NULL);
         bp_model_shape_check(&shape, mesh.tensor, mesh.pipeline, config);
+        if (shape.family->resolve && bp_model_shape_is_whole(&shape))
+            shape.family->resolve(&shape, config);
     }
-    if (!shape.family || !shape.family->count)
+    if (!shape.family || (!shape.family->count && !shape.family->learner))
         bp_engine_spec_check(&spec, &shape, &mesh, config);
     if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
         bp_config_fault(config, "train.no_validation",
@@ -106,7 +108,8 @@ bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_worl
         err = bp_comm_size(world) > 1 ? memory_find(&self.node, world, config, &self, &one)
                                       : memory_find_planned(&self.node, &self, &one, asked->nodes);
     if (err == BP_OK) {
-        trainer_measure_peak(&self, 0.5);
+        if (!trainer_learner(&self))
+            trainer_measure_peak(&self, 0.5);
         self.gemm_peak *= self.mesh_shape.pipeline * self.mesh_shape.data * self.mesh_shape.tensor;
         plan_print(&self, &plan, stage);
         if (root)

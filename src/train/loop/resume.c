@@ -180,7 +180,9 @@ static bp_err load_source(trainer *self)
 bp_err trainer_load(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
-    bp_err err = self->source ? load_source(self) : BP_OK;
+    bp_err err = trainer_learner(self) ? trainer_learner_load(self)
+                 : self->source        ? load_source(self)
+                                       : BP_OK;
 
     if (err == BP_OK && self->engine && self->source)
         bp_engine_loaded(self->engine);

@@ -233,7 +233,7 @@ static bp_err check_shape(trainer *self)
                         "model.init; use its tokenizer",
                         (long long)self->facts.vocab_size, (long long)shape->vocab_size);
     bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
-    if (!trainer_counts(self))
+    if (!trainer_counts(self) && !trainer_learner(self))
         bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
@@ -272,7 +272,11 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = trainer_find_shape(self);
     if (err == BP_OK) {
+        if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
+            self->shape.family->resolve(&self->shape, config);
         self->spec = bp_engine_spec_of(config);
+        if (trainer_learner(self))
+            self->spec.micro_batch = 1;
         err = trainer_precision(world, config, &self->spec.precision);
     }
     if (err == BP_OK)
@@ -307,7 +311,7 @@ static bp_err open_lanes(trainer *self)
                            .maker = self->maker,
                            .batch = self->spec.batch,
                            .seed = self->spec.seed};
-    int64_t slots = self->spec.batch / self->mesh->datas;
+    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
     const char *order = bp_corpus_keys_of(self->config)->order;
 
     spec.in_sequence = strcmp(order, "stream") == 0 ||
@@ -324,7 +328,10 @@ static bp_err open_lanes(trainer *self)
                        "here each batch slot reads one text in order (corpus.order): "
                        "at corpus.weights; leave it out");
     self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
-    bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
+    if (self->learner)
+        spec.slots = slots;
+    else
+        bp_engine_slots(self->engine, &spec.first_slot, &spec.slots);
     return bp_loader_new(&self->loader, &spec);
 }
 
@@ -372,10 +379,13 @@ bp_err trainer_build(trainer *self)
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
-    measure_peaks(self);
+    if (!trainer_learner(self))
+        measure_peaks(self);
     plan_print(self, &self->plan, stage);
     if (self->mesh->computes) {
-        err = bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
+        err = trainer_learner(self)
+                  ? trainer_learner_open(self)
+                  : bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
         if (err == BP_OK)
             err = open_lanes(self);
     }
@@ -406,6 +416,8 @@ void trainer_close(trainer *self)
     bp_loader_free(&self->loader);
     trainer_samples_close(self);
     bp_engine_free(&self->engine);
+    if (self->learner)
+        trainer_learner(self)->free(&self->learner);
     bp_trace_stop(); /* with their helpers gone */
     bp_stream_free(&self->stream);
     bp_stream_free(&self->valid_stream);

@@ -45,7 +45,7 @@ static bp_err finish_commit(trainer *self, bool give_up)
 static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
 {
     const bp_mesh *mesh = self->mesh;
-    int64_t slots = self->spec.batch / mesh->datas;
+    int64_t slots = trainer_slots(self, &self->spec, mesh->datas);
     const void *bytes = self->examples;
     bp_err err = BP_OK;
     double began;
@@ -61,9 +61,10 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
                       (long long)self->progress.step);
     if (err == BP_OK)
         err = report_lost(self);
-    int64_t worst = bp_all_max_int(bp_engine_corruption(self->engine)->found ? BITS_CHANGED
-                                   : err != BP_OK                            ? READ_FAILED
-                                                                             : own_word(self),
+    bool changed = self->engine && bp_engine_corruption(self->engine)->found;
+    int64_t worst = bp_all_max_int(changed        ? BITS_CHANGED
+                                   : err != BP_OK ? READ_FAILED
+                                                  : own_word(self),
                                    mesh->compute);
     *word = worst;
     if (worst == BITS_CHANGED)
@@ -208,8 +209,11 @@ static bp_err run_steps(trainer *self)
             return err;
         if (word == STOP_ASKED || word == STOP_AT_ONCE)
             return stop(self, word == STOP_AT_ONCE);
-        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1, &batch,
-                       &result);
+        if (self->learner)
+            trainer_learn(self, &batch, &result);
+        else
+            bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
+                           &batch, &result);
         err = count_step(self, &result);
         if (err == BP_OK)
             err = after_step(self, &result);

@@ -9,6 +9,7 @@
 #include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/node_memory.h"
+#include "models/learner.h"
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
 #include "train/loop/options.h"
@@ -74,7 +75,9 @@ typedef struct trainer {
     bp_corpus *corpus, *valid_corpus;
     bp_stream *stream, *valid_stream;
     bp_loader *loader;
-    bp_engine *engine;     /* NULL on a dedicated coordinator */
+    bp_engine *engine; /* NULL on a dedicated coordinator, and beside a learner */
+    bp_learner
+        *learner; /* of a family that has one (learning.c); NULL on a dedicated coordinator */
     bp_checkpoint *source; /* what to start from: the run's newest, or model.init; NULL: nothing */
     bool resumes;          /* it is the run's */
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
@@ -192,6 +195,20 @@ bp_err trainer_count(trainer *self);
 /** Print what that will come to. Collective over world. Errors: those of
  *  bp_model_family.count_plan. */
 bp_err trainer_count_plan(trainer *self);
+
+/* learning.c: what a learner does in the place of the engine */
+/** The family's; NULL: it is a network, or counted. Local. */
+const bp_learner_ops *trainer_learner(const trainer *self);
+/** The learner; of a training that begins, with the stream read. On the ranks that compute, before
+ * there is a loader. Collective over compute. Errors: those of bp_learner_ops.new and .study. */
+bp_err trainer_learner_open(trainer *self);
+/** Load `source`, or draw initial values. Collective over world. Errors: those of
+ * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded. */
+bp_err trainer_learner_load(trainer *self);
+/** One step, of all slots of the batch. Collective over compute. */
+void trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
+/** Slots of the batch that a data rank reads. Local. */
+int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
 
 /* trainer.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).

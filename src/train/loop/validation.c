@@ -103,8 +103,26 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
 
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
-/* The pieces of this data rank. The lead reads and tells its group, a failed read too; no stage
- * waits for a later one. */
+static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool resumes,
+                     double loss[BP_TERMS], int64_t count[BP_TERMS])
+{
+    bp_learner_loss one;
+
+    if (!self->learner) {
+        bp_engine_evaluate(
+            self->engine,
+            &(bp_evaluation){.batch = batch, .first_window = p->place, .resumes = resumes}, loss,
+            count);
+        return;
+    }
+    trainer_learner(self)->run(self->learner, batch, &(bp_learner_pass){.first_slot = p->slot},
+                               &one);
+    loss[0] = one.sum;
+    count[0] = one.count;
+}
+
+/* The pieces of this data rank; of a learner all of them, on each. The lead reads and tells its
+ * group, a failed read too; no stage waits for a later one. */
 static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts)
 {
     const bp_mesh *mesh = self->mesh;
@@ -115,7 +133,7 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
     for (int64_t k = 0; k < pieces; k++) {
         piece p = piece_at(self, all, k);
 
-        if (k / all->rounds % mesh->datas != mesh->data_at || p.windows == 0)
+        if ((!self->learner && k / all->rounds % mesh->datas != mesh->data_at) || p.windows == 0)
             continue;
         bp_example_maker maker = trainer_maker(self, p.T);
         double loss[BP_TERMS];
@@ -135,9 +153,7 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
         if (*first == READ_FAILED)
             return err;
         bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
-        bp_evaluation of = {
-            .batch = &batch, .first_window = p.place, .resumes = all->carries && p.round > 0};
-        bp_engine_evaluate(self->engine, &of, loss, count);
+        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count);
         for (int t = 0; t < objective->terms; t++) {
             sums[t * pieces + k] = loss[t];
             counts[t * pieces + k] = (double)count[t];
@@ -176,7 +192,8 @@ bp_err trainer_validate(trainer *self, double *loss)
     bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values));
     if (err == BP_OK) {
         bp_all_sum_double(sums, 2 * values, mesh->pipeline); /* a term's head is on one stage */
-        bp_all_sum_double(sums, 2 * values, mesh->data);
+        if (!self->learner)
+            bp_all_sum_double(sums, 2 * values, mesh->data);
         bool any = false;
 
         *loss = 0;

@@ -1,0 +1,19 @@
+/* A vector against rows of a table: the loops of this CPU. */
+#include "math/kernels/rows.h"
+
+#include "math/kernels/loops_priv.h"
+
+void bp_row_dots(float *y, const float *x, const bp_row_list *rows)
+{
+    bp_loops_best()->row_dots(y, x, rows);
+}
+
+void bp_rows_add_to(float *y, const float *weights, const bp_row_list *rows)
+{
+    bp_loops_best()->rows_add_to(y, weights, rows);
+}
+
+void bp_add_to_rows(const bp_row_list *rows, const float *weights, const float *x)
+{
+    bp_loops_best()->add_to_rows(rows, weights, x);
+}

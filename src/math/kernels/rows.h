@@ -1,0 +1,28 @@
+/* A vector against rows of a table that are named by a list. One thread each; no sum depends on the
+ * instruction set, or on how many ranks share the lanes out (loops_rows.c). */
+#ifndef BP_MATH_KERNELS_ROWS_H
+#define BP_MATH_KERNELS_ROWS_H
+
+#include <stdint.h>
+
+/** Lanes of a whole row: ranks that share a table out hold a power of two of them each. */
+#define BP_ROW_LANES 32
+
+/** Rows ids[count] of table[][width]; width is a multiple of `lanes`, 1 to BP_ROW_LANES, a power
+ * of two. Borrowed. */
+typedef struct bp_row_list {
+    float *table;
+    int64_t width;
+    int lanes;
+    const int32_t *ids;
+    int64_t count;
+} bp_row_list;
+
+/** y[count]: the product of x[width] with each row. */
+void bp_row_dots(float *y, const float *x, const bp_row_list *rows);
+/** y[width] += sum of weights[k] row k, in this order. */
+void bp_rows_add_to(float *y, const float *weights, const bp_row_list *rows);
+/** Row k += weights[k] x[width], in this order: a row may be named twice. x is none of them. */
+void bp_add_to_rows(const bp_row_list *rows, const float *weights, const float *x);
+
+#endif

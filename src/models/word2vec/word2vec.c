@@ -1,0 +1,164 @@
+/* The family of word vectors: its keys and sizes, and what of the keys of training it takes. */
+#include "models/word2vec/word2vec_priv.h"
+
+#include "mesh/mesh.h"
+
+#include <string.h>
+
+#define CONTEXT     1000 /* MAX_SENTENCE_LENGTH of the original tool */
+#define WINDOW      5
+#define NEGATIVE    5
+#define CODE_LENGTH 17 /* of a word in running text, about: for FLOPs */
+
+static const bp_model_size SIZES[] = {
+    {.name = "width", .section = "model", .at = BP_SIZE_AT(width)},
+    {.name = "context",
+     .section = "model",
+     .at = BP_SIZE_AT(context),
+     .optional = true,
+     .of_training = true},
+    {.name = "mode",
+     .at = BP_SIZE_AT(own[OWN_MODE]),
+     .type = BP_SIZE_CHOICE,
+     .optional = true,
+     .of_training = true,
+     .words = "skipgram|cbow"},
+    {.name = "output",
+     .at = BP_SIZE_AT(own[OWN_OUTPUT]),
+     .type = BP_SIZE_CHOICE,
+     .optional = true,
+     .of_training = true,
+     .words = "negative|hierarchical"},
+    {.name = "window", .at = BP_SIZE_AT(own[OWN_WINDOW]), .optional = true, .of_training = true},
+    {.name = "negative",
+     .at = BP_SIZE_AT(own[OWN_NEGATIVE]),
+     .optional = true,
+     .of_training = true},
+    {0}};
+
+static void settle(bp_model_shape *shape)
+{
+    shape->context = shape->context > 0 ? shape->context : CONTEXT;
+    if (shape->own[OWN_WINDOW] == 0)
+        shape->own[OWN_WINDOW] = WINDOW;
+    if (shape->own[OWN_NEGATIVE] == 0)
+        shape->own[OWN_NEGATIVE] = NEGATIVE;
+}
+
+/* A plain step down the gradient is all there is. */
+static void check_optimizer(bp_config *config)
+{
+    static const char *const ZERO[] = {"optimizer.momentum", "optimizer.weight_decay",
+                                       "optimizer.clip"};
+
+    if (bp_config_is_given(config, "optimizer.kind") &&
+        strcmp(bp_config_string(config, "optimizer.kind"), "sgd") != 0)
+        bp_config_fault(config, "word2vec.other_optimizer",
+                        "optimizer.kind = %s, but word2vec is trained by plain sgd: at "
+                        "optimizer.kind; leave it out",
+                        bp_config_string(config, "optimizer.kind"));
+    for (size_t k = 0; k < sizeof ZERO / sizeof ZERO[0]; k++)
+        if (bp_config_is_given(config, ZERO[k]) && bp_config_real(config, ZERO[k]) != 0)
+            bp_config_fault(config, "word2vec.other_optimizer",
+                            "%s = %g, but word2vec is trained by plain sgd: at %s; leave it out",
+                            ZERO[k], bp_config_real(config, ZERO[k]), ZERO[k]);
+}
+
+/* Of the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a ten-thousandth. */
+static void resolve(const bp_model_shape *shape, bp_config *config)
+{
+    const char *const rows[][2] = {
+        {"optimizer.kind", "sgd"},
+        {"optimizer.lr", shape->own[OWN_MODE] == W2V_CBOW ? "0.05" : "0.025"},
+        {"optimizer.decay", "linear"},
+        {"optimizer.min_lr", "1e-4"},
+        {"optimizer.momentum", "0"},
+        {"optimizer.weight_decay", "0"},
+        {"optimizer.clip", "0"}};
+    int64_t pipeline = bp_mesh_keys_of(config)->pipeline;
+    double dropout = bp_model_keys_of(config)->dropout;
+
+    if (pipeline > 1)
+        bp_config_fault(config, "word2vec.split_mesh",
+                        "mesh.pipeline = %lld, but a model of word2vec has no stages: at "
+                        "mesh.pipeline; leave it at 1, data ranks share the columns out",
+                        (long long)pipeline);
+    if (dropout != 0)
+        bp_config_fault(config, "word2vec.dropout",
+                        "model.dropout = %g, but word2vec drops nothing: at model.dropout; leave "
+                        "it out",
+                        dropout);
+    check_optimizer(config);
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
+        if (!bp_config_is_given(config, rows[k][0]) &&
+            bp_config_set(config, rows[k][0], rows[k][1]) != BP_OK)
+            bp_config_fault_err(config);
+    if (!bp_config_is_set(config, "word2vec.sample") &&
+        bp_config_set(config, "word2vec.sample", "1e-3") != BP_OK)
+        bp_config_fault_err(config);
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    (void)shape;
+    if (tensors > 1)
+        bp_config_fault(config, "word2vec.split_mesh",
+                        "mesh.tensor = %d, but data ranks share the columns of word2vec out: at "
+                        "mesh.tensor; leave it at 1",
+                        tensors);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (shape->own[OWN_WINDOW] <= W2V_WINDOW_MOST && shape->own[OWN_NEGATIVE] <= W2V_NEGATIVE_MOST)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "word2vec.bad_size",
+                   "the window %lld or the %lld noise words are more than %d: at %s; the "
+                   "checkpoint was not written by bagpipe",
+                   (long long)shape->own[OWN_WINDOW], (long long)shape->own[OWN_NEGATIVE],
+                   W2V_WINDOW_MOST, where);
+}
+
+/* A dot product, and two updates, for each product; subsampling leaves some of them out. */
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    double products = shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL
+                          ? CODE_LENGTH
+                          : 1 + (double)shape->own[OWN_NEGATIVE];
+    double units = shape->own[OWN_MODE] == W2V_CBOW ? 1 : 1 + (double)shape->own[OWN_WINDOW];
+
+    return (bp_model_facts){.parameters = 2 * shape->vocab_size * shape->width,
+                            .train_flops = units * products * 6 * (double)shape->width};
+}
+
+/* ---- examples: the text as it is ---- */
+
+static void make_example(const bp_example_maker *self, const int32_t *tokens, int64_t step,
+                         int64_t slot, bp_example *out)
+{
+    (void)step, (void)slot;
+    memcpy(out->inputs[0], tokens, (size_t)(self->window - 1) * sizeof *tokens);
+}
+
+static bp_example_maker maker(int64_t T, uint64_t seed)
+{
+    return (bp_example_maker){
+        .form = {.stream = {{.T = T}}}, .window = T + 1, .seed = seed, .make = make_example};
+}
+
+static const bp_objective OBJECTIVE = {
+    .name = "word2vec", .terms = 1, .weight = {1}, .scores_all = true, .maker = maker};
+
+const bp_model_family bp_word2vec_family = {.name = "word2vec",
+                                            .section = "word2vec",
+                                            .sizes = SIZES,
+                                            .settle = settle,
+                                            .resolve = resolve,
+                                            .check = check,
+                                            .check_read = check_read,
+                                            .facts = facts,
+                                            .any_context = true,
+                                            .objective = &OBJECTIVE,
+                                            .learner = &w2v_learner_ops,
+                                            .no_distribution =
+                                                "word vectors give no probability of a text"};

@@ -1,0 +1,64 @@
+/* What the files of word vectors share: their sizes, and what is known of the vocabulary. */
+#ifndef BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
+#define BP_MODELS_WORD2VEC_WORD2VEC_PRIV_H
+
+#include "base/rng.h"
+#include "math/kernels/rows.h"
+#include "models/learner.h"
+#include "models/word2vec/word2vec.h"
+
+typedef enum w2v_mode { W2V_SKIPGRAM, W2V_CBOW } w2v_mode;
+typedef enum w2v_output { W2V_NEGATIVE, W2V_HIERARCHICAL } w2v_output;
+
+/* Places of the family's sizes in bp_model_shape.own. */
+enum { OWN_MODE, OWN_OUTPUT, OWN_WINDOW, OWN_NEGATIVE };
+
+#define W2V_COUNT_SPLIT   16777216.0F
+#define W2V_WINDOW_MOST   100
+#define W2V_NEGATIVE_MOST 100
+
+/** Floats of a row of all ranks together. */
+static inline int64_t w2v_padded(const bp_model_shape *shape)
+{
+    return (shape->width + BP_ROW_LANES - 1) / BP_ROW_LANES * BP_ROW_LANES;
+}
+
+/** Words by how often they came; a word that did not come, and the end of a document, is none. */
+typedef struct w2v_vocabulary {
+    int64_t V, words; /* ids; and those that came */
+    int64_t total;    /* of all counts of words */
+    int64_t *counts;  /* [V]; of the end of a document too */
+    int32_t *ranked;  /* [words] ids, the most frequent first, equal ones by id */
+    float *kept;      /* [V] the probability that an occurrence is used; 0 of what is no word */
+    /* Noise: the alias method over `ranked` (Walker 1977; Vose 1991). NULL with a tree. */
+    uint32_t *threshold; /* [words]: below it the word itself, */
+    int32_t *alias;      /* [words] else the one at this place of `ranked` */
+    /* The Huffman tree; NULL without one. Word id has points [code_start[id], code_start[id + 1])
+     */
+    int64_t *code_start; /* [V + 1] */
+    int32_t *points;     /* inner nodes from the root on, numbered as they were made, from 0 */
+    uint8_t *codes;      /* 1: on to the more frequent child */
+} w2v_vocabulary;
+
+/** Of counts[V], which become its own (bp_alloc); eod_id -1: none. sample 0: all occurrences are
+ * used. Owns: w2v_vocabulary_clear(). Errors: BP_ERR_FORMAT fewer than two words. */
+bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_shape *shape,
+                           int64_t eod_id, double sample, const char *where);
+void w2v_vocabulary_clear(w2v_vocabulary *vocabulary);
+/** A word of the noise distribution, unigram counts^0.75. */
+static inline int32_t w2v_noise(const w2v_vocabulary *v, uint32_t place, uint32_t coin)
+{
+    uint32_t at = (uint32_t)((uint64_t)place * (uint64_t)v->words >> 32);
+
+    return v->ranked[coin < v->threshold[at] ? (int32_t)at : v->alias[at]];
+}
+
+extern const bp_learner_ops w2v_learner_ops;
+
+/* word2vec_vectors.c: the original tool's files (bp_model_family.text_*). */
+bool w2v_vectors_is(const char *path);
+bp_err w2v_vectors_write(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+                         const char *path);
+bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
+
+#endif
