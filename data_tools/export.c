@@ -96,7 +96,7 @@ static bp_err find_text(const bp_model_family **family, const bp_checkpoint *che
 }
 
 static bp_err export_text(const bp_model_family *family, const exchange_arguments *arguments,
-                          const bp_checkpoint *checkpoint)
+                          bp_checkpoint *checkpoint)
 {
     const char *path =
         arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
@@ -161,19 +161,22 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_export = {
     .name = "export",
-    .help = {.name = "bagpipe-data export",
-             .usage = "CHECKPOINT --out HF_FOLDER|FILE.arpa [OPTION...]",
-             .summary = "makes a Hugging Face folder, or an ARPA file, of a checkpoint",
-             .text = "The folder gets config.json, model.safetensors, and the checkpoint's "
-                     "tokenizer.json where it keeps one. transformers loads it with "
-                     "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
-                     "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "
-                     "--no-tokenizer they are ids.\n"
-                     "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
-                     "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
-             .options = OPTIONS,
-             .examples =
-                 "  bagpipe-data export runs/small --out small-hf\n"
-                 "  bagpipe-data export runs/gpt --out gpt-hf --dtype bf16 --shard-size 2GB\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data export",
+         .usage = "CHECKPOINT --out HF_FOLDER|FILE.arpa|VECTORS.txt|VECTORS.bin [OPTION...]",
+         .summary = "makes a Hugging Face folder, an ARPA file, or a file of word vectors, of a "
+                    "checkpoint",
+         .text =
+             "The folder gets config.json, model.safetensors, and the checkpoint's "
+             "tokenizer.json where it keeps one. transformers loads it with "
+             "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
+             "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "
+             "--no-tokenizer they are ids. Word vectors become a file of word2vec's form, binary "
+             "where its name ends in .bin, else text.\n"
+             "CHECKPOINT is a step folder, an imported folder, a run folder (its newest "
+             "checkpoint), or RUN/checkpoints/best. The optimizer's state is left out.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data export runs/small --out small-hf\n"
+                     "  bagpipe-data export runs/gpt --out gpt-hf --dtype bf16 --shard-size 2GB\n",
+         .statuses = STATUSES},
     .run = run};

@@ -263,7 +263,7 @@ static bp_err save_text(const bp_model_import *text, const char *out, const bp_t
     bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
                                    .name = bp_path_base(out),
                                    .tokenizer = json,
-                                   .attachment = text->file};
+                                   .attachment = text->slice_count > 0 ? NULL : text->file};
     json_t *state = json_pack("{s:i, s:o, s:s, s:I, s:s}", "step", 0, "model",
                               bp_model_shape_json(&text->shape), "tokenizer_hash",
                               tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
@@ -273,7 +273,7 @@ static bp_err save_text(const bp_model_import *text, const char *out, const bp_t
     add_roles(state, tokenizer);
     (void)json_object_update_missing(state, text->told);
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
-    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, NULL, 0, state);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, text->slices, text->slice_count, state);
     json_decref(state);
     bp_free(json);
     bp_free(parent);
@@ -298,6 +298,8 @@ static bp_err import_text(const bp_model_family *family, const exchange_argument
         bp_log("checkpoint: %s, a model of %s, kind %s", arguments->out, family->text_form,
                family->name);
     (void)unlink(file);
+    for (int64_t k = 0; k < text.slice_count; k++)
+        bp_free(text.slices[k].data);
     json_decref(text.told);
     bp_tokenizer_free(&text.tokenizer);
     bp_tokenizer_free(&given);
@@ -339,23 +341,26 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_import = {
     .name = "import",
-    .help = {.name = "bagpipe-data import",
-             .usage = "HF_FOLDER|FILE.arpa --out CHECKPOINT [OPTION...]",
-             .summary = "makes a checkpoint of a Hugging Face model, or of an ARPA file",
-             .text = "HF_FOLDER holds config.json and model.safetensors, or shards with "
-                     "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
-                     "float64. docs/formats.md lists the architectures (model_type).\n"
-                     "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
-                     "tokenizer, unless one is given.\n"
-                     "The checkpoint is what model.init and score.model take; its step is 0. It "
-                     "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
-                     "merges.txt). A report says how many tensors were used, transposed and "
-                     "left out; --list names them. Tensors are read one after another: memory "
-                     "holds two copies of the "
-                     "largest one.",
-             .options = OPTIONS,
-             .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
-                         "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n"
-                         "  bagpipe-data import lm.arpa --out lm.checkpoint\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data import",
+         .usage = "HF_FOLDER|FILE.arpa|VECTORS --out CHECKPOINT [OPTION...]",
+         .summary = "makes a checkpoint of a Hugging Face model, an ARPA file, or word vectors",
+         .text =
+             "HF_FOLDER holds config.json and model.safetensors, or shards with "
+             "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
+             "float64. docs/formats.md lists the architectures (model_type).\n"
+             "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
+             "tokenizer, unless one is given. VECTORS is a file of word2vec's, text or binary, not "
+             "compressed; its words make a tokenizer too.\n"
+             "The checkpoint is what model.init and score.model take; its step is 0. It "
+             "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
+             "merges.txt). A report says how many tensors were used, transposed and "
+             "left out; --list names them. Tensors are read one after another: memory "
+             "holds two copies of the "
+             "largest one.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data import gpt2/ --out gpt2.checkpoint\n"
+                     "  bagpipe-data import gpt2/ --out gpt2.checkpoint --tokenizer t.json\n"
+                     "  bagpipe-data import lm.arpa --out lm.checkpoint\n",
+         .statuses = STATUSES},
     .run = run};

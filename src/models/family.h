@@ -111,6 +111,7 @@ typedef struct bp_model_facts {
 } bp_model_facts;
 
 /** What a text file of a model becomes. */
+#define BP_IMPORT_SLICES 2
 typedef struct bp_model_import {
     const char *file; /* given: where the model's file goes, sealed, as `count` leaves one */
     bp_model_shape shape;
@@ -118,6 +119,9 @@ typedef struct bp_model_import {
     bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
     json_t *told;            /* members for the checkpoint's state: the caller's, json_decref() */
+    bp_slice slices[BP_IMPORT_SLICES]; /* whole tensors, where they and no file are the model; their
+                                          data are the caller's, bp_free() */
+    int64_t slice_count;
 } bp_model_import;
 
 struct bp_model_family {
@@ -179,13 +183,13 @@ struct bp_model_family {
      * node share them, but those of one model group have a part each. */
     int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
 
-    /* The text file that other programs have of such models (ARPA); text_form NULL: there is none.
+    /* The file that other programs have of such models (ARPA); text_form NULL: there is none.
      * Local. */
     const char *text_form; /* its name */
     bool (*text_is)(const char *path);
     /** Errors: BP_ERR_FORMAT a model or a tokenizer that the form can't hold (NULL: ids stand for
      * words); those of bp_draft_open and bp_draft_commit. */
-    bp_err (*text_write)(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+    bp_err (*text_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                          const char *path);
     /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
     bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);

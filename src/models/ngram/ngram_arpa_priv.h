@@ -22,7 +22,7 @@ bp_err ngram_words_of(bp_strmap *words, const bp_tokenizer *tokenizer, int64_t v
                       int64_t eod_id);
 
 /** bp_model_family.text_write. */
-bp_err ngram_arpa_export(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                          const char *path);
 /** Is it one? By the first lines: comments, and then \data\. */
 bool ngram_arpa_is(const char *path);

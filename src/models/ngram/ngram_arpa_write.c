@@ -39,7 +39,7 @@ static bp_err add_word(bp_strmap *words, const char *text, size_t bytes, int64_t
         err = BP_FAIL(
             BP_ERR_FORMAT, "arpa.same_spelling",
             "the tokens %" PRId64 " and %" PRId64
-            " are both spelt '%.40s': at the tokenizer; an ARPA file can't tell them apart, "
+            " are both spelt '%.40s': at the tokenizer; the file can't tell them apart, "
             "give --no-tokenizer",
             index, id, text);
     return err;
@@ -243,8 +243,7 @@ static bp_err export(const ngram_file *file, const bp_strmap *words, const char 
     return err;
 }
 
-bp_err ngram_arpa_export(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
-                         const char *path)
+bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *path)
 {
     const char *attachment = bp_checkpoint_attachment(checkpoint);
     const json_t *eod = json_object_get(bp_checkpoint_state(checkpoint), "eod_id");

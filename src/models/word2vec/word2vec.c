@@ -160,5 +160,9 @@ const bp_model_family bp_word2vec_family = {.name = "word2vec",
                                             .any_context = true,
                                             .objective = &OBJECTIVE,
                                             .learner = &w2v_learner_ops,
+                                            .text_form = "word2vec",
+                                            .text_is = w2v_vectors_is,
+                                            .text_write = w2v_vectors_write,
+                                            .text_read = w2v_vectors_read,
                                             .no_distribution =
                                                 "word vectors give no probability of a text"};

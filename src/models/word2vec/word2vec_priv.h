@@ -55,9 +55,9 @@ static inline int32_t w2v_noise(const w2v_vocabulary *v, uint32_t place, uint32_
 
 extern const bp_learner_ops w2v_learner_ops;
 
-/* word2vec_vectors.c: the original tool's files (bp_model_family.text_*). */
+/* vectors_read.c, vectors_write.c: the original tool's files (bp_model_family.text_*). */
 bool w2v_vectors_is(const char *path);
-bp_err w2v_vectors_write(const bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+bp_err w2v_vectors_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
                          const char *path);
 bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
 

@@ -1,0 +1,360 @@
+/* Files of the original tool, text and binary, as a checkpoint. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "models/ngram/ngram_arpa_priv.h"
+#include "models/word2vec/word2vec_priv.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HEAD_BYTES    64
+#define NUMBER_BYTES  64
+#define WIDTH_MOST    ((int64_t)1 << 20)
+#define WORDS_MOST    ((int64_t)1 << 31)
+#define EOD_TOKEN     "<|endoftext|>"
+#define MESSAGE_BYTES 60 /* of a word, in messages */
+
+typedef struct reader {
+    const char *path, *at, *end; /* the file, mapped */
+    bool binary;
+    int64_t line; /* of a text */
+    int64_t rows, C, padded, V;
+    const bp_tokenizer *tokenizer; /* NULL: the file's words make one */
+    bp_strmap words; /* numbers are ids; without a tokenizer those of the file's rows */
+    bool *seen;      /* [V] */
+    float *values;   /* [V][padded] */
+    int64_t eod_id;
+} reader;
+
+/* "71291 200\n": nothing else may be in the line. */
+static bool read_head(const char *text, size_t bytes, int64_t *rows, int64_t *C, size_t *used)
+{
+    char head[HEAD_BYTES + 1];
+    int after = 0;
+    const char *newline = memchr(text, '\n', bytes < HEAD_BYTES ? bytes : HEAD_BYTES);
+
+    if (!newline || text[0] < '0' || text[0] > '9')
+        return false;
+    *used = (size_t)(newline - text) + 1;
+    memcpy(head, text, *used - 1);
+    head[*used - 1] = '\0';
+    return sscanf(head, "%" SCNd64 " %" SCNd64 " %n", rows, C, &after) == 2 && after > 0 &&
+           head[after] == '\0' && *rows > 0 && *C > 0;
+}
+
+bool w2v_vectors_is(const char *path)
+{
+    char text[HEAD_BYTES];
+    int64_t rows, C;
+    size_t used;
+    ssize_t bytes;
+    int fd;
+
+    if (bp_path_is_dir(path) || bp_file_open(path, &fd, NULL) != BP_OK)
+        return false;
+    bytes = read(fd, text, sizeof text);
+    (void)close(fd);
+    return bytes > 0 && read_head(text, (size_t)bytes, &rows, &C, &used);
+}
+
+static bp_err wrong(const reader *self, int64_t row, const char *what)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "vectors.wrong_row",
+                   "%s: at %s, vector %" PRId64 " of %" PRId64 "; get the file again", what,
+                   self->path, row + 1, self->rows);
+}
+
+static bp_err truncated(const reader *self, int64_t row)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "vectors.truncated",
+                   "the file ends within vector %" PRId64 " of %" PRId64
+                   ": at %s; it was cut off, get it again",
+                   row + 1, self->rows, self->path);
+}
+
+/* ---- values ---- */
+
+/* A number of a text; false: it is none. */
+static bool take_number(reader *self, float *value)
+{
+    char copy[NUMBER_BYTES], *end;
+    size_t bytes = 0;
+
+    while (self->at < self->end && *self->at == ' ')
+        self->at++;
+    while (self->at + bytes < self->end && !strchr(" \r\n", self->at[bytes]))
+        if (++bytes >= sizeof copy)
+            return false;
+    memcpy(copy, self->at, bytes);
+    copy[bytes] = '\0';
+    self->at += bytes;
+    *value = strtof(copy, &end);
+    return bytes > 0 && *end == '\0';
+}
+
+static void skip(reader *self, const char *which)
+{
+    while (self->at < self->end && *self->at && strchr(which, *self->at))
+        self->at++;
+}
+
+/* The values of a row, up to the end of its line. */
+static bp_err read_values(reader *self, float *values, int64_t row)
+{
+    int64_t bytes = self->C * (int64_t)sizeof *values;
+
+    if (self->binary && self->end - self->at < bytes)
+        return truncated(self, row);
+    if (self->binary) {
+        memcpy(values, self->at, (size_t)bytes);
+        self->at += bytes;
+    }
+    for (int64_t k = 0; k < self->C && !self->binary; k++)
+        if (!take_number(self, &values[k]))
+            return self->at >= self->end
+                       ? truncated(self, row)
+                       : wrong(self, row,
+                               "it has fewer numbers than the first line says, or others");
+    for (int64_t k = 0; k < self->C; k++)
+        if (!isfinite(values[k]))
+            return BP_FAIL(BP_ERR_FORMAT, "vectors.not_finite",
+                           "vector %" PRId64 " has a value that is not finite: at %s; leave its "
+                           "word out, or get the file again",
+                           row + 1, self->path);
+    if (self->binary)
+        return BP_OK;
+    skip(self, " \r");
+    if (self->at < self->end && *self->at != '\n')
+        return wrong(self, row, "it has more numbers than the first line says");
+    return BP_OK;
+}
+
+/* ---- rows ---- */
+
+/* Its id; in a file without a tokenizer the words are numbered as they come. */
+static bp_err find_word(reader *self, const char *word, size_t bytes, int64_t row, int64_t *id)
+{
+    const bp_strmap_entry *entry = bp_strmap_find(&self->words, word, bytes);
+    int shown = (int)(bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES);
+    bool known = entry != NULL;
+
+    *id = known ? entry - self->words.entries : row;
+    if (!self->tokenizer && !known)
+        return bp_strmap_add(&self->words, word, bytes, 0, id);
+    if (!known || *id >= self->V) /* <s> of the list of words is no token */
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.unknown_word",
+                       "the word '%.*s' is none of the tokenizer's: at %s, vector %" PRId64
+                       "; give the tokenizer that it was trained with, or none",
+                       shown, word, self->path, row + 1);
+    if (self->seen[*id])
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.twice",
+                       "the word '%.*s' stands there twice: at %s, vector %" PRId64
+                       "; leave one of them out",
+                       shown, word, self->path, row + 1);
+    return BP_OK;
+}
+
+static bp_err read_row(reader *self, int64_t row)
+{
+    const char *word;
+    size_t bytes = 0;
+    int64_t id = 0;
+    bp_err err;
+
+    skip(self, "\r\n");
+    word = self->at;
+    while (word + bytes < self->end && word[bytes] != ' ' && word[bytes] != '\n')
+        bytes++;
+    if (word + bytes >= self->end)
+        return truncated(self, row);
+    if (bytes == 0 || word[bytes] != ' ')
+        return wrong(self, row, "a word and a space do not begin it");
+    self->at += bytes + 1;
+    err = find_word(self, word, bytes, row, &id);
+    if (err == BP_OK)
+        err = read_values(self, self->values + id * self->padded, row);
+    self->seen[id] = true;
+    return err;
+}
+
+/* The first row is that of a text, if it reads as one. */
+static bool is_text(const reader *self)
+{
+    reader copy = *self;
+    float value;
+    const char *space = memchr(copy.at, ' ', (size_t)(copy.end - copy.at));
+
+    if (!space)
+        return true;
+    copy.at = space + 1;
+    for (int64_t k = 0; k < copy.C; k++)
+        if (!take_number(&copy, &value))
+            return false;
+    return true;
+}
+
+static bp_err begin(reader *self)
+{
+    size_t used = 0;
+    bp_err err = BP_OK;
+
+    if (!read_head(self->at, (size_t)(self->end - self->at), &self->rows, &self->C, &used) ||
+        self->C > WIDTH_MOST || self->rows > WORDS_MOST)
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.bad_head",
+                       "the first line is not a number of vectors and their width: at %s",
+                       self->path);
+    self->at += used;
+    if (self->rows * self->C > self->end - self->at) /* two bytes a number are the least */
+        return truncated(self, self->rows - 1);
+    self->binary = !is_text(self);
+    self->padded = (self->C + BP_ROW_LANES - 1) / BP_ROW_LANES * BP_ROW_LANES;
+    self->V = self->tokenizer ? bp_tokenizer_size(self->tokenizer) : self->rows + 2;
+    self->eod_id = self->tokenizer ? bp_tokenizer_eod(self->tokenizer) : -1;
+    if (self->tokenizer)
+        err = ngram_words_of(&self->words, self->tokenizer, self->V, self->eod_id);
+    self->seen = bp_try_alloc("vectors.read", self->V, sizeof *self->seen);
+    self->values = bp_try_alloc("vectors.read", self->V * self->padded, sizeof *self->values);
+    if (err == BP_OK && (!self->seen || !self->values))
+        err = bp_fail_memory("the vectors", self->V * self->padded, sizeof *self->values);
+    return err;
+}
+
+/* ---- a tokenizer of the file's words ---- */
+
+/* Ids are the rows, without </s>, which becomes the last one; <unk> is added where it lacks. */
+static void number_words(reader *self, json_t *vocab)
+{
+    int64_t ids = 0, end = -1;
+    float *vector = bp_alloc("vectors.read", self->padded, sizeof *vector);
+    size_t bytes = (size_t)self->padded * sizeof *vector;
+
+    for (int64_t row = 0; row < self->rows; row++) {
+        const char *word = bp_strmap_key(&self->words, row);
+
+        if (strcmp(word, NGRAM_END) == 0) {
+            end = row;
+            memcpy(vector, self->values + row * self->padded, bytes);
+            continue;
+        }
+        memmove(self->values + ids * self->padded, self->values + row * self->padded, bytes);
+        (void)json_object_set_new(vocab, word, json_integer((json_int_t)ids++));
+    }
+    self->V = ids;
+    if (!json_object_get(vocab, NGRAM_UNKNOWN)) {
+        memset(self->values + self->V * self->padded, 0, bytes);
+        (void)json_object_set_new(vocab, NGRAM_UNKNOWN, json_integer((json_int_t)self->V++));
+    }
+    self->eod_id = self->V++;
+    (void)json_object_set_new(vocab, EOD_TOKEN, json_integer((json_int_t)self->eod_id));
+    if (end < 0)
+        memset(vector, 0, bytes);
+    memcpy(self->values + self->eod_id * self->padded, vector, bytes);
+    bp_free(vector);
+}
+
+static bp_err make_tokenizer(reader *self, bp_tokenizer **made)
+{
+    json_t *vocab = json_object(), *root;
+    char *text;
+    bp_err err;
+
+    if (bp_strmap_find(&self->words, EOD_TOKEN, strlen(EOD_TOKEN))) {
+        json_decref(vocab);
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.reserved_word",
+                       "'%s' is a word of the file, and stands here for </s>: at %s; rename it, or "
+                       "give --tokenizer",
+                       EOD_TOKEN, self->path);
+    }
+    number_words(self, vocab);
+    if ((int64_t)json_object_size(vocab) != self->V) {
+        json_decref(vocab);
+        return BP_FAIL(BP_ERR_FORMAT, "vectors.not_utf8",
+                       "a word is not UTF-8: at %s; convert the file, or give --tokenizer",
+                       self->path);
+    }
+    root = json_pack("{s:s, s:n, s:n, s:[{s:I, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:{s:s}, s:n, "
+                     "s:n, s:{s:s, s:o, s:s}}",
+                     "version", "1.0", "truncation", "padding", "added_tokens", "id",
+                     (json_int_t)self->eod_id, "content", EOD_TOKEN, "single_word", 0, "lstrip", 0,
+                     "rstrip", 0, "normalized", 1, "special", 1, "normalizer", "pre_tokenizer",
+                     "type", "WhitespaceSplit", "post_processor", "decoder", "model", "type",
+                     "WordLevel", "vocab", vocab, "unk_token", NGRAM_UNKNOWN);
+    text = bp_json_text(root);
+    err = bp_tokenizer_parse(made, text, strlen(text), self->path);
+    bp_free(text);
+    json_decref(root);
+    return err;
+}
+
+/* ---- the model ---- */
+
+static void describe(reader *self, bp_model_import *out)
+{
+    int64_t blocks = self->padded / BP_ROW_LANES;
+
+    out->shape =
+        (bp_model_shape){.family = &bp_word2vec_family, .width = self->C, .vocab_size = self->V};
+    bp_word2vec_family.settle(&out->shape);
+    out->eod_id = self->eod_id;
+    out->told = json_object();
+    out->slices[0] = (bp_slice){.name = BP_WORD2VEC_INPUT,
+                                .dims = 3,
+                                .shape = {self->V, blocks, BP_ROW_LANES},
+                                .extent = {self->V, blocks, BP_ROW_LANES},
+                                .data = self->values};
+    out->slices[1] = (bp_slice){.name = BP_WORD2VEC_COUNTS,
+                                .dims = 2,
+                                .shape = {self->V, 2},
+                                .extent = {self->V, 2},
+                                .data = bp_alloc("vectors.counts", 2 * self->V, sizeof(float))};
+    out->slice_count = 2;
+    self->values = NULL;
+}
+
+static bp_err read_mapped(reader *self, bp_model_import *out)
+{
+    bp_err err = begin(self);
+
+    for (int64_t row = 0; row < self->rows && err == BP_OK; row++)
+        err = read_row(self, row);
+    skip(self, " \r\n");
+    if (err == BP_OK && self->at < self->end)
+        err = BP_FAIL(BP_ERR_FORMAT, "vectors.wrong_row",
+                      "something stands behind the last of %" PRId64 " vectors: at %s; get the "
+                      "file again",
+                      self->rows, self->path);
+    if (err == BP_OK && !self->tokenizer)
+        err = make_tokenizer(self, &out->tokenizer);
+    if (err == BP_OK)
+        describe(self, out);
+    return err;
+}
+
+bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
+{
+    reader self = {.path = path, .tokenizer = tokenizer};
+    int64_t bytes = 0;
+    void *map;
+    int fd;
+    bp_err err = bp_file_open(path, &fd, &bytes);
+
+    if (err != BP_OK)
+        return err;
+    map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    (void)close(fd);
+    if (map == MAP_FAILED)
+        return bp_fail_errno(BP_ERR_SYSTEM, "can't map", path);
+    self.at = map;
+    self.end = self.at + bytes;
+    err = read_mapped(&self, out);
+    (void)munmap(map, (size_t)bytes);
+    bp_strmap_clear(&self.words);
+    bp_free(self.seen);
+    bp_free(self.values);
+    return err;
+}
