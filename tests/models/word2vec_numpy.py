@@ -1,10 +1,10 @@
-"""word2vec step by step, in numpy and double precision: the draws, the examples, and the updates of groups of 16 centre words."""
+"""word2vec step by step, in numpy and double precision: the draws, the examples, and the updates of groups of 32 centre words."""
 import heapq
 import math
 
 import numpy as np
 
-GROUP, POWER, PURPOSE = 16, 0.75, 12
+GROUP, POWER, PURPOSE = 32, 0.75, 12
 WORD = 0xFFFFFFFF
 
 

@@ -5,7 +5,7 @@
 #include "models/word2vec/word2vec_priv.h"
 
 /** Centre words whose gradients are taken at the same weights, and summed. */
-#define W2V_GROUP 16
+#define W2V_GROUP 32
 
 /** One prediction: the mean of inputs [first_input, end_input) is multiplied with the rows of
  * targets [first_target, end_target). skipgram: one input; cbow: the words of the window. */
