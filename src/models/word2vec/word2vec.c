@@ -140,10 +140,11 @@ static void make_example(const bp_example_maker *self, const int32_t *tokens, in
     memcpy(out->inputs[0], tokens, (size_t)(self->window - 1) * sizeof *tokens);
 }
 
-static bp_example_maker maker(int64_t T, uint64_t seed)
+static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_example_rules *rules)
 {
+    (void)shape, (void)rules;
     return (bp_example_maker){
-        .form = {.stream = {{.T = T}}}, .window = T + 1, .seed = seed, .make = make_example};
+        .form = {.stream = {{.T = T}}}, .window = T + 1, .make = make_example};
 }
 
 static const bp_objective OBJECTIVE = {
