@@ -68,7 +68,7 @@ threads = 1
             text = file.read()
         for line in ("kind = sgd", "lr = 0.025", "decay = linear", "min_lr = 0.0001", "window = 5", "negative = 5", "mode = skipgram"):
             self.assertIn(line + "\n", text)
-        again = bagpipe_test.run([program("bagpipe"), "pretrain", os.path.join(run_dir, "config.ini")])
+        again = self.pretrain("defaults", 2, "train.steps=8")
         self.assertEqual(again.status, 0, str(again))
         self.assertEqual(metrics(run_dir)[0]["lr"], 0.025)
 
