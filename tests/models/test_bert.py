@@ -14,6 +14,7 @@ when your can said there each which do how their if will up other about out many
 ENDS = ["##ing", "##ed", "##s"]
 BERT = ["model.layers=2", "model.width=32", "model.heads=4", "model.context=24", "model.dropout=0.1", "train.batch=8", "train.steps=6",
         "train.valid_every=3", "train.log_every=1", "optimizer.lr=1e-2", "mask.next_sentence=no"]
+FIRST = {"bert": [], "roberta": ["model.first_position=1"]}  # the tokenizer's padding token is 0
 
 
 def tensors_of(folder):
@@ -55,7 +56,7 @@ class Bert(FolderTest):
         meshes = (("all", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]),
                   ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]))
         for kind, many, more in (("bert", 2, []), ("roberta", 1, ["mask.span=3", "mask.whole_words=yes", "model.tied=no"])):
-            keys = [f"model.kind={kind}", *more]
+            keys = [f"model.kind={kind}", *FIRST[kind], *more]
             one = metrics(self.trained(f"{kind}-one", 0, *keys, "train.recompute=yes"))
             for name, ranks, mesh in meshes[:many]:
                 with self.subTest(name, kind=kind):
@@ -71,7 +72,7 @@ class Bert(FolderTest):
             self.assertEqual(digests(one), digests(other))
 
     def test_a_killed_training_goes_on(self):
-        keys = ["model.kind=roberta", "checkpoint.every=2", "train.steps=40"]
+        keys = ["model.kind=roberta", *FIRST["roberta"], "checkpoint.every=2", "train.steps=40"]
         straight = self.trained("straight", 0, *keys)
         self.assertLess(metrics(straight)[-1]["valid_loss"], metrics(straight)[0]["loss"] - 0.25)
         result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"),
@@ -133,7 +134,7 @@ class Bert(FolderTest):
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("few.h5"),
                    self.at("few.txt")])
         for kind in ("bert", "roberta"):
-            model = self.trained(f"scored-{kind}", 0, f"model.kind={kind}", "train.steps=20", "model.context=10")
+            model = self.trained(f"scored-{kind}", 0, f"model.kind={kind}", *FIRST[kind], "train.steps=20", "model.context=10")
             self.must(["bagpipe-data", "export", model, "--out", self.at(f"plain-{kind}"), "--no-tokenizer"])
             plain = plain_bert.Bert(self.at(f"plain-{kind}"))
             for convention in ("pll", "pll_word"):
@@ -165,6 +166,7 @@ class Bert(FolderTest):
         chars = [f"corpus.{part}={self.at('char.h5')}" for part in ("train", "valid")]
         for keys, name in ((["model.kind=bert", "mask.next_sentence=yes"], "corpus.no_sentences"),
                            (["model.kind=roberta", *chars], "corpus.no_special_token"),
+                           (["model.kind=roberta"], "model.other_padding"),
                            (["model.kind=roberta", "model.pooler=yes"], "model.unused_key"),
                            (["model.kind=bert", "model.first_position=1"], "model.unused_key"),
                            (["model.kind=gpt"], "model.unused_key"),

@@ -77,7 +77,7 @@ static int64_t segments(const bp_model_shape *shape)
 }
 
 /* RoBERTa counts positions from its padding token's number on, which is 1 in its vocabulary. */
-static int64_t first_position(const bp_model_shape *shape)
+int64_t bp_bert_first_position(const bp_model_shape *shape)
 {
     return is_roberta(shape) ? given_or(shape->own[BP_BERT_FIRST_POSITION], 2) : 0;
 }
@@ -90,7 +90,7 @@ static void settle(bp_model_shape *shape)
         shape->own[BP_BERT_HEAD_WIDTH] = head_width(shape);
     shape->own[BP_BERT_INNER] = inner(shape);
     shape->own[BP_BERT_SEGMENTS] = segments(shape);
-    shape->own[BP_BERT_FIRST_POSITION] = first_position(shape);
+    shape->own[BP_BERT_FIRST_POSITION] = bp_bert_first_position(shape);
     *epsilon = *epsilon > 0 ? *epsilon : is_roberta(shape) ? ROBERTA_EPSILON : BERT_EPSILON;
 }
 
@@ -146,7 +146,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 {
     bp_param *wte = shared ? shared : bp_transformer_add_table(network, shape, "wte");
     bp_group *whole = bp_network_add_group(network, true);
-    int64_t first = first_position(shape), C = shape->width;
+    int64_t first = bp_bert_first_position(shape), C = shape->width;
     bp_embedding_part own = {
         .wte = wte,
         .wpe = bp_group_add_matrix(whole, "wpe", first + shape->context, C, BP_TRANSFORMER_STD),
@@ -275,8 +275,9 @@ static bp_model_facts facts(const bp_model_shape *shape)
     int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
             V = shape->vocab_size, tables = shape->own[BP_BERT_UNTIED] ? 2 : 1;
     int64_t layers = L * (4 * C * heads + 2 * C * inner(shape) + 3 * heads + inner(shape) + 6 * C),
-            embedding =
-                (tables * V + first_position(shape) + shape->context + segments(shape) + 2) * C,
+            embedding = (tables * V + bp_bert_first_position(shape) + shape->context +
+                         segments(shape) + 2) *
+                        C,
             head = C * C + 3 * C + V,
             pooled = bp_bert_has_pooler(shape) ? C * C + C + NEXT_SENTENCES * (C + 1) : 0;
     double matrices = (double)L * layer_matrices(shape) + (double)(C * C) +

@@ -22,5 +22,7 @@ extern const bp_hf_table *const bp_bert_huggingface[], *const bp_roberta_hugging
 /** Loss terms: masked words, and whether a text's second part follows its first. */
 enum { BP_BERT_WORDS, BP_BERT_NEXT_SENTENCE };
 bool bp_bert_has_pooler(const bp_model_shape *shape);
+/** Row of the position table of a sequence's first token. */
+int64_t bp_bert_first_position(const bp_model_shape *shape);
 
 #endif

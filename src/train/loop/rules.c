@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "mesh/collective.h"
-#include "models/family.h"
+#include "models/bert/bert.h"
 
 #include <string.h>
 
@@ -42,6 +42,21 @@ static bp_err check_pairs(const trainer *self)
                    "mask.next_sentence = yes%s needs to know where sentences begin, which the "
                    "corpus does not tell: at mask.next_sentence; set it to no",
                    given ? "" : ", as of bert if it is not given,");
+}
+
+/* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an
+ * exported model other positions behind a token of that number. */
+static bp_err check_positions(const trainer *self)
+{
+    int64_t pad = self->facts.roles[BP_ROLE_PAD], first = bp_bert_first_position(&self->shape);
+
+    if (self->shape.family != &bp_roberta_family || pad < 0 || first == pad + 1)
+        return BP_OK;
+    return BP_FAIL(
+        BP_ERR_CONFIG, "model.other_padding",
+        "model.first_position = %lld, but the padding token of the corpus's tokenizer is "
+        "%lld: at model.first_position; set it to %lld, as Hugging Face counts positions",
+        (long long)first, (long long)pad, (long long)pad + 1);
 }
 
 static bp_err check_keys(const trainer *self)
@@ -106,6 +121,8 @@ bp_err trainer_find_rules(trainer *self)
     if (!self->shape.family->objective || !self->shape.family->objective->masks)
         return refuse_keys(self);
     err = check_pairs(self);
+    if (err == BP_OK)
+        err = check_positions(self);
     if (err == BP_OK)
         err = check_keys(self);
     if (err == BP_OK)
