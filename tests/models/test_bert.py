@@ -153,11 +153,16 @@ class Bert(FolderTest):
         self.write("both.json", json.dumps({"members": [{"name": "a", "path": model}, {"name": "b", "path": model}]}))
         both = json.loads(self.score("ensembled", self.at("both.json")))
         self.assertLess(abs(both["nll_nats"] - json.loads(one)["nll_nats"]), 1e-4)
-        for keys in (["score.convention=rolling"], ["score.convention=pll", "score.stride=3"], ["score.end=yes"]):
+        again = self.score("again", model, 0, "score.stride=8", "score.context=10")  # as config.ini has them
+        self.assertEqual(one, again)
+        self.must(["bagpipe", "uncertainty", self.at("score.ini"), f"run.dir={self.at('methods')}",
+                   f"uncertainty.models=two={self.at('both.json')},passes={model}:dropout,laplace={model}:laplace", "uncertainty.passes=2",
+                   f"uncertainty.in_domain={self.at('few.h5')}", f"corpus.train={self.at('valid.h5')}", "uncertainty.resamples=100"])
+        for keys, name in ((["score.convention=rolling"], "other_convention"), (["score.convention=pll", "score.stride=3"], "stride_not_context")):
             result = run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no')}", f"score.model={model}",
                           f"score.corpus={self.at('few.h5')}", *keys])
             self.assertEqual(result.status, 78, str(result))
-            self.assertIn("[score.other_convention]", result.err)
+            self.assertIn(f"[score.{name}]", result.err)
 
     def test_what_does_not_fit_is_said(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", self.at("char.json"), self.at("valid.txt")])

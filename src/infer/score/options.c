@@ -188,6 +188,13 @@ static void resolve_windows(bp_config *config, const bp_model_info *model, bp_sc
                 : rule->convention == BP_SCORE_STRIDE && rule->context > 1 ? rule->context / 2
                                                                            : rule->context);
     rule->stride = keys->stride;
+    if (bp_score_masks(rule->convention) && rule->stride != rule->context - 2)
+        bp_config_fault(
+            config, "score.stride_not_context",
+            "score.stride = %" PRId64 " is not score.context = %" PRId64
+            " less the two tokens of a frame: at score.convention=%s, whose windows are "
+            "disjoint; leave it out",
+            rule->stride, rule->context, keys->convention);
     check_stride(config, rule->context, rule->stride);
 }
 
@@ -207,11 +214,6 @@ static bp_err settle_convention(bp_config *config, const bp_model_info *model)
                        keys->convention, model->masks ? "causal" : "masked",
                        model->masks ? "finds masked tokens" : "does not find masked tokens",
                        model->masks ? "pll or pll_word" : "rolling, stride or half");
-    if (model->masks && (keys->stride > 0 || keys->end))
-        return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
-                       "score.convention = %s has disjoint windows and scores the text alone: at "
-                       "%s; leave it out",
-                       keys->convention, keys->end ? "score.end" : "score.stride");
     return BP_OK;
 }
 
@@ -268,7 +270,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
 void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule)
 {
     rule->eod = eod;
-    rule->end = eod >= 0 && bp_score_rule_keys_of(config)->end;
+    rule->end = eod >= 0 && bp_score_rule_keys_of(config)->end && !bp_score_masks(rule->convention);
     rule->prefix = eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
                    strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0;
 }

@@ -194,9 +194,10 @@ static void warn_of_settings(const scorer *self)
                 self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
                                    : "only score.convention = rolling has a prefix");
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
-        BP_WARN("config.unused_key",
-                "score.end = yes is passed over: neither corpus nor model names an end-of-document "
-                "token; the summary says false");
+        BP_WARN("config.unused_key", "score.end = yes is passed over: %s; the summary says false",
+                bp_score_masks(self->rule.convention)
+                    ? "of a masked model the text alone is scored"
+                    : "neither corpus nor model names an end-of-document token");
 }
 
 /* Only documents out of a bag? */
