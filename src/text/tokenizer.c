@@ -340,17 +340,24 @@ void bp_text_repair(bp_buffer *out, const char *text, size_t bytes)
     }
 }
 
-bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text)
+bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *bytes)
 {
     bool known = id >= 0 && id < tokenizer->names.count;
     int64_t room_bytes = known ? tokenizer->names.entries[id].bytes : 0;
     uint8_t *room = bp_alloc("text.decode", room_bytes, 1);
+    bp_err err = decode_one(tokenizer, id, true, room, bytes);
+
+    bp_free(room);
+    return err;
+}
+
+bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *text)
+{
     bp_buffer bytes = {0};
-    bp_err err = decode_one(tokenizer, id, true, room, &bytes);
+    bp_err err = bp_tokenizer_token_bytes(tokenizer, id, &bytes);
 
     if (err == BP_OK)
         bp_text_escape(text, bytes.data, bytes.bytes);
     bp_buffer_clear(&bytes);
-    bp_free(room);
     return err;
 }

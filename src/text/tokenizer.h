@@ -129,6 +129,10 @@ bp_err bp_tokenizer_token_text(const bp_tokenizer *tokenizer, int64_t id, bp_buf
  * special token, begins. Shapes: continues[bp_tokenizer_size]. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues);
 
+/** Append the bytes of one token. A special token's are its name. Errors: as
+ * bp_tokenizer_token_text. */
+bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *bytes);
+
 /** Number of words (maximal runs of non-White_Space) and lm-evaluation-harness's
  * len(re.split(r"\s+", text)). Invalid bytes are non-White_Space; `invalid` counts them one at a
  * time. */

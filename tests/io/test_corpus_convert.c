@@ -219,7 +219,7 @@ static void reading_that_takes_too_long_is_refused(void **state)
     bp_corpus_convert_seconds = -0.05;
     bp_test_expect(convert(foreign("good-gzip")), BP_ERR_FORMAT);
     bp_corpus_convert_seconds = seconds;
-    bp_test_message_has("[corpus.too_slow]");
+    bp_test_message_has("[h5.too_slow]");
 }
 
 static void cut_files_are_refused(void **state)

@@ -52,9 +52,12 @@ static void free_cell(cell *x)
         bp_free(all[k]);
 }
 
+/* Of an LSTM, which many of the cells reach. */
+#define CLIP 0.5F
+
 static bp_cell_units units_of(const cell *x)
 {
-    return (bp_cell_units){H, H, x->gates, x->u, x->h, x->c, x->new_h, x->new_c, x->kept};
+    return (bp_cell_units){H, H, x->gates, x->u, x->h, x->c, x->new_h, x->new_c, x->kept, 0};
 }
 
 static void near(double want, float got)
@@ -63,8 +66,8 @@ static void near(double want, float got)
 }
 
 /* One unit, forward from copies of what the cell began with. */
-static void check_unit(bp_recurrent_cell kind, const cell *began, const cell *x, int64_t row,
-                       int64_t k)
+static void check_unit(bp_recurrent_cell kind, double clip, const cell *began, const cell *x,
+                       int64_t row, int64_t k)
 {
     int64_t G = GATES[kind], s = row * H + k, g = row * G * H + k;
     double a[4], u[4], dh = (double)began->dh[s], dc = (double)began->dc[s],
@@ -81,8 +84,8 @@ static void check_unit(bp_recurrent_cell kind, const cell *began, const cell *x,
         near(dh * (1 - t * t), x->da[g]);
     } else if (kind == BP_CELL_LSTM) {
         double i = logistic(a[0] + u[0]), f = logistic(a[1] + u[1]), z = tanh(a[2] + u[2]),
-               o = logistic(a[3] + u[3]), now = f * c + i * z, t = tanh(now);
-        double d = dc + dh * o * (1 - t * t);
+               o = logistic(a[3] + u[3]), sum = f * c + i * z, now = fmax(-clip, fmin(clip, sum)),
+               t = tanh(now), d = fabs(sum) < clip ? dc + dh * o * (1 - t * t) : 0;
 
         near(now, x->new_c[s]);
         near(o * t, x->new_h[s]);
@@ -106,24 +109,30 @@ static void check_unit(bp_recurrent_cell kind, const cell *began, const cell *x,
     }
 }
 
+static void check_cell(bp_recurrent_cell kind, float clip)
+{
+    cell began = new_cell(GATES[kind]), x = new_cell(GATES[kind]);
+    bp_cell_units units = units_of(&x);
+
+    units.clip = clip;
+    bp_cell_forward(kind, &units, ROWS);
+    bp_cell_backward(kind, &units, &(bp_cell_gradients){x.da, x.du, x.dh, x.dc}, ROWS);
+    for (int64_t row = 0; row < ROWS; row++)
+        for (int64_t k = 0; k < H; k++)
+            check_unit(kind, clip > 0 ? (double)clip : INFINITY, &began, &x, row, k);
+    free_cell(&began);
+    free_cell(&x);
+}
+
 static void cells_are_near_plain_loops(void **state)
 {
     (void)state;
-    for (int kind = BP_CELL_RNN; kind <= BP_CELL_GRU; kind++)
-        for (int threads = 1; threads <= 2; threads++) {
-            cell began = new_cell(GATES[kind]), x = new_cell(GATES[kind]);
-            bp_cell_units units = units_of(&x);
-
-            bp_math_set_threads(threads);
-            bp_cell_forward((bp_recurrent_cell)kind, &units, ROWS);
-            bp_cell_backward((bp_recurrent_cell)kind, &units,
-                             &(bp_cell_gradients){x.da, x.du, x.dh, x.dc}, ROWS);
-            for (int64_t row = 0; row < ROWS; row++)
-                for (int64_t k = 0; k < H; k++)
-                    check_unit((bp_recurrent_cell)kind, &began, &x, row, k);
-            free_cell(&began);
-            free_cell(&x);
-        }
+    for (int threads = 1; threads <= 2; threads++) {
+        bp_math_set_threads(threads);
+        for (int kind = BP_CELL_RNN; kind <= BP_CELL_GRU; kind++)
+            check_cell((bp_recurrent_cell)kind, 0);
+        check_cell(BP_CELL_LSTM, CLIP);
+    }
 }
 
 static void run_loops(const bp_loops *loops, int kind, const cell *x)

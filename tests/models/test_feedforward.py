@@ -8,22 +8,10 @@ import numpy
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, read_json, run, steps, timeless
+from tensors import tensors_of
 
 COMMON = ["model.kind=feedforward", "model.heads=", "model.layers=", "model.embedding=12", "model.order=4"]
 RATE, BETA1, BETA2, EPSILON, DECAY = 1e-2, 0.9, 0.95, 1e-8, 0.1
-
-
-def tensors_of(step):
-    """The tensors of a checkpoint, as docs/formats.md describes it."""
-    out = {}
-    for tensor in read_json(step, "manifest.json")["tensors"]:
-        whole = numpy.zeros(tensor["shape"])
-        for piece in tensor["pieces"]:
-            with h5py.File(os.path.join(step, piece["file"])) as file:
-                place = tuple(slice(o, o + e) for o, e in zip(piece["offset"], piece["extent"]))
-                whole[place] = numpy.reshape(file[piece["dataset"]][:], piece["extent"])
-        out[tensor["name"]] = whole
-    return out
 
 
 class Oracle:

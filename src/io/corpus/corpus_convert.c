@@ -3,35 +3,26 @@
 #include "io/corpus/corpus_convert.h"
 
 #include "corpus_file_priv.h"
+#include "io/h5/h5_apart.h"
 #include "io/h5/h5_priv.h"
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/hidden.h"
 #include "base/mem.h"
-#include "base/signals.h"
 #include "io/corpus/corpus_text.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/h5/user_block.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCK_TOKENS ((int64_t)BP_CORPUS_CHUNK_TOKENS)
 #define RATIO_LIMIT  1000                  /* bytes of tokens for a byte of the file ... */
 #define FREE_BYTES   ((uint64_t)256 << 20) /* ... beyond these */
 #define CACHE_BYTES  ((size_t)512 << 20)   /* at least a chunk: it is decompressed once */
-#define READ_SPEED   2e5 /* bytes of the file in a second: each may stand for a thousand */
-#define WALL         10  /* seconds for one of processor time: a busy machine, a slow disk */
 
 double bp_corpus_convert_seconds = 30;
 
@@ -239,121 +230,38 @@ static bp_err convert(const bp_corpus_conversion *conversion, int fd, bp_corpus_
     return err == BP_OK ? write_native(&file, dataset, &c, conversion, out) : err;
 }
 
-/* ---- the child, and the parent that waits for it ---- */
+/* ---- apart, in a child ---- */
 
-/* One write, which a pipe takes whole (PIPE_BUF is 4096). */
-typedef struct verdict {
-    int32_t err;
-    char message[BP_ERR_LINE_BYTES + 8];
-    bp_corpus_converted converted;
-} verdict;
-_Static_assert(sizeof(verdict) <= 4096, "a verdict is written at once");
+typedef struct conversion_work {
+    const bp_corpus_conversion *conversion;
+    int fd;
+} conversion_work;
 
-static void give_up(int status)
+static bp_err work(void *context, void *result)
 {
-    _exit(status);
-}
+    const conversion_work *self = context;
 
-static void be_child(const bp_corpus_conversion *conversion, int fd, int pipe, double seconds)
-    __attribute__((noreturn));
-static void be_child(const bp_corpus_conversion *conversion, int fd, int pipe, double seconds)
-{
-    static verdict told;
-    rlim_t most = (rlim_t)ceil(seconds);
-    const struct rlimit limit = {most, most};
-
-    for (int number = 1; number < NSIG; number++) /* handlers are the parent's */
-        (void)signal(number, SIG_DFL);
-    bp_assert_set_handler(give_up, 0); /* a bug of ours that a file brings out is a refusal too */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0)
-        told.err = BP_FAIL(BP_ERR_SYSTEM, "process.no_limit",
-                           "can't limit a process: %s: at %s; see ulimit -a", strerror(errno),
-                           conversion->source);
-    else
-        told.err = convert(conversion, fd, &told.converted);
-    if (told.err != BP_OK)
-        (void)snprintf(told.message, sizeof told.message, "%s", bp_err_message());
-    _exit(write(pipe, &told, sizeof told) == (ssize_t)sizeof told ? 0 : 1);
-}
-
-#define REMEDY "it is damaged or made to do harm: write it anew"
-
-/* How a child ended that reported nothing. */
-static bp_err judge(const char *path, int status, double seconds)
-{
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        return BP_FAIL(BP_ERR_FORMAT, "corpus.too_slow",
-                       "reading it took more than %.0f s of processor time: at %s; " REMEDY,
-                       ceil(seconds), path);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-        return BP_FAIL(BP_ERR_SYSTEM, "process.killed",
-                       "the process that reads it was killed, as happens when memory ends: at %s; "
-                       "give it more memory",
-                       path);
-    if (WIFSIGNALED(status))
-        return BP_FAIL(BP_ERR_FORMAT, "corpus.crashes_reader",
-                       "reading it crashes a process (signal %d, %s): at %s; " REMEDY,
-                       WTERMSIG(status), strsignal(WTERMSIG(status)), path);
-    return BP_FAIL(BP_ERR_FORMAT, "corpus.crashes_reader",
-                   "reading it ends a process without a message: at %s; " REMEDY, path);
-}
-
-static bp_err wait_for(pid_t child, const char *path, double seconds, int *status)
-{
-    double end = bp_clock_now() + WALL * seconds;
-    bp_err err = BP_OK;
-
-    while (waitpid(child, status, WNOHANG) == 0) {
-        if (bp_signals_stop_asked())
-            err = bp_fail_stopped("while %s was converted; nothing is kept", path);
-        else if (bp_clock_now() > end)
-            err =
-                BP_FAIL(BP_ERR_FORMAT, "corpus.too_slow",
-                        "reading it took longer than %.0f s: at %s; " REMEDY, WALL * seconds, path);
-        if (err != BP_OK) {
-            (void)kill(child, SIGKILL);
-            (void)waitpid(child, status, 0);
-            return err;
-        }
-        bp_clock_sleep(0.01);
-    }
-    return BP_OK;
+    return convert(self->conversion, self->fd, result);
 }
 
 static bp_err convert_apart(const bp_corpus_conversion *conversion, int fd,
                             bp_corpus_converted *out)
 {
-    double seconds =
-        bp_corpus_convert_seconds + (double)bp_file_size(conversion->source) / READ_SPEED;
-    const char *path = conversion->source;
-    verdict told;
-    int pipe[2], status = 0;
-    pid_t child;
-    bp_err err;
+    bp_corpus_converted converted = {0};
+    conversion_work context = {conversion, fd};
+    bp_h5_apart job = {.path = conversion->source,
+                       .doing = "converted",
+                       .cpu_seconds = bp_h5_apart_seconds(bp_corpus_convert_seconds,
+                                                          bp_file_size(conversion->source)),
+                       .work = work,
+                       .context = &context,
+                       .result = &converted,
+                       .result_bytes = sizeof converted};
+    bp_err err = bp_h5_run_apart(&job);
 
-    if (pipe2(pipe, O_CLOEXEC) != 0)
-        return bp_fail_errno(BP_ERR_SYSTEM, "can't make a pipe to convert", path);
-    child = fork();
-    if (child == 0)
-        be_child(conversion, fd, pipe[1], seconds);
-    (void)close(pipe[1]);
-    if (child < 0)
-        err = BP_FAIL(BP_ERR_SYSTEM, "process.not_started",
-                      "can't start a process to convert it: %s: at %s; allow more processes "
-                      "(ulimit -u) or give it more memory",
-                      strerror(errno), path);
+    if (err == BP_OK)
+        *out = converted;
     else
-        err = wait_for(child, path, seconds, &status);
-    if (err == BP_OK && read(pipe[0], &told, sizeof told) != (ssize_t)sizeof told)
-        err = judge(path, status, seconds);
-    else if (err == BP_OK && told.err != BP_OK) {
-        told.message[sizeof told.message - 1] = '\0';
-        bp_err_set_message(told.message);
-        err = (bp_err)told.err;
-    } else if (err == BP_OK)
-        *out = told.converted;
-    (void)close(pipe[0]);
-    if (err != BP_OK)
         bp_hidden_sweep(conversion->out, BP_HIDDEN_FILE);
     return err;
 }

@@ -158,6 +158,11 @@ bp_err bp_h5_read(bp_h5 *file, const char *name, bp_h5_type type, int64_t first,
 bp_err bp_h5_read_text(bp_h5 *file, const char *name, size_t width, int64_t first, char *data,
                        int64_t count);
 
+/** All of a foreign dataset of reals, of exactly these sizes (1 to BP_H5_DIMS), as data[product of
+ * extent]; refused is what bp_h5_walk refuses, but for the dimensions. Errors: BP_ERR_FORMAT. */
+bp_err bp_h5_read_array(bp_h5 *file, const char *name, int dims, const int64_t *extent,
+                        float *data);
+
 bool bp_h5_has_attribute(bp_h5 *file, const char *object, const char *name);
 bp_err bp_h5_get_int(bp_h5 *file, const char *object, const char *name, int64_t *value);
 /** Fixed- or variable-length string; longer than out_bytes - 1 is BP_ERR_FORMAT. */

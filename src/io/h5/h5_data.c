@@ -109,8 +109,12 @@ static bp_err make_typed(bp_h5 *file, const char *name, hid_t type, int dims, co
 
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count)
 {
-    hsize_t extent[2] = {0, 1}, from[2] = {first, 0}, many[2] = {count, 1};
+    hsize_t extent[H5S_MAX_RANK] = {0, 1}, from[2] = {first, 0}, many[2] = {count, 1};
     int dims = H5Sget_simple_extent_dims(space, extent, NULL);
+
+    if (dims > 2)
+        return first == 0 && H5Sget_simple_extent_npoints(space) == (hssize_t)count &&
+               H5Sselect_all(space) >= 0;
 
     if (dims == 2) {
         if (extent[1] == 0 || first % extent[1] != 0 || count % extent[1] != 0)

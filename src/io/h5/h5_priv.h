@@ -27,12 +27,15 @@ void bp_h5_release(hid_t id);
 /** Open a dataset for reading; below 0 after an error. */
 bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset);
 
-/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major;
- * false where these are not whole rows. */
+/** Select values [first, first + count) of a data space of 1 or 2 dimensions, counted row-major, of
+ * more dimensions all; false where these are not whole rows, or not all. */
 bool bp_h5_select(hid_t space, hsize_t first, hsize_t count);
 
 /** Values [first, first + count) of a dataset to memory, as bp_h5_select has them. */
 bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, void *data);
+
+/** What bp_h5_walk checks but for the number of dimensions, of a dataset that is open. */
+bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp_h5_shape *shape);
 
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
 

@@ -54,20 +54,25 @@ static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint
 static bp_err walk_chunks(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
                           const bp_h5_shape *shape)
 {
-    hsize_t extent = 0, there = 0, needed;
-    hid_t space;
-    herr_t counted;
+    hsize_t chunk[H5S_MAX_RANK] = {0}, extent[H5S_MAX_RANK] = {0}, values = 1, there = 0,
+            needed = 1;
+    hid_t space = H5Dget_space(dataset);
+    herr_t counted = H5Dget_num_chunks(dataset, space, &there);
+    bool known = H5Pget_chunk(creation, shape->dims, chunk) == shape->dims &&
+                 H5Sget_simple_extent_dims(space, extent, NULL) == shape->dims;
 
-    if (H5Pget_chunk(creation, 1, &extent) < 0 || extent == 0)
-        return bp_h5_fail(file, "can't read the chunks of", name);
-    if (extent > CHUNK_LIMIT_BYTES / shape->width)
-        return BP_FAIL(BP_ERR_FORMAT, "h5.large_chunks",
-                       "%s has chunks of %llu values: at %s; write it with smaller ones", name,
-                       (unsigned long long)extent, file->path);
-    needed = ((hsize_t)shape->count + extent - 1) / extent;
-    space = H5Dget_space(dataset);
-    counted = H5Dget_num_chunks(dataset, space, &there);
     bp_h5_release(space);
+    for (int d = 0; d < shape->dims && known; d++) {
+        known = chunk[d] > 0;
+        if (known && values > CHUNK_LIMIT_BYTES / shape->width / chunk[d])
+            return BP_FAIL(BP_ERR_FORMAT, "h5.large_chunks",
+                           "%s has chunks of %llu values: at %s; write it with smaller ones", name,
+                           (unsigned long long)(values * chunk[d]), file->path);
+        values *= known ? chunk[d] : 1;
+        needed *= known ? (extent[d] + chunk[d] - 1) / chunk[d] : 1;
+    }
+    if (!known)
+        return bp_h5_fail(file, "can't read the chunks of", name);
     if (counted < 0)
         return bp_h5_fail(file, "can't read the chunks of", name);
     if (there != needed)
@@ -117,9 +122,26 @@ static bp_err walk_type(bp_h5 *file, const char *name, hid_t dataset)
                                    name, file->path);
 }
 
+bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp_h5_shape *shape)
+{
+    hid_t creation = H5Dget_create_plist(dataset);
+    bp_err err = BP_OK;
+
+    if (creation < 0)
+        err = bp_h5_fail(file, "can't read the properties of", name);
+    if (err == BP_OK)
+        err = walk_type(file, name, dataset);
+    if (err == BP_OK)
+        err = walk_layout(file, name, dataset, creation, shape);
+    if (err == BP_OK)
+        err = walk_filters(file, name, creation);
+    bp_h5_release(creation);
+    return err;
+}
+
 bp_err bp_h5_walk(bp_h5 *file, const char *name)
 {
-    hid_t dataset, creation;
+    hid_t dataset;
     bp_h5_shape shape;
     bp_err err = bp_h5_shape_of(file, name, &shape);
 
@@ -133,16 +155,7 @@ bp_err bp_h5_walk(bp_h5 *file, const char *name)
     if (err != BP_OK)
         return err;
     bp_h5_lock();
-    creation = H5Dget_create_plist(dataset);
-    if (creation < 0)
-        err = bp_h5_fail(file, "can't read the properties of", name);
-    if (err == BP_OK)
-        err = walk_type(file, name, dataset);
-    if (err == BP_OK)
-        err = walk_layout(file, name, dataset, creation, &shape);
-    if (err == BP_OK)
-        err = walk_filters(file, name, creation);
-    bp_h5_release(creation);
+    err = bp_h5_walk_dataset(file, name, dataset, &shape);
     H5Dclose(dataset);
     bp_h5_unlock();
     return bp_err_advise(err, BP_H5_REMEDY);

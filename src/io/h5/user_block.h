@@ -16,9 +16,9 @@
  * bp_user_block_verify, bp_user_block_expect, and only then bp_h5_open: HDF5 sees no byte that was
  * not hashed.
  *
- * Kinds there are: "corpus", "checkpoint", "head-samples", "score-documents", "score-tokens". A new
- * one is a kind and a version (from 1) beside its writer; its reader refuses sizes that its
- * attributes can't have.
+ * Kinds there are: "corpus", "checkpoint", "bilm-weights", "head-samples", "score-documents",
+ * "score-states", "score-tokens". A new one is a kind and a version (from 1) beside its writer; its
+ * reader refuses sizes that its attributes can't have.
  *
  * Local: no MPI. No HDF5 call is made here.
  */

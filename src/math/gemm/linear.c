@@ -15,6 +15,11 @@ bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision)
     return err;
 }
 
+bool bp_gemm_is_forward_only(const bp_gemm *gemm)
+{
+    return bp_gemm_kind_of(gemm).forward_only;
+}
+
 bool bp_gemm_reads_values(const bp_gemm *gemm)
 {
     return bp_gemm_precision(gemm) == BP_F32;

@@ -38,6 +38,8 @@ bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
 bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
+/** It is of bp_gemm_new_forward: no weight changes any more. */
+bool bp_gemm_is_forward_only(const bp_gemm *gemm);
 /** Forward products read a weight's values where they lie, whenever they run;
  * false: a copy of them. */
 bool bp_gemm_reads_values(const bp_gemm *gemm);

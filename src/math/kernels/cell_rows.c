@@ -34,7 +34,8 @@ static bp_cell_units run_of(const bp_cell_units *all, int64_t gates, int64_t k, 
                            .c = at_const(all->c, *state),
                            .new_h = at(all->new_h, *state),
                            .new_c = at(all->new_c, *state),
-                           .kept = at(all->kept, *state)};
+                           .kept = at(all->kept, *state),
+                           .clip = all->clip};
 }
 
 void bp_cell_forward(bp_recurrent_cell cell, const bp_cell_units *of, int64_t rows)

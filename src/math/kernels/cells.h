@@ -15,6 +15,7 @@ typedef struct bp_cell_units {
     const float *h, *c; /* the state before; c: LSTM */
     float *new_h, *new_c;
     float *kept; /* GRU: the new gate's sum by the state, before the reset */
+    float clip;  /* LSTM: the new cell is kept within +-clip; 0: it is as it comes */
 } bp_cell_units;
 
 /** Gradients of such units. */
@@ -29,7 +30,8 @@ typedef struct bp_cell_gradients {
  *
  * Source:     Elman 1990; Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
  * 2000: c' = f c + i g, h' = o tanh(c'); Cho et al. 2014, with the reset behind the product: n =
- * tanh(a_n + r u_n), h' = (1 - z) n + z h. */
+ * tanh(a_n + r u_n), h' = (1 - z) n + z h. The cell is clipped before its tanh, and passes no
+ * gradient where it is (Sak et al. 2014). */
 void bp_cell_forward(bp_recurrent_cell cell, const bp_cell_units *of, int64_t rows);
 void bp_cell_backward(bp_recurrent_cell cell, const bp_cell_units *of, const bp_cell_gradients *to,
                       int64_t rows);

@@ -40,12 +40,19 @@ void LOOP(rnn_forward)(const bp_cell_units *c)
         h[k] = a[k] = tanh_of(a[k] + u[k]);
 }
 
+/* Without a clip none is reached. */
+static inline float clip_of(const bp_cell_units *c)
+{
+    return c->clip > 0 ? c->clip : 3.402823466e38f;
+}
+
 /* Gates i, f, g, o: c' = f c + i g, h' = o tanh(c'). c' may be c, h' h. */
 void LOOP(lstm_forward)(const bp_cell_units *c)
 {
     int64_t H = c->H;
     float *i = c->gates, *f = i + H, *g = f + H, *o = g + H, *h = c->new_h, *cell = c->new_c;
     const float *u = c->u, *before = c->c;
+    float clip = clip_of(c);
 
 #pragma omp simd
     for (int64_t k = 0; k < c->n; k++) {
@@ -53,6 +60,7 @@ void LOOP(lstm_forward)(const bp_cell_units *c)
         float candidate = tanh_of(g[k] + u[2 * H + k]), out = logistic_of(o[k] + u[3 * H + k]);
         float now = forget * before[k] + in * candidate;
 
+        now = now > clip ? clip : now < -clip ? -clip : now;
         i[k] = in;
         f[k] = forget;
         g[k] = candidate;
@@ -95,13 +103,14 @@ void LOOP(lstm_backward)(const bp_cell_units *c, const bp_cell_gradients *to)
 {
     int64_t H = c->H;
     const float *i = c->gates, *f = i + H, *g = f + H, *o = g + H, *before = c->c, *now = c->new_c;
-    float *da = to->da, *dc = to->dc;
+    float *da = to->da, *dc = to->dc, clip = clip_of(c);
     const float *dh = to->dh;
 
 #pragma omp simd
     for (int64_t k = 0; k < c->n; k++) {
         float out = tanh_of(now[k]), d = dc[k] + dh[k] * o[k] * (1 - out * out);
 
+        d = now[k] >= clip || now[k] <= -clip ? 0 : d;
         da[k] = d * g[k] * i[k] * (1 - i[k]);
         da[H + k] = d * before[k] * f[k] * (1 - f[k]);
         da[2 * H + k] = d * i[k] * (1 - g[k] * g[k]);

@@ -1,0 +1,32 @@
+/* Foreign HDF5 files are read in a process of their own: one that makes the library crash, or loop,
+ * ends that process, and is refused. */
+#ifndef BP_IO_H5_H5_APART_H
+#define BP_IO_H5_H5_APART_H
+
+#include "base/err.h"
+#include <stddef.h>
+
+#define BP_H5_APART_RESULT 512
+
+/** Work on a foreign file. */
+typedef struct bp_h5_apart {
+    const char *path;   /* of the file, for messages; borrowed */
+    const char *doing;  /* "converted": what is done with it, for messages */
+    double cpu_seconds; /* that it may take; ten times as long by the clock */
+    /** In the child. What it changes in memory is lost, but for shared mappings and `result`. */
+    bp_err (*work)(void *context, void *result);
+    void *context;
+    void *result; /* result_bytes, at most BP_H5_APART_RESULT, which come back */
+    size_t result_bytes;
+} bp_h5_apart;
+
+/** Seconds that a file of so many bytes may take, `least` for a small one. */
+double bp_h5_apart_seconds(double least, long long file_bytes);
+
+/** Do the work in a child process and wait for it.
+ *
+ * Errors: those of the work, with its message; BP_ERR_FORMAT it crashed or took too long;
+ *         BP_ERR_SYSTEM no process, or it was killed; BP_ERR_STOPPED a stop was asked for. */
+bp_err bp_h5_run_apart(const bp_h5_apart *job);
+
+#endif
