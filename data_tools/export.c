@@ -91,7 +91,9 @@ static bp_err find_text(const bp_model_family **family, const bp_checkpoint *che
     bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                      bp_checkpoint_folder(checkpoint));
 
-    *family = err == BP_OK && shape.family->text_write ? shape.family : NULL;
+    *family = err == BP_OK && (shape.family->text_write || shape.family->folder_write)
+                  ? shape.family
+                  : NULL;
     return err;
 }
 
@@ -116,6 +118,28 @@ static bp_err export_text(const bp_model_family *family, const exchange_argument
     return err;
 }
 
+static bp_err export_folder(const exchange_arguments *arguments, bp_checkpoint *checkpoint)
+{
+    const char *path =
+        arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
+    bp_tokenizer *tokenizer = NULL;
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                     bp_checkpoint_folder(checkpoint));
+
+    if (err == BP_OK && !arguments->no_tokenizer && path != NULL)
+        err = bp_tokenizer_load(&tokenizer, path);
+    if (err == BP_OK && tokenizer != NULL)
+        err = check_tokenizer(tokenizer, checkpoint, path);
+    if (err == BP_OK)
+        err = shape.family->folder_write(checkpoint, tokenizer, arguments->out);
+    if (err == BP_OK)
+        bp_log("%s folder: %s, words %s", shape.family->folder_form, arguments->out,
+               tokenizer != NULL ? "of the tokenizer" : "left out");
+    bp_tokenizer_free(&tokenizer);
+    return err;
+}
+
 static bp_err export(const exchange_arguments *arguments)
 {
     exchange_progress progress = {.what = "writing weights"};
@@ -127,7 +151,8 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = find_text(&family, checkpoint);
     if (err == BP_OK && family) {
-        err = export_text(family, arguments, checkpoint);
+        err = family->folder_write ? export_folder(arguments, checkpoint)
+                                   : export_text(family, arguments, checkpoint);
         bp_checkpoint_close(&checkpoint);
         return err;
     }
@@ -163,13 +188,17 @@ const bp_tool bp_tool_export = {
     .name = "export",
     .help =
         {.name = "bagpipe-data export",
-         .usage = "CHECKPOINT --out HF_FOLDER|FILE.arpa|VECTORS.txt|VECTORS.bin [OPTION...]",
-         .summary = "makes a Hugging Face folder, an ARPA file, or a file of word vectors, of a "
+         .usage =
+             "CHECKPOINT --out HF_FOLDER|BILM_FOLDER|FILE.arpa|VECTORS.txt|VECTORS.bin [OPTION...]",
+         .summary = "makes a Hugging Face folder, one of bilm-tf, an ARPA file, or a file of word "
+                    "vectors, of a "
                     "checkpoint",
          .text =
              "The folder gets config.json, model.safetensors, and the checkpoint's "
              "tokenizer.json where it keeps one. transformers loads it with "
              "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
+             "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
+             "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "
              "--no-tokenizer they are ids. Word vectors become a file of word2vec's form, binary "
              "where its name ends in .bin, else text.\n"

@@ -307,8 +307,61 @@ static bp_err import_text(const bp_model_family *family, const exchange_argument
     return err;
 }
 
+/* ---- folders of other programs ---- */
+
+static bp_err save_folder(const bp_model_folder *folder, const char *out,
+                          const bp_tokenizer *tokenizer)
+{
+    char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
+    char *json = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
+    bp_checkpoint_commit commit = {.parent = parent[0] != '\0' ? parent : ".",
+                                   .name = bp_path_base(out),
+                                   .fetch = folder->fetch,
+                                   .context = folder->context,
+                                   .tokenizer = json};
+    json_t *state = json_pack(
+        "{s:i, s:o, s:s, s:I, s:I, s:s}", "step", 0, "model", bp_model_shape_json(&folder->shape),
+        "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
+        (json_int_t)(tokenizer == NULL ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+        (json_int_t)folder->shape.vocab_size, "origin", folder->shape.family->folder_form);
+    bp_err err;
+
+    add_roles(state, tokenizer);
+    bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
+    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, folder->slices, folder->count, state);
+    json_decref(state);
+    bp_free(json);
+    bp_free(parent);
+    return err;
+}
+
+static bp_err import_folder(const bp_model_family *family, const exchange_arguments *arguments)
+{
+    bp_model_folder folder = {0};
+    bp_tokenizer *given = NULL;
+    bp_err err = arguments->tokenizer ? bp_tokenizer_load(&given, arguments->tokenizer) : BP_OK;
+
+    if (err == BP_OK)
+        err = family->folder_read(&folder, arguments->from, given);
+    if (err == BP_OK)
+        err = save_folder(&folder, arguments->out,
+                          arguments->no_tokenizer ? NULL
+                          : given                 ? given
+                                                  : folder.tokenizer);
+    if (err == BP_OK)
+        bp_log("checkpoint: %s, a model of %s, kind %s, %lld words, %lld tensors", arguments->out,
+               family->folder_form, family->name, (long long)folder.shape.vocab_size,
+               (long long)folder.count);
+    bp_tokenizer_free(&folder.tokenizer);
+    if (folder.close)
+        folder.close(&folder);
+    bp_tokenizer_free(&given);
+    return err;
+}
+
 static bp_err import(const exchange_arguments *arguments)
 {
+    const bp_model_family *of_folder = bp_model_family_of_folder(arguments->from);
     const bp_model_family *family = bp_model_family_of_text(arguments->from);
 
     bp_hf_model *model = NULL;
@@ -317,6 +370,8 @@ static bp_err import(const exchange_arguments *arguments)
 
     if (family)
         return import_text(family, arguments);
+    if (of_folder)
+        return import_folder(of_folder, arguments);
     err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_hf_shape shape = bp_hf_shape_of(model);
@@ -343,12 +398,15 @@ const bp_tool bp_tool_import = {
     .name = "import",
     .help =
         {.name = "bagpipe-data import",
-         .usage = "HF_FOLDER|FILE.arpa|VECTORS --out CHECKPOINT [OPTION...]",
-         .summary = "makes a checkpoint of a Hugging Face model, an ARPA file, or word vectors",
+         .usage = "HF_FOLDER|BILM_FOLDER|FILE.arpa|VECTORS --out CHECKPOINT [OPTION...]",
+         .summary =
+             "makes a checkpoint of a Hugging Face model, an ELMo, an ARPA file, or word vectors",
          .text =
              "HF_FOLDER holds config.json and model.safetensors, or shards with "
              "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
              "float64. docs/formats.md lists the architectures (model_type).\n"
+             "BILM_FOLDER is an ELMo of bilm-tf: one file that ends in options.json, one in "
+             "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
              "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
              "tokenizer, unless one is given. VECTORS is a file of word2vec's, text or binary, not "
              "compressed; its words make a tokenizer too.\n"

@@ -2,6 +2,7 @@
 #include "models/family.h"
 
 #include "models/bert/bert.h"
+#include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
 #include "models/gpt_neox/gpt_neox.h"
@@ -18,7 +19,7 @@
 static const bp_model_family *families[ROOM] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
-    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family};
+    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -103,14 +104,37 @@ const bp_option bp_model_options[] = {
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},
     {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
-     "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given", false,
-     .at = BP_AT(bp_model_keys, embedding)},
+     "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given. elmo: of a "
+     "character's vector; 16 if not given",
+     false, .at = BP_AT(bp_model_keys, embedding)},
     {"model.order", BP_OPTION_INT, NULL, 2, 1000, NULL, "tokens",
      "feedforward: a token is predicted from so many less one before it; 5 if not given", false,
      .at = BP_AT(bp_model_keys, network_order)},
     {"model.direct", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "feedforward: word vectors are connected to the head directly too; no if not given", false,
      .at = BP_AT(bp_model_keys, direct)},
+    {"model.char_filters", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "elmo: convolutions over a word's characters, WIDTH:COUNT with commas (1:32,2:32,3:64)", false,
+     .at = BP_AT(bp_model_keys, char_filters)},
+    {"model.char_activation", BP_OPTION_CHOICE, NULL, 0, 0, "relu|tanh", NULL,
+     "elmo: of the convolutions; relu if not given", false,
+     .at = BP_AT(bp_model_keys, char_activation)},
+    {"model.highway", BP_OPTION_INT, NULL, 1, 8, NULL, NULL,
+     "elmo: highway layers behind the convolutions; 2 if not given", false,
+     .at = BP_AT(bp_model_keys, highway)},
+    {"model.projection", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
+     "elmo: width of word vectors and of the states of each direction, at most model.width, which "
+     "are the LSTMs' units; model.width if not given",
+     false, .at = BP_AT(bp_model_keys, projection)},
+    {"model.skip", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "elmo: the input of each LSTM but the first is added to its output; yes if not given", false,
+     .at = BP_AT(bp_model_keys, skip)},
+    {"model.cell_clip", BP_OPTION_REAL, NULL, 1e-6, 1e9, NULL, NULL,
+     "elmo: cells are kept within so much of 0; 3 if not given", false,
+     .at = BP_AT(bp_model_keys, cell_clip)},
+    {"model.projection_clip", BP_OPTION_REAL, NULL, 1e-6, 1e9, NULL, NULL,
+     "elmo: projected states are kept within so much of 0; 3 if not given", false,
+     .at = BP_AT(bp_model_keys, projection_clip)},
     {"model.parallel_residual", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "gpt_neox: attention and MLP read the same, and are added together; yes if not given", false,
      .at = BP_AT(bp_model_keys, parallel_residual)},
@@ -182,6 +206,14 @@ const bp_model_family *bp_model_family_of_text(const char *path)
 {
     for (int k = 0; k < ROOM && families[k]; k++)
         if (families[k]->text_is && families[k]->text_is(path))
+            return families[k];
+    return NULL;
+}
+
+const bp_model_family *bp_model_family_of_folder(const char *path)
+{
+    for (int k = 0; k < ROOM && families[k]; k++)
+        if (families[k]->folder_is && families[k]->folder_is(path))
             return families[k];
     return NULL;
 }

@@ -4,10 +4,11 @@
 #include "models/model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define KEY_BYTES  64
-#define TEXT_BYTES 32
+#define TEXT_BYTES 512
 
 /* A value as all types have it. */
 static double value_of(const bp_model_shape *shape, const bp_model_size *size)
@@ -44,6 +45,53 @@ static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
     if (shape->family->settle)
         shape->family->settle(&plain);
     return value_of(&plain, size) != value_of(shape, size);
+}
+
+/* "1:32,2:64", or bilm-tf's [[1, 32], [2, 64]]: false: it is neither, or too long. */
+static bool read_pairs(int64_t pairs[BP_MODEL_PAIRS], const char *text)
+{
+    const int64_t most = (int64_t)1 << 20;
+    int64_t number[2];
+    int count = 0;
+
+    memset(pairs, 0, BP_MODEL_PAIRS * sizeof *pairs);
+    for (const char *at = text + strspn(text, "[ "); *at != '\0'; count++) {
+        for (int k = 0; k < 2; k++) {
+            char *end;
+
+            number[k] = strtoll(at, &end, 10);
+            if (end == at || number[k] < 1 || number[k] > most)
+                return false;
+            at = end + strspn(end, k == 0 ? ":, " : "], [");
+            if (at == end && *at != '\0')
+                return false;
+        }
+        if (count == BP_MODEL_PAIRS)
+            return false;
+        pairs[count] = number[0] << 32 | number[1];
+    }
+    return count > 0;
+}
+
+static const int64_t *pairs_of(const bp_model_shape *shape, const bp_model_size *size)
+{
+    return (const int64_t *)(const void *)((const char *)shape + size->at);
+}
+
+static void set_pairs(bp_model_shape *shape, const bp_model_size *size, const int64_t *pairs)
+{
+    memcpy((char *)shape + size->at, pairs, BP_MODEL_PAIRS * sizeof *pairs);
+}
+
+static void write_pairs(char text[TEXT_BYTES], const int64_t pairs[BP_MODEL_PAIRS])
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int k = 0; k < BP_MODEL_PAIRS && pairs[k] != 0; k++)
+        used += (size_t)snprintf(text + used, TEXT_BYTES - used, "%s%lld:%lld", k > 0 ? "," : "",
+                                 (long long)bp_pair_first(pairs[k]),
+                                 (long long)bp_pair_second(pairs[k]));
 }
 
 static const char *section_of(const bp_model_family *family)
@@ -89,6 +137,16 @@ static void set_text(char text[TEXT_BYTES], const bp_model_size *size, double va
     }
 }
 
+/* The same of a shape's. */
+static void write_size(char text[TEXT_BYTES], const bp_model_shape *shape,
+                       const bp_model_size *size)
+{
+    if (size->type == BP_SIZE_PAIRS)
+        write_pairs(text, pairs_of(shape, size));
+    else
+        set_text(text, size, value_of(shape, size));
+}
+
 static double value_in(const bp_config *config, const char *key, const bp_model_size *size)
 {
     return size->type == BP_SIZE_REAL     ? bp_config_real(config, key)
@@ -101,6 +159,31 @@ static double value_in(const bp_config *config, const char *key, const bp_model_
 static bool may_differ(const bp_model_family *family, const bp_model_size *size)
 {
     return size->of_training || (family->any_context && size->at == BP_SIZE_AT(context));
+}
+
+/* As read_size, of a key that is set. */
+static void read_pairs_key(bp_model_shape *shape, bp_config *config, const bp_model_size *size,
+                           const char *key, bool known)
+{
+    const char *given = bp_config_string(config, key);
+    char before[TEXT_BYTES], text[TEXT_BYTES];
+    int64_t pairs[BP_MODEL_PAIRS];
+
+    if (!read_pairs(pairs, given)) {
+        bp_config_fault(config, "model.bad_pairs",
+                        "%s = %.60s is no list of up to %d pairs of numbers from 1 on: at %s; use "
+                        "1:32,2:64",
+                        key, given, BP_MODEL_PAIRS, key);
+        return;
+    }
+    write_pairs(before, pairs_of(shape, size));
+    write_pairs(text, pairs);
+    if (known && strcmp(before, text) != 0)
+        bp_config_fault(config, "model.init_mismatch",
+                        "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
+                        "key out, or change it",
+                        key, text, before, key);
+    set_pairs(shape, size, pairs);
 }
 
 /* `known`: by a checkpoint. */
@@ -116,6 +199,10 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
             bp_config_fault(
                 config, "model.missing_key",
                 "%s is missing: at the configuration; give it, or a checkpoint in model.init", key);
+        return;
+    }
+    if (size->type == BP_SIZE_PAIRS) {
+        read_pairs_key(shape, config, size, key, known);
         return;
     }
     value = value_in(config, key, size);
@@ -224,7 +311,7 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
         if (!is_told(shape, size))
             continue;
         name_key(key, shape->family, size);
-        set_text(text, size, value_of(shape, size));
+        write_size(text, shape, size);
         if (bp_config_set(config, key, text) != BP_OK)
             bp_config_fault_err(config);
     }
@@ -249,10 +336,11 @@ static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)
     double value = value_of(shape, size);
     char text[TEXT_BYTES];
 
-    set_text(text, size, value);
+    write_size(text, shape, size);
     return size->type == BP_SIZE_REAL     ? json_real(value)
            : size->type == BP_SIZE_FLAG   ? json_boolean(value != 0)
            : size->type == BP_SIZE_CHOICE ? json_string(text)
+           : size->type == BP_SIZE_PAIRS  ? json_string(text)
                                           : json_integer((json_int_t)value);
 }
 
@@ -304,6 +392,22 @@ static bp_err read_choice(double *value, const json_t *model, const bp_model_siz
     return err;
 }
 
+static bp_err read_json_pairs(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
+                              const char *where)
+{
+    int64_t pairs[BP_MODEL_PAIRS];
+    const char *text = NULL;
+    bp_err err = bp_json_get_string(model, size->name, &text, where);
+
+    if (err == BP_OK && !read_pairs(pairs, text))
+        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                      "the model's %s is '%.40s': at %s; the checkpoint was not written by bagpipe",
+                      size->name, text, where);
+    if (err == BP_OK)
+        set_pairs(shape, size, pairs);
+    return err;
+}
+
 static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const json_t *model,
                         const char *where)
 {
@@ -314,6 +418,8 @@ static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const 
 
     if (size->optional && !json_object_get(model, size->name))
         return BP_OK;
+    if (size->type == BP_SIZE_PAIRS)
+        return read_json_pairs(shape, size, model, where);
     if (size->type == BP_SIZE_REAL) {
         err = bp_json_get_real(model, size->name, &value, where);
     } else if (size->type == BP_SIZE_CHOICE) {

@@ -43,6 +43,13 @@ typedef struct bp_model_keys {
     bool tied;
     bool pooler;
     bool direct;
+    const char *char_filters;
+    const char *char_activation;
+    int64_t highway;
+    int64_t projection;
+    bool skip;
+    double cell_clip;
+    double projection_clip;
     bool attention_bias;
     bool parallel_residual;
     double dropout;
@@ -66,18 +73,26 @@ static inline const bp_model_keys *bp_model_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_model_options);
 }
 
+/** Where an activation behind a block has a place among a text's states: token k's is row `row` + k
+ * of it, and goes into columns [column, column + its own) of a layer. */
+typedef struct bp_state_part {
+    int64_t layer, column, row;
+} bp_state_part;
+
 typedef struct bp_model_family bp_model_family;
 struct bp_counting;
 struct bp_learner_ops;
 
 /** The sizes of a model: what its parameters' shapes are made of. Plain data. */
-#define BP_MODEL_OWN_SIZES 12
+#define BP_MODEL_OWN_SIZES 32
 #define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
     int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides, */
     double real[BP_MODEL_OWN_REALS];                   /* and numbers that are no sizes */
-    const bp_model_family *family;                     /* NULL: not known */
+    const float *constants; /* what its family's `constants` made for initial values, borrowed;
+                               NULL: nothing */
+    const bp_model_family *family; /* NULL: not known */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
@@ -86,7 +101,9 @@ typedef enum bp_size_type {
     BP_SIZE_COUNT,
     BP_SIZE_REAL,
     BP_SIZE_FLAG,
-    BP_SIZE_CHOICE /* one of words; the shape has its number */
+    BP_SIZE_CHOICE, /* one of words; the shape has its number */
+    BP_SIZE_PAIRS   /* a list "1:32,2:64": BP_MODEL_PAIRS numbers from its place on, each of them a
+                       pair, 0 behind the last */
 } bp_size_type;
 typedef struct bp_model_size {
     const char *name;
@@ -103,6 +120,16 @@ typedef struct bp_model_size {
     const char *words;   /* of a choice: "none|linear" */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
+#define BP_MODEL_PAIRS    16
+/** The halves of a pair. */
+static inline int64_t bp_pair_first(int64_t pair)
+{
+    return pair >> 32;
+}
+static inline int64_t bp_pair_second(int64_t pair)
+{
+    return pair & 0x7FFFFFFF;
+}
 
 /** What follows from a shape. */
 typedef struct bp_model_facts {
@@ -123,6 +150,19 @@ typedef struct bp_model_import {
                                           data are the caller's, bp_free() */
     int64_t slice_count;
 } bp_model_import;
+
+/** A model that lies in another program's folder. */
+typedef struct bp_model_folder {
+    bp_model_shape shape;
+    bp_tokenizer *tokenizer; /* made of the folder's words, where none was given: the caller's,
+                                bp_tokenizer_free(); else NULL */
+    const bp_slice *slices;  /* [count] our tensors, without data, */
+    int64_t count;
+    bp_err (*fetch)(void *context, const bp_slice *slice, int64_t index,
+                    const float **data); /* and their values: of bp_checkpoint_commit */
+    void *context;
+    void (*close)(struct bp_model_folder *folder); /* after an error of folder_read too */
+} bp_model_folder;
 
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
@@ -152,6 +192,18 @@ struct bp_model_family {
                            those before them: tensor ranks do not share rows out */
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
+    /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the
+     * caller's, bp_free(), of *floats floats, for shape->constants. Local, on the coordinator.
+     * Errors: BP_ERR_CONFIG a tokenizer that does not do, or none; BP_ERR_SYSTEM. A NULL function:
+     * nothing. */
+    bp_err (*constants)(float **out, int64_t *floats, const bp_model_shape *shape,
+                        const bp_tokenizer *tokenizer);
+    /** What layers leave of a token (bp_model_ops.states), of a text that stands between two
+     * end-of-document tokens; NULL: nothing is kept. */
+    bp_state_form (*states)(const bp_model_shape *shape);
+    /** The part of it that an activation behind a block is; false: it is none. */
+    bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
+                       bp_state_part *out);
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
@@ -194,6 +246,17 @@ struct bp_model_family {
     /** Errors: BP_ERR_FORMAT with the line; those of `count`. */
     bp_err (*text_read)(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer);
 
+    /* The folder that another program has of such models; folder_form NULL: there is none. Local.
+     */
+    const char *folder_form; /* its name */
+    bool (*folder_is)(const char *path);
+    /** Errors: BP_ERR_INPUT, BP_ERR_FORMAT, BP_ERR_SYSTEM. */
+    bp_err (*folder_read)(bp_model_folder *out, const char *path, const bp_tokenizer *tokenizer);
+    /** A new folder; tokenizer NULL: none is written. Errors: BP_ERR_FORMAT a damaged checkpoint;
+     * those of writing files. Nothing is left then. */
+    bp_err (*folder_write)(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer,
+                           const char *path);
+
     /* A network is a list of blocks, which pipeline stages share out: its first one takes the
      * inputs, its last one has the outcomes. */
     int (*blocks)(const bp_model_shape *shape);
@@ -226,6 +289,8 @@ const bp_model_family *bp_model_family_find(const char *name);
 const bp_hf_table *const *bp_model_huggingface_tables(void);
 /** The family that the text file `path` holds a model of (bp_model_family.text_is); NULL: none. */
 const bp_model_family *bp_model_family_of_text(const char *path);
+/** The family that the folder `path` of another program holds a model of; NULL: none. */
+const bp_model_family *bp_model_family_of_folder(const char *path);
 /** Another one, from now on: of a program that brings its own. Before any configuration is read;
  * borrowed. */
 void bp_model_family_register(const bp_model_family *family);

@@ -37,6 +37,18 @@ const char *bp_model_statistic_name(int64_t statistic);
 /** Where info.may_be_zero: a natural logarithm below it stands for a probability of 0. */
 #define BP_MODEL_ZERO (-200)
 
+/** What layers leave of a token: so many layers, of so many columns each. */
+typedef struct bp_state_form {
+    int64_t layers, columns; /* 0: a model keeps none */
+} bp_state_form;
+
+/** A text of which states are asked for. */
+typedef struct bp_model_text {
+    const int32_t *tokens; /* [count] */
+    int64_t count;
+    int32_t eod; /* the end-of-document token, before the text and behind it */
+} bp_model_text;
+
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
@@ -52,6 +64,7 @@ typedef struct bp_model_info {
     int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char digest[65];                    /* of the weights, whatever their split */
+    bp_state_form states;               /* of bp_model_ops.states */
 } bp_model_info;
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
@@ -133,6 +146,10 @@ typedef struct bp_model_ops {
      * other stages, and where the model was not opened for it
      * (bp_model_open_with_head). */
     const float *(*head_weights)(const bp_model *lm);
+    /** states[layers][count][columns] of a text that is read whole, as info.states says; NULL where
+     * that says none. Valid on all ranks of mesh->model. Errors: BP_ERR_SYSTEM memory, the same on
+     * all ranks. */
+    bp_err (*states)(bp_model *lm, const bp_model_text *text, float *states);
     void (*free)(bp_model *lm);
 
     /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that

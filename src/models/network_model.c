@@ -4,6 +4,7 @@
 
 #include "models/decoding_priv.h"
 #include "models/network_load_priv.h"
+#include "models/network_states_priv.h"
 
 #include "math/math.h"
 
@@ -74,6 +75,23 @@ static int64_t piece_windows(int64_t windows, int stages)
     int64_t pieces = stages > 1 ? PIECES_PER_STAGE * stages : 1;
 
     return (windows + pieces - 1) / pieces;
+}
+
+/* Pieces may be longer than a training's windows. */
+static bp_err reserve_window(network_model *self, int64_t tokens)
+{
+    int32_t *window;
+
+    if (tokens <= self->window_room)
+        return BP_OK;
+    window = bp_try_realloc("model", self->window, tokens, sizeof *window);
+    if (!window)
+        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                       "memory is short: at a window of %lld tokens; use a smaller score.context",
+                       (long long)tokens);
+    self->window = window;
+    self->window_room = tokens;
+    return BP_OK;
 }
 
 static bp_err reserve(network_model *self, const bp_example_maker *maker, int64_t windows)
@@ -214,6 +232,8 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     err = reserve(self, &maker, each);
     if (err == BP_OK)
         err = reserve_kept(self, batch, asked->pass);
+    if (err == BP_OK)
+        err = reserve_window(self, maker.window);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)
@@ -362,6 +382,7 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .logits = network_logits,
                                  .add_head = network_add_head,
                                  .head_weights = network_head_weights,
+                                 .states = network_states,
                                  .free = network_free,
                                  .decode_new = network_decode_new,
                                  .decode_reset = network_decode_reset,
@@ -414,7 +435,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .statistics = 1,
                                       .width = bp_model_state_width(shape),
                                       .context = bp_model_most_inputs(shape),
-                                      .vocab_size = shape->vocab_size};
+                                      .vocab_size = shape->vocab_size,
+                                      .states = network_state_form(shape)};
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
     self->mesh = mesh;
@@ -422,7 +444,6 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     self->shape = *shape;
     int end;
     bp_model_stage(shape, mesh->pipeline_at, mesh->pipelines, &self->first_block, &end);
-    self->window = bp_alloc("model", shape->context + 1, sizeof *self->window);
     return self;
 }
 

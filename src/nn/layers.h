@@ -118,6 +118,69 @@ typedef struct bp_recurrent_shape {
 void bp_recurrent_layer_new(bp_block **out, const bp_nn *nn, const bp_recurrent_shape *shape,
                             bp_group *group);
 
+/** Words from their characters. */
+#define BP_WORD_CHARACTERS 50  /* of a word, markers and padding among them */
+#define BP_CHARACTERS      261 /* the 256 bytes, and markers: see BP_WORD_BEGIN */
+/** Markers: the begin and the end of a text, of a word, and padding, behind a word's end. */
+enum { BP_TEXT_BEGIN = 256, BP_TEXT_END, BP_WORD_BEGIN, BP_WORD_END, BP_WORD_PADDING };
+#define BP_WORD_FILTERS 16 /* widths, most */
+typedef struct bp_word_shape {
+    int64_t V, P;      /* words; width of their vectors */
+    int64_t D;         /* of a character's vector */
+    int filter_counts; /* convolutions */
+    struct {
+        int64_t width, count;
+    } filters[BP_WORD_FILTERS]; /* of so many characters, so many */
+    int64_t highways;
+    bool tanh;               /* the convolutions' activation; else ReLU */
+    bool projects;           /* where not, the filters are P together */
+    const float *characters; /* [V + 1][BP_WORD_CHARACTERS] initial values of the table; NULL:
+                                zeros. Borrowed */
+    bool twice;              /* a second item, of stream 1, for a direction of its own */
+    int second_term; /* which asks for it: outside training, where nobody does, its rows are 0 */
+} bp_word_shape;
+
+/** Items 0, and 1 where it has two: the vectors [B * T][P] of the words of streams 0 and 1. A
+ * word's characters go through convolutions of several widths, the largest value of each over the
+ * word, the activation, highway layers and a projection. Each word of a micro-batch is computed
+ * once, however often it occurs, and with a gemm for forward products alone once for all. The word
+ * that is spelled as the end of a text (BP_TEXT_END alone) stands between texts: in stream 0 the
+ * last row of the table, the begin of a text, is read in its place. Adds to
+ * `frozen` the table "characters" [V + 1][50], and to `whole` "char_embed" [261][D], for the K-th
+ * width "cnn.K.weight" [count][width D] and "cnn.K.bias", for highway K "highway.K.carry.weight"
+ * [F][F], "highway.K.carry.bias", "highway.K.transform.weight", "highway.K.transform.bias", and
+ * "projection.weight" [P][F], "projection.bias"; F is all filters together. Source: Kim et al.
+ * 2016; Peters et al. 2018; initial values are bilm-tf's. */
+void bp_word_characters_new(bp_block **out, const bp_nn *nn, const bp_word_shape *shape,
+                            bp_group *frozen, bp_group *whole);
+
+/** An LSTM layer with a projection. */
+typedef struct bp_projected_lstm_shape {
+    int64_t P, H; /* width of its inputs, its state and its outputs; units. P = H: the units'
+                     outputs are the state, without a projection */
+    const char
+        *name; /* its params are "NAME.input.weight" [4 H][P], "NAME.hidden.weight" [4 H][P],
+                  "NAME.bias" [4 H] (1 is added to the forget gate's) and, but for P = H,
+                  "NAME.projection.weight" [P][H]. Gates: i, f, g, o. Borrowed for the call */
+    float cell_clip, projection_clip; /* above 0 */
+    bool from_end;                    /* it reads a window from its last place to its first */
+    bool skips;                       /* its input is added to its output */
+    bool drops_output;                /* dropout behind it too; its input is always dropped */
+    int64_t mask;                     /* the first of its two streams of dropout masks */
+    int item, stream, term;  /* of the activations; whose places they have; of the objective: where
+                                that term is not asked for, outside training, a layer that reads from
+                                the end leaves its rows as they are */
+    bp_carry *state, *cells; /* what it carries from window to window, P and H columns. NULL: each
+                                window begins with zeros. Borrowed */
+} bp_projected_lstm_shape;
+
+/** hidden [B * T][P] becomes the states [B * T][P], with its input added where it skips. All of it
+ * is on each tensor rank (bp_model_family.carries_state). Gradients end where a window begins. It
+ * does not decode. Adds its params to the replicated group. Source: Sak et al. 2014, section 2.1,
+ * without peepholes; the clips and their gradients are TensorFlow's (LSTMCell). */
+void bp_projected_lstm_new(bp_block **out, const bp_nn *nn, const bp_projected_lstm_shape *shape,
+                           bp_group *group);
+
 /** The hidden layer of a feed-forward language model. */
 typedef struct bp_feedforward_shape {
     int64_t E, H;     /* width of a word vector; units */
@@ -147,6 +210,9 @@ typedef struct bp_head_shape {
     bool sparse; /* some targets may be -1, or there is one an example: training takes the rows that
                     are scored alone */
     bool passes_on; /* other blocks follow, which read the same item */
+    bool twice;     /* it reads another item too, of as many places and columns, and is asked for
+                       another term: of two directions */
+    int second_item, second_term;
 } bp_head_shape;
 
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over

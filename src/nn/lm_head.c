@@ -67,12 +67,19 @@ static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
     return c;
 }
 
+/* Of one item that it reads, as this rank has it. */
+static size_t item_bytes(const head *self, const bp_pass *pass)
+{
+    return bp_arena_bytes(bp_nn_rows(self->block.nn, pass).count * self->wte->shape[1],
+                          sizeof(float));
+}
+
 static size_t head_saved(const bp_block *block, const bp_extent *most)
 {
     const head *self = (const head *)block;
     bp_pass pass = bp_pass_planned(block, most, true);
 
-    return bp_arena_bytes(bp_nn_rows(block->nn, &pass).count * self->wte->shape[1], sizeof(float));
+    return (self->shape.twice ? 2 : 1) * item_bytes(self, &pass);
 }
 
 /* Scratch of an evaluation, by chunks of so many rows. */
@@ -275,7 +282,7 @@ static int64_t find_scored(const head *self, const bp_pass *pass, chunk *c, int6
 }
 
 /* Rows without a target cost nothing: the others are put together before the logits. */
-static void evaluate(head *self, bp_pass *pass, const float *hidden)
+static void evaluate(const head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
             targets = target_count(self, pass);
@@ -301,17 +308,42 @@ static void evaluate(head *self, bp_pass *pass, const float *hidden)
     }
 }
 
-static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+/* The head as its second item and term have it. */
+static head second_of(const head *self)
 {
-    head *self = (head *)block;
+    head second = *self;
+
+    second.shape.item = self->shape.second_item;
+    second.shape.term = self->shape.second_term;
+    return second;
+}
+
+static void read_item(const head *self, bp_pass *pass, const bp_activations *activations,
+                      void *saved)
+{
+    const float *hidden = activations->item[self->shape.item].data;
     size_t mark = pass->scratch->used_bytes;
 
     if (pass->training)
-        memcpy(saved, activations->item[self->shape.item].data,
-               (size_t)(bp_nn_rows(block->nn, pass).count * self->wte->shape[1]) * sizeof(float));
+        memcpy(saved, hidden,
+               (size_t)(bp_nn_rows(self->block.nn, pass).count * self->wte->shape[1]) *
+                   sizeof(float));
     else
-        evaluate(self, pass, activations->item[self->shape.item].data);
+        evaluate(self, pass, hidden);
     pass->scratch->used_bytes = mark;
+}
+
+static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    const head *self = (const head *)block;
+
+    read_item(self, pass, activations, saved);
+    if (self->shape.twice) {
+        head second = second_of(self);
+
+        read_item(&second, pass, activations,
+                  pass->training ? (char *)saved + item_bytes(self, pass) : NULL);
+    }
 }
 
 static float value_at(const bp_operand *x, int64_t at)
@@ -366,7 +398,7 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
 }
 
 /* Every row has its target. */
-static void backward_all(head *self, bp_pass *pass, backward_work *work, bool fresh)
+static void backward_all(const head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
     int64_t rows = pass->B * pass->T;
 
@@ -389,7 +421,7 @@ static char *row_at(const bp_operand *all, int64_t row)
 
 /* Some rows have targets: they are put together before the vocabulary's products, filled up with
  * rows of zeros that count for nothing. */
-static void backward_scored(head *self, bp_pass *pass, backward_work *work, bool fresh)
+static void backward_scored(const head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
     chunk *c = &work->c;
     int64_t C = self->wte->shape[1], at = 0, n;
@@ -437,25 +469,38 @@ static void norm_backward(const head *self, float *dx, const backward_work *work
     }
 }
 
-static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+static void item_backward(const head *self, bp_pass *pass, const bp_activations *activations,
+                          const void *saved)
 {
-    head *self = (head *)block;
+    const bp_nn *nn = self->block.nn;
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
-    bp_row_range own = bp_nn_rows(block->nn, pass);
+    bp_row_range own = bp_nn_rows(nn, pass);
     backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows));
-    bp_operand own_normed = bp_nn_own(block->nn, pass, &work.normed);
+    bp_operand own_normed = bp_nn_own(nn, pass, &work.normed);
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     norm_rows(self, &own_normed, saved, work.mean, work.rstd);
-    bp_nn_gather(block->nn, pass, &work.normed);
+    bp_nn_gather(nn, pass, &work.normed);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else
         backward_all(self, pass, &work, fresh);
-    bp_nn_sum(block->nn, pass, work.dnormed, C);
+    bp_nn_sum(nn, pass, work.dnormed, C);
     norm_backward(self, activations->item[self->shape.item].data, &work, saved, own);
     pass->scratch->used_bytes = mark;
+}
+
+static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
+{
+    const head *self = (const head *)block;
+
+    item_backward(self, pass, activations, saved);
+    if (self->shape.twice) {
+        head second = second_of(self);
+
+        item_backward(&second, pass, activations, (char *)saved + item_bytes(self, pass));
+    }
 }
 
 static void head_free(bp_block *block)

@@ -116,6 +116,14 @@ void bp_param_initialise(bp_param *param, uint64_t seed)
         initialise_random(param, seed);
         return;
     }
+    if (param->init == BP_INIT_GIVEN && param->given) {
+        BP_ASSERT(param->extent[0] == param->shape[0] && param->extent[1] == param->shape[1]);
+        memcpy(param->value, param->given, (size_t)n * sizeof *param->value);
+        return;
+    }
+    float value = param->init == BP_INIT_ONE        ? 1.0F
+                  : param->init == BP_INIT_CONSTANT ? param->init_std
+                                                    : 0.0F;
     for (int64_t i = 0; i < n; i++)
-        param->value[i] = param->init == BP_INIT_ONE ? 1.0F : 0.0F;
+        param->value[i] = value;
 }

@@ -7,9 +7,16 @@
 
 #define BP_PARAM_NAME   96
 #define BP_PARAM_DIMS   2
-#define BP_GROUP_PARAMS 32
+#define BP_GROUP_PARAMS 64
 
-typedef enum bp_init { BP_INIT_ZERO, BP_INIT_ONE, BP_INIT_NORMAL, BP_INIT_UNIFORM } bp_init;
+typedef enum bp_init {
+    BP_INIT_ZERO,
+    BP_INIT_ONE,
+    BP_INIT_NORMAL,
+    BP_INIT_UNIFORM,
+    BP_INIT_CONSTANT, /* init_std */
+    BP_INIT_GIVEN     /* bp_param.given */
+} bp_init;
 
 /** This rank's slab of one logical tensor: rows (and columns) offset .. offset + extent of shape.
  */
@@ -26,10 +33,11 @@ typedef struct bp_param {
     bool fresh;         /* what the gradient holds counts for nothing: the next product
                        writes it, instead of adding to it (bp_params_take_fresh) */
     bp_init init;
-    float init_std;  /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values lie within +- this */
-    int64_t place;   /* of its first element in the group */
-    float *value;    /* [extent], set by bp_network_bind_values */
-    float *gradient; /* [extent], set by bp_network_bind_gradients; NULL where nothing trains */
+    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values lie within +- this */
+    const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
+    int64_t place;      /* of its first element in the group */
+    float *value;       /* [extent], set by bp_network_bind_values */
+    float *gradient;    /* [extent], set by bp_network_bind_gradients; NULL where nothing trains */
 } bp_param;
 
 /** Parameters that lie one after another in memory, without gaps: fused products rely on it. */

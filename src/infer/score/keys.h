@@ -15,6 +15,9 @@ typedef struct bp_score_keys {
     const char *select;
     int64_t member;
     bool tokens;
+    bool states;
+    const char *mix;
+    double mix_scale;
 } bp_score_keys;
 
 static inline const bp_score_keys *bp_score_keys_of(const bp_config *config)

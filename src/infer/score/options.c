@@ -87,6 +87,22 @@ const bp_option bp_score_options[] = {
      .value = "no",
      .help = "also write score/tokens.h5 with the log-probability of every token",
      .at = BP_AT(bp_score_keys, tokens)},
+    {.key = "score.states",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "elmo: also write score/states.h5 with each layer's states of every token",
+     .at = BP_AT(bp_score_keys, states)},
+    {.key = "score.mix",
+     .type = BP_OPTION_STRING,
+     .help = "with score.states: a number a layer (0,0,0), whose softmax weighs the layers of /mix",
+     .at = BP_AT(bp_score_keys, mix)},
+    {.key = "score.mix_scale",
+     .type = BP_OPTION_REAL,
+     .value = "1",
+     .min = -1e9,
+     .max = 1e9,
+     .help = "by which /mix is multiplied",
+     .at = BP_AT(bp_score_keys, mix_scale)},
     {.key = NULL}};
 
 static bp_score_convention convention_of(const bp_config *config)
@@ -264,6 +280,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     }
     if (unlimited && rule->context > BP_SCORE_PIECE_INPUTS)
         rule->piece = BP_SCORE_PIECE_INPUTS;
+    scorer_states_check(config, model);
     return bp_config_faults(config);
 }
 

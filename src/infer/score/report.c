@@ -188,7 +188,8 @@ void scorer_report(const scorer *self)
                self->unscored, bp_score_convention_name(self->rule.convention),
                self->rule.prefix ? "eod" : "none");
     report_choices(self->choices);
-    bp_log("in %s: summary.json, documents.h5%s%s%s", self->folder,
+    bp_log("in %s: summary.json, documents.h5%s%s%s%s", self->folder,
            bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",
+           bp_score_keys_of(self->config)->states ? ", states.h5" : "",
            self->choices ? ", candidates.jsonl" : "", self->page ? ", index.html" : "");
 }

@@ -144,6 +144,8 @@ static bp_err run(scorer *self)
     if (err == BP_OK)
         err = scorer_run_candidates(self);
     if (err == BP_OK)
+        err = scorer_run_states(self);
+    if (err == BP_OK)
         err = scorer_finish(self);
     if (err == BP_OK && self->mesh->coordinates)
         scorer_report(self);
@@ -155,7 +157,8 @@ static bp_err check_results(const scorer *self)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
     const char *names[] = {"summary.json", "documents.h5", keys->tokens ? "tokens.h5" : NULL,
-                           keys->candidates ? "candidates.jsonl" : NULL};
+                           keys->candidates ? "candidates.jsonl" : NULL,
+                           keys->states ? "states.h5" : NULL};
 
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;

@@ -70,6 +70,14 @@ bp_err scorer_open_candidates(scorer *self);
  * those of writing a file: the same on all ranks. */
 bp_err scorer_run_candidates(scorer *self);
 
+/** Faults of score.states and score.mix with this model. Local. */
+void scorer_states_check(bp_config *config, const bp_model_info *model);
+/** Write score/states.h5, where it is asked for: texts are dealt to data ranks in turn, the
+ * coordinator writes. Collective over world. Errors: BP_ERR_CONFIG there is no end-of-document
+ * token; BP_ERR_SYSTEM; those of reading the corpus and of writing a file; BP_ERR_STOPPED: the same
+ * on all ranks. */
+bp_err scorer_run_states(scorer *self);
+
 /** Hand a lead's batch and its unit to the other ranks of its group (mesh->ensemble), which give
  * their buffers as inputs and targets; windows 0 is the end. Collective over group. */
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit);

@@ -189,6 +189,9 @@ bp_err trainer_load(trainer *self)
     else if (self->engine && !self->source)
         bp_engine_initialise(self->engine);
     bp_checkpoint_close(&self->source);
+    bp_free(self->constants);
+    self->constants = NULL;
+    self->shape.constants = NULL;
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -240,6 +240,35 @@ static bp_err check_shape(trainer *self)
     return bp_config_faults(config);
 }
 
+/* What initial values need of the tokenizer, on all ranks; a checkpoint that the model starts from
+ * has it. */
+static bp_err share_constants(trainer *self)
+{
+    const bp_model_family *family = self->shape.family;
+    bp_tokenizer *tokenizer = NULL;
+    int64_t floats = 0;
+    bp_err err = BP_OK;
+
+    if (!family->constants || self->source)
+        return BP_OK;
+    if (self->mesh->coordinates && self->tokenizer)
+        err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer),
+                                 "the corpus's tokenizer");
+    if (err == BP_OK && self->mesh->coordinates)
+        err = family->constants(&self->constants, &floats, &self->shape, tokenizer);
+    bp_tokenizer_free(&tokenizer);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&floats, sizeof floats, 0, self->mesh->world);
+    if (!self->mesh->coordinates)
+        self->constants = bp_alloc("model.constants", floats, sizeof *self->constants);
+    bp_bcast_bytes(self->constants, floats * (int64_t)sizeof *self->constants, 0,
+                   self->mesh->world);
+    self->shape.constants = self->constants;
+    return BP_OK;
+}
+
 bp_err trainer_check_bag(const bp_corpus *corpus)
 {
     int64_t documents = bp_corpus_documents(corpus);
@@ -281,6 +310,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     }
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
+    if (err == BP_OK)
+        err = share_constants(self);
     if (err == BP_OK)
         err = trainer_samples_open(self);
     if (err == BP_OK && trainer_counts(self)) {
@@ -429,6 +460,7 @@ void trainer_close(trainer *self)
     bp_free(self->window);
     bp_free(self->continues);
     bp_free(self->tokenizer);
+    bp_free(self->constants);
     bp_free(self->trace_path);
     bp_free(self->attachment);
     json_decref(self->told);

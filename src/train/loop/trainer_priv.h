@@ -70,6 +70,7 @@ typedef struct trainer {
     corpus_facts facts;
     int64_t epoch_windows; /* W, without a bag */
     bp_run *run;           /* on every rank; only the coordinator touches files */
+    float *constants;      /* shape.constants; NULL: nothing, or initial values are there */
     char *tokenizer;       /* on the coordinator: its text, kept in checkpoints; NULL: not known */
     bool leads;            /* reads the corpus for its model group */
     bp_corpus *corpus, *valid_corpus;

@@ -463,7 +463,24 @@ def cli_seeds():
         put("cli", name, words)
 
 
+def bilm_seeds():
+    def options(**changes):
+        lstm = {"cell_clip": 3, "proj_clip": 3, "dim": 8, "projection_dim": 4, "n_layers": 2, "use_skip_connections": True}
+        cnn = {"activation": "relu", "embedding": {"dim": 4}, "filters": [[1, 2], [3, 4]], "max_characters_per_token": 50, "n_characters": 262,
+               "n_highway": 2}
+        for key, value in changes.items():
+            (lstm if key in lstm else cnn if key in cnn else {})[key] = value
+        return json.dumps({"bidirectional": True, "char_cnn": cnn, "lstm": lstm, "unroll_steps": 20})
+    for name, text in {
+            "whole": options(), "tanh": options(activation="tanh", n_characters=261), "no-clip": options(cell_clip=None, proj_clip=0), "wide": options(filters=[[51, 1]]),
+            "no-filters": options(filters=[]), "pairs": options(filters=[[1], 2, [3, "a"]]), "many": options(filters=[[1, 1]] * 17), "projection": options(projection_dim=9),
+            "layers": options(n_layers=2 ** 40), "zero": options(dim=0), "embedding": options(embedding=3), "empty": "{}", "cut": options()[:40],
+            "words": "<S>\n</S>\n<UNK>\nthe\nof\n", "no-end": "<UNK>\nthe\n", "twice": "</S>\n<UNK>\nthe\nthe\n", "returns": "</S>\r\n<UNK>\r\nna\xefve", "blank": "\n</S>\n<UNK>\n",
+            "reserved": "</S>\n<UNK>\n<unk>\n"}.items():
+        put("bilm", name, text.encode("latin-1") if name == "returns" else text)
+
+
 if __name__ == "__main__":
     for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, ngram_seeds, arpa_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, cli_seeds):
         make()

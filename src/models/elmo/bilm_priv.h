@@ -1,0 +1,61 @@
+/* bilm-tf's models: a folder with options.json and weights in HDF5 (Peters et al. 2018,
+ * github.com/allenai/bilm-tf, dump_weights; allennlp reads the same). */
+#ifndef BP_MODELS_ELMO_BILM_PRIV_H
+#define BP_MODELS_ELMO_BILM_PRIV_H
+
+#include "models/elmo/elmo_sizes.h"
+
+#define BILM_OPTIONS   "options.json"
+#define BILM_WEIGHTS   "weights.hdf5"
+#define BILM_WORDS     "vocab.txt"
+#define BILM_TOKENIZER "tokenizer.json"
+#define BILM_UNKNOWN   "<UNK>" /* among the words */
+
+/* How our values lie in theirs, whose matrices are [in][out], gates i, j, f, o. */
+typedef enum bilm_form {
+    BILM_SAME,
+    BILM_TRANSPOSED,
+    BILM_GATES,     /* ours [4 H][ins] are rows [first_row, first_row + ins) of theirs [..][4 H] */
+    BILM_GATE_BIAS, /* [4 H] */
+    BILM_SPELLED    /* in no file of theirs: the characters of the words */
+} bilm_form;
+
+/* One of our tensors, and the dataset that it is of. */
+typedef struct bilm_tensor {
+    char ours[96], theirs[96];
+    int dims, their_dims;
+    int64_t shape[2], extent[4];
+    bilm_form form;
+    int64_t first_row;
+    int64_t place;   /* of its dataset in memory that holds all of them */
+    bool again;      /* another tensor before this one is of the same dataset */
+    bool is_softmax; /* bilm-tf writes none */
+} bilm_tensor;
+
+typedef struct bilm_tensors {
+    bilm_tensor *list;
+    int64_t count;
+    int64_t floats; /* of all datasets */
+} bilm_tensors;
+
+/** Those of a model, in the order of their names. Owns: the list is the caller's, bp_free(). */
+bilm_tensors bilm_tensors_of(const bp_model_shape *shape);
+/** Fill ours from their dataset, or their dataset from ours; not of BILM_SPELLED. */
+void bilm_take(float *ours, const float *theirs, const bilm_tensor *of);
+void bilm_give(float *theirs, const float *ours, const bilm_tensor *of);
+
+/** The sizes that options.json tells, but the vocabulary's. Errors: BP_ERR_FORMAT; those of
+ * bp_json_load. */
+bp_err bilm_read_options(bp_model_shape *shape, const char *path);
+/** BP_ERR_FORMAT: `what` is `has`, at `path`. */
+bp_err bilm_refuse(const char *path, const char *what, const char *has);
+/** A tokenizer of a list of words, a line each: <UNK> and </S> are our <unk> and end-of-document
+ * token. Errors: BP_ERR_FORMAT; those of bp_file_read. */
+bp_err bilm_load_words(bp_tokenizer **out, const char *path);
+
+/** bp_model_family.folder_is, folder_read, folder_write. */
+bool bilm_is(const char *folder);
+bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *tokenizer);
+bp_err bilm_write(bp_checkpoint *checkpoint, const bp_tokenizer *tokenizer, const char *out);
+
+#endif

@@ -1,0 +1,356 @@
+/* The family of ELMo: words spelled by convolutions over their characters, projected LSTMs forward
+ * and backward, one softmax for both. Each direction is a stream, an item of the activations and a
+ * term of the loss. The forward direction's state is carried from window to window of a batch slot;
+ * the backward one begins anew at each window's end, as what follows the window is read after it.
+ */
+#include "models/elmo/elmo.h"
+
+#include "models/elmo/bilm_priv.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHARACTER_WIDTH 16 /* of bilm-tf */
+#define HIGHWAYS        2
+#define CLIP            3.0
+#define SPELLED_PLACES  10 /* of a word about, for costs: what lies behind its end is cheap */
+
+static const bp_model_size SIZES[] = {
+    {.name = "layers", .at = BP_SIZE_AT(layers)},
+    {.name = "width", .at = BP_SIZE_AT(width)},
+    {.name = "context", .at = BP_SIZE_AT(context)},
+    {.name = "char_filters", .at = BP_SIZE_AT(own[BP_ELMO_FILTERS]), .type = BP_SIZE_PAIRS},
+    {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELMO_EMBEDDING]), .optional = true},
+    {.name = "char_activation",
+     .at = BP_SIZE_AT(own[BP_ELMO_ACTIVATION]),
+     .type = BP_SIZE_CHOICE,
+     .optional = true,
+     .words = "relu|tanh"},
+    {.name = "highway", .at = BP_SIZE_AT(own[BP_ELMO_HIGHWAY]), .optional = true},
+    {.name = "projection", .at = BP_SIZE_AT(own[BP_ELMO_PROJECTION]), .optional = true},
+    {.name = "skip",
+     .at = BP_SIZE_AT(own[BP_ELMO_NO_SKIP]),
+     .type = BP_SIZE_FLAG,
+     .optional = true,
+     .inverse = true},
+    {.name = "cell_clip",
+     .at = BP_SIZE_AT(real[BP_ELMO_CELL_CLIP]),
+     .type = BP_SIZE_REAL,
+     .optional = true},
+    {.name = "projection_clip",
+     .at = BP_SIZE_AT(real[BP_ELMO_PROJECTION_CLIP]),
+     .type = BP_SIZE_REAL,
+     .optional = true},
+    {0}};
+
+static int64_t embedding_of(const bp_model_shape *shape)
+{
+    return shape->own[BP_ELMO_EMBEDDING];
+}
+
+static int64_t projection_of(const bp_model_shape *shape)
+{
+    return shape->own[BP_ELMO_PROJECTION];
+}
+
+static int64_t pair_at(const bp_model_shape *shape, int k)
+{
+    return shape->own[BP_ELMO_FILTERS + k];
+}
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *own = shape->own;
+    double *real = shape->real;
+
+    own[BP_ELMO_EMBEDDING] = embedding_of(shape) > 0 ? embedding_of(shape) : CHARACTER_WIDTH;
+    own[BP_ELMO_HIGHWAY] = own[BP_ELMO_HIGHWAY] > 0 ? own[BP_ELMO_HIGHWAY] : HIGHWAYS;
+    own[BP_ELMO_PROJECTION] = projection_of(shape) > 0 ? projection_of(shape) : shape->width;
+    for (int k = BP_ELMO_CELL_CLIP; k <= BP_ELMO_PROJECTION_CLIP; k++)
+        real[k] = real[k] > 0 ? real[k] : CLIP;
+}
+
+/* The first width of filters that is wider than a word; 0: none is. */
+static int64_t too_wide(const bp_model_shape *shape)
+{
+    for (int k = 0; k < BP_MODEL_PAIRS; k++)
+        if (bp_pair_first(pair_at(shape, k)) > BP_WORD_CHARACTERS)
+            return bp_pair_first(pair_at(shape, k));
+    return 0;
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    (void)tensors; /* they split the vocabulary; each has all layers */
+    if (too_wide(shape) > 0)
+        bp_config_fault(config, "elmo.too_wide_filter",
+                        "a filter of model.char_filters looks at %lld characters, but a word has "
+                        "%d: at model.char_filters; use 1 to %d",
+                        (long long)too_wide(shape), BP_WORD_CHARACTERS, BP_WORD_CHARACTERS);
+    if (projection_of(shape) > shape->width)
+        bp_config_fault(config, "elmo.wide_projection",
+                        "model.projection = %lld is more than model.width = %lld: at "
+                        "model.projection; use 1 to %lld",
+                        (long long)projection_of(shape), (long long)shape->width,
+                        (long long)shape->width);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (too_wide(shape) == 0 && projection_of(shape) <= shape->width)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                   "filters of %lld characters, or a projection of %lld columns for %lld units: at "
+                   "%s; the checkpoint is wrong",
+                   (long long)too_wide(shape), (long long)projection_of(shape),
+                   (long long)shape->width, where);
+}
+
+static bool projects_words(const bp_model_shape *shape)
+{
+    return bp_elmo_filters(shape) != projection_of(shape);
+}
+
+static bool projects_states(const bp_model_shape *shape)
+{
+    return projection_of(shape) != shape->width;
+}
+
+/* Weights of the highway layers and the projection behind the convolutions. */
+static int64_t word_matrices(const bp_model_shape *shape)
+{
+    int64_t F = bp_elmo_filters(shape);
+
+    return shape->own[BP_ELMO_HIGHWAY] * 2 * F * F +
+           (projects_words(shape) ? F * projection_of(shape) : 0);
+}
+
+static int64_t filter_weights(const bp_model_shape *shape)
+{
+    int64_t weights = 0;
+
+    for (int k = 0; k < BP_MODEL_PAIRS; k++)
+        weights += bp_pair_first(pair_at(shape, k)) * bp_pair_second(pair_at(shape, k)) *
+                   embedding_of(shape);
+    return weights;
+}
+
+/* Weights of a layer of one direction. */
+static int64_t layer_matrices(const bp_model_shape *shape)
+{
+    int64_t P = projection_of(shape), H = shape->width;
+
+    return 4 * H * 2 * P + (projects_states(shape) ? P * H : 0);
+}
+
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t V = shape->vocab_size, P = projection_of(shape), H = shape->width,
+            F = bp_elmo_filters(shape), L = shape->layers;
+    int64_t layers = 2 * L * layer_matrices(shape);
+
+    return (bp_model_facts){
+        .parameters = (V + 1) * BP_WORD_CHARACTERS + BP_CHARACTERS * embedding_of(shape) +
+                      filter_weights(shape) + F + word_matrices(shape) +
+                      shape->own[BP_ELMO_HIGHWAY] * 2 * F + (projects_words(shape) ? P : 0) +
+                      layers + 2 * L * 4 * H + V * P + V,
+        .train_flops = 6 * (double)(layers + 2 * V * P + word_matrices(shape)) +
+                       6.0 * SPELLED_PLACES * (double)filter_weights(shape)};
+}
+
+static int64_t state_width(const bp_model_shape *shape)
+{
+    return projection_of(shape);
+}
+
+static int blocks_of(const bp_model_shape *shape)
+{
+    return 2 * (int)shape->layers + 2;
+}
+
+/* The words, in both directions, and what each pair of layers leaves (bilm-tf's order). */
+static bp_state_form states(const bp_model_shape *shape)
+{
+    return (bp_state_form){.layers = shape->layers + 1, .columns = 2 * projection_of(shape)};
+}
+
+/* The forward direction reads the end of the text before, the backward one the end of its own. */
+static bool state_part(const bp_model_shape *shape, int block, const char *what, bp_state_part *out)
+{
+    int direction = strcmp(what, "backward") == 0 ? BP_ELMO_BACKWARD : BP_ELMO_FORWARD;
+
+    *out = (bp_state_part){.layer = (block + 1) / 2,
+                           .column = direction == BP_ELMO_BACKWARD ? projection_of(shape) : 0,
+                           .row = direction == BP_ELMO_FORWARD};
+    return block == 0 || (block < blocks_of(shape) - 1 && (block - 1) % 2 == direction);
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    if (block == 0)
+        return 2 * (double)(SPELLED_PLACES * filter_weights(shape) + word_matrices(shape));
+    if (block == blocks_of(shape) - 1)
+        return 4 * (double)(shape->vocab_size * projection_of(shape));
+    return 2 * (double)layer_matrices(shape);
+}
+
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    int64_t P = projection_of(shape);
+
+    (void)block;
+    return (bp_activations){
+        .count = 2,
+        .item = {
+            {.name = "forward", .stream = BP_ELMO_FORWARD, .columns = P, .has_gradient = true},
+            {.name = "backward", .stream = BP_ELMO_BACKWARD, .columns = P, .has_gradient = true}}};
+}
+
+static bp_block *new_words(bp_network *network, const bp_model_shape *shape)
+{
+    bp_word_shape words = {.V = shape->vocab_size,
+                           .P = projection_of(shape),
+                           .D = embedding_of(shape),
+                           .highways = shape->own[BP_ELMO_HIGHWAY],
+                           .tanh = shape->own[BP_ELMO_ACTIVATION] != 0,
+                           .projects = projects_words(shape),
+                           .characters = shape->constants,
+                           .twice = true,
+                           .second_term = BP_ELMO_BACKWARD};
+    bp_group *frozen = bp_network_add_group(network, true),
+             *whole = bp_network_add_group(network, true);
+    bp_block *block;
+
+    for (int k = 0; k < BP_MODEL_PAIRS && pair_at(shape, k) != 0; k++) {
+        words.filters[k].width = bp_pair_first(pair_at(shape, k));
+        words.filters[k].count = bp_pair_second(pair_at(shape, k));
+        words.filter_counts = k + 1;
+    }
+    frozen->frozen = true;
+    bp_word_characters_new(&block, &network->nn, &words, frozen, whole);
+    return block;
+}
+
+static bp_carry *add_carry(bp_network *network, const char *layer, const char *what,
+                           int64_t columns)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "%s.%s", layer, what);
+    return bp_network_add_carry(network, name, columns);
+}
+
+/* Layers lie in pairs: forward, backward. */
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
+{
+    int64_t layer = (number - 1) / 2;
+    int direction = (number - 1) % 2;
+    bool backward = direction == BP_ELMO_BACKWARD;
+    char name[32];
+    bp_projected_lstm_shape lstm = {.P = projection_of(shape),
+                                    .H = shape->width,
+                                    .name = name,
+                                    .cell_clip = (float)shape->real[BP_ELMO_CELL_CLIP],
+                                    .projection_clip = (float)shape->real[BP_ELMO_PROJECTION_CLIP],
+                                    .from_end = backward,
+                                    .skips = layer > 0 && !shape->own[BP_ELMO_NO_SKIP],
+                                    .drops_output = layer == shape->layers - 1,
+                                    .mask = 2 * (int64_t)number,
+                                    .item = direction,
+                                    .stream = direction,
+                                    .term = direction};
+    bp_block *block;
+
+    (void)snprintf(name, sizeof name, "%s.%lld", backward ? "backward" : "forward",
+                   (long long)layer);
+    if (!backward) {
+        lstm.state = add_carry(network, name, "state", lstm.P);
+        lstm.cells = add_carry(network, name, "cell", lstm.H);
+    }
+    bp_projected_lstm_new(&block, &network->nn, &lstm, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *group = bp_network_add_group(network, false),
+             *biases = bp_network_add_group(network, false);
+    bp_head_shape head = {.item = BP_ELMO_FORWARD,
+                          .term = BP_ELMO_FORWARD,
+                          .twice = true,
+                          .second_item = BP_ELMO_BACKWARD,
+                          .second_term = BP_ELMO_BACKWARD};
+    int64_t P = projection_of(shape), first, count;
+    bp_block *block;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    bp_lm_head_new(&block, &network->nn, &head,
+                   bp_group_add_matrix_part(group, "head", shape->vocab_size, P,
+                                            1 / sqrtf((float)P), 0, first, count),
+                   NULL);
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    (void)shared;
+    bp_network_add_block(network, number == 0 ? new_words(network, shape)
+                                  : number == blocks_of(shape) - 1
+                                      ? new_head(network, shape)
+                                      : new_layer(network, shape, number));
+}
+
+/* ---- the objective ---- */
+
+/* A window of T+1 tokens: the forward direction reads the first T and is asked for the next one,
+ * the backward direction reads the last T and is asked for the one before. */
+static void make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
+                 bp_example *out)
+{
+    size_t bytes = (size_t)(self->window - 1) * sizeof *tokens;
+
+    (void)step, (void)slot;
+    memcpy(out->inputs[BP_ELMO_FORWARD], tokens, bytes);
+    memcpy(out->targets[BP_ELMO_FORWARD], tokens + 1, bytes);
+    memcpy(out->inputs[BP_ELMO_BACKWARD], tokens + 1, bytes);
+    memcpy(out->targets[BP_ELMO_BACKWARD], tokens, bytes);
+}
+
+static bp_example_maker maker(int64_t T, uint64_t seed)
+{
+    return (bp_example_maker){.form = {.stream = {{.T = T}, {.T = T}}, .targets = {T, T}},
+                              .window = T + 1,
+                              .seed = seed,
+                              .make = make};
+}
+
+static const bp_objective OBJECTIVE = {
+    .name = "bidirectional", .terms = 2, .weight = {0.5, 0.5}, .scores_all = true, .maker = maker};
+
+const bp_model_family bp_elmo_family = {.name = "elmo",
+                                        .sizes = SIZES,
+                                        .any_context = true,
+                                        .settle = settle,
+                                        .check = check,
+                                        .check_read = check_read,
+                                        .facts = facts,
+                                        .state_width = state_width,
+                                        .unlimited = true,
+                                        .carries_state = true,
+                                        .constants = bp_elmo_characters,
+                                        .states = states,
+                                        .state_part = state_part,
+                                        .objective = &OBJECTIVE,
+                                        .folder_form = "bilm-tf",
+                                        .folder_is = bilm_is,
+                                        .folder_read = bilm_read,
+                                        .folder_write = bilm_write,
+                                        .blocks = blocks_of,
+                                        .blocks_are = "words, layers of two directions, head",
+                                        .cost = cost,
+                                        .behind = behind,
+                                        .add_block = add_block};

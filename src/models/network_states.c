@@ -1,0 +1,85 @@
+/* What a network's layers leave of the tokens of a text: a probe takes it out of a pass that reads
+ * the text whole. */
+#include "models/network_states_priv.h"
+
+#include "base/err.h"
+#include "mesh/collective.h"
+
+#include <string.h>
+
+/* A probe that keeps what the family says is a part of a token's states. */
+typedef struct keeper {
+    bp_probe probe;
+    const bp_model_shape *shape;
+    bp_state_form form;
+    int64_t count; /* tokens */
+    float *states; /* [layers][count][columns] */
+} keeper;
+
+static void keep(bp_probe *probe, const bp_probed *seen)
+{
+    const keeper *self = (const keeper *)probe;
+    bp_state_part part;
+
+    if (!self->shape->family->state_part(self->shape, seen->block, seen->what, &part))
+        return;
+    BP_ASSERT(part.row + self->count <= seen->rows);
+    for (int64_t k = 0; k < self->count; k++)
+        memcpy(self->states + (part.layer * self->count + k) * self->form.columns + part.column,
+               seen->x + (part.row + k) * seen->columns, (size_t)seen->columns * sizeof(float));
+}
+
+bp_state_form network_state_form(const bp_model_shape *shape)
+{
+    return shape->family->states ? shape->family->states(shape) : (bp_state_form){0};
+}
+
+/* inputs[count + 1], targets[count + 1]: the last target is behind the text, and alone is told. */
+static void frame(int32_t *inputs, int32_t *targets, const bp_model_text *text)
+{
+    inputs[0] = text->eod;
+    for (int64_t k = 0; k < text->count; k++) {
+        inputs[k + 1] = text->tokens[k];
+        targets[k] = -1;
+    }
+    targets[text->count] = text->eod;
+}
+
+bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
+{
+    network_model *self = (network_model *)model;
+    bp_state_form form = network_state_form(&self->shape);
+    int64_t length = text->count + 1, floats = form.layers * text->count * form.columns;
+    int32_t *places = bp_try_alloc("model.states", 2 * length, sizeof *places);
+    float *values = bp_try_alloc("model.states", length, sizeof *values),
+          *scratch =
+              bp_try_alloc("model.states", self->mesh->pipelines > 1 ? floats : 1, sizeof *scratch);
+    keeper seen = {.probe = {.see = keep},
+                   .shape = &self->shape,
+                   .form = form,
+                   .count = text->count,
+                   .states = states};
+    bp_model_batch batch = {
+        .windows = 1, .length = length, .inputs = places, .targets = places + length};
+    bp_err err = places && values && scratch
+                     ? BP_OK
+                     : BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                               "memory is short: at the states of %lld tokens; use a smaller "
+                               "score.context",
+                               (long long)text->count);
+
+    err = bp_agree(self->mesh->model, err);
+    if (err == BP_OK) {
+        frame(places, places + length, text);
+        memset(states, 0, (size_t)floats * sizeof *states);
+        model->ops->set_probe(model, &seen.probe);
+        err = model->ops->score(model, &batch, values);
+        model->ops->set_probe(model, NULL);
+    }
+    if (err == BP_OK && self->mesh->pipelines > 1) /* each stage has its layers, and else zeros */
+        bp_all_sum(states, floats, scratch, self->mesh->pipeline);
+    bp_free(scratch);
+    bp_free(values);
+    bp_free(places);
+    return err;
+}

@@ -1,0 +1,13 @@
+/* States of a network's layers, for the face of models. */
+#ifndef BP_MODELS_NETWORK_STATES_PRIV_H
+#define BP_MODELS_NETWORK_STATES_PRIV_H
+
+#include "models/network_inside_priv.h"
+
+/** Of a family without states zeros. */
+bp_state_form network_state_form(const bp_model_shape *shape);
+
+/** bp_model_ops.states. */
+bp_err network_states(bp_model *model, const bp_model_text *text, float *states);
+
+#endif

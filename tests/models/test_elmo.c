@@ -1,0 +1,234 @@
+/* ELMo's layers: the gradient is the slope of the loss, with both activations, with and without
+ * projections, clips that are reached; the backward direction reads what the forward one would of
+ * the reversed text. */
+#include "bp_test_mpi.h"
+
+#include "math/math.h"
+#include "models/elmo/elmo.h"
+#include "nn/layers.h"
+#include "train/engine/stage.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { T = 9, B = 2, VOCABULARY = 30 };
+
+typedef struct fixture {
+    bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    bp_stage *stage;
+    float *values;
+    float characters[(VOCABULARY + 1) * BP_WORD_CHARACTERS];
+    bp_example_maker maker;
+    bp_batch batch;
+    void *bytes;
+} fixture;
+
+/* Words of 1 to 48 bytes. */
+static void spell(float *characters)
+{
+    for (int w = 0; w <= VOCABULARY; w++) {
+        float *to = characters + w * BP_WORD_CHARACTERS;
+        int length = w == 3 ? 48 : 1 + w * 7 % 11, used = 0;
+
+        for (int k = 0; k < BP_WORD_CHARACTERS; k++)
+            to[k] = BP_WORD_PADDING;
+        to[used++] = BP_WORD_BEGIN;
+        for (int k = 0; k < length; k++)
+            to[used++] = (float)(97 + (w * 5 + k * k * 3) % 26);
+        to[used] = BP_WORD_END;
+    }
+}
+
+static bp_model_shape shape_of(bool tanh, int64_t projection, double clip)
+{
+    bp_model_shape shape = {
+        .family = &bp_elmo_family, .layers = 2, .width = 7, .context = T, .vocab_size = VOCABULARY};
+
+    shape.own[BP_ELMO_FILTERS] = 1LL << 32 | 3;
+    shape.own[BP_ELMO_FILTERS + 1] = 2LL << 32 | 4;
+    shape.own[BP_ELMO_FILTERS + 2] = 50LL << 32 | 2;
+    shape.own[BP_ELMO_EMBEDDING] = 4;
+    shape.own[BP_ELMO_ACTIVATION] = tanh;
+    shape.own[BP_ELMO_PROJECTION] = projection;
+    shape.real[BP_ELMO_CELL_CLIP] = shape.real[BP_ELMO_PROJECTION_CLIP] = clip;
+    bp_elmo_family.settle(&shape);
+    return shape;
+}
+
+static void open_fixture(fixture *f, bp_model_shape shape)
+{
+    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bool relu = shape.own[BP_ELMO_ACTIVATION] == 0;
+    int32_t windows[B * (T + 1)];
+
+    spell(f->characters);
+    shape.constants = f->characters;
+    bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
+    bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
+    bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1};
+    bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
+    bp_network_lay_out(f->network, 1);
+    f->values = bp_alloc("test", f->network->floats, sizeof(float));
+    bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
+    bp_network_initialise(f->network, 7);
+    for (int g = 1; g < f->network->group_count; g++) /* no weight too small to matter */
+        for (int k = 0; k < f->network->groups[g].count; k++) {
+            bp_param *param = &f->network->groups[g].params[k];
+
+            for (int64_t i = 0; i < bp_param_floats(param); i++)
+                param->value[i] =
+                    param->value[i] * (relu && strstr(param->name, "cnn") ? 8.0F : 1.5F) +
+                    0.02F * (float)(i % 5 - 2);
+        }
+    bp_network_refresh(f->network);
+    f->maker = shape.family->objective->maker(T, 1);
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
+    for (int i = 0; i < B * (T + 1); i++)
+        windows[i] = (i * 19 + 6) % VOCABULARY;
+    f->batch = bp_batch_make(&f->maker, windows, 1, 0, B, f->bytes);
+    bp_stage_spec spec = {.most = bp_extent_of(&f->maker.form, B),
+                          .micro_batches = 1,
+                          .stages = 1,
+                          .schedule = BP_1F1B};
+    bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
+}
+
+static void close_fixture(fixture *f)
+{
+    bp_stage_free(&f->stage);
+    bp_network_free(&f->network);
+    bp_gemm_free(&f->gemm);
+    bp_mesh_free(&f->mesh);
+    bp_free(f->values);
+    bp_free(f->bytes);
+}
+
+static const float WEIGHT[BP_TERMS] = {0.05F, 0.08F};
+
+static void losses_of(fixture *f, double sums[BP_TERMS])
+{
+    int64_t counts[BP_TERMS];
+
+    bp_network_refresh(f->network);
+    bp_stage_evaluate(f->stage, &(bp_evaluation){.batch = &f->batch}, sums, counts);
+    assert_int_equal(counts[0], B * T);
+    assert_int_equal(counts[1], B * T);
+}
+
+static double loss_of(fixture *f)
+{
+    double sums[BP_TERMS];
+
+    losses_of(f, sums);
+    return (double)WEIGHT[0] * sums[0] + (double)WEIGHT[1] * sums[1];
+}
+
+/* The slope of the loss along a param's gradient, whose norm it should be. */
+static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm, double step)
+{
+    int64_t n = bp_param_floats(param);
+    float *kept = bp_alloc("test", n, sizeof *kept);
+    double loss[2];
+
+    memcpy(kept, param->value, (size_t)n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++)
+            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
+        loss[side] = loss_of(f);
+    }
+    memcpy(param->value, kept, (size_t)n * sizeof *kept);
+    bp_free(kept);
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+static bool is_near(double slope, double norm)
+{
+    return fabs(slope - norm) <= 1e-2 * norm + 2e-4;
+}
+
+static void check_slopes(bp_model_shape shape, int params)
+{
+    fixture f = {0};
+    double trained[BP_TERMS] = {0};
+    int checked = 0;
+
+    open_fixture(&f, shape);
+    bp_stage_step step = {.batch = &f.batch, .step = 1};
+    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
+    bp_stage_accumulate(f.stage, &step, trained, 1);
+    for (int g = 0; g < f.network->group_count; g++) {
+        bp_group *group = &f.network->groups[g];
+
+        for (int k = 0; k < group->count && !group->frozen; k++, checked++) {
+            bp_param *param = &group->params[k];
+            const float *gradient = f.stage->gradient + group->place + param->place;
+            double norm = 0, slope;
+
+            for (int64_t i = 0; i < bp_param_floats(param); i++)
+                norm += (double)gradient[i] * (double)gradient[i];
+            norm = sqrt(norm);
+            if (norm < 1e-3)
+                fail_msg("%s: its gradient is %g", param->name, norm);
+            slope = slope_of(&f, param, gradient, norm, 1e-3);
+            if (!is_near(slope, norm)) /* across a bend of a ReLU */
+                slope = slope_of(&f, param, gradient, norm, 1e-4);
+            if (!is_near(slope, norm))
+                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
+        }
+    }
+    assert_int_equal(checked, params);
+    close_fixture(&f);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    (void)state;
+    /* characters, 3 convolutions, 2 highway layers, projection; 4 layers; head */
+    check_slopes(shape_of(true, 5, 100), 1 + 6 + 8 + 2 + 4 * 4 + 2);
+    check_slopes(shape_of(false, 5, 0.25), 1 + 6 + 8 + 2 + 4 * 4 + 2); /* clips are reached */
+    check_slopes(shape_of(true, 7, 100), 1 + 6 + 8 + 2 + 4 * 3 + 2);   /* no projected state */
+}
+
+/* Both directions with the same weights: of a text that reads the same from its end they have the
+ * same loss, and else that of each other's text. */
+static void directions_are_mirrors(void **state)
+{
+    fixture f = {0};
+    double there[BP_TERMS], back[BP_TERMS];
+    int32_t windows[B * (T + 1)];
+
+    (void)state;
+    open_fixture(&f, shape_of(false, 5, 3));
+    for (int layer = 0; layer < 2; layer++)
+        for (int k = 0; k < 4; k++) {
+            const bp_group *forward = &f.network->groups[2 + 2 * layer];
+            bp_param *to = &f.network->groups[3 + 2 * layer].params[k];
+
+            assert_string_equal(strchr(forward->params[k].name, '.'), strchr(to->name, '.'));
+            memcpy(to->value, forward->params[k].value,
+                   (size_t)bp_param_floats(to) * sizeof *to->value);
+        }
+    losses_of(&f, there);
+    for (int b = 0; b < B; b++)
+        for (int t = 0; t <= T; t++) {
+            int i = b * (T + 1) + T - t;
+
+            windows[b * (T + 1) + t] = (i * 19 + 6) % VOCABULARY;
+        }
+    f.batch = bp_batch_make(&f.maker, windows, 1, 0, B, f.bytes);
+    losses_of(&f, back);
+    assert_true(fabs(there[0] - there[1]) > 1e-3);
+    assert_true(fabs(there[0] - back[1]) < 1e-5 * there[0]);
+    assert_true(fabs(there[1] - back[0]) < 1e-5 * there[1]);
+    close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_slopes),
+                                              cmocka_unit_test(directions_are_mirrors)};
+
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
