@@ -233,7 +233,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     if (err == BP_OK)
         err = reserve_kept(self, batch, asked->pass);
     if (err == BP_OK)
-        err = reserve_window(self, maker.window);
+        err = reserve_window(self, batch->length + 1);
     if (mesh->pipelines * mesh->tensors > 1)
         err = bp_agree(mesh->model, err);
     if (err != BP_OK)

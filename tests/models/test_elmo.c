@@ -83,7 +83,7 @@ static void open_fixture(fixture *f, bp_model_shape shape)
                     0.02F * (float)(i % 5 - 2);
         }
     bp_network_refresh(f->network);
-    f->maker = shape.family->objective->maker(T, 1);
+    f->maker = shape.family->objective->maker(&shape, T, NULL);
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
     for (int i = 0; i < B * (T + 1); i++)
         windows[i] = (i * 19 + 6) % VOCABULARY;

@@ -320,11 +320,12 @@ static void make(const bp_example_maker *self, const int32_t *tokens, int64_t st
     memcpy(out->targets[BP_ELMO_BACKWARD], tokens, bytes);
 }
 
-static bp_example_maker maker(int64_t T, uint64_t seed)
+static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_example_rules *rules)
 {
+    (void)shape;
     return (bp_example_maker){.form = {.stream = {{.T = T}, {.T = T}}, .targets = {T, T}},
                               .window = T + 1,
-                              .seed = seed,
+                              .rules = rules,
                               .make = make};
 }
 
