@@ -147,15 +147,19 @@ static double unseen_history(const ngram_rule *rule)
     return rule->smoothing == NGRAM_MLE ? 0 : 1 / (double)rule->outcomes;
 }
 
-static bp_err make_level(ngram_level *level, int64_t count, double unseen)
+static bp_err make_level(const estimator *self, ngram_level *level, int64_t count)
 {
+    double unseen = unseen_history(&self->spec->rule);
+
     level->count = count;
     level->prob = bp_try_alloc("ngram.levels", count, sizeof *level->prob);
     level->left = bp_try_alloc("ngram.levels", count, sizeof *level->left);
     level->begin = bp_try_alloc("ngram.levels", count + 1, sizeof *level->begin);
     level->link = bp_try_alloc("ngram.levels", count, sizeof *level->link);
-    level->shorter = bp_try_alloc("ngram.levels", count, sizeof *level->shorter);
-    if (!level->prob || !level->left || !level->begin || !level->link || !level->shorter)
+    if (self->spec->entropy > 0)
+        level->shorter = bp_try_alloc("ngram.levels", count, sizeof *level->shorter);
+    if (!level->prob || !level->left || !level->begin || !level->link ||
+        (self->spec->entropy > 0 && !level->shorter))
         return bp_fail_memory("the n-grams' probabilities", count, 5 * sizeof(double));
     for (int64_t k = 0; k < count; k++)
         level->left[k] = unseen;
@@ -166,7 +170,7 @@ static bp_err make_words(estimator *self)
 {
     ngram_level *level = &self->out->of[1];
     int64_t first = self->cuts[self->rank], end = self->cuts[self->rank + 1];
-    bp_err err = make_level(level, end - first, unseen_history(&self->spec->rule));
+    bp_err err = make_level(self, level, end - first);
 
     level->first = first;
     self->out->total[1] = self->spec->vocab_size + 1;
@@ -237,6 +241,13 @@ static bp_err fill_records(estimator *self, int order, const order_below *below,
     return BP_OK;
 }
 
+/* One rank keeps what it would send. */
+static void swap_records(exchange *x)
+{
+    x->in = x->out;
+    x->out = NULL;
+}
+
 static bp_err send_records(estimator *self, int order, const order_below *below, exchange *x)
 {
     MPI_Comm comm = self->counting->comm;
@@ -250,7 +261,10 @@ static bp_err send_records(estimator *self, int order, const order_below *below,
     x->sent = list->count;
     x->received = ngram_exchange_counts(x->counts[1], x->counts[0], comm);
     err = fill_records(self, order, below, x);
-    x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
+    if (self->size > 1)
+        x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
+    else
+        swap_records(x);
     x->answers = bp_try_alloc("ngram.exchange", x->received, sizeof *x->answers);
     if (err == BP_OK && (!x->in || !x->answers))
         err = bp_fail_memory("the exchange of n-grams", x->received, sizeof *x->in);
@@ -258,7 +272,8 @@ static bp_err send_records(estimator *self, int order, const order_below *below,
     if (err != BP_OK)
         return err;
     bp_fault_point("count.exchange");
-    ngram_exchange_rows(x->in, x->counts[1], x->out, x->counts[0], sizeof *x->out, comm);
+    if (self->size > 1)
+        ngram_exchange_rows(x->in, x->counts[1], x->out, x->counts[0], sizeof *x->out, comm);
     bp_free(x->out);
     x->out = NULL;
     return BP_OK;
@@ -269,6 +284,11 @@ static bp_err send_replies(estimator *self, exchange *x)
     MPI_Comm comm = self->counting->comm;
     bp_err err = BP_OK;
 
+    if (self->size == 1) {
+        x->back = x->answers;
+        x->answers = NULL;
+        return BP_OK;
+    }
     x->back = bp_try_alloc("ngram.exchange", x->sent, sizeof *x->back);
     if (!x->back)
         err = bp_fail_memory("the exchange of n-grams", x->sent, sizeof *x->back);
@@ -358,7 +378,8 @@ static void keep(estimator *self, int order, exchange *x, const ngram_item *sort
         x->answers[sorted[k].value].place = at; /* among this rank's, for now */
         level->key[at] = ngram_item_key(&sorted[k]);
         level->prob[at] = g->prob[k];
-        level->shorter[at] = from->shorter;
+        if (level->shorter)
+            level->shorter[at] = from->shorter;
         level->link[at] = from->link;
         level->count++;
     }
@@ -429,7 +450,7 @@ static bp_err make_order(estimator *self, int order, exchange *x)
 {
     ngram_level *level = &self->out->of[order];
     ngram_item *sorted = NULL;
-    bp_err err = make_level(level, x->received, unseen_history(&self->spec->rule));
+    bp_err err = make_level(self, level, x->received);
 
     level->key = bp_try_alloc("ngram.levels", x->received, sizeof *level->key);
     if (err == BP_OK && !level->key)
@@ -480,6 +501,7 @@ static bp_err pass_order(estimator *self, int order, order_below *below)
     if (err == BP_OK && order < self->spec->order)
         err = bp_agree(self->counting->comm, take_replies(&x, below));
     exchange_clear(&x);
+    ngram_suffixes_clear(&self->counts->of[order]);
     return err;
 }
 

@@ -48,6 +48,7 @@ typedef struct ngram_counts {
 bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_spec *spec,
                    const ngram_run *runs, int64_t count);
 void ngram_counts_clear(ngram_counts *counts);
+void ngram_suffixes_clear(ngram_suffixes *list);
 
 /** N-grams of one order in context order, of this rank's range. */
 typedef struct ngram_level {
@@ -55,7 +56,8 @@ typedef struct ngram_level {
     ngram_key *key;       /* the first word is the highest; NULL: words, from `first` on */
     double *prob;         /* of its last word given the others */
     double *left;         /* ngram_smooth, where it is a history */
-    double *shorter;      /* the probability of its last word given one word less */
+    double *shorter;      /* the probability of its last word given one word less; NULL: nothing is
+                             pruned by it */
     int64_t *begin;       /* [count + 1] its followers in the order above */
     int64_t *link;        /* the place of its suffix in the order below, among those of all ranks */
 } ngram_level;

@@ -252,14 +252,19 @@ bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_s
     return BP_OK;
 }
 
+void ngram_suffixes_clear(ngram_suffixes *list)
+{
+    bp_free(list->key);
+    bp_free(list->seen);
+    bp_free(list->left);
+    bp_free(list->shorter);
+    *list = (ngram_suffixes){0};
+}
+
 void ngram_counts_clear(ngram_counts *counts)
 {
-    for (int k = 0; k < NGRAM_ORDERS; k++) {
-        bp_free(counts->of[k].key);
-        bp_free(counts->of[k].seen);
-        bp_free(counts->of[k].left);
-        bp_free(counts->of[k].shorter);
-    }
+    for (int k = 0; k < NGRAM_ORDERS; k++)
+        ngram_suffixes_clear(&counts->of[k]);
     bp_free(counts->word_seen);
     bp_free(counts->word_left);
     *counts = (ngram_counts){0};
