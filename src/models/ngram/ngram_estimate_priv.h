@@ -38,6 +38,7 @@ typedef struct ngram_suffixes {
 typedef struct ngram_counts {
     ngram_suffixes of[NGRAM_ORDERS]; /* from order 2 on */
     int64_t *word_seen, *word_left;  /* [V + 1], of all ranks together */
+    int64_t expected;                /* n-grams of an order on this rank, at most, about */
 } ngram_counts;
 
 /** Merge the runs' n-grams of this rank's range, whose bounds are found from the runs.

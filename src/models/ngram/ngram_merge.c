@@ -129,9 +129,11 @@ static bp_err merger_next(merger *self)
 
 /* ---- n-grams of all orders ---- */
 
-static bp_err make_room(ngram_suffixes *list)
+/* `expected` n-grams at first: pages that are not needed are never touched, and a block that grows
+ * would be copied. */
+static bp_err make_room(ngram_suffixes *list, int64_t expected)
 {
-    int64_t room = list->room < 1024 ? 1024 : list->room + list->room / 2;
+    int64_t room = list->room == 0 ? expected + 1024 : list->room + list->room / 2;
     ngram_key *key;
     int64_t **columns[] = {&list->seen, &list->left, &list->shorter};
 
@@ -184,7 +186,7 @@ static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_i
         ngram_suffixes *list = &out->of[k];
 
         if (k > common) {
-            bp_err err = make_room(list);
+            bp_err err = make_room(list, out->expected);
 
             if (err != BP_OK)
                 return err;
@@ -212,6 +214,7 @@ static bp_err merge_range(ngram_counts *out, const bp_counting *counting, const 
 
     for (int64_t r = 0; r < count; r++)
         of += runs[r].items;
+    out->expected = of / share + of / share / 8;
     find_range(&from, &to, counting, spec, runs, count);
     err = merger_open(&self, runs, count, from);
     while (err == BP_OK) {
