@@ -20,7 +20,6 @@ typedef float loose_vector
 typedef float quad __attribute__((vector_size(OUTS * sizeof(float))));
 typedef float loose_quad
     __attribute__((vector_size(OUTS * sizeof(float)), aligned(sizeof(float)), may_alias));
-typedef int32_t places __attribute__((vector_size(OUTS * sizeof(int32_t))));
 
 static inline __attribute__((always_inline)) quad fold(vector v)
 {
@@ -39,13 +38,11 @@ static inline __attribute__((always_inline)) quad fold(vector v)
 static inline __attribute__((always_inline)) quad totals(const vector sums[OUTS])
 {
     quad a = fold(sums[0]), b = fold(sums[1]), c = fold(sums[2]), d = fold(sums[3]);
-    quad ab = __builtin_shuffle(a, b, (places){0, 4, 1, 5}) +
-              __builtin_shuffle(a, b, (places){2, 6, 3, 7});
-    quad cd = __builtin_shuffle(c, d, (places){0, 4, 1, 5}) +
-              __builtin_shuffle(c, d, (places){2, 6, 3, 7});
+    quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
 
-    return __builtin_shuffle(ab, cd, (places){0, 1, 4, 5}) +
-           __builtin_shuffle(ab, cd, (places){2, 3, 6, 7});
+    return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) +
+           __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
 /* The last columns of x, which fill no vector. */
