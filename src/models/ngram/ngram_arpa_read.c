@@ -120,6 +120,8 @@ static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
         return fail(self, "the orders of the head do not follow each other from 1 on");
     if (order > NGRAM_ORDER_MOST)
         return fail(self, "n-grams of more than 7 words");
+    if (count >= UINT32_MAX)
+        return fail(self, "the head tells more n-grams of an order than a model holds");
     self->spec->order = order;
     self->of[order].told = count;
     return BP_OK;

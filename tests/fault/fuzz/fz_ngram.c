@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define STEPS 200
+#define PARTS 3
 #define FEW   4096 /* ids of a vocabulary whose distribution is asked for */
 
 static const char *make_file(const uint8_t *data, size_t bytes)
@@ -78,6 +79,26 @@ static void ask_all(const ngram_file *file)
     bp_free(values);
 }
 
+/* Its parts are sound where the whole is, and have all words among them. */
+static void open_parts(const char *path, bool whole)
+{
+    int64_t next = 0;
+
+    for (int part = 0; part < PARTS; part++) {
+        ngram_file file;
+        bp_err err = ngram_file_open_part(&file, path, part, PARTS);
+
+        fuzz_check_error(err);
+        FUZZ_CHECK(err == BP_OK || (err == BP_ERR_FORMAT && !whole));
+        if (whole) {
+            FUZZ_CHECK(ngram_file_cut(&file, part, PARTS) == next);
+            next = ngram_file_cut(&file, part + 1, PARTS);
+            FUZZ_CHECK(part + 1 < PARTS || next == file.V + 1);
+        }
+        ngram_file_close(&file);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     const char *path = make_file(data, bytes);
@@ -94,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             ask_all(&file);
     }
     ngram_file_close(&file);
+    open_parts(path, err == BP_OK);
     fuzz_end();
     return 0;
 }
