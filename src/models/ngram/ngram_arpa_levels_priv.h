@@ -1,0 +1,27 @@
+/* What an ARPA file tells of each order, and what becomes of it. Local: no MPI. */
+#ifndef BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
+#define BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
+
+#include "models/ngram/ngram_estimate_priv.h"
+
+/** One line's n-gram: logarithms to base 10. */
+typedef struct ngram_arpa_entry {
+    float prob, left;
+} ngram_arpa_entry;
+
+typedef struct ngram_arpa_order {
+    int64_t told, count; /* n-grams that the head tells, and that are kept */
+    ngram_item *items;   /* by key in context order, once sorted; values: places in `entries` */
+    ngram_arpa_entry *entries;
+} ngram_arpa_order;
+
+/** Sort the n-grams of orders 1 to spec->order, put back suffixes that were pruned away, and make
+ * levels of all; ids and spec->vocab_size are known. `path` is for messages.
+ *
+ * Shapes:     of[NGRAM_ORDERS], from order 1 on; items may grow.
+ * Owns:       *levels is the caller's, ngram_levels_clear(), after an error too.
+ * Errors:     BP_ERR_FORMAT an n-gram stands there twice, or lacks its history; BP_ERR_SYSTEM. */
+bp_err ngram_arpa_fill(ngram_levels *levels, ngram_arpa_order *of, const ngram_spec *spec,
+                       const char *path);
+
+#endif
