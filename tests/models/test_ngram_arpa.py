@@ -44,6 +44,8 @@ BAD = {
     "positive": (SOUND.replace("-0.4\ta", "0.4\ta"), "above 0"),
     "nan": (SOUND.replace("-0.4\ta", "nan\ta"), "does not begin with a number"),
     "back-off": (SOUND.replace("-0.25\ta b a", "-0.25\ta b a\t-1"), "of the highest order has a back-off"),
+    "large weight": (SOUND.replace("a b\t-0.7", "a b\t100"), "a back-off weight is above"),
+    "above one": (SOUND.replace("-0.5\tb\t-0.2", "-0.5\tb\t1"), "backing off gives"),
     "word": (SOUND.replace("b b", "b c"), "the word 'c' is no unigram"),
     "end": (SOUND + "more\n", "goes on behind"),
 }

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#define ABOVE_ONE 1.00001 /* a probability above it is not rounding */
+
 /* All orders of a file. */
 typedef struct arpa_orders {
     ngram_arpa_order *of;
@@ -155,6 +157,11 @@ static bp_err fill_order(const arpa_orders *self, ngram_levels *levels, int orde
         level->link[k] = place_of(self, order - 1, suffix_of(key, order, self->spec->bits));
         level->prob[k] = item->value < 0 ? below->left[history] * below->prob[level->link[k]]
                                          : pow(10, (double)of->entries[item->value].prob);
+        if (level->prob[k] > ABOVE_ONE)
+            return BP_FAIL(BP_ERR_FORMAT, "arpa.above_one",
+                           "backing off gives an n-gram of order %d, which a longer one ends with, "
+                           "a probability of %g: at %s; make the file anew",
+                           order, level->prob[k], self->path);
         level->left[k] = item->value < 0 ? 1 : pow(10, (double)of->entries[item->value].left);
         for (; next <= history; next++)
             below->begin[next] = k;

@@ -16,7 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define BLANKS "\t\r "
+#define BLANKS    "\t\r "
+#define LEFT_MOST 99 /* log10 of a back-off weight */
 
 typedef struct arpa_reader {
     const char *path, *at, *end; /* what is left of the text */
@@ -200,6 +201,8 @@ static bp_err read_ngram(arpa_reader *self, int order, const char *text, size_t 
         return err;
     if (bytes > 0 && (!take_number(&text, &bytes, &entry.left) || bytes > 0))
         return fail(self, "the line has more words than its order, or its back-off is no number");
+    if (entry.left > LEFT_MOST)
+        return fail(self, "a back-off weight is above 10^99");
     if (order == self->spec->order && entry.left != 0)
         return fail(self, "an n-gram of the highest order has a back-off");
     if (starts_inside) {
