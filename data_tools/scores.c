@@ -268,12 +268,15 @@ static bp_err check_sums(const score_folder *scores)
         tokens += scores->tokens[d];
         nll += scores->nll[d];
     }
-    told_nll = nll; /* of a token of probability 0 the summary tells no sum */
+    told_nll = nll; /* of a token of probability 0 the summary tells no sum, but null */
     if (err == BP_OK && isfinite(nll))
         err = bp_json_get_real(scores->summary, "nll_nats", &told_nll, scores->summary_path);
     if (err != BP_OK)
         return err;
-    if (tokens != told || (isfinite(nll) && fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9))
+    if (!isfinite(nll) && !json_is_null(json_object_get(scores->summary, "nll_nats")))
+        told_nll = 0;
+    if (tokens != told || isfinite(nll) != isfinite(told_nll) ||
+        (isfinite(nll) && fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9))
         return BP_FAIL(BP_ERR_FORMAT, "scores.not_of_one_run",
                        "documents.h5 has %" PRId64
                        " tokens of %.17g nats, and summary.json %" PRId64

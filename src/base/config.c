@@ -276,6 +276,20 @@ bool bp_config_is_given(const bp_config *config, const char *key)
     return entry->source == SOURCE_FILE || entry->source == SOURCE_ARGUMENT;
 }
 
+bool bp_config_departs(const bp_config *config, const char *key)
+{
+    const config_entry *entry = config_find(config, key);
+    config_entry usual = {.option = entry->option};
+    bool departs = bp_config_is_given(config, key) && entry->text != NULL;
+
+    if (!departs || entry->option->value == NULL)
+        return departs;
+    departs = config_assign(&usual, entry->option->value, SOURCE_DEFAULT, "") != BP_OK ||
+              strcmp(usual.text, entry->text) != 0;
+    bp_free(usual.text);
+    return departs;
+}
+
 const char *bp_config_string(const bp_config *config, const char *key)
 {
     return typed(config, key, BP_OPTION_STRING, BP_OPTION_CHOICE)->text;

@@ -55,6 +55,18 @@ void bp_signals_init(void)
     install(SIGXFSZ, SIG_IGN);
 }
 
+void bp_signals_leave(void)
+{
+    sigset_t these;
+
+    (void)sigemptyset(&these);
+    (void)sigaddset(&these, SIGUSR1);
+    (void)sigaddset(&these, SIGUSR2);
+    (void)sigaddset(&these, SIGINT);
+    (void)sigaddset(&these, SIGTERM);
+    BP_CHECK(pthread_sigmask(SIG_BLOCK, &these, NULL) == 0);
+}
+
 void bp_signals_ask_stop(bp_stop why)
 {
     sigset_t all, before;

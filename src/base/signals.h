@@ -23,6 +23,9 @@ void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
  * stack pointer for their workspace at times: what a handler pushed there would overwrite memory.
  */
 void bp_signals_stack(void);
+/** The calling thread leaves requests to stop and to tell its stack to the main one, which has a
+ * stack for handlers: for threads that compute beside it. */
+void bp_signals_leave(void);
 /** Calls the watches first, where there are any. On the thread that uses MPI alone. */
 bool bp_signals_stop_asked(void);
 /** The same as if USR1 had come, for another reason. The first reason stands, but TERM's. */

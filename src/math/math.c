@@ -1,6 +1,7 @@
 /* Options, threads, precision, and the speed of matrix products. */
 #include "math/math.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
 #include "math/threads_priv.h"
@@ -63,7 +64,11 @@ void bp_math_set_threads(int threads)
     flush_denormals(); /* LLVM's runtime hands the caller's control word to its team; GNU's teams
                           keep their own */
 #pragma omp parallel
-    flush_denormals();
+    {
+        flush_denormals();
+        if (omp_get_thread_num() > 0)
+            bp_signals_leave();
+    }
     bp_threads_bind();
 }
 

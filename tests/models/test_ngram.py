@@ -203,6 +203,11 @@ threads = 1
                                   "ensemble.kind=seed"])
         self.assertEqual(seeds.status, 78, str(seeds))
         self.assertIn("[ensemble.only_bags]", seeds.err)
+        dropout = bagpipe_test.run([program("bagpipe"), "uncertainty", self.at("small.ini"), f"run.dir={self.at('dropout')}",
+                                    f"uncertainty.models=d={self.at('many/members/m00')}:dropout",
+                                    f"uncertainty.in_domain=v={self.at('valid.h5')}"])
+        self.assertEqual(dropout.status, 78, str(dropout))
+        self.assertIn("[ensemble.no_dropout]", dropout.err)
 
     def test_a_count_that_is_told_to_stop_goes_on_from_its_runs(self):
         whole = self.model(self.trained("unstopped", 0))

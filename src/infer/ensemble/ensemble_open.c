@@ -384,6 +384,11 @@ static bp_err place_members(opening *o)
                            "a member of kind %s can't be split, but mesh.tensor = %d and "
                            "mesh.pipeline = %d: at member %lld; leave both at 1",
                            lm->info.kind, mesh->tensors, mesh->pipelines, (long long)k);
+        if (drops && !lm->ops->set_dropout)
+            return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
+                           "a model of kind %s has no dropout for passes at test time: at member "
+                           "%lld; leave :dropout out",
+                           lm->info.kind, (long long)k);
         self->members[k].backbone = t;
         self->backbones[t] = (ensemble_backbone){
             .lm = lm, .pass = drops ? k : BP_MODEL_NO_DROPOUT, .width = lm->info.width};

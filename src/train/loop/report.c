@@ -224,8 +224,7 @@ static bool has_come(void *context)
     serving *at = context;
     bp_stop reason;
 
-    if (bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail))
-        return true;
+    /* First, as a report may always wait. */
     if (!at->stop_sent && bp_signals_stop_asked()) {
         reason = bp_signals_terminating()                   ? BP_STOP_TERM
                  : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
@@ -234,7 +233,7 @@ static bool has_come(void *context)
         at->stop_sent = true;
     }
     tell_written(at->self, false);
-    return false;
+    return bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail);
 }
 
 bp_err report_serve(trainer *self)

@@ -21,7 +21,7 @@ static bp_err check_role(const trainer *self, bp_role role)
 static bp_err refuse_keys(const trainer *self)
 {
     for (const bp_option *row = bp_mask_options; row->key; row++)
-        if (bp_config_is_given(self->config, row->key))
+        if (bp_config_departs(self->config, row->key))
             return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
                            "model.kind = %s has no %s: at %s; leave the key out",
                            self->shape.family->name, row->key, row->key);
