@@ -103,23 +103,21 @@ class Candidates(JobTest):
 
     def test_wrong_choices_are_refused(self):
         good = [json.dumps({"choices": choices}) for _, choices, _ in self.lines]
-        for number, (line, words) in enumerate((("{", ["not valid JSON"]), ("[1]", ["no list of two texts"]),
-                                                ('{"choices": ["a"]}', ["\"choices\" is no list of two texts or more"]),
-                                                ('{"choices": ["a", ""]}', ["choice 1 is empty"]), ('{"choices": ["a", 1]}', ["choice 1 is empty"]),
-                                                ('{"choices": ["a", "b"], "answer": 2}', ["\"answer\" is no number of a choice, from 0 to 1"]),
-                                                (json.dumps({"choices": ["a", "b c " * 90]}), ["more than score.context = 32"]))):
+        for number, (line, words) in enumerate((("{", ["[json.invalid]"]), ("[1]", ["[choices.not_a_list]"]),
+                                                ('{"choices": ["a"]}', ["[choices.not_a_list]", "\"choices\""]),
+                                                ('{"choices": ["a", ""]}', ["[choices.empty_choice]", "choice 1"]),
+                                                ('{"choices": ["a", 1]}', ["[choices.empty_choice]", "choice 1"]),
+                                                ('{"choices": ["a", "b"], "answer": 2}', ["[choices.bad_answer]", "\"answer\"", "from 0 to 1"]),
+                                                (json.dumps({"choices": ["a", "b c " * 90]}), ["[choices.too_long]", "score.context = 32"]))):
             path = self.write("wrong.jsonl", "\n".join(good[:2] + [line] + good[3:]) + "\n")
             self.refused(65, words + ["wrong.jsonl:3"], f"score.candidates={path}", ranks=2 * (number % 2))
-        self.refused(65, ["choices for 22 documents", "23"], f"score.candidates={self.write('few.jsonl', chr(10).join(good[:-1]) + chr(10))}")
-        self.refused(65, ["a line more", "many.jsonl:24"], f"score.candidates={self.write('many.jsonl', chr(10).join(good + good[:1]))}")
-        self.refused(66, ["none.jsonl"], f"score.candidates={self.at('none.jsonl')}")
+        self.refused(65, ["[choices.too_few_lines]", "22", "23"], f"score.candidates={self.write('few.jsonl', chr(10).join(good[:-1]) + chr(10))}")
+        self.refused(65, ["[choices.too_many_lines]", "many.jsonl:24"], f"score.candidates={self.write('many.jsonl', chr(10).join(good + good[:1]))}")
+        self.refused(66, ["[file.missing]", "none.jsonl"], f"score.candidates={self.at('none.jsonl')}")
 
     def refused(self, status, words, *keys, ranks=0):
         result = self.result("refused", ranks, *keys)
-        self.assertEqual(result.status, status, str(result))
-        line, = [line for line in result.err.split("\n") if line.startswith(f"bagpipe: error[{status}]: ")]
-        for word in words:
-            self.assertIn(word, line)
+        self.assert_error(result, status, *words)
         self.assertFalse(os.path.exists(self.file("refused", "summary.json")))
 
 

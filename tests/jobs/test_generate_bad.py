@@ -11,11 +11,7 @@ class GenerateBad(GenerateTest):
 
     def refused(self, status, words, *keys, ranks=0):
         result = self.result("refused", ranks, *keys)
-        self.assertEqual(result.status, status, f"{keys}: {result}")
-        lines = [line for line in result.err.split("\n") if line.startswith(f"bagpipe: error[{status}]: ")]
-        self.assertEqual(len(lines), 1, str(result))
-        for word in words:
-            self.assertIn(word, lines[0])
+        self.assert_error(result, status, *words)
         self.assertFalse(os.path.exists(self.at("refused")), str(result))
 
     def prompts_refused(self, text, words, *keys, name="bad.jsonl", status=65, ranks=0):
@@ -45,7 +41,7 @@ class GenerateBad(GenerateTest):
             file.write(os.urandom(4000))
         with open(self.at("cut.txt.gz"), "rb+") as file:
             file.truncate(1000)
-        self.refused(65, ["cut.txt.gz"], f"generate.prompts={self.at('cut.txt.gz')}")
+        self.refused(65, ["[text.damaged]", "cut.txt.gz"], f"generate.prompts={self.at('cut.txt.gz')}")
         self.refused(66, ["[file.missing]", "none.txt"], f"generate.prompts={self.at('none.txt')}")
 
     def test_templates(self):
@@ -55,7 +51,7 @@ class GenerateBad(GenerateTest):
                             ("{c}", ["[template.missing_field]", "fields.jsonl:1"]),
                             ("{b}", ["[template.missing_field]"])):
             self.refused(65, words, f"generate.prompts={fields}", f"generate.template={self.write('bad.tpl', text)}")
-        self.refused(66, ["none.tpl"], f"generate.prompts={fields}", f"generate.template={self.at('none.tpl')}")
+        self.refused(66, ["[file.missing]", "none.tpl"], f"generate.prompts={fields}", f"generate.template={self.at('none.tpl')}")
 
     def test_keys(self):
         for keys, words in ((["generate.strategy=best"], ["[config.bad_value]", "generate.strategy = best"]),
@@ -72,7 +68,7 @@ class GenerateBad(GenerateTest):
                             (["generate.stop=\\q"], ["[generate.bad_escape]"]),
                             (["mesh.members=2"], ["[mesh.one_model]", "generate.model"])):
             self.refused(78, words, *keys, ranks=2 if "mesh.members=2" in keys else 0)
-        self.refused(66, ["none"], f"generate.model={self.at('none')}")
+        self.refused(66, ["[checkpoint.missing]", "none"], f"generate.model={self.at('none')}")
 
     def test_tokenizers(self):
         """A checkpoint that keeps no tokenizer, and one of words, which can't spell every stop text."""

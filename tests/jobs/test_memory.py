@@ -14,13 +14,10 @@ class Memory(JobTest):
 
     def refused(self, result, name=None, status=71):
         """One line, of one rank, and no folder of that name."""
-        self.assertEqual(result.status, status, str(result))
-        lines = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[")]
-        self.assertEqual(len(lines), 1, str(result))
-        self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), str(result))
+        self.assert_error(result, status)
         if name:
             self.assertFalse(os.path.exists(self.at(name)), str(result))
-        return lines[0]
+        return result.lines("error")[0]
 
     def estimated(self, *keys, job="pretrain"):
         """MiB of the ranks of a node together, as --plan has them."""

@@ -120,8 +120,7 @@ class Mix(JobTest):
 
     def refused(self, status, words, *arguments):
         result = run([program("bagpipe-data"), "mix", *arguments])
-        self.assertEqual(result.status, status, str(result))
-        self.assertIn(words, result.err)
+        self.assert_error(result, status, words)
 
     def test_what_does_not_go_together_is_refused(self):
         gpt, lstm, out = self.at("gpt-dev"), self.at("lstm-dev"), self.at("never.json")

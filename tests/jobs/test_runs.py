@@ -18,9 +18,7 @@ class Runs(JobTest):
         whole = self.trained("undisturbed", 0, "train.steps=400")
         process = self.start("stopped", "train.steps=400")
         process.send_signal(signal.SIGUSR1)
-        _, err = process.communicate()
-        self.assertEqual(process.returncode, 75, err)
-        self.assertIn("the same command goes on", err)
+        self.assert_stopped(process.result())
         self.assertLess(int(steps(self.at("stopped"))[-1][5:]), 400)
         self.trained("stopped", 0, "train.steps=400")
         self.assertEqual(timeless(metrics(whole)), timeless(metrics(self.at("stopped"))))
@@ -30,8 +28,7 @@ class Runs(JobTest):
         process = self.start("held", "train.steps=100000")
         try:
             result = self.pretrain("held", 0, "train.steps=100000")
-            self.assertEqual(result.status, 69, str(result))
-            self.assertIn(str(process.pid), result.err)
+            self.assert_error(result, 69, "[lock.held]", str(process.pid))
         finally:
             process.kill()
             process.communicate()

@@ -62,9 +62,7 @@ class ScoreEnsemble(ScoreFiles, JobTest):
 
     def refused(self, status, words, model, ranks=0, *keys):
         result = run(self.command("refused", model, *keys), ranks)
-        self.assertEqual(result.status, status, str(result))
-        for word in words:
-            self.assertIn(word, result.err)
+        self.assert_error(result, status, *words)
         self.assertNotIn("scoring", result.out)  # before any compute
 
     def read(self, name, file="tokens.h5"):
@@ -269,11 +267,11 @@ class ScoreEnsemble(ScoreFiles, JobTest):
 
     def test_members_that_are_missing_are_66_and_named(self):
         self.list("missing", [("m00", "model0", None), ("gone", "nowhere", None)])
-        self.refused(66, ["gone", "nowhere"], "missing.json")
-        self.refused(66, ["gone"], "missing.json", 2, "mesh.members=2")
+        self.refused(66, ["[ensemble.member_missing]", "gone", "nowhere"], "missing.json")
+        self.refused(66, ["[ensemble.member_missing]", "gone"], "missing.json", 2, "mesh.members=2")
         os.makedirs(self.at("hollow"), exist_ok=True)  # a folder without a checkpoint
         self.list("hollow", [("m00", "model0", None), ("hollow", "hollow", None)])
-        self.refused(66, ["hollow", "no checkpoint"], "hollow.json")
+        self.refused(66, ["[checkpoint.none]", "hollow"], "hollow.json")
 
     def test_members_of_another_tokenizer_or_vocabulary_are_65_and_named(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", self.VOCABULARY, "--out", self.at("other.json"),
@@ -285,16 +283,16 @@ class ScoreEnsemble(ScoreFiles, JobTest):
             self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=2", "corpus.valid=",
                        f"corpus.train={self.at(name + '.h5')}"])
             self.list("with_" + name, [("m00", "model0", None), (f"the-{name}", name, None)])
-        self.refused(65, ["the-other", "m00", "tokenizer"], "with_other.json")
-        self.refused(65, ["the-little", "m00", "509", "400"], "with_little.json")
-        self.refused(65, ["the-little", "509"], "with_little.json", 2, "mesh.members=2")
+        self.refused(65, ["[ensemble.unlike_members]", "the-other", "m00"], "with_other.json")
+        self.refused(65, ["[ensemble.unlike_members]", "the-little", "m00", "509", "400"], "with_little.json")
+        self.refused(65, ["[ensemble.unlike_members]", "the-little", "509"], "with_little.json", 2, "mesh.members=2")
 
     def test_meshes_that_do_not_fit_are_78(self):
-        self.refused(78, ["mesh.members = 2", "one model"], "model0", 2, "mesh.members=2")
-        self.refused(78, ["mesh.members = 4", "the ensemble has 3"], "ensemble.json", 4, "mesh.members=4")
-        self.refused(78, ["score.memory"], "ensemble.json", 0, "score.memory=100")
+        self.refused(78, ["[mesh.one_model]", "mesh.members = 2"], "model0", 2, "mesh.members=2")
+        self.refused(78, ["[mesh.too_many_members]", "mesh.members = 4", "3"], "ensemble.json", 4, "mesh.members=4")
+        self.refused(78, ["[score.memory_too_small]", "score.memory"], "ensemble.json", 0, "score.memory=100")
         self.write("broken.json", '{"members": []}')
-        self.refused(65, ["broken.json"], "broken.json")
+        self.refused(65, ["[ensemble.bad_file]", "broken.json"], "broken.json")
 
     # ---- tools ----
 

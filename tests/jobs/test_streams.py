@@ -93,11 +93,7 @@ class Weights(JobTest):
     def refused(self, status, words, *keys):
         for ranks in (0, 2):
             result = self.pretrain("refused", ranks, self.parts, *keys)
-            self.assertEqual(result.status, status, str(result))
-            said = [line for line in result.err.split("\n") if line.startswith(f"bagpipe: error[{status}]: ")]
-            self.assertEqual(len(said), 1, str(result))
-            for word in words:
-                self.assertIn(word, said[0])
+            self.assert_error(result, status, *words)
         self.assertFalse(os.path.exists(self.at("refused/checkpoints")))
 
     def test_data_are_the_same_at_any_number_of_ranks_and_across_restarts(self):
@@ -141,12 +137,12 @@ class Weights(JobTest):
         self.assertEqual(metrics(folder)[-1]["step"], 3)
 
     def test_refusals(self):
-        self.refused(78, ["2 numbers", "3 files"], "corpus.weights=1,2")
-        self.refused(78, ["4 numbers", "3 files"], "corpus.weights=1,2,3,4")
-        self.refused(78, ["place 2"], "corpus.weights=1,-2,3")
-        self.refused(78, ["place 3"], "corpus.weights=1,2,")
-        self.refused(78, ["3 numbers add up to 0"], "corpus.weights=0,0,0")
-        self.refused(65, ["part1.h5", "fewer than one window"], "corpus.weights=1,1,1", "model.context=3000", "train.batch=2")
+        self.refused(78, ["[corpus.weights_mismatch]", "2 numbers", "3 files"], "corpus.weights=1,2")
+        self.refused(78, ["[corpus.weights_mismatch]", "4 numbers", "3 files"], "corpus.weights=1,2,3,4")
+        self.refused(78, ["[corpus.bad_weights]", "place 2"], "corpus.weights=1,-2,3")
+        self.refused(78, ["[corpus.bad_weights]", "place 3"], "corpus.weights=1,2,")
+        self.refused(78, ["[corpus.zero_weights]", "3 numbers"], "corpus.weights=0,0,0")
+        self.refused(65, ["[corpus.too_short]", "part1.h5"], "corpus.weights=1,1,1", "model.context=3000", "train.batch=2")
 
     def test_plan_counts_their_memory(self):
         keys = (self.parts, "corpus.weights=1,1,1", "train.batch=64")

@@ -46,9 +46,7 @@ class UncertaintyRuns(UncertaintyTest):
         process = self.background(self.command("stopped"), 2)
         self.until(lambda: os.path.isdir(self.file("stopped", "scores", "three")), process)
         process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate()
-        self.assertEqual(process.returncode, 75, out + err)
-        self.assertIn("the same command goes on", err)
+        self.assert_stopped(process.result())
         done = self.file("stopped", "scores", "single", "score", "summary.json")
         before = os.stat(done).st_mtime_ns
         result = self.studied("stopped", 2, "mesh.data=2", "mesh.micro_batch=2")
@@ -88,10 +86,7 @@ class UncertaintyRuns(UncertaintyTest):
         status = run([program("bagpipe"), "status", self.at(name)])
         self.assertRegex(status.out, r"last: fit, step 3 of 4, eigenvectors: \d+ %, .* left")
         ask(process, os.path.join(self.at(name), "halt"))
-        out, err = process.communicate()
-        self.assertEqual(process.returncode, 75, out + err)
-        self.assertIn("a Laplace approximation was fitted", err)
-        self.assertIn("the same command goes on", err)
+        self.assert_stopped(process.result())
         with open(os.path.join(self.at(name), "log.txt"), encoding="utf-8") as file:
             self.assertNotIn("step 4 of 4", file.read(), "the eigenproblem was waited for")
         with open(os.path.join(self.at(name), "run.json"), encoding="utf-8") as file:
@@ -145,45 +140,42 @@ class UncertaintyRuns(UncertaintyTest):
 
     def refused(self, status, words, *keys, name="refused"):
         result = run(self.command(name, *keys))
-        self.assertEqual(result.status, status, str(result))
-        self.assertEqual(len(result.err.strip().splitlines()), 1, result.err)
-        for word in words if isinstance(words, tuple) else (words,):
-            self.assertIn(word, result.err)
+        self.assert_error(result, status, *(words if isinstance(words, tuple) else (words,)))
         self.assertFalse(os.path.isdir(self.file(name, "scores")), "something was computed")
 
     def test_wrong_lists_are_refused_before_anything_is_computed(self):
         m0, labelled = self.at("m0"), self.at("labelled.h5")
-        self.refused(78, (":mcmc", "dropout"), f"uncertainty.models=a={m0}:mcmc")
-        self.refused(78, "name 'a'", f"uncertainty.models=a={m0},a={self.at('m1')}")
-        self.refused(78, "has no name", f"uncertainty.models={m0}")
-        self.refused(78, "can't be the name", f"uncertainty.models=a/b={m0}")
-        self.refused(66, ("method b", self.at("nowhere")), f"uncertainty.models=a={m0},b={self.at('nowhere')}")
-        self.refused(66, "no checkpoint", f"uncertainty.models=a={self.at('.')}")
-        self.refused(78, "ensemble", f"uncertainty.models=a={self.at('three')}:dropout")
-        self.refused(65, ("'kind'", "genre"), f"uncertainty.in_domain={labelled}:kind=news")
-        self.refused(65, ("'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
-        self.refused(78, ("in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
-        self.refused(78, "name 'other'", f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
-        self.refused(78, ("a label without a value", "labelled.h5:genre=VALUE"), f"uncertainty.shifted={labelled}:genre")
-        self.refused(66, "nothing.h5", f"uncertainty.shifted={self.at('nothing.h5')}")
-        self.refused(66, "no corpus matches", f"uncertainty.shifted={self.at('nothing*.h5')}")
-        self.refused(78, "laplace", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
+        self.refused(78, ("[comparison.unknown_method]", ":mcmc"), f"uncertainty.models=a={m0}:mcmc")
+        self.refused(78, ("[comparison.same_name]", "'a'"), f"uncertainty.models=a={m0},a={self.at('m1')}")
+        self.refused(78, "[comparison.no_name]", f"uncertainty.models={m0}")
+        self.refused(78, ("[comparison.bad_name]", "'a/b'"), f"uncertainty.models=a/b={m0}")
+        self.refused(66, ("[checkpoint.missing]", "method b", self.at("nowhere")), f"uncertainty.models=a={m0},b={self.at('nowhere')}")
+        self.refused(66, "[checkpoint.none]", f"uncertainty.models=a={self.at('.')}")
+        self.refused(78, "[comparison.ensemble_method]", f"uncertainty.models=a={self.at('three')}:dropout")
+        self.refused(65, ("[label.unknown]", "'kind'", "genre"), f"uncertainty.in_domain={labelled}:kind=news")
+        self.refused(65, ("[label.unknown_value]", "'sports'", "news", "noise"), f"uncertainty.in_domain={labelled}:genre=sports")
+        self.refused(78, ("[comparison.shared_documents]", "in_domain", "'noise'"), f"uncertainty.in_domain={labelled}", f"uncertainty.shifted={labelled}:genre=noise")
+        self.refused(78, ("[comparison.same_name]", "'other'"), f"uncertainty.shifted={self.at('other.h5')},{self.at('other.h5')}")
+        self.refused(78, ("[comparison.no_label_value]", "labelled.h5:genre=VALUE"), f"uncertainty.shifted={labelled}:genre")
+        self.refused(66, ("[file.missing]", "nothing.h5"), f"uncertainty.shifted={self.at('nothing.h5')}")
+        self.refused(66, "[corpus.no_match]", f"uncertainty.shifted={self.at('nothing*.h5')}")
+        self.refused(78, "[laplace.no_corpus]", f"uncertainty.models=a={m0}:laplace", "corpus.train=")
 
     def test_a_group_of_one_document_is_refused(self):
         self.corpus("lonely", [{"id": "x", "text": "One document alone ."}])
-        self.refused(65, ("lonely", "1 document"), f"uncertainty.shifted={self.at('lonely.h5')}")
+        self.refused(65, ("[comparison.group_too_small]", "lonely", "1 document"), f"uncertainty.shifted={self.at('lonely.h5')}")
 
     def test_a_member_that_is_missing_is_named(self):
         os.makedirs(self.at("broken"), exist_ok=True)
         self.write("broken/ensemble.json", json.dumps({"members": [{"name": "a", "path": "../m0"}, {"name": "b", "path": "../gone"}]}))
-        self.refused(66, ("method x", "member b", "gone"), f"uncertainty.models=x={self.at('broken')}")
+        self.refused(66, ("[checkpoint.missing]", "method x", "member b", "gone"), f"uncertainty.models=x={self.at('broken')}")
 
     def test_other_tokenizers_are_refused(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "bpe", "--size", 300, "--out", self.at("t300.json"), self.at("train.txt")])
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("t300.json"), "--format", "lines", "--out", self.at("t300.h5"),
                    self.at("valid.txt")])
-        self.refused(65, ("tokenizer", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
-        self.refused(65, "tokenizer", f"corpus.valid={self.at('t300.h5')}")
+        self.refused(65, ("[tokenizer.mismatch]", "method single"), f"uncertainty.in_domain={self.at('t300.h5')}", "uncertainty.shifted=")
+        self.refused(65, "[tokenizer.mismatch]", f"corpus.valid={self.at('t300.h5')}")
 
     def test_a_vocabulary_beyond_laplace_is_refused(self):
         with h5py.File(self.at("wide.h5"), "w") as file:
@@ -193,7 +185,7 @@ class UncertaintyRuns(UncertaintyTest):
         self.convert("wide.h5")
         self.trained("wide", 0, f"corpus.train={self.at('wide.h5')}", "corpus.valid=", "model.layers=1", "model.width=8", "model.heads=2",
                      "model.context=8", "train.steps=1")
-        self.refused(78, ("method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",
+        self.refused(78, ("[laplace.vocabulary_too_large]", "method w", "20000", "16384"), f"uncertainty.models=w={self.at('wide')}:laplace",
                      f"uncertainty.in_domain={self.at('wide.h5')}", "uncertainty.shifted=", "corpus.valid=", f"corpus.train={self.at('wide.h5')}")
 
     def test_damaged_scores_are_named(self):
@@ -206,9 +198,7 @@ class UncertaintyRuns(UncertaintyTest):
             file.seek(2000)
             file.write(bytes([byte[0] ^ 1]))
         result = run(self.command("damaged", models, "uncertainty.resamples=300"))
-        self.assertEqual(result.status, 65, str(result))
-        self.assertIn("damaged", result.err)
-        self.assertIn("tokens.h5", result.err)
+        self.assert_error(result, 65, "tokens.h5")
 
     def test_what_tells_little_is_warned_of(self):
         told = {"corpus.train=" + self.at("valid.h5"): ("[laplace.other_corpus]", "[laplace.few_tokens]"),
