@@ -50,15 +50,18 @@ static bp_rng_key key_of(const bp_example_rules *rules, int64_t step, int64_t sl
 
 static bool may_be_masked(const masking *m, int64_t t)
 {
-    return m->text[t] != m->rules->sep && m->text[t] != m->rules->cls;
+    int32_t id = m->text[t];
+
+    return id != m->rules->sep && id != m->rules->cls && id != m->rules->eod;
 }
 
-/* Does the unit of the token before t hold t too? */
+/* Does the unit of the token before t hold t too? None does that ends a text. */
 static bool goes_on(const masking *m, int64_t t)
 {
     const bool *continues = m->rules->continues;
 
-    return continues && t < m->n && may_be_masked(m, t) && continues[m->text[t]];
+    return continues && t > 0 && t < m->n && may_be_masked(m, t - 1) && may_be_masked(m, t) &&
+           continues[m->text[t]];
 }
 
 /* Behind the unit that begins at t: a token, or a word. */
@@ -116,7 +119,8 @@ static void mask_span(masking *m, int64_t t, int64_t units)
     mask(m, t, end, t);
 }
 
-/* A word that is longer than what is still wanted is left, unless it is the first: BERT's rule. */
+/* A word that is longer than what is still wanted is left: BERT's rule. The first one is not, so
+ * that each example has something to find: ours. */
 static void mask_word(masking *m, int64_t t, bool first)
 {
     int64_t end = unit_end(m, t);
@@ -142,7 +146,7 @@ static void mask_text(masking *m, const bp_rng_key *length)
     for (int64_t k = 0; k < m->n && m->wanted > 0; k++) {
         int64_t t = bp_rng_permute(&m->order, k, m->n);
 
-        if (!may_be_masked(m, t) || m->targets[t] >= 0 || (t > 0 && goes_on(m, t)))
+        if (!may_be_masked(m, t) || m->targets[t] >= 0 || goes_on(m, t))
             continue;
         if (m->rules->span > 0)
             mask_span(m, t, span_units(m->rules, length, t));

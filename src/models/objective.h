@@ -25,6 +25,7 @@ typedef struct bp_example_rules {
     uint64_t seed;
     int64_t member;                     /* of an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
+    int64_t eod;                        /* ends documents; often sep; -1: nothing does */
     double rate;                        /* of the tokens so many are masked, at least one */
     double keep, random;   /* of those so many stay as they are, or become another token */
     double span;           /* mean length of masked spans; 0: single tokens, or words */

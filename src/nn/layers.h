@@ -86,7 +86,8 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
 typedef struct bp_pooled_shape {
     int64_t C, classes;
     int item, stream, term; /* the term has a target an example; a batch without it is let be */
-    int64_t mask;           /* the stream of its dropout masks, between pooler and classes */
+    int64_t
+        mask; /* the stream of its dropout masks, between pooler and classes; BP_ROW_KEEPS_ALL */
 } bp_pooled_shape;
 
 /** Cross-entropy of softmax(class.weight tanh(pooler.weight h + pooler.bias) + class.bias), h being

@@ -135,7 +135,7 @@ static void take_first(const pooled_head *self, bp_pass *pass, float *first, con
 
 static bool drops(const pooled_head *self, const bp_pass *pass)
 {
-    return pass->dropout && self->block.nn->dropout > 0;
+    return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
 }
 
 /* Units, logits and their statistics; the loss in the order of examples. */

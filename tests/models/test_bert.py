@@ -96,16 +96,16 @@ class Bert(FolderTest):
             self.assertEqual(state_of(trained)["model"], read_json(self.at(f"{name}-back"), "manifest.json")["state"]["model"])
 
     def test_older_names_are_read(self):
-        """Without the prefix; with gamma and beta; with tensors that hold no parameters."""
+        """Under the name of a class without the second head; without the prefix; with gamma and beta; with tensors that hold no parameters."""
         trained = self.trained("older", 0, "train.steps=1", "model.kind=bert")
         self.must(["bagpipe-data", "export", trained, "--out", self.at("new-names")])
         header, data = tensors_of(self.at("new-names"))
         config = pathlib.Path(self.at("new-names"), "config.json").read_text(encoding="utf-8")
-        changes = {"bare": lambda name: name.removeprefix("bert."),
+        changes = {"masked-class": lambda name: name, "bare": lambda name: name.removeprefix("bert."),
                    "gamma": lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")}
         for folder, change in changes.items():
             os.mkdir(self.at(folder))
-            self.write(f"{folder}/config.json", config)
+            self.write(f"{folder}/config.json", config.replace("BertForPreTraining", "BertForMaskedLM") if folder == "masked-class" else config)
             write_tensors(self.at(folder), {change(name): tensor for name, tensor in header.items()}, data)
             self.must(["bagpipe-data", "import", self.at(folder), "--out", self.at(f"{folder}-in"), "--no-tokenizer"])
             self.must(["bagpipe-data", "export", self.at(f"{folder}-in"), "--out", self.at(f"{folder}-out"), "--no-tokenizer"])
@@ -177,8 +177,9 @@ class Bert(FolderTest):
                            (["model.kind=gpt"], "model.unused_key"),
                            (["model.kind=bert", "mask.keep=0.6", "mask.random=0.6"], "mask.shares"),
                            (["model.kind=bert", "model.context=2"], "model.short_context"),
+                           (["model.kind=bert", "model.heads=3", "model.head_width=8", "mesh.tensor=3"], "mesh.not_dividing"),
                            (["model.kind=bert", "train.sample_every=1"], "model.not_causal")):
-            result = self.pretrain("refused", 2 if name == "corpus.no_sentences" else 0, *keys)
+            result = self.pretrain("refused", {"corpus.no_sentences": 2, "mesh.not_dividing": 3}.get(name, 0), *keys)
             self.assertEqual(result.status, 78, str(result))
             self.assertIn(f"[{name}]", result.err)
 

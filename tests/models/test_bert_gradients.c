@@ -27,6 +27,7 @@ static const float WEIGHT[BP_TERMS] = {0.05F, 0.3F};
 static void make_batch(fixture *f, const bp_model_shape *shape)
 {
     static const bp_example_rules RULES = {.seed = 1,
+                                           .eod = -1,
                                            .vocab_size = VOCABULARY,
                                            .cls = CLS,
                                            .sep = SEP,

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { T = 66, N = T - 2, VOCABULARY = 1000, CLS = 2, SEP = 3, MASK = 4, FIRST = 10 };
+enum { T = 66, N = T - 2, VOCABULARY = 1000, CLS = 2, SEP = 3, MASK = 4, EOD = 5, FIRST = 10 };
 
 static bp_example_rules rules_of(void)
 {
@@ -16,6 +16,7 @@ static bp_example_rules rules_of(void)
                               .cls = CLS,
                               .sep = SEP,
                               .mask = MASK,
+                              .eod = EOD,
                               .rate = 0.15,
                               .keep = 0.1,
                               .random = 0.1};
@@ -25,7 +26,8 @@ typedef struct example {
     int32_t inputs[T], targets[T], text[N];
 } example;
 
-/* A text of `step` and `slot`, with the end of a document in it. */
+/* A text of `step` and `slot`, with the end of a document in it, which a tokenizer may have a token
+ * of its own for. */
 static void make(example *out, const bp_example_rules *rules, int64_t step, int64_t slot)
 {
     bp_model_shape shape = {.family = &bp_roberta_family, .context = T};
@@ -36,7 +38,7 @@ static void make(example *out, const bp_example_rules *rules, int64_t step, int6
     assert_int_equal(bp_batch_bytes(&maker.form, 1), sizeof values);
     for (int i = 0; i < N + 1; i++)
         window[i] = FIRST + (int32_t)((i * 37 + slot) % (VOCABULARY - FIRST));
-    window[20] = SEP;
+    window[20] = slot % 2 ? SEP : EOD;
     memcpy(out->text, window, sizeof out->text);
     bp_example_make(&maker, window, step, slot, values, 1, 0);
     memcpy(out->inputs, values, sizeof out->inputs);
@@ -50,7 +52,7 @@ static int scored_of(const example *e)
     assert_int_equal(e->inputs[0], CLS);
     assert_int_equal(e->inputs[T - 1], SEP);
     assert_true(e->targets[0] == -1 && e->targets[T - 1] == -1);
-    assert_true(e->targets[21] == -1 && e->inputs[21] == SEP);
+    assert_true(e->targets[21] == -1 && e->inputs[21] == e->text[20]);
     for (int i = 0; i < N; i++) {
         bool asked = e->targets[1 + i] >= 0;
 
@@ -124,7 +126,7 @@ static void whole_words_are_masked_whole(void **state)
 {
     bool continues[VOCABULARY];
     bp_example_rules rules = rules_of();
-    int words = 0;
+    int words = 0, first = 0;
     example e;
 
     (void)state;
@@ -139,8 +141,10 @@ static void whole_words_are_masked_whole(void **state)
                 assert_true((e.targets[1 + i] >= 0) == (e.targets[i] >= 0));
                 words += e.targets[1 + i] >= 0;
             }
+        first += continues[e.text[21]] && e.targets[22] >= 0; /* a text's first token begins */
     }
     assert_true(words > 200);
+    assert_true(first > 5);
 }
 
 /* Their mean length: that of a geometric distribution with p = 1/3 that ends at 10, cut short by

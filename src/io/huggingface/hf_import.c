@@ -478,6 +478,22 @@ static bp_err sort_out_all(bp_hf_model *model)
     return err;
 }
 
+/* A folder may name a class that has fewer tensors than it holds. */
+static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
+{
+    const bp_hf_table *only[] = {model->shape.table, NULL};
+    bp_safetensors *file;
+
+    for (; *tables != NULL; tables++)
+        if (strcmp((*tables)->model_type, only[0]->model_type) == 0 && (*tables)->told_by &&
+            find(model, (*tables)->told_by, &file) != NULL)
+            only[0] = *tables;
+    if (only[0] == model->shape.table)
+        return BP_OK;
+    model->unknown.bytes = 0;
+    return read_config(model, only);
+}
+
 /* ---- the whole ---- */
 
 bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables)
@@ -495,6 +511,8 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *cons
         err = read_config(model, tables);
     if (err == BP_OK)
         err = open_files(model);
+    if (err == BP_OK)
+        err = read_by_tensors(model, tables);
     if (err == BP_OK)
         err = find_prefix(model);
     if (err == BP_OK)

@@ -99,8 +99,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     if (shape->own[BP_BERT_HEAD_WIDTH] == 0)
         bp_transformer_check_width(shape, config);
     bp_transformer_check_heads(shape, tensors, config);
-    if (inner(shape) != 4 * shape->width) /* else heads say it */
-        bp_transformer_check_inner(shape, inner(shape), tensors, config);
+    bp_transformer_check_inner(shape, inner(shape), tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
         bp_config_fault(config, "model.short_context",
                         "model.context = %lld has no room for a masked word between the tokens "
@@ -196,12 +195,13 @@ static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part
     return block;
 }
 
+/* Without dropout, as in BERT's own program. */
 static bp_block *new_pooled(bp_network *network, const bp_model_shape *shape)
 {
     bp_pooled_shape head = {.C = shape->width,
                             .classes = NEXT_SENTENCES,
                             .term = BP_BERT_NEXT_SENTENCE,
-                            .mask = LAYER_MASK(shape->layers)};
+                            .mask = BP_ROW_KEEPS_ALL};
     bp_block *block;
 
     bp_pooled_head_new(&block, &network->nn, &head, bp_network_add_group(network, true));

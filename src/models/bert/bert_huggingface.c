@@ -1,5 +1,6 @@
 /* BERT and RoBERTa as Hugging Face folders hold them: every weight [out, in], as ours. Models that
- * were made for masked words alone have neither pooler nor a head of next sentences. */
+ * were made for masked words alone have neither pooler nor a head of next sentences; BERT's own
+ * have both, whichever class their config.json names. */
 #include "models/bert/bert.h"
 
 #include <string.h>
@@ -126,23 +127,25 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
     "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"                        \
     " \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
-#define TABLE(of, type, class, before, head_of, sizes_of, rows_of)                                 \
+#define TABLE(of, type, class, own, before, head_of, sizes_of, rows_of)                            \
     {                                                                                              \
-        .kind = of, .model_type = type, .architecture = class, .prefix = before,                   \
+        .kind = of, .model_type = type, .architecture = class, .told_by = own, .prefix = before,   \
         .first = "embeddings.word_embeddings.weight", .head = head_of,                             \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
         .check = check_sizes, .bare = HEADS, .older = OLDER                                        \
     }
 
-static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining", "bert.",
+static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining",
+                                             "cls.seq_relationship.weight", "bert.",
                                              "cls.predictions.decoder.weight", PRETRAINING_SIZES,
                                              PRETRAINING_ROWS),
                          MASKED =
-                             TABLE("bert", "bert", "BertForMaskedLM", "bert.",
+                             TABLE("bert", "bert", "BertForMaskedLM", NULL, "bert.",
                                    "cls.predictions.decoder.weight", MASKED_SIZES, MASKED_ROWS),
-                         ROBERTA = TABLE("roberta", "roberta", "RobertaForMaskedLM", "roberta.",
-                                         "lm_head.decoder.weight", ROBERTA_SIZES, ROBERTA_ROWS);
+                         ROBERTA =
+                             TABLE("roberta", "roberta", "RobertaForMaskedLM", NULL, "roberta.",
+                                   "lm_head.decoder.weight", ROBERTA_SIZES, ROBERTA_ROWS);
 
 const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED, NULL},
                          *const bp_roberta_huggingface[] = {&ROBERTA, NULL};

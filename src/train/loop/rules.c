@@ -75,6 +75,7 @@ static bp_err check_keys(const trainer *self)
 static bp_err find_words(const trainer *self, bool *continues)
 {
     bp_tokenizer *tokenizer = NULL;
+    bool *parts = NULL; /* tokenizer.path may have more tokens than the corpus tells */
     bp_err err = BP_OK;
 
     if (!self->tokenizer)
@@ -82,8 +83,14 @@ static bp_err find_words(const trainer *self, bool *continues)
                        "mask.whole_words needs a tokenizer, and the corpus brings none: at "
                        "tokenizer.path; set it");
     err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
-    if (err == BP_OK)
-        err = bp_tokenizer_word_parts(tokenizer, continues);
+    if (err == BP_OK) {
+        int64_t size = bp_tokenizer_size(tokenizer), V = self->facts.vocab_size;
+
+        parts = bp_alloc("input", size, sizeof *parts);
+        err = bp_tokenizer_word_parts(tokenizer, parts);
+        memcpy(continues, parts, (size_t)(size < V ? size : V) * sizeof *parts);
+    }
+    bp_free(parts);
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -114,6 +121,7 @@ bp_err trainer_find_rules(trainer *self)
                                      .cls = roles[BP_ROLE_CLS],
                                      .sep = roles[BP_ROLE_SEP],
                                      .mask = roles[BP_ROLE_MASK],
+                                     .eod = self->facts.eod_id,
                                      .rate = keys->rate,
                                      .keep = keys->keep,
                                      .random = keys->random,
