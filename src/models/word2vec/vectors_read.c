@@ -176,10 +176,10 @@ static bp_err read_row(reader *self, int64_t row)
         return wrong(self, row, "a word and a space do not begin it");
     self->at += bytes + 1;
     err = find_word(self, word, bytes, row, &id);
-    if (err == BP_OK)
-        err = read_values(self, self->values + id * self->padded, row);
+    if (err != BP_OK)
+        return err;
     self->seen[id] = true;
-    return err;
+    return read_values(self, self->values + id * self->padded, row);
 }
 
 /* The first row is that of a text, if it reads as one. */

@@ -444,6 +444,24 @@ def arpa_seeds():
         put("arpa", name, text.encode(errors="surrogateescape"))
 
 
+def vectors_seeds():
+    good, row = "4 2\n</s> 0 0.5\na 1 -2e-3\nb 0.25 4\nc -1 1\n", struct.pack("<2f", 0.5, -3)
+    texts = {
+        "good": good, "tokens": "2 2\nb 1 2\na 3 4\n", "crlf": good.replace("\n", "\r\n"), "truncated": good[:-4], "word": good[:-5], "too-many": good + "d 1 2\n",
+        "too-few": good.replace("4 2", "5 2"), "lie": good.replace("4 2", "2147483647 1048576"), "overflow": good.replace("4 2", "99999999999999999999 2"),
+        "wide": good.replace("a 1", "a 1 1"), "narrow": good.replace("a 1", "a"), "twice": good.replace("b 0", "a 0"), "nan": good.replace("0.25", "nan"),
+        "infinite": good.replace("0.25", "1e99"), "number": good.replace("0.25", "0.x"), "start": "1 2\n<s> 1 2\n", "unknown": "1 2\nzebra 1 2\n",
+        "unk": "1 1\n<unk> 1\n", "reserved": good.replace("b 0", "<|endoftext|> 0"), "invalid": good.replace("b 0", "\udcff 0"), "zero-byte": good.replace("b 0", "b\0 0"),
+        "no-word": good.replace("b 0", " 0"), "empty": "", "head": "4 2\n", "negative": "4 -2\n", "no-head": "the text of a book\n",
+    }
+    for name, text in texts.items():
+        put("vectors", name, text.encode(errors="surrogateescape"))
+    put("vectors", "binary", b"2 2\na " + row + b"\nb " + row + b"\n")
+    put("vectors", "google", b"2 2\na " + row + b"b " + row)
+    put("vectors", "binary-truncated", b"2 2\na " + row + b"\nb " + row[:5])
+    put("vectors", "binary-nan", b"1 2\na " + struct.pack("<2f", 1, float("nan")))
+
+
 def cli_seeds():
     good = "run.dir=r\0corpus.train=c.h5\0model.layers=2\0model.width=8\0model.heads=2\0model.context=16\0train.steps=3\0train.batch=2"
     lines = {
@@ -482,5 +500,5 @@ def bilm_seeds():
 
 if __name__ == "__main__":
     for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()
