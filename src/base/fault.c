@@ -93,6 +93,7 @@ static const char *const NAMES[] = {
     "train.nan_gradient",
     "train.nan_moment",
     "train.nan_weight",
+    "train.read_valid",
     NULL,
 };
 

@@ -4,6 +4,7 @@
  * batch slots, as in training, each from zeros on and in order. */
 #include "train/loop/trainer_priv.h"
 
+#include "base/fault.h"
 #include "base/heartbeat.h"
 #include "base/signals.h"
 #include "base/trace.h"
@@ -94,6 +95,9 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
         int64_t first = token_of(self, all, p, w);
 
         err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
+        if (err == BP_OK && bp_fault("train.read_valid"))
+            err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at token %lld",
+                          (long long)first);
         if (err == BP_OK)
             bp_example_make(maker, self->window, 0, first / trainer_stride(self), self->examples,
                             p->windows, w);
@@ -146,6 +150,8 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
         bp_heartbeat_progress();
         if (self->leads)
             err = read_piece(self, all, &p, &maker);
+        if (self->learner) /* which all ranks run together */
+            err = bp_agree(mesh->compute, err);
         if (err != BP_OK)
             *first = READ_FAILED;
         bp_bcast_bytes(self->examples, (int64_t)bp_batch_bytes(&maker.form, p.windows), 0,
