@@ -44,13 +44,15 @@ typedef struct bp_learner_loss {
 typedef struct bp_learner_ops {
     /** What a rank of so many takes for parameters. Local. */
     size_t (*bytes)(const bp_model_shape *shape, int ranks);
+    /** And for what it works with besides. Local. */
+    size_t (*work_bytes)(const bp_model_shape *shape, int ranks);
     /** Collective over spec->comm. Owns: *out is the caller's, `free`. Errors: BP_ERR_SYSTEM: the
      * same on all ranks. */
     bp_err (*new)(bp_learner **out, const bp_learner_spec *spec);
     void (*free)(bp_learner **learner);
     /** Read all of the stream, a share on each rank, before a training begins. Collective. Errors:
-     * BP_ERR_FORMAT there is nothing to learn from; those of stream->read: the same on all ranks.
-     */
+     * BP_ERR_FORMAT there is nothing to learn from; BP_ERR_STOPPED; those of stream->read: the same
+     * on all ranks. */
     bp_err (*study)(bp_learner *learner, const bp_learner_stream *stream);
     /** Values to begin with, behind `study`: a function of the seed and an element's place. Local.
      */

@@ -26,6 +26,17 @@ void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_voc
     group->labels = bp_alloc("word2vec.group", group->target_room, sizeof *group->labels);
 }
 
+size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes)
+{
+    bool cbow = shape->own[OWN_MODE] == W2V_CBOW, tree = shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL;
+    size_t inputs = W2V_GROUP * 2 * (size_t)shape->own[OWN_WINDOW],
+           units = cbow ? W2V_GROUP : inputs,
+           targets = units * (tree ? W2V_CODE_ROOM : 1 + (size_t)shape->own[OWN_NEGATIVE]);
+
+    return units * (sizeof(w2v_unit) + row_bytes * (cbow ? 2 : 1)) + inputs * sizeof(int32_t) +
+           targets * (sizeof(int32_t) + sizeof(uint8_t) + 2 * sizeof(float));
+}
+
 void w2v_group_clear(w2v_group *group)
 {
     bp_free(group->units);

@@ -7,7 +7,10 @@
  * lanes, and others wait. */
 #include "models/word2vec/word2vec_examples_priv.h"
 
+#include "base/fault.h"
+#include "base/heartbeat.h"
 #include "base/mem.h"
+#include "base/signals.h"
 #include "mesh/collective.h"
 
 #include <math.h>
@@ -32,7 +35,7 @@ struct bp_learner {
     w2v_text text;
     w2v_group group;
     float *dots, *scratch; /* [target_room] */
-    float *mean;           /* [unit_room][width] cbow's inputs */
+    float *mean;           /* [unit_room][width] cbow's inputs; NULL of skipgram */
     float *error;          /* [unit_room][width] gradients of inputs */
 };
 
@@ -48,6 +51,16 @@ static int workers_of(int ranks)
 static size_t bytes(const bp_model_shape *shape, int ranks)
 {
     return (size_t)(2 * shape->vocab_size * w2v_padded(shape) / workers_of(ranks)) * sizeof(float);
+}
+
+/* Counts are there three times for a while: as they are summed, as integers, and on rank 0. */
+static size_t work_bytes(const bp_model_shape *shape, int ranks)
+{
+    size_t V = (size_t)shape->vocab_size, text = 3 * (size_t)shape->context * sizeof(int32_t);
+    size_t row = (size_t)(w2v_padded(shape) / workers_of(ranks)) * sizeof(float);
+
+    return V * (sizeof(double) + 2 * sizeof(float)) + w2v_vocabulary_bytes(shape) + text +
+           w2v_group_bytes(shape, row);
 }
 
 static bp_err new_tables(bp_learner *self)
@@ -125,11 +138,16 @@ static bp_err count_share(const bp_learner *self, const bp_learner_stream *strea
     int32_t *tokens = bp_alloc("word2vec.count", READ_TOKENS, sizeof *tokens);
     bp_err err = BP_OK;
 
+    bp_fault_point("count.run");
     end = self->rank + 1 == size ? stream->tokens : end;
     while (at < end && err == BP_OK) {
         int64_t n = end - at < READ_TOKENS ? end - at : READ_TOKENS;
 
-        err = stream->read(stream->context, at, n, tokens);
+        bp_heartbeat_progress();
+        err = bp_signals_stop_asked()
+                  ? bp_fail_stopped("while words were counted, at %s; the same command goes on",
+                                    stream->where)
+                  : stream->read(stream->context, at, n, tokens);
         for (int64_t k = 0; k < n && err == BP_OK; k++)
             counts[tokens[k]]++;
         at += n;
@@ -150,7 +168,8 @@ static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *whe
     w2v_group_init(group, &self->shape, &self->vocabulary);
     self->dots = bp_alloc("word2vec.group", group->target_room, sizeof *self->dots);
     self->scratch = bp_alloc("word2vec.group", group->target_room, sizeof *self->scratch);
-    self->mean = bp_alloc("word2vec.group", group->unit_room * self->width, sizeof *self->mean);
+    if (self->shape.own[OWN_MODE] == W2V_CBOW)
+        self->mean = bp_alloc("word2vec.group", group->unit_room * self->width, sizeof(float));
     self->error = bp_alloc("word2vec.group", group->unit_room * self->width, sizeof *self->error);
     return BP_OK;
 }
@@ -391,6 +410,7 @@ static void run(bp_learner *self, const bp_batch *batch, const bp_learner_pass *
 }
 
 const bp_learner_ops w2v_learner_ops = {.bytes = bytes,
+                                        .work_bytes = work_bytes,
                                         .new = new_learner,
                                         .free = free_learner,
                                         .study = study,

@@ -16,6 +16,7 @@ enum { OWN_MODE, OWN_OUTPUT, OWN_WINDOW, OWN_NEGATIVE };
 #define W2V_COUNT_SPLIT   16777216.0F
 #define W2V_WINDOW_MOST   100
 #define W2V_NEGATIVE_MOST 100
+#define W2V_CODE_ROOM     32 /* bits of a word's code, about at most: for memory */
 
 /** Floats of a row of all ranks together. */
 static inline int64_t w2v_padded(const bp_model_shape *shape)
@@ -45,6 +46,8 @@ typedef struct w2v_vocabulary {
 bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_shape *shape,
                            int64_t eod_id, double sample, const char *where);
 void w2v_vocabulary_clear(w2v_vocabulary *vocabulary);
+/** What it takes of each rank if all ids are words; with a tree about. */
+size_t w2v_vocabulary_bytes(const bp_model_shape *shape);
 /** A word of the noise distribution, unigram counts^0.75. */
 static inline int32_t w2v_noise(const w2v_vocabulary *v, uint32_t place, uint32_t coin)
 {

@@ -181,6 +181,18 @@ bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_
     return BP_OK;
 }
 
+size_t w2v_vocabulary_bytes(const bp_model_shape *shape)
+{
+    w2v_vocabulary *v = NULL; /* for the sizes of what it points to */
+    size_t word = sizeof *v->counts + sizeof *v->ranked + sizeof *v->kept;
+
+    if (shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL)
+        word += sizeof *v->code_start + W2V_CODE_ROOM * (sizeof *v->points + sizeof *v->codes);
+    else
+        word += sizeof *v->threshold + sizeof *v->alias;
+    return (size_t)shape->vocab_size * word;
+}
+
 void w2v_vocabulary_clear(w2v_vocabulary *vocabulary)
 {
     bp_free(vocabulary->counts);

@@ -25,7 +25,8 @@ bool memory_case_is_valid(const trainer *self, const memory_case *one)
         bp_model_shape_check(&self->shape, mesh->tensor, mesh->pipeline, faults);
         if (!trainer_learner(self))
             bp_engine_spec_check(&one->spec, &self->shape, mesh, faults);
-        valid = bp_config_faults(faults) == BP_OK;
+        valid =
+            bp_config_faults(faults) == BP_OK && (!trainer_learner(self) || mesh->pipeline == 1);
     }
     bp_config_free(&faults);
     return valid;
@@ -52,7 +53,8 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
 
     if (trainer_learner(self)) {
         *plan = (bp_plan){.program = bp_mem_resident_bytes(),
-                          .parameters = trainer_learner(self)->bytes(&self->shape, mesh->data)};
+                          .parameters = trainer_learner(self)->bytes(&self->shape, mesh->data),
+                          .scratch = trainer_learner(self)->work_bytes(&self->shape, mesh->data)};
         plan->snapshot = plan->parameters;
     } else {
         err = bp_engine_plan(plan, mesh, &one->spec, &self->shape, stage);

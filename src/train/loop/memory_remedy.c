@@ -36,8 +36,10 @@ static memory_case with_economies(const memory_case *one, int economies)
 }
 
 /* Those that change something. */
-static int economies_of(const memory_case *one)
+static int economies_of(const search *s, const memory_case *one)
 {
+    if (trainer_learner(s->self))
+        return one->async ? SYNC : 0;
     return (one->async ? SYNC : 0) | (one->spec.tree ? RUNNING : 0) |
            (one->spec.recompute ? 0 : RECOMPUTE) | (one->spec.micro_batch > 1 ? SMALL : 0);
 }
@@ -48,8 +50,9 @@ static bool does_fit(const search *s, const memory_case *one, int nodes)
      * mesh goes below: most that is tried ends there, before stages are planned one by one */
     double copies = (double)one->mesh.data, members = (double)one->mesh.members;
     double floats = (double)bp_model_parameters(&s->self->shape) * members * (2 * copies + 1);
+    bool learns = trainer_learner(s->self) != NULL; /* its ranks share one copy out */
     bp_rank_memory *all = NULL;
-    bool fits = floats * sizeof(float) / nodes <= (double)s->has &&
+    bool fits = (learns || floats * sizeof(float) / nodes <= (double)s->has) &&
                 memory_case_is_valid(s->self, one) &&
                 memory_case_list(&all, s->self, one) == BP_OK &&
                 bp_node_memory_fullest(all, bp_mesh_shape_ranks(&one->mesh), nodes) <= s->has;
@@ -61,7 +64,7 @@ static bool does_fit(const search *s, const memory_case *one, int nodes)
 /* The fewest economies that make it fit; 0: not even all of them do. */
 static int find_economies(const search *s, const memory_case *one)
 {
-    int possible = economies_of(one), taken = 0;
+    int possible = economies_of(s, one), taken = 0;
     memory_case other = *one;
 
     for (int k = 0; k < ECONOMIES && !does_fit(s, &other, s->nodes); k++) {
@@ -112,7 +115,7 @@ static void search_here(bp_buffer *out, search *s, const bp_mesh_search *meshes)
 /* Both at once, then more nodes, and those with both. */
 static void search_further(bp_buffer *out, search *s, const bp_mesh_search *meshes)
 {
-    const memory_case one = s->one, frugal = with_economies(&one, economies_of(&one));
+    const memory_case one = s->one, frugal = with_economies(&one, economies_of(s, &one));
     bool found;
 
     s->one = frugal;
@@ -127,7 +130,7 @@ static void search_further(bp_buffer *out, search *s, const bp_mesh_search *mesh
     }
     if (found) {
         bp_buffer_printf(out, "; and use");
-        add_economies(out, economies_of(&one));
+        add_economies(out, economies_of(s, &one));
     } else {
         bp_buffer_printf(out, "use a smaller model");
     }

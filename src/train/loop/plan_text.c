@@ -104,7 +104,9 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("program", plan->program, "the program and its libraries");
     print_row("parameters", plan->parameters,
               trainer_learner(self) ? "float32, columns shared out over data ranks" : "float32");
-    if (!trainer_learner(self))
+    if (trainer_learner(self))
+        print_row("scratch", plan->scratch, "the vocabulary, and what is at work");
+    else
         print_engine(self, plan);
     print_row("input", plan->input, "tokens, and what batch slots carry");
     if (plan->snapshot > 0)
