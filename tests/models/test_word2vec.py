@@ -1,6 +1,7 @@
 """Word vectors have the same bits at any number of ranks and after a kill; what gives no probabilities is refused by what scores."""
 import glob
 import os
+import signal
 
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, state_of, steps, timeless
@@ -97,11 +98,46 @@ threads = 1
         for keys, name in ((["mesh.tensor=2"], "word2vec.split_mesh"), (["optimizer.kind=adamw"], "word2vec.other_optimizer"),
                            (["optimizer.momentum=0.9"], "word2vec.other_optimizer"), (["model.dropout=0.1"], "word2vec.dropout"),
                            (["model.layers=2"], "model.unused_key"), (["word2vec.window=101"], "config.bad_value"),
-                           (["train.sample_every=2"], "model.not_causal"), (["model.kind=gpt"], "model.unused_key")):
+                           (["train.sample_every=2"], "model.not_causal"), (["model.kind=gpt"], "model.unused_key"),
+                           (["mesh.micro_batch=2"], "word2vec.unused_key"), (["train.recompute=yes"], "word2vec.unused_key"),
+                           (["train.reduction=running"], "word2vec.unused_key"), (["math.precision=bf16"], "word2vec.unused_key"),
+                           (["optimizer.beta1=0.8"], "word2vec.unused_key"), (["optimizer.beta2=0.8"], "word2vec.unused_key"),
+                           (["optimizer.epsilon=1e-6"], "word2vec.unused_key"), (["mesh.schedule=gpipe"], "word2vec.unused_key"),
+                           (["mesh.chunks=3"], "word2vec.unused_key"), (["corpus.weights=1"], "word2vec.unused_key")):
             with self.subTest(keys):
                 result = self.pretrain("refused", 2 if "mesh.tensor=2" in keys else 0, *keys)
                 self.assertEqual(result.status, 78, str(result))
                 self.assertIn(f"[{name}]", result.err)
+
+    def test_a_training_that_diverges_leaves_no_such_checkpoint(self):
+        result = self.pretrain("diverges", 2, "optimizer.lr=1000", "checkpoint.every=1", "word2vec.sample=0")
+        self.assertEqual(result.status, 70, str(result))
+        self.assertIn("[training.diverged]", result.err)
+        for step in steps(self.at("diverges")):  # only finite vectors are exported
+            self.must(["bagpipe-data", "export", self.at(f"diverges/checkpoints/{step}"), "--out", self.at("diverges.txt")])
+
+    def test_one_rank_that_cannot_read_the_validation_ends_all(self):
+        job = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('unread')}"], 2,
+                              env={"BP_FAULT": "train.read_valid:2@1"})
+        _, err = job.communicate()
+        self.assertEqual(job.returncode, 74, err)
+        self.assertIn("[fault.injected]", err)
+
+    def test_a_stop_request_is_heard_while_words_are_counted(self):
+        command = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('stopped')}"]
+        job = self.background(command, 2, env={"BP_FAULT": "count.run=delay3"})
+        self.until(lambda: os.path.exists(self.at("stopped/config.ini")), job)
+        job.send_signal(signal.SIGUSR1)
+        _, err = job.communicate()
+        self.assertEqual(job.returncode, 75, err)
+        self.assertIn("while words were counted", err)
+        self.assertEqual(digests(self.trained("stopped", 2)), digests(self.trained("unstopped", 2)))
+
+    def test_any_batch_fits_any_ranks(self):
+        first = self.trained("batch", 2, "train.batch=5")
+        more = self.trained("batch-more", 2, f"model.init={first}", "train.batch=5", "run.seed=2")
+        self.assertEqual(self.pretrain("batch-more", 3, f"model.init={first}", "train.batch=5", "run.seed=2", "train.steps=8").status, 0)
+        self.assertEqual(metrics(more)[-1]["step"], 8)
 
     def test_a_corpus_without_words_is_said(self):
         self.write("short.txt", "ab\n")

@@ -64,6 +64,30 @@ static void check_optimizer(bp_config *config)
                             ZERO[k], bp_config_real(config, ZERO[k]), ZERO[k]);
 }
 
+/* What networks take and a learner of one thread has no use for. */
+static void check_unused(bp_config *config)
+{
+    static const char *const UNUSED[] = {"mesh.micro_batch", "mesh.schedule",    "mesh.chunks",
+                                         "train.recompute",  "train.reduction",  "optimizer.beta1",
+                                         "optimizer.beta2",  "optimizer.epsilon"};
+
+    for (size_t k = 0; k < sizeof UNUSED / sizeof UNUSED[0]; k++)
+        if (bp_config_departs(config, UNUSED[k]))
+            bp_config_fault(config, "word2vec.unused_key",
+                            "word2vec makes no use of %s: at %s; leave it out", UNUSED[k],
+                            UNUSED[k]);
+    if (bp_config_is_set(config, "corpus.weights"))
+        bp_config_fault(config, "word2vec.unused_key",
+                        "corpus.weights takes windows of several corpora in turns, but word2vec "
+                        "counts the words of each once: at corpus.weights; leave it out");
+    if (strcmp(bp_config_string(config, "math.precision"), "bf16") == 0)
+        bp_config_fault(config, "word2vec.unused_key",
+                        "math.precision = bf16, but word2vec computes in float32: at "
+                        "math.precision; leave it out");
+    else if (bp_config_set(config, "math.precision", "f32") != BP_OK)
+        bp_config_fault_err(config);
+}
+
 /* Of the original tool: rates 0.025 and, of cbow, 0.05, that fall linearly to a ten-thousandth. */
 static void resolve(const bp_model_shape *shape, bp_config *config)
 {
@@ -89,6 +113,7 @@ static void resolve(const bp_model_shape *shape, bp_config *config)
                         "it out",
                         dropout);
     check_optimizer(config);
+    check_unused(config);
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
         if (!bp_config_is_given(config, rows[k][0]) &&
             bp_config_set(config, rows[k][0], rows[k][1]) != BP_OK)

@@ -74,7 +74,7 @@ bp_err trainer_say_corruption(trainer *self)
 bp_err trainer_check_bits(trainer *self)
 {
     if (self->learner) /* each rank has its own columns: there are no copies to compare */
-        return BP_OK;
+        return trainer_learner_check(self);
     bp_engine_check(self->engine, self->progress.step);
     if (bp_all_max_int(bp_engine_corruption(self->engine)->found, self->mesh->compute) == 0)
         return BP_OK;

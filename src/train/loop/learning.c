@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "data/corpus.h"
+#include "mesh/collective.h"
 
 #include <math.h>
 
@@ -73,7 +74,23 @@ bp_err trainer_learner_load(trainer *self)
     return err;
 }
 
-void trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result)
+bp_err trainer_learner_check(trainer *self)
+{
+    int64_t count, bad = 0;
+    bp_slice *slices = trainer_learner(self)->slices(self->learner, &count);
+
+    for (int64_t k = 0; k < count; k++)
+        bad |= !bp_are_finite(slices[k].data, bp_slices_floats(&slices[k], 1));
+    bp_free(slices);
+    if (bp_all_max_int(bad, self->mesh->compute) == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
+                   "the training diverged, a vector is not finite: at step %lld; start again with "
+                   "a smaller optimizer.lr",
+                   (long long)self->progress.step);
+}
+
+bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result)
 {
     int64_t step = self->progress.step + 1;
     double rate = bp_rate_at(&self->spec.rate, step);
@@ -83,6 +100,11 @@ void trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result)
                                &(bp_learner_pass){.step = step, .rate = (float)rate}, &loss);
     *result = (bp_step_result){.loss = loss.count > 0 ? loss.sum / (double)loss.count : NAN,
                                .grad_norm = NAN,
-                               .rate = rate,
-                               .skipped = loss.count > 0 && !isfinite(loss.sum)};
+                               .rate = rate};
+    if (isfinite(loss.sum))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
+                   "the training diverged, its loss is not finite: at step %lld; start again with "
+                   "a smaller optimizer.lr",
+                   (long long)step);
 }

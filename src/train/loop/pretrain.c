@@ -60,6 +60,15 @@ static void check_weights(bp_config *config)
     bp_free(weights);
 }
 
+/* family NULL: the checkpoint of model.init has it, and model.kind may name it; where it does not,
+ * the engine's keys are checked once the checkpoint is read. */
+static bool has_engine(const bp_config *config, const bp_model_family *family)
+{
+    if (!family && bp_config_is_given(config, "model.kind"))
+        family = bp_model_family_find(bp_model_keys_of(config)->kind);
+    return family && !family->count && !family->learner;
+}
+
 void bp_pretrain_check_model(bp_config *config)
 {
     int64_t patience = bp_train_keys_of(config)->patience;
@@ -74,7 +83,7 @@ void bp_pretrain_check_model(bp_config *config)
         if (shape.family->resolve && bp_model_shape_is_whole(&shape))
             shape.family->resolve(&shape, config);
     }
-    if (!shape.family || (!shape.family->count && !shape.family->learner))
+    if (has_engine(config, shape.family))
         bp_engine_spec_check(&spec, &shape, &mesh, config);
     if (patience > 0 && (!has_valid || bp_train_keys_of(config)->valid_every == 0))
         bp_config_fault(config, "train.no_validation",
@@ -127,13 +136,17 @@ static bool is_power_of_two(const char *text)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. */
+/* Chunks deal blocks out to stages in another way, and stages add up the gradient's norm. Of a
+ * learner bits are the same on any mesh. */
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,
                         const char *now)
 {
     bool chunks = strcmp(bp_mesh_keys_of(config)->schedule, "interleaved") == 0;
     bool tree = strcmp(bp_train_keys_of(config)->reduction, "tree") == 0;
+    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
 
+    if (family && family->learner)
+        return true;
     if (strcmp(key, "mesh.schedule") == 0)
         return !chunks && strcmp(before, "interleaved") != 0;
     if (strcmp(key, "mesh.chunks") == 0)

@@ -210,11 +210,12 @@ static bp_err run_steps(trainer *self)
         if (word == STOP_ASKED || word == STOP_AT_ONCE)
             return stop(self, word == STOP_AT_ONCE);
         if (self->learner)
-            trainer_learn(self, &batch, &result);
+            err = trainer_learn(self, &batch, &result);
         else
             bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
                            &batch, &result);
-        err = count_step(self, &result);
+        if (err == BP_OK)
+            err = count_step(self, &result);
         if (err == BP_OK)
             err = after_step(self, &result);
         bp_fault_point("step.end");

@@ -206,8 +206,13 @@ bp_err trainer_learner_open(trainer *self);
 /** Load `source`, or draw initial values. Collective over world. Errors: those of
  * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded. */
 bp_err trainer_learner_load(trainer *self);
-/** One step, of all slots of the batch. Collective over compute. */
-void trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
+/** One step, of all slots of the batch. A loss that is not finite ends the training: the vectors
+ * have been updated with it. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all
+ * ranks. */
+bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
+/** Is what a checkpoint would hold finite? A step's last update may have spoilt it. Collective over
+ * compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
+bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that a data rank reads. Local. */
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
 
