@@ -188,8 +188,7 @@ const bp_tool bp_tool_export = {
     .name = "export",
     .help =
         {.name = "bagpipe-data export",
-         .usage =
-             "CHECKPOINT --out HF_FOLDER|BILM_FOLDER|FILE.arpa|VECTORS.txt|VECTORS.bin [OPTION...]",
+         .usage = "CHECKPOINT --out TARGET [OPTION...]",
          .summary = "makes a Hugging Face folder, one of bilm-tf, an ARPA file, or a file of word "
                     "vectors, of a "
                     "checkpoint",

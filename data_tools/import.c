@@ -398,18 +398,20 @@ const bp_tool bp_tool_import = {
     .name = "import",
     .help =
         {.name = "bagpipe-data import",
-         .usage = "HF_FOLDER|BILM_FOLDER|FILE.arpa|VECTORS --out CHECKPOINT [OPTION...]",
+         .usage = "SOURCE --out CHECKPOINT [OPTION...]",
          .summary =
              "makes a checkpoint of a Hugging Face model, an ELMo, an ARPA file, or word vectors",
          .text =
-             "HF_FOLDER holds config.json and model.safetensors, or shards with "
+             "SOURCE is a folder of Hugging Face or of bilm-tf, an ARPA file, or a file of "
+             "word2vec's.\n"
+             "A folder of Hugging Face holds config.json and model.safetensors, or shards with "
              "model.safetensors.index.json, of values in float32, float16, bfloat16 or "
              "float64. docs/formats.md lists the architectures (model_type).\n"
-             "BILM_FOLDER is an ELMo of bilm-tf: one file that ends in options.json, one in "
+             "A folder of bilm-tf holds an ELMo: one file that ends in options.json, one in "
              "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
              "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
-             "tokenizer, unless one is given. VECTORS is a file of word2vec's, text or binary, not "
-             "compressed; its words make a tokenizer too.\n"
+             "tokenizer, unless one is given. So do those of a file of word2vec's, text or binary, "
+             "not compressed.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
              "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
              "merges.txt). A report says how many tensors were used, transposed and "

@@ -385,7 +385,7 @@ static void command_line_that_says_too_little_is_refused(void **state)
     expect("import --no-tokenizer", 64, "[command.wrong_count]");
     expect("import a", 64, "[command.wrong_count]");
     expect("import --out x", 64, "[command.wrong_count]");
-    expect("export a b --out x", 64, "CHECKPOINT --out HF_FOLDER ... [command.wrong_count]");
+    expect("export a b --out x", 64, "CHECKPOINT --out TARGET ... [command.wrong_count]");
     expect("import a --out x --wrong", 64, "'--wrong' ... [command.not_understood]");
     expect("import a --out x --tokenizer t --no-tokenizer", 64, "[command.exclusive]");
     expect("export a --out x --dtype f64", 64, "--dtype ... 'f64' ... [command.bad_dtype]");
