@@ -6,8 +6,8 @@ BEGIN_TEXT, END_TEXT, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 
 
 def characters_of(word):
-    """50 numbers; the end-of-document token is None."""
-    inside = [END_TEXT] if word is None else list(word.encode())[:48]
+    """50 numbers; the end-of-document token is None, and the unknown word is spelled as bilm-tf's."""
+    inside = [END_TEXT] if word is None else list(word.replace("<unk>", "<UNK>").encode())[:48]
     out = [BEGIN_WORD, *inside, END_WORD]
     return out + [PADDING] * (50 - len(out))
 

@@ -23,6 +23,7 @@
 #define LAYERS      64
 #define TAG_STATES  102
 #define NAME_BYTES  32
+#define WRITES      "while it wrote score/states.h5"
 
 /* A run of a document's text that is read whole, and where its rows go. */
 typedef struct state_text {
@@ -45,6 +46,7 @@ typedef struct state_job {
     int32_t *tokens; /* [most] */
     float *states;   /* [layers][most][columns], of one text: [layers][count][columns] */
     float *mixed;    /* [most][columns]; NULL: no mix is asked for */
+    float *gap;      /* [most][columns] of NaN, on the coordinator */
     double weights[LAYERS];
     bp_h5_draft draft;
 } state_job;
@@ -88,6 +90,11 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
 
     if (!keys) /* of another job that scores */
         return;
+    if (keys->mix_scale != 1 && !keys->mix)
+        bp_config_fault(config, "score.scale_without_mix",
+                        "score.mix_scale = %g multiplies the mix of score.mix, which is not given: "
+                        "at score.mix_scale; set score.mix too, or leave it out",
+                        keys->mix_scale);
     if (keys->mix && !keys->states) {
         bp_config_fault(config, "score.mix_without_states",
                         "score.mix = %.60s mixes the layers of score.states, which is no: at "
@@ -193,7 +200,7 @@ static bp_err make_layers(state_job *job)
     return err;
 }
 
-/* `count` rows from `row` on, of all layers: a text's, or NaN. */
+/* A text's `count` rows from `row` on, of all layers. */
 static bp_err write_rows(state_job *job, int64_t row, int64_t count)
 {
     int64_t C = job->form.columns, n = count * C;
@@ -217,17 +224,33 @@ static bp_err write_rows(state_job *job, int64_t row, int64_t count)
     return err;
 }
 
-/* Rows of what is no text: end-of-document tokens, documents that are not scored. */
+static bp_err write_gap_rows(state_job *job, int64_t row, int64_t count)
+{
+    int64_t C = job->form.columns;
+    char name[NAME_BYTES];
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < job->form.layers && err == BP_OK; k++) {
+        (void)snprintf(name, sizeof name, "layer_%" PRId64, k);
+        err = bp_h5_write_slab(job->draft.file, name, BP_H5_F32, row * C, job->gap, count * C);
+    }
+    if (err == BP_OK && job->mixed)
+        err = bp_h5_write_slab(job->draft.file, "mix", BP_H5_F32, row * C, job->gap, count * C);
+    return err;
+}
+
+/* Rows of what is no text: end-of-document tokens, documents that are not scored. These may be
+ * most of a corpus, so that a stop is looked for here too. */
 static bp_err write_gap(state_job *job, int64_t from, int64_t to)
 {
     bp_err err = BP_OK;
 
-    for (int64_t i = 0; from < to && i < job->form.layers * job->most * job->form.columns; i++)
-        job->states[i] = NAN;
     while (from < to && err == BP_OK) {
         int64_t count = to - from < job->most ? to - from : job->most;
 
-        err = write_rows(job, from, count);
+        bp_heartbeat_progress();
+        err = bp_signals_stop_asked() ? bp_stop_request_stopped(WRITES)
+                                      : write_gap_rows(job, from, count);
         from += count;
     }
     return err;
@@ -280,6 +303,8 @@ static bp_err collect(state_job *job, int64_t first, int64_t *written)
         if (receives)
             bp_recv(job->states, bytes_of(job, text), job->leads[d], TAG_STATES, mesh->world);
         if (mesh->coordinates && err == BP_OK)
+            err = write_gap(job, *written, text->row);
+        if (mesh->coordinates && err == BP_OK)
             err = write_rows(job, text->row, text->count);
         if (mesh->coordinates)
             *written = text->row + text->count;
@@ -299,28 +324,16 @@ static bp_err run_rounds(state_job *job)
 
         bp_heartbeat_progress();
         if (bp_all_max_int(bp_signals_stop_asked(), mesh->world) != 0)
-            return bp_stop_request_stopped("while it wrote score/states.h5");
+            return bp_stop_request_stopped(WRITES);
         if (mesh->computes && own < job->count)
             err = compute(job, &job->texts[own]);
         err = bp_agree(mesh->world, err);
         if (err == BP_OK)
             err = bp_agree(mesh->world, collect(job, first, &written));
     }
-    return err;
-}
-
-/* The rows between texts. */
-static bp_err write_gaps(state_job *job)
-{
-    const bp_score_plan *plan = &job->self->plan;
-    int64_t at = 0;
-    bp_err err = BP_OK;
-
-    for (int64_t k = 0; k < job->count && err == BP_OK; k++) {
-        err = write_gap(job, at, job->texts[k].row);
-        at = job->texts[k].row + job->texts[k].count;
-    }
-    return err == BP_OK ? write_gap(job, at, plan->first_token[plan->files]) : err;
+    if (err == BP_OK && mesh->coordinates)
+        err = write_gap(job, written, self->plan.first_token[self->plan.files]);
+    return bp_agree(mesh->world, err);
 }
 
 static bp_err prepare(state_job *job)
@@ -346,7 +359,11 @@ static bp_err prepare(state_job *job)
         BP_CHECK(read_weights(job->weights, keys->mix, job->form.layers));
         soften(job->weights, job->form.layers);
     }
-    if (!job->states || (keys->mix && !job->mixed))
+    if (self->mesh->coordinates)
+        job->gap = bp_try_alloc("score.states", job->most * columns, sizeof *job->gap);
+    for (int64_t i = 0; job->gap && i < job->most * columns; i++)
+        job->gap[i] = NAN;
+    if (!job->states || (keys->mix && !job->mixed) || (self->mesh->coordinates && !job->gap))
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at the states of %" PRId64
                        " tokens; use a smaller score.context",
@@ -370,9 +387,7 @@ static bp_err write_file(state_job *job)
     if (err == BP_OK)
         err = run_rounds(job);
     if (err == BP_OK && coordinates) {
-        err = write_gaps(job);
-        if (err == BP_OK)
-            err = bp_run_check_owner(self->run);
+        err = bp_run_check_owner(self->run);
         if (err == BP_OK)
             err = bp_h5_draft_commit(&job->draft, "score-states", VERSION);
     }
@@ -401,6 +416,7 @@ bp_err scorer_run_states(scorer *self)
         find_leads(&job);
         err = write_file(&job);
     }
+    bp_free(job.gap);
     bp_free(job.mixed);
     bp_free(job.states);
     bp_free(job.tokens);

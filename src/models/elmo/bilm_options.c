@@ -15,7 +15,6 @@
 #define CONTEXT       20 /* of bilm-tf's windows */
 #define NO_CLIP       1e9
 #define MOST_LAYERS   1000
-#define END           "</S>"
 
 /* ---- options.json ---- */
 
@@ -123,6 +122,8 @@ bp_err bilm_read_options(bp_model_shape *shape, const char *path)
         err = read_lstm(shape, json_object_get(options, "lstm"), path);
     if (err == BP_OK && json_is_integer(json_object_get(options, "unroll_steps")))
         shape->context = json_integer_value(json_object_get(options, "unroll_steps"));
+    if (err == BP_OK && json_object_get(options, "n_tokens_vocab"))
+        err = bp_json_get_int(options, "n_tokens_vocab", &shape->vocab_size, path);
     if (err == BP_OK)
         err = check_sizes(shape, path);
     json_decref(options);
@@ -134,9 +135,9 @@ bp_err bilm_read_options(bp_model_shape *shape, const char *path)
 /* bilm-tf's <UNK> and </S> are our <unk> and end-of-document token. */
 static const char *our_word(const char *word)
 {
-    return strcmp(word, BILM_UNKNOWN) == 0 ? BP_UNK_TOKEN
-           : strcmp(word, END) == 0        ? BP_EOD_TOKEN
-                                           : word;
+    return strcmp(word, BP_ELMO_UNKNOWN) == 0 ? BP_UNK_TOKEN
+           : strcmp(word, BILM_END) == 0      ? BP_EOD_TOKEN
+                                              : word;
 }
 
 static bp_err add_word(json_t *vocab, const char *word, const char *path)
@@ -175,7 +176,7 @@ static bp_err parse_words(bp_tokenizer **out, json_t *vocab, const char *path)
 
     if (!json_object_get(vocab, BP_UNK_TOKEN) || !json_object_get(vocab, BP_EOD_TOKEN))
         return BP_FAIL(BP_ERR_FORMAT, "bilm.bad_words",
-                       "the words lack " BILM_UNKNOWN " or " END
+                       "the words lack " BP_ELMO_UNKNOWN " or " BILM_END
                        ": at %s; give the model's tokenizer "
                        "with --tokenizer",
                        path);

@@ -9,7 +9,7 @@
 #define BILM_WEIGHTS   "weights.hdf5"
 #define BILM_WORDS     "vocab.txt"
 #define BILM_TOKENIZER "tokenizer.json"
-#define BILM_UNKNOWN   "<UNK>" /* among the words */
+#define BILM_END       "</S>" /* among the words, as BP_ELMO_UNKNOWN */
 
 /* How our values lie in theirs, whose matrices are [in][out], gates i, j, f, o. */
 typedef enum bilm_form {
@@ -44,8 +44,8 @@ bilm_tensors bilm_tensors_of(const bp_model_shape *shape);
 void bilm_take(float *ours, const float *theirs, const bilm_tensor *of);
 void bilm_give(float *theirs, const float *ours, const bilm_tensor *of);
 
-/** The sizes that options.json tells, but the vocabulary's. Errors: BP_ERR_FORMAT; those of
- * bp_json_load. */
+/** The sizes that options.json tells; vocab_size is 0 where it has no n_tokens_vocab. Errors:
+ * BP_ERR_FORMAT; those of bp_json_load. */
 bp_err bilm_read_options(bp_model_shape *shape, const char *path);
 /** BP_ERR_FORMAT: `what` is `has`, at `path`. */
 bp_err bilm_refuse(const char *path, const char *what, const char *has);

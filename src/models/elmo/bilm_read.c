@@ -88,17 +88,18 @@ bool bilm_is(const char *folder)
 
 /* ---- words ---- */
 
-/* bilm-tf spells its unknown word otherwise than ours is named. */
-static void spell_unknown(const reader *self, const bp_tokenizer *tokenizer)
+/* Those of the folder itself are as many as its options say; --tokenizer may give a model without a
+ * softmax other words. */
+static bp_err check_words(const reader *self, int64_t words)
 {
-    int64_t id = bp_tokenizer_unk(tokenizer);
-    float *to = self->spelled + id * BP_WORD_CHARACTERS + 1;
+    int64_t told = self->shape.vocab_size;
 
-    if (id < 0)
-        return;
-    for (const char *at = BILM_UNKNOWN; *at; at++)
-        *to++ = (float)(unsigned char)*at;
-    *to = BP_WORD_END;
+    if (told == 0 || told == words)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "bilm.other_words",
+                   "there are %lld words, but \"n_tokens_vocab\" is %lld: at %s; give the model's "
+                   "own words",
+                   (long long)words, (long long)told, self->options);
 }
 
 static bp_err find_words(reader *self, const bp_tokenizer *given, bp_tokenizer **made)
@@ -117,12 +118,12 @@ static bp_err find_words(reader *self, const bp_tokenizer *given, bp_tokenizer *
                       ": beside %s; give the model's words with --tokenizer",
                       self->options);
     tokenizer = tokenizer ? tokenizer : *made;
+    if (err == BP_OK && !given)
+        err = check_words(self, bp_tokenizer_size(tokenizer));
     if (err == BP_OK) {
         self->shape.vocab_size = bp_tokenizer_size(tokenizer);
         err = bp_elmo_characters(&self->spelled, &floats, &self->shape, tokenizer);
     }
-    if (err == BP_OK && !given && !self->tokenizer)
-        spell_unknown(self, tokenizer);
     return err;
 }
 

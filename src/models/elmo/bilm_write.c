@@ -132,9 +132,9 @@ static bp_err write_words(const bp_tokenizer *tokenizer, const char *folder)
 
     for (int64_t id = 0; id < bp_tokenizer_size(tokenizer) && err == BP_OK; id++) {
         if (id == bp_tokenizer_eod(tokenizer))
-            bp_buffer_printf(&text, "</S>");
+            bp_buffer_printf(&text, BILM_END);
         else if (id == bp_tokenizer_unk(tokenizer))
-            bp_buffer_printf(&text, "<UNK>");
+            bp_buffer_printf(&text, BP_ELMO_UNKNOWN);
         else
             err = bp_tokenizer_token_bytes(tokenizer, id, &text);
         bp_buffer_printf(&text, "\n");

@@ -17,13 +17,13 @@ static void spell(float to[BP_WORD_CHARACTERS], const float *inside, int64_t cou
     to[used] = BP_WORD_END;
 }
 
-static void spell_bytes(float to[BP_WORD_CHARACTERS], const bp_buffer *word)
+static void spell_bytes(float to[BP_WORD_CHARACTERS], const char *data, size_t bytes)
 {
     float inside[BP_WORD_CHARACTERS - 2];
     int64_t count = 0;
 
-    for (; count < BP_WORD_CHARACTERS - 2 && count < (int64_t)word->bytes; count++)
-        inside[count] = (unsigned char)word->data[count];
+    for (; count < BP_WORD_CHARACTERS - 2 && count < (int64_t)bytes; count++)
+        inside[count] = (unsigned char)data[count];
     spell(to, inside, count);
 }
 
@@ -31,7 +31,8 @@ bp_err bp_elmo_characters(float **out, int64_t *floats, const bp_model_shape *sh
                           const bp_tokenizer *tokenizer)
 {
     static const float END = BP_TEXT_END, BEGIN = BP_TEXT_BEGIN;
-    int64_t words = shape->vocab_size, eod = tokenizer ? bp_tokenizer_eod(tokenizer) : -1;
+    int64_t words = shape->vocab_size, eod = tokenizer ? bp_tokenizer_eod(tokenizer) : -1,
+            unknown = tokenizer ? bp_tokenizer_unk(tokenizer) : -1;
     bp_err err = BP_OK;
 
     *out = NULL;
@@ -55,9 +56,11 @@ bp_err bp_elmo_characters(float **out, int64_t *floats, const bp_model_shape *sh
 
         err = bp_tokenizer_token_bytes(tokenizer, id, &word);
         if (err == BP_OK)
-            spell_bytes(*out + id * BP_WORD_CHARACTERS, &word);
+            spell_bytes(*out + id * BP_WORD_CHARACTERS, word.data, word.bytes);
         bp_buffer_clear(&word);
     }
+    if (unknown >= 0 && unknown < words)
+        spell_bytes(*out + unknown * BP_WORD_CHARACTERS, BP_ELMO_UNKNOWN, strlen(BP_ELMO_UNKNOWN));
     if (eod >= 0 && eod < words)
         spell(*out + eod * BP_WORD_CHARACTERS, &END, 1);
     spell(*out + words * BP_WORD_CHARACTERS, &BEGIN, 1);
