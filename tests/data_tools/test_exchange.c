@@ -514,7 +514,7 @@ static void checkpoint_of_another_model_is_not_exported(void **state)
 {
     static const struct {
         const char *from, *to, *words;
-    } cases[] = {{"\"kind\": \"gpt\"", "\"kind\": \"bert\"", "'bert' ... [model.unknown_kind]"},
+    } cases[] = {{"\"kind\": \"gpt\"", "\"kind\": \"xlnet\"", "'xlnet' ... [model.unknown_kind]"},
                  {"\"width\": 64", "\"width\": 128", "[tensor.wrong_shape]"},
                  {"\"layers\": 2", "\"layers\": 3", "'h.2.ln1.gain' ... [tensor.missing]"},
                  {"\"heads\": 4", "\"heads\": 0", "[model.bad_size]"},
