@@ -102,7 +102,7 @@ gives "bagpipe help pretrain " ""
 
 # every key and option of every help can be offered
 for page in "bagpipe pretrain" "bagpipe ensemble" "bagpipe score" "bagpipe uncertainty" "bagpipe bench"; do
-    [[ $($page --help | grep -cE '^  [a-z]+\.[a-z0-9_]+') == $(offered "$page x.ini " | tr '|' '\n' | grep -c '=$') ]] || {
+    [[ $($page --help | grep -cE '^  [a-z0-9]+\.[a-z0-9_]+') == $(offered "$page x.ini " | tr '|' '\n' | grep -c '=$') ]] || {
         echo "FAILED: $page: not all of its keys are offered"
         failed=1
     }

@@ -90,7 +90,7 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
 
     if (!keys) /* of another job that scores */
         return;
-    if (keys->mix_scale != 1 && !keys->mix)
+    if (keys->mix_scale != 1 && keys->mix_scale != 0 && !keys->mix) /* 0: has no such key */
         bp_config_fault(config, "score.scale_without_mix",
                         "score.mix_scale = %g multiplies the mix of score.mix, which is not given: "
                         "at score.mix_scale; set score.mix too, or leave it out",
