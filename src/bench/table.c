@@ -71,7 +71,8 @@ static void print_figure(const char *name, const json_t *figure)
     write_quantity(one, number(get(figure, "one"), "median"), unit);
     if (json_is_number(of_peak))
         (void)snprintf(share, sizeof share, "%.2f", json_number_value(of_peak));
-    bp_log("%-22s %12s %6s %12s %12s %7s", name, all, spread, slowest, one, share);
+    bp_log("%-21s %14s %5s %14s %14s%s%s", name, all, spread, slowest, one, *share ? "    " : "",
+           share);
 }
 
 /* Messages of one size: the slowest rank's. */
@@ -82,7 +83,7 @@ static void print_message(const char *name, const json_t *row)
 
     write_quantity(link, number(row, "bytes_per_second"), "B/s");
     write_spread(spread, seconds);
-    bp_log("%-22s %12s %6s %9.1f us  rank %d on %.12s", name, link, spread,
+    bp_log("%-21s %14s %5s %11.1f us  rank %d on %.12s", name, link, spread,
            1e6 * number(seconds, "median"), (int)number(row, "slowest_rank"),
            text(row, "slowest_host"));
 }
@@ -96,7 +97,7 @@ static void print_all(const char *name, const json_t *value)
     size_t k;
 
     if (json_is_string(get(value, "skipped"))) {
-        bp_log("%-22s left out: %s", name, text(value, "skipped"));
+        bp_log("%-21s left out: %s", name, text(value, "skipped"));
     } else if (json_is_object(get(value, "seconds"))) {
         print_message(name, value);
     } else if (json_is_number(get(value, "median"))) {
@@ -133,14 +134,14 @@ void bench_print(const json_t *result)
     bp_log("%s, %.1f GiB, %s, %s", text(machine, "cpu"),
            number(machine, "memory_bytes") / 1073741824, text(machine, "math_library"),
            text(machine, "mpi"));
-    bp_log("%-22s %12s %6s %12s %12s %7s", "", "all ranks", "+-", "slowest rank", "one alone",
+    bp_log("%-21s %14s %5s %14s %14s %7s", "", "all ranks", "+-", "slowest rank", "one alone",
            "of peak");
     for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++) {
         const char *name = strcmp(KEYS[k], "exchange") == 0  ? ""
                            : strcmp(KEYS[k], "silicon") == 0 ? "peak in registers"
                                                              : KEYS[k];
         if (json_is_string(get(get(result, KEYS[k]), "reason")))
-            bp_log("%-22s not measured: %s", name, text(get(result, KEYS[k]), "reason"));
+            bp_log("%-21s not measured: %s", name, text(get(result, KEYS[k]), "reason"));
         else
             print_all(name, get(result, KEYS[k]));
     }
