@@ -7,6 +7,7 @@
 #include "statistics/detection.h"
 #include "statistics/resample.h"
 #include "statistics/risk.h"
+#include "statistics/task_metrics.h"
 #include "statistics/temperature.h"
 
 #include <inttypes.h>
@@ -194,16 +195,70 @@ static void bootstrap(void)
         put(sum.counts[d]);
 }
 
+static void put_figures(const bp_metric *metric, const void *answers, const array *counts)
+{
+    double values[BP_METRIC_FIGURES];
+
+    metric->figures(values, counts->counts, answers);
+    for (int64_t k = 0; k < metric->width; k++)
+        put(values[k]);
+}
+
+/* label predicted counts classes */
+static void classes(void)
+{
+    array label = next(), predicted = next(), counts = next(), many = next();
+    int32_t *sides[2] = {label.counts, predicted.counts};
+
+    put_figures(&bp_metric_classes, &(bp_class_answers){label.n, many.whole[0], sides[0], sides[1]},
+                &counts);
+}
+
+/* label predicted counts */
+static void regression(void)
+{
+    array label = next(), predicted = next(), counts = next();
+    bp_real_answers answers;
+
+    bp_real_answers_init(&answers, label.real, predicted.real, label.n);
+    put_figures(&bp_metric_regression, &answers, &counts);
+}
+
+/* exact f1 exact f1: two systems side by side, then the values of their resamples */
+static void compare(void)
+{
+    array exact = next(), f1 = next(), others = next(), other_f1 = next();
+    bp_span_answers one = {exact.n, exact.real, f1.real},
+                    other = {others.n, others.real, other_f1.real};
+    bp_figure_pair pairs[BP_METRIC_FIGURES];
+
+    must(bp_metric_compare(pairs, &bp_metric_spans, &one, &other, exact.n, 7) == BP_OK, "a pair");
+    for (int k = 0; k < 2; k++) {
+        put(pairs[k].one.value);
+        put(pairs[k].other.value);
+        put(pairs[k].difference.value);
+        put(pairs[k].difference.interval.low);
+        put(pairs[k].difference.interval.high);
+        put(pairs[k].wins);
+        put(pairs[k].p_value);
+    }
+    for (int64_t r = 0; r < BP_RESAMPLES; r++) {
+        bp_rng_key key = bp_resample_key(7, r, 0);
+
+        bp_resample_counts(exact.counts, exact.n, &key);
+        for (int64_t d = 0; d < exact.n; d++)
+            put(exact.counts[d]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } kinds[] = {{"calibration", calibration},
-                 {"detection", detection},
-                 {"risk", risk},
-                 {"temperature", temperature},
-                 {"bootstrap", bootstrap}};
+    } kinds[] = {{"calibration", calibration}, {"detection", detection}, {"risk", risk},
+                 {"temperature", temperature}, {"bootstrap", bootstrap}, {"classes", classes},
+                 {"regression", regression},   {"compare", compare}};
 
     for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
         if (strcmp(argv[1], kinds[k].name) == 0) {

@@ -11,6 +11,7 @@ try:
     import numpy
     import scipy.optimize
     import scipy.special
+    import scipy.stats
     import sklearn.metrics
 except ImportError:
     print("skipped: there is no numpy, scipy or scikit-learn")
@@ -187,6 +188,61 @@ class Oracles(unittest.TestCase):
         ratio = sums.sum() / weights.sum()
         deviation = numpy.sqrt(((sums - ratio * weights) ** 2).sum()) / weights.sum()
         self.assertAlmostEqual(values.std() / deviation, 1, delta=0.1)
+
+    # ---- metrics of tasks ----
+
+    @staticmethod
+    def drawn(draw, n):
+        """No counts, and those of a resample."""
+        return [], draw.multinomial(n, [1 / n] * n)
+
+    def test_classes(self):
+        draw = numpy.random.default_rng(6)
+        cases = [(numpy.zeros(5, int), numpy.zeros(5, int), 3), (numpy.arange(4) % 2, numpy.zeros(4, int), 2)]
+        for n, many in ((1, 2), (7, 2), (40, 5), (500, 15), (60, 200)):
+            label = draw.integers(0, many, n)
+            cases.append((label, numpy.where(draw.random(n) < 0.6, label, draw.integers(0, many, n)), many))
+        for label, predicted, many in cases:
+            for counts in self.drawn(draw, label.size):
+                truth, said = (numpy.repeat(x, counts) if len(counts) else x for x in (label, predicted))
+                self.near(probe("classes", label, predicted, counts, many),
+                          [sklearn.metrics.accuracy_score(truth, said),
+                           sklearn.metrics.f1_score(truth, said, average="macro", zero_division=0),
+                           sklearn.metrics.f1_score(truth, said, average="micro"),
+                           sklearn.metrics.matthews_corrcoef(truth, said)])
+
+    def test_regression(self):
+        draw = numpy.random.default_rng(7)
+        for n, steps in ((3, 0), (50, 0), (50, 2), (700, 3)):
+            label = draw.normal(3, 1, n)
+            predicted = label + draw.normal(0, 0.7, n)
+            if steps:
+                label, predicted = numpy.round(label * steps) / steps, numpy.round(predicted * steps) / steps
+            for counts in self.drawn(draw, n):
+                truth, said = (numpy.repeat(x, counts) if len(counts) else x for x in (label, predicted))
+                if numpy.unique(truth).size < 2:
+                    continue
+                self.near(probe("regression", label, predicted, counts),
+                          [scipy.stats.pearsonr(truth, said)[0], scipy.stats.spearmanr(truth, said)[0],
+                           sklearn.metrics.mean_squared_error(truth, said),
+                           sklearn.metrics.mean_absolute_error(truth, said)], 1e-11)
+        self.assertTrue(numpy.isnan(probe("regression", [1, 1, 1], [1, 2, 3], [])[:2]).all())
+
+    def test_two_systems(self):
+        """Differences, their intervals, and how often one wins, of the very resamples."""
+        draw = numpy.random.default_rng(8)
+        n = 30
+        one, other = draw.random((2, n)) < 0.6, draw.random((2, n)) < 0.5
+        got = probe("compare", one[0], one[1], other[0], other[0])
+        figures, counts = got[:14].reshape(2, 7), got[14:].reshape(1000, n)
+        for k, against in ((0, other[0]), (1, other[0])):
+            gap = one[k].mean() - against.mean()
+            differences = counts @ (one[k].astype(float) - against) / n
+            self.near(figures[k], [one[k].mean(), against.mean(), gap, *numpy.percentile(differences, [2.5, 97.5]),
+                                   ((differences > 1e-9).sum() + (abs(differences) <= 1e-9).sum() / 2) / 1000,
+                                   ((abs(differences - differences.mean()) >= abs(gap)).sum() + 1) / 1001], 1e-9)
+        same = probe("compare", one[0], one[1], one[0], one[1])[:7]
+        self.near(same[2:], [0, 0, 0, 0.5, 1])
 
 
 if __name__ == "__main__":

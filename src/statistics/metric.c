@@ -1,0 +1,140 @@
+/* Metrics over resamples of documents. */
+#include "statistics/metric.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+typedef struct systems {
+    const bp_metric *metric;
+    const void *answers[2]; /* the second NULL: one system */
+} systems;
+
+/* The figures of the first system, then those of the second. */
+static void statistic(double *values, const int32_t *const *counts, const void *data)
+{
+    const systems *s = data;
+
+    for (int k = 0; k < 2 && s->answers[k] != NULL; k++)
+        s->metric->figures(values + k * s->metric->width, counts[0], s->answers[k]);
+}
+
+/* values[BP_RESAMPLES][width of all systems]; NULL where there is no spread. */
+static bp_err resample(double **values, const systems *s, int64_t documents, uint64_t seed)
+{
+    int64_t width = (s->answers[1] != NULL ? 2 : 1) * s->metric->width;
+    bp_bootstrap spec = {.seed = seed,
+                         .resamples = BP_RESAMPLES,
+                         .groups = 1,
+                         .documents = &documents,
+                         .width = width};
+    bp_err err;
+
+    *values = NULL;
+    if (documents < 2)
+        return BP_OK;
+    *values = bp_alloc("statistics.metric", BP_RESAMPLES * width, sizeof **values);
+    err = bp_bootstrap_run(*values, &spec, statistic, s);
+    if (err != BP_OK) {
+        bp_free(*values);
+        *values = NULL;
+    }
+    return err;
+}
+
+static bp_err set_figure(bp_figure *figure, double value, const double *values, int64_t stride)
+{
+    *figure = (bp_figure){value, {NAN, NAN}};
+    return values != NULL ? bp_interval_of(&figure->interval, values, BP_RESAMPLES, stride) : BP_OK;
+}
+
+bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
+                          int64_t documents, uint64_t seed)
+{
+    systems s = {metric, {answers, NULL}};
+    double whole[BP_METRIC_FIGURES], *values;
+    bp_err err = resample(&values, &s, documents, seed);
+
+    metric->figures(whole, NULL, answers);
+    for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
+        err = set_figure(&figures[k], whole[k], values != NULL ? values + k : NULL, metric->width);
+    bp_free(values);
+    return err;
+}
+
+static json_t *figure_json(const bp_figure *figure)
+{
+    return json_pack("{so so so}", "value", bp_json_real(figure->value), "low",
+                     bp_json_real(figure->interval.low), "high",
+                     bp_json_real(figure->interval.high));
+}
+
+json_t *bp_metric_json(const bp_metric *metric, const bp_figure *figures)
+{
+    json_t *all = json_object();
+
+    for (int64_t k = 0; k < metric->width; k++)
+        (void)json_object_set_new(all, metric->names[k], figure_json(&figures[k]));
+    return all;
+}
+
+/* ---- two systems ---- */
+
+static void set_verdict(bp_figure_pair *pair, const double *one, const double *other,
+                        int64_t stride, bool lower)
+{
+    double mean = 0, wins = 0, beyond = 0, n = 0;
+
+    for (int64_t r = 0; r < BP_RESAMPLES; r++) {
+        double difference = one[r * stride] - other[r * stride];
+
+        if (isnan(difference))
+            continue;
+        n++;
+        mean += difference;
+        wins += difference == 0 ? 0.5 : (difference < 0) == lower;
+    }
+    mean /= n;
+    for (int64_t r = 0; r < BP_RESAMPLES; r++) {
+        double difference = one[r * stride] - other[r * stride];
+
+        beyond += fabs(difference - mean) >= fabs(pair->difference.value); /* NaN: no */
+    }
+    pair->wins = wins / n;
+    pair->p_value = isnan(pair->difference.value) ? NAN : (beyond + 1) / (n + 1);
+}
+
+static bp_err set_pair(bp_figure_pair *pair, double one, double other, const double *values,
+                       int64_t width, bool lower)
+{
+    const double *others = values != NULL ? values + width : NULL;
+    int64_t stride = 2 * width;
+    bp_err err = set_figure(&pair->one, one, values, stride);
+
+    if (err == BP_OK)
+        err = set_figure(&pair->other, other, others, stride);
+    pair->difference = (bp_figure){one - other, {NAN, NAN}};
+    pair->wins = pair->p_value = NAN;
+    if (err == BP_OK && values != NULL) {
+        set_verdict(pair, values, others, stride, lower);
+        err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
+                                        stride);
+    }
+    return err;
+}
+
+bp_err bp_metric_compare(bp_figure_pair *pairs, const bp_metric *metric, const void *one,
+                         const void *other, int64_t documents, uint64_t seed)
+{
+    systems s = {metric, {one, other}};
+    double whole[2][BP_METRIC_FIGURES], *values;
+    bp_err err = resample(&values, &s, documents, seed);
+
+    metric->figures(whole[0], NULL, one);
+    metric->figures(whole[1], NULL, other);
+    for (int64_t k = 0; k < metric->width && err == BP_OK; k++)
+        err = set_pair(&pairs[k], whole[0][k], whole[1][k], values != NULL ? values + k : NULL,
+                       metric->width, metric->lower[k]);
+    bp_free(values);
+    return err;
+}

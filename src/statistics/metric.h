@@ -1,0 +1,53 @@
+/* Metrics of a test set with their 95 % intervals, of one system or of two side by side. Local: no
+ * MPI. */
+#ifndef BP_STATISTICS_METRIC_H
+#define BP_STATISTICS_METRIC_H
+
+#include "base/json.h"
+#include "statistics/resample.h"
+
+#define BP_METRIC_FIGURES 12 /* the most of a metric */
+
+/** Figures that are computed together. `answers` is what the metric's own header says: the
+ * reference and a system's hypothesis of each document. */
+typedef struct bp_metric {
+    const char *kind;
+    int64_t width;
+    const char *names[BP_METRIC_FIGURES]; /* [width] */
+    /** values[width] of documents that are there counts[document] times each (NULL: once); NaN
+     * where one is not defined. Called by several threads at once. */
+    void (*figures)(double *values, const int32_t *counts, const void *answers);
+    bool lower[BP_METRIC_FIGURES]; /* an error: the lower the better */
+} bp_metric;
+
+typedef struct bp_figure {
+    double value;
+    bp_interval interval; /* NaN of fewer than two documents */
+} bp_figure;
+
+/** figures[metric->width] of `documents` documents; intervals by BP_RESAMPLES resamples of
+ * documents.
+ *
+ * Errors:     BP_ERR_SYSTEM memory. */
+bp_err bp_metric_estimate(bp_figure *figures, const bp_metric *metric, const void *answers,
+                          int64_t documents, uint64_t seed);
+
+/** {NAME: {"value", "low", "high"}, ...}; null where a figure is not defined. New reference. */
+json_t *bp_metric_json(const bp_metric *metric, const bp_figure *figures);
+
+/** Two systems on the same documents and the same resamples. */
+typedef struct bp_figure_pair {
+    bp_figure one, other, difference; /* one - other */
+    /* The share of resamples in which `one` is the better, equal ones counted half (Koehn 2004,
+     * Statistical significance tests for machine translation evaluation, section 4). */
+    double wins;
+    /* Two-sided: how often a difference at least this large comes from resampling alone, deviations
+     * taken from the mean of all, plus one of each (Riezler and Maxwell 2005, On some pitfalls in
+     * automatic evaluation and significance testing for MT, figure 2). */
+    double p_value;
+} bp_figure_pair;
+
+bp_err bp_metric_compare(bp_figure_pair *pairs, const bp_metric *metric, const void *one,
+                         const void *other, int64_t documents, uint64_t seed);
+
+#endif
