@@ -352,6 +352,7 @@ json_t *bp_model_shape_json(const bp_model_shape *shape)
         if (is_told(shape, size))
             (void)json_object_set_new(model, size->name, json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
+    bp_task_to_json(model, &shape->task);
     return model;
 }
 
@@ -457,6 +458,13 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         err = read_value(&shape->vocab_size, model, "vocab_size", where);
     if (err == BP_OK && shape->family->settle)
         shape->family->settle(shape);
+    if (err == BP_OK)
+        err = bp_task_from_json(&shape->task, model, where);
+    if (err == BP_OK && shape->task.kind != BP_TASK_NONE && !shape->family->backbone)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.no_backbone",
+                      "a model of kind %s has no head of a task: at %s; the checkpoint was not "
+                      "written by bagpipe",
+                      kind, where);
     return err == BP_OK ? shape->family->check_read(shape, where) : err;
 }
 
@@ -470,18 +478,57 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape)
     return shape->family->unlimited ? BP_MODEL_UNLIMITED : shape->context;
 }
 
+static bool is_language_model(const bp_model_shape *shape)
+{
+    return shape->task.kind == BP_TASK_NONE;
+}
+
+const bp_objective *bp_model_objective(const bp_model_shape *shape)
+{
+    return is_language_model(shape) ? shape->family->objective
+                                    : bp_task_objective(shape->task.kind);
+}
+
+static bool is_of_task(const bp_model_shape *shape, int block)
+{
+    return !is_language_model(shape) && block >= shape->family->backbone(shape).blocks;
+}
+
+double bp_model_block_cost(const bp_model_shape *shape, int block)
+{
+    return is_of_task(shape, block) ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
+                                    : shape->family->cost(shape, block);
+}
+
+bp_activations bp_model_behind(const bp_model_shape *shape, int block)
+{
+    if (is_of_task(shape, block)) /* it works on what the backbone leaves */
+        block = shape->family->backbone(shape).blocks - 1;
+    return shape->family->behind(shape, block);
+}
+
 int64_t bp_model_parameters(const bp_model_shape *shape)
 {
-    return shape->family->facts(shape).parameters;
+    int64_t all = shape->family->facts(shape).parameters;
+
+    return is_language_model(shape)
+               ? all
+               : all - shape->family->backbone(shape).head_parameters + bp_task_parameters(shape);
 }
 
 double bp_model_train_flops(const bp_model_shape *shape)
 {
-    return shape->family->facts(shape).train_flops;
+    double all = shape->family->facts(shape).train_flops;
+
+    return is_language_model(shape)
+               ? all
+               : all - shape->family->backbone(shape).head_flops + bp_task_flops(shape);
 }
 
 int bp_model_blocks(const bp_model_shape *shape)
 {
-    return bp_model_shape_is_whole(shape) && shape->family->blocks ? shape->family->blocks(shape)
-                                                                   : 0;
+    if (!bp_model_shape_is_whole(shape) || !shape->family->blocks)
+        return 0;
+    return is_language_model(shape) ? shape->family->blocks(shape)
+                                    : shape->family->backbone(shape).blocks + bp_task_blocks(shape);
 }

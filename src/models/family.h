@@ -13,6 +13,7 @@
 #include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
+#include "models/task.h"
 #include "text/tokenizer.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
@@ -93,6 +94,7 @@ typedef struct bp_model_shape {
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
+    bp_task_shape task;            /* whose head stands in the place of the family's */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
@@ -263,6 +265,9 @@ struct bp_model_family {
     const char *blocks_are; /* for messages: "embedding, layers, head" */
     /** FLOPs of one token forward through a block, about: by it the pipeline is cut. */
     double (*cost)(const bp_model_shape *shape, int block);
+    /** What of it stands before the head of a task; NULL: no task has one. Their activation is item
+     * 0, of the shape's width. */
+    bp_backbone (*backbone)(const bp_model_shape *shape);
     /** What passes on behind a block: names, streams, columns. Behind the last one nothing. */
     bp_activations (*behind)(const bp_model_shape *shape, int block);
     /** What all blocks of the network read (tables of positions), to be left in network->tables;
@@ -323,6 +328,12 @@ int64_t bp_model_most_inputs(const bp_model_shape *shape);
 int64_t bp_model_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 
+/** What its training minimises: of its task, or its family's; NULL: a family of counts, or a
+ * learner. */
+const bp_objective *bp_model_objective(const bp_model_shape *shape);
+/** Of a block of the whole network, with a task's head in the family's place. */
+double bp_model_block_cost(const bp_model_shape *shape, int block);
+bp_activations bp_model_behind(const bp_model_shape *shape, int block);
 /** Blocks of the whole network; 0 where the shape is not whole. */
 int bp_model_blocks(const bp_model_shape *shape);
 /** Stage `stage` of `stages` has blocks [*first, *end): the cut with the smallest most expensive

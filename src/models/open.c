@@ -41,7 +41,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = shape.vocab_size;
     info->may_be_zero = shape.family->open != NULL;
-    info->masks = shape.family->objective && shape.family->objective->masks;
+    info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     return BP_OK;
 }
 

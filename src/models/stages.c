@@ -15,7 +15,7 @@ static int cut_under(const bp_model_shape *shape, double limit, int stages, int 
     *end = blocks;
     for (int block = 0; block < blocks; block++) {
         bool must_cut = used < stages - 1 && blocks - block <= stages - 1 - used;
-        if (block > 0 && (must_cut || cost + shape->family->cost(shape, block) > limit)) {
+        if (block > 0 && (must_cut || cost + bp_model_block_cost(shape, block) > limit)) {
             if (used == stage)
                 *end = block;
             used++;
@@ -23,7 +23,7 @@ static int cut_under(const bp_model_shape *shape, double limit, int stages, int 
                 *first = block;
             cost = 0;
         }
-        cost += shape->family->cost(shape, block);
+        cost += bp_model_block_cost(shape, block);
     }
     return used + 1;
 }
@@ -34,7 +34,7 @@ void bp_model_stage(const bp_model_shape *shape, int stage, int stages, int *fir
 
     BP_ASSERT(stage < stages && stages <= bp_model_blocks(shape));
     for (int block = 0; block < bp_model_blocks(shape); block++)
-        high += shape->family->cost(shape, block);
+        high += bp_model_block_cost(shape, block);
     for (int round = 0; round < 60; round++) { /* the smallest limit that needs no more stages */
         double middle = (low + high) / 2;
         if (cut_under(shape, middle, stages, stage, first, end) <= stages)
@@ -56,7 +56,7 @@ static bool deal_blocks(const bp_model_shape *shape, int stage, int stages, int 
     bp_model_stage(shape, stage, stages, &first, &end);
     memset(counts, 0, (size_t)chunks * sizeof *counts);
     if (has_last)
-        costs[chunks - 1] = shape->family->cost(shape, last);
+        costs[chunks - 1] = bp_model_block_cost(shape, last);
     for (int block = first; block < end; block++) {
         int cheapest = 0;
 
@@ -64,7 +64,7 @@ static bool deal_blocks(const bp_model_shape *shape, int stage, int stages, int 
             continue;
         for (int c = 1; c < chunks; c++)
             cheapest = costs[c] < costs[cheapest] ? c : cheapest;
-        costs[cheapest] += shape->family->cost(shape, block);
+        costs[cheapest] += bp_model_block_cost(shape, block);
         counts[cheapest]++;
     }
     for (int c = 0; c < chunks; c++)
@@ -117,6 +117,22 @@ static int64_t count_parameters(const bp_network *network)
     return count;
 }
 
+/* A block of the family, or of the task's head; what training leaves as it is has no moments. */
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    const bp_model_family *family = shape->family;
+    bool of_task = shape->task.kind != BP_TASK_NONE;
+    int backbone = of_task ? family->backbone(shape).blocks : 0, before = network->group_count;
+
+    if (of_task && number >= backbone)
+        bp_task_add_block(network, shape, number - backbone);
+    else
+        family->add_block(network, shape, number, shared);
+    for (int g = before; g < network->group_count; g++)
+        network->groups[g].frozen = network->groups[g].frozen || number < shape->task.frozen;
+}
+
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
                                    int stage, int stages, int chunks)
 {
@@ -129,18 +145,18 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
-    if (family->add_shared)
+    if (family->add_shared && shape->task.kind == BP_TASK_NONE) /* a task's head shares nothing */
         shared = family->add_shared(network, shape, stage, stages, blocks);
     for (int c = 0; c < chunks; c++) {
         int first, end;
 
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         if (first > 0)
-            network->before[c] = family->behind(shape, first - 1);
+            network->before[c] = bp_model_behind(shape, first - 1);
         for (int number = first; number < end; number++) {
-            family->add_block(network, shape, number, shared);
+            add_block(network, shape, number, shared);
             if (number < bp_model_blocks(shape) - 1)
-                network->behind[network->block_count - 1] = family->behind(shape, number);
+                network->behind[network->block_count - 1] = bp_model_behind(shape, number);
         }
         bp_network_end_chunk(network);
     }

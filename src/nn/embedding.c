@@ -150,6 +150,18 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
+/* What stands behind a text is no token: its row of the table learns nothing from there. */
+static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                          float *dhidden)
+{
+    const int32_t *lengths = pass->batch.stream[part->stream].lengths;
+    int64_t C = part->wte->shape[1];
+
+    for (int64_t r = own.first; lengths && r < own.first + own.count; r++)
+        if (r % pass->T >= lengths[r / pass->T])
+            bp_zero(dhidden + (r - own.first) * C, C);
+}
+
 static void backward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
                           float *dhidden)
 {
@@ -170,6 +182,7 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
     if (part->segments)
         add_segment_gradients(part, pass, own, dhidden);
+    clear_padding(part, pass, own, dhidden);
     if (all != dhidden) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);

@@ -98,6 +98,45 @@ typedef struct bp_pooled_shape {
 void bp_pooled_head_new(bp_block **out, const bp_nn *nn, const bp_pooled_shape *shape,
                         bp_group *group);
 
+/** What the head of a task reads. */
+typedef enum bp_pool { BP_POOL_NONE, BP_POOL_FIRST, BP_POOL_MEAN, BP_POOL_LAST } bp_pool;
+typedef struct bp_pooling_shape {
+    int64_t C;
+    const char *norm; /* of the places' states, before all: its name; borrowed. NULL: none */
+    bool rms;
+    float epsilon;
+    bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
+                     of those before padding; NONE: each place keeps its own */
+    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias) */
+    int64_t mask; /* the stream of its dropout masks, behind all; BP_ROW_KEEPS_ALL */
+    int item, stream;
+} bp_pooling_shape;
+
+/** hidden [B * T][C] becomes what the head of a task reads. Where places are pooled, the row of a
+ * text's first place is the text's state then, and outside training all of its rows are. Adds
+ * "NORM.gain", "NORM.bias" [C], "pooler.weight" [C][C] and "pooler.bias" [C], as far as it has
+ * them, to the replicated group. Source: Devlin et al. 2019, section 4.1; Radford et al. 2018,
+ * section 3.2 (the last token). */
+void bp_pooling_new(bp_block **out, const bp_nn *nn, const bp_pooling_shape *shape,
+                    bp_group *group);
+
+/** A head that gives each text a value, or finds a span of it. */
+typedef struct bp_text_head_shape {
+    int64_t C;
+    bool finds_spans; /* two terms, `term` and the one behind it: the places where a span begins and
+                         where it ends, one of each a text. Else one term, a value (bp_target_value)
+                         a text, of the row of its first place */
+    int item, stream, term;
+} bp_text_head_shape;
+
+/** task.weight h + task.bias: squared error of a value; or cross-entropy of a softmax over all
+ * places of a text, padding among them, for each end. pass->logprob, where term 0 has a target a
+ * place: the text's value; or log p(a span begins there), log p(it ends there), where the target is
+ * 0 or 1. Adds "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et
+ * al. 2019, section 4.2 (spans). */
+void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
+                      bp_group *group);
+
 /** A recurrent layer. */
 typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;

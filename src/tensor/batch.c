@@ -1,6 +1,8 @@
 /* Batches: where their arrays lie in one block of bytes, and how examples are filled in. */
 #include "tensor/batch.h"
 
+#include <string.h>
+
 /* The arrays follow each other: of each stream inputs, lengths, segments; then each term's targets.
  */
 typedef struct layout {
@@ -91,6 +93,26 @@ bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const i
 {
     return (bp_batch){
         .B = B, .stream = {{.T = T, .inputs = inputs}}, .term = {{.count = T, .targets = targets}}};
+}
+
+/* In the order of numbers, without the last bit. */
+int32_t bp_target_of_value(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    bits = bits >> 31 ? ~bits : bits | 0x80000000U;
+    return (int32_t)(bits >> 1);
+}
+
+float bp_target_value(int32_t target)
+{
+    uint32_t bits = (uint32_t)target << 1;
+    float value;
+
+    bits = bits >> 31 ? bits & 0x7FFFFFFFU : ~bits;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,

@@ -48,6 +48,10 @@ int64_t bp_batch_scored(const bp_batch *batch, int term);
 /** A batch of one stream, with a target a place. */
 bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const int32_t *targets);
 
+/** A value as a target, which is never below 0, and back: to 2^-22 of it. Finite values alone. */
+int32_t bp_target_of_value(float value);
+float bp_target_value(int32_t target);
+
 /** One example of a batch, to be filled in; what the form has not is NULL. */
 typedef struct bp_example {
     int32_t *inputs[BP_STREAMS];   /* [T] */

@@ -32,6 +32,7 @@ typedef struct fixture {
     bp_safetensors *expected;
     json_t *figures;
     int64_t B, T, V, stored; /* places of a row in the file, T with more padding */
+    bool a_text;             /* the head of a task has a target a text, else one a place */
     int32_t *inputs, *targets;
     int32_t *lengths, *segments, *next; /* of masked models: targets of next sentences too; or NULL
                                          */
@@ -73,18 +74,25 @@ static void read_masked(fixture *f, const json_t *root)
 
     f->B = (int64_t)json_array_size(rows);
     f->stored = (int64_t)json_array_size(json_array_get(rows, 0));
-    f->T = (f->stored + 3) / 4 * 4;
+    f->T = f->shape.task.kind == BP_TASK_SPANS ? f->stored /* a softmax over all places */
+                                               : (f->stored + 3) / 4 * 4;
+    f->a_text = f->shape.task.kind == BP_TASK_CLASSES || f->shape.task.kind == BP_TASK_SPANS;
     f->inputs = numbers_of(root, "input_ids", f->T, 0);
-    f->targets = numbers_of(root, "labels", f->T, 0);
+    f->targets = f->shape.task.kind == BP_TASK_SPANS
+                     ? numbers_of(root, "start_positions", 1, 0)
+                     : numbers_of(root, "labels", f->a_text ? 1 : f->T, 0);
     f->lengths = bp_alloc("test", f->B, sizeof *f->lengths);
     seen = numbers_of(root, "attention_mask", f->T, 0);
     for (int64_t k = 0; k < f->B * f->T; k++) {
         f->lengths[k / f->T] += seen[k];
-        f->targets[k] = f->targets[k] < 0 || k % f->T >= f->stored ? -1 : f->targets[k];
+        if (!f->a_text)
+            f->targets[k] = f->targets[k] < 0 || k % f->T >= f->stored ? -1 : f->targets[k];
     }
     bp_free(seen);
     if (json_object_get(root, "token_type_ids"))
         f->segments = numbers_of(root, "token_type_ids", f->T, 0);
+    if (f->shape.task.kind == BP_TASK_SPANS)
+        f->next = numbers_of(root, "end_positions", 1, 0);
     if (json_object_get(root, "next_sentence_label"))
         f->next = numbers_of(root, "next_sentence_label", 1, 0);
 }
@@ -93,6 +101,7 @@ static bp_batch batch_of(const fixture *f)
 {
     bp_batch batch = bp_batch_of_places(f->B, f->T, f->inputs, f->targets);
 
+    batch.term[0].count = f->a_text ? 1 : f->T;
     batch.stream[0].lengths = f->lengths;
     batch.stream[0].segments = f->segments;
     batch.term[1].count = f->next ? 1 : 0;
@@ -119,7 +128,7 @@ static void open_fixture(fixture *f, const char *folder)
         read_causal(f, root);
     else
         read_masked(f, root);
-    f->V = f->shape.vocab_size;
+    f->V = f->shape.task.kind == BP_TASK_NONE ? f->shape.vocab_size : f->shape.task.outcomes;
     json_decref(root);
 }
 
@@ -265,11 +274,46 @@ static void close_parts(parts *p)
     bp_free(p->values);
 }
 
+/* Log-probabilities of each end at each place, by the folder's logits of it. */
+static double span_logprob(const fixture *f, const float *logits, int64_t b, int64_t t)
+{
+    double norm = 0;
+
+    for (int64_t k = 0; k < f->T; k++)
+        norm += exp((double)logits[b * f->T + k]);
+    return (double)logits[b * f->T + t] - log(norm);
+}
+
+static void check_spans(fixture *f, parts *p)
+{
+    static const char *const ENDS[] = {"start_logits", "end_logits"};
+    bp_batch batch = batch_of(f);
+    double sums[BP_TERMS];
+    int64_t counts[BP_TERMS], count = f->B * f->T;
+    float *logits = bp_alloc("test", count, sizeof *logits);
+
+    bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
+    for (int end = 0; end < 2; end++) {
+        const int32_t *targets = end == 0 ? f->targets : f->next;
+        double expected = 0;
+
+        bp_test_expect(bp_safetensors_read(f->expected, bp_safetensors_find(f->expected, ENDS[end]),
+                                           0, count, logits),
+                       BP_OK);
+        for (int64_t b = 0; b < f->B; b++)
+            expected -= span_logprob(f, logits, b, targets[b]);
+        bp_test_check(MPI_COMM_WORLD,
+                      p->mesh->pipeline_at < p->mesh->pipelines - 1 ||
+                          (counts[end] == f->B && fabs(sums[end] - expected) < 3e-5));
+    }
+    bp_free(logits);
+}
+
 /* Each word of the vocabulary in turn is the target of one place before any padding, others go
  * unscored. */
 static void check_probabilities(fixture *f, parts *p)
 {
-    int64_t T = f->T, V = f->V, places = f->B * T, count = f->B * f->stored * V;
+    int64_t T = f->T, V = f->V, places = f->B * T, count = f->B * (f->a_text ? 1 : f->stored) * V;
     const bp_safetensor *tensor = bp_safetensors_find(f->expected, "logits");
     float *logits = bp_alloc("test", count, sizeof *logits);
     int32_t *targets = bp_alloc("test", places, sizeof *targets);
@@ -285,8 +329,9 @@ static void check_probabilities(fixture *f, parts *p)
 
         if (f->lengths && place % T >= f->lengths[place / T])
             continue;
-        row = logits + (place / T * f->stored + place % T) * V;
-        batch.term[0].targets = targets;
+        row = logits + (f->a_text ? place / T : place / T * f->stored + place % T) * V;
+        batch.term[0].targets = targets; /* of a text's state any place may ask */
+        batch.term[0].count = T;
         for (int64_t k = 0; k < places; k++)
             targets[k] = k == place ? v : -1;
         bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
@@ -333,8 +378,10 @@ static void check_gradients(fixture *f, parts *p)
     bool agrees = true;
 
     for (int t = 0; t < 2; t++)
-        step.loss_weight[t] =
-            batch.term[t].count > 0 ? 1.0F / (float)bp_batch_scored(&batch, t) : 0;
+        step.loss_weight[t] = batch.term[t].count > 0
+                                  ? (float)(bp_model_objective(&f->shape)->weight[t] /
+                                            (double)bp_batch_scored(&batch, t))
+                                  : 0;
     bp_stage_accumulate(p->stage, &step, sums, 1);
     for (int g = 0; g < p->network->group_count; g++)
         for (int k = 0; k < p->network->groups[g].count; k++) {
@@ -364,6 +411,8 @@ static void check_adamw(fixture *f, int tensors)
     int64_t count, first;
 
     bp_test_adamw(&spec, 1e-3, 5);
+    if (shape.task.kind == BP_TASK_SPANS) /* four ranks can't share 14 rows */
+        spec.sequence_parallel = BP_SEQUENCE_PARALLEL_NO;
     if (shape.family->any_context)
         shape.context = f->T;
     bp_test_expect(bp_mesh_new(&mesh, MPI_COMM_WORLD, &mesh_shape), BP_OK);
@@ -410,7 +459,10 @@ static void check_family(const char *folder, int tensors)
     open_fixture(&f, folder);
     round_up_heads(&f, tensors);
     open_parts(&p, &f, tensors);
-    check_probabilities(&f, &p);
+    if (f.shape.task.kind == BP_TASK_SPANS)
+        check_spans(&f, &p);
+    else
+        check_probabilities(&f, &p);
     check_gradients(&f, &p);
     close_parts(&p);
     check_adamw(&f, tensors);
@@ -419,8 +471,9 @@ static void check_family(const char *folder, int tensors)
 
 static void families_are_the_references(void **state)
 {
-    static const char *const FOLDERS[] = {"llama-tiny",    "mistral-tiny", "qwen2-tiny",
-                                          "gpt_neox-tiny", "bert-tiny",    "roberta-tiny"};
+    static const char *const FOLDERS[] = {
+        "llama-tiny",   "mistral-tiny",       "qwen2-tiny",      "gpt_neox-tiny", "bert-tiny",
+        "roberta-tiny", "bert-sequence-tiny", "bert-token-tiny", "bert-span-tiny"};
     int size = bp_comm_size(MPI_COMM_WORLD);
 
     (void)state;

@@ -191,7 +191,9 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
 
     if (err != BP_OK)
         return err;
-    if (size->otherwise && !found.value) {
+    if (size->type == BP_HF_LABELS && found.value) {
+        err = hf_labels_count(out, found.value, size->theirs, path);
+    } else if (size->otherwise && !found.value) {
         *out = hf_otherwise(shape, size);
     } else if (size->type == BP_HF_FLAG) {
         err = bp_json_get_bool(found.object, found.key, &flag, path);
@@ -244,6 +246,10 @@ static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *na
     bool nothing = shape->sizes[k] == 0 && shape->table->sizes[k].type != BP_HF_FLAG;
     char parent[64] = "";
 
+    if (shape->table->sizes[k].type == BP_HF_LABELS) {
+        hf_labels_write(config, (int64_t)shape->sizes[k], shape->labels);
+        return;
+    }
     if (!dot) {
         (void)json_object_set_new(config, name, nothing ? json_null() : their_json(shape, k));
         return;
@@ -378,6 +384,9 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     err = find_table(&out->table, config, tables, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
+    for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
+        if (out->table->sizes[k].type == BP_HF_LABELS)
+            out->labels = hf_labels_read(json_object_get(config, out->table->sizes[k].theirs));
     if (err == BP_OK)
         err = hf_config_check_members(out->table, config, path);
     if (err == BP_OK)

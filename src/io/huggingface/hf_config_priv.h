@@ -21,6 +21,13 @@ json_t *hf_size_json(const bp_hf_shape *shape, int k);
 /** New reference. */
 json_t *hf_config_json(const bp_hf_shape *shape);
 
+/* hf_labels.c. How many an object of labels has, "0" and so on. Errors: BP_ERR_FORMAT others. */
+bp_err hf_labels_count(double *count, const json_t *object, const char *name, const char *path);
+/** Their names, a new reference; NULL where there is no such object, or no name of a class. */
+json_t *hf_labels_read(const json_t *object);
+/** "id2label" and "label2id" of config.json; labels NULL: LABEL_0, LABEL_1... */
+void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
+
 /* hf_keys.c. Settings of all tables: read, not written. */
 extern const bp_hf_setting hf_common_settings[];
 /** Append the names of keys that nobody knows: "a, b". */

@@ -56,13 +56,26 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
     return err;
 }
 
+static bool has_size(const bp_hf_table *table, const char *ours)
+{
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (strcmp(size->ours, ours) == 0)
+            return true;
+    return false;
+}
+
 /* The shape from the checkpoint's state, by one table. */
 static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *model,
                       const char *where)
 {
     bp_err err = BP_OK;
 
-    *out = (bp_hf_shape){.table = table};
+    *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};
+    if (json_object_get(model, "task") && !has_size(table, "task"))
+        return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
+                       "the checkpoint's model has the head of a task, %s, which a %s of Hugging "
+                       "Face has not: at %s; export another one",
+                       json_string_value(json_object_get(model, "task")), table->model_type, where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         err = read_size(&out->sizes[k], out, model, &table->sizes[k], where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)

@@ -491,6 +491,7 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
     if (only[0] == model->shape.table)
         return BP_OK;
     model->unknown.bytes = 0;
+    json_decref(model->shape.labels);
     return read_config(model, only);
 }
 
@@ -543,6 +544,7 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->theirs);
     bp_free(model->ours);
     bp_free(model->folder);
+    json_decref(model->shape.labels);
     bp_free(model);
     *out = NULL;
 }
@@ -641,5 +643,7 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
     for (int k = 0; shape->table->sizes[k].ours; k++)
         if (bp_hf_is_told(shape, k))
             (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
+    if (shape->labels)
+        (void)json_object_set(model, "labels", shape->labels);
     return model;
 }

@@ -15,7 +15,14 @@
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
  * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
  * `also`: another name that folders may have (NULL: none), which is written too. */
-typedef enum bp_hf_type { BP_HF_COUNT, BP_HF_REAL, BP_HF_FLAG, BP_HF_CHOICE } bp_hf_type;
+typedef enum bp_hf_type {
+    BP_HF_COUNT,
+    BP_HF_REAL,
+    BP_HF_FLAG,
+    BP_HF_CHOICE,
+    BP_HF_LABELS /* a count of classes: theirs is an object "0": NAME, "1": NAME..., whose names are
+                    the member "labels" of ours */
+} bp_hf_type;
 typedef struct bp_hf_size {
     const char *ours, *theirs, *also;
     bp_hf_type type;
@@ -93,6 +100,7 @@ typedef struct bp_hf_shape {
     const bp_hf_table *table;
     double sizes[BP_HF_SIZES]; /* in the table's order; flags 0 or 1 */
     int64_t eos_id;            /* eos_token_id of config.json; -1: none */
+    json_t *labels;            /* names of classes; NULL: none, or they are numbers */
 } bp_hf_shape;
 
 /** A size by our name, or an extent as above; a name that the table has not is a bug. */

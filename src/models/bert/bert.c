@@ -270,6 +270,13 @@ static double cost(const bp_model_shape *shape, int block)
     }
 }
 
+static int64_t pooled_parameters(const bp_model_shape *shape)
+{
+    int64_t C = shape->width;
+
+    return bp_bert_has_pooler(shape) ? C * C + C + NEXT_SENTENCES * (C + 1) : 0;
+}
+
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
@@ -278,8 +285,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
             embedding = (tables * V + bp_bert_first_position(shape) + shape->context +
                          segments(shape) + 2) *
                         C,
-            head = C * C + 3 * C + V,
-            pooled = bp_bert_has_pooler(shape) ? C * C + C + NEXT_SENTENCES * (C + 1) : 0;
+            head = C * C + 3 * C + V, pooled = pooled_parameters(shape);
     double matrices = (double)L * layer_matrices(shape) + (double)(C * C) +
                       vocabulary_share() * (double)V * (double)C;
 
@@ -288,12 +294,26 @@ static bp_model_facts facts(const bp_model_shape *shape)
                                            12 * (double)L * (double)shape->context * (double)heads};
 }
 
+/* Embedding, its norm, layers; Hugging Face's RoBERTa pools as a BERT does, but for the names. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    int64_t C = shape->width, V = shape->vocab_size;
+
+    return (bp_backbone){.blocks = (int)shape->layers + 2,
+                         .pooler = true,
+                         .segments = segments(shape),
+                         .head_parameters = C * C + 3 * C + V + pooled_parameters(shape) +
+                                            (shape->own[BP_BERT_UNTIED] ? V * C : 0),
+                         .head_flops =
+                             6 * ((double)(C * C) + vocabulary_share() * (double)V * (double)C)};
+}
+
 #define FAMILY(kind, sizes_of, tables)                                                             \
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .settle = settle, .check = check,                         \
         .check_read = check_read, .facts = facts, .objective = &bp_objective_masked,               \
         .huggingface = tables, .blocks = blocks,                                                   \
-        .blocks_are = "embedding, its norm, layers, heads", .cost = cost,                          \
+        .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
         .behind = bp_transformer_behind, .add_shared = add_shared, .add_block = add_block          \
     }
 

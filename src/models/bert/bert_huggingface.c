@@ -29,6 +29,37 @@ static const bp_hf_size
                        {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},
                        {0}};
 
+/* Models with the head of a task. A class alone is a value: the two are read by one table, and told
+ * apart by the number of labels. */
+#define TASK(kind, pool)                                                                           \
+    {"task", NULL, NULL, BP_HF_CHOICE, kind, .words = "none|classes|regression|tags|spans"},       \
+    {                                                                                              \
+        "pool", NULL, NULL, BP_HF_CHOICE, pool, .words = "none|first|mean|last"                    \
+    }
+#define LABELS                                                                                     \
+    {                                                                                              \
+        "outcomes", "id2label", NULL, BP_HF_LABELS, "2"                                            \
+    }
+#define ENDS                                                                                       \
+    {                                                                                              \
+        "outcomes", NULL, NULL, BP_HF_COUNT, "2"                                                   \
+    }
+#define ROBERTA_ENCODER_SIZES                                                                      \
+    ENCODER_SIZES, {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},       \
+        {"context", "max_position_embeddings", NULL, .plus = "first_position"},                    \
+    {                                                                                              \
+        "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
+    }
+static const bp_hf_size
+    VALUE_SIZES[] = {BERT_SIZES, TASK("2", "1"), LABELS, {0}},
+    CLASS_SIZES[] = {BERT_SIZES, TASK("1", "1"), LABELS, {0}},
+    TAG_SIZES[] = {BERT_SIZES, TASK("3", "0"), LABELS, {0}},
+    SPAN_SIZES[] = {BERT_SIZES, TASK("4", "0"), ENDS, {0}},
+    ROBERTA_VALUE_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("2", "1"), LABELS, {0}},
+    ROBERTA_CLASS_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("1", "1"), LABELS, {0}},
+    ROBERTA_TAG_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("3", "0"), LABELS, {0}},
+    ROBERTA_SPAN_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("4", "0"), ENDS, {0}};
+
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"position_embedding_type", "\"absolute\""},
                                          {"is_decoder", "false"},
@@ -92,6 +123,21 @@ static const bp_hf_row PRETRAINING_ROWS[] = {ENCODER("context"),
                                          UNTIED("lm_head.decoder.weight"),
                                          {0}};
 
+#define POOLED  LINEAR("pooler.dense", "width", "width", "pooler")
+#define OUTCOME LINEAR("classifier", "outcomes", "width", "task")
+#define SPAN    LINEAR("qa_outputs", "2", "width", "task")
+static const bp_hf_row CLASS_ROWS[] = {ENCODER("context"), POOLED, OUTCOME, {0}},
+                       TAG_ROWS[] = {ENCODER("context"), OUTCOME, {0}},
+                       SPAN_ROWS[] = {ENCODER("context"), SPAN, {0}},
+                       ROBERTA_CLASS_ROWS[] = {ENCODER("context+first_position"),
+                                               LINEAR("classifier.dense", "width", "width",
+                                                      "pooler"),
+                                               LINEAR("classifier.out_proj", "outcomes", "width",
+                                                      "task"),
+                                               {0}},
+                       ROBERTA_TAG_ROWS[] = {ENCODER("context+first_position"), OUTCOME, {0}},
+                       ROBERTA_SPAN_ROWS[] = {ENCODER("context+first_position"), SPAN, {0}};
+
 /* Numbers of positions; a second name of the head's bias. */
 static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                       "cls.predictions.decoder.bias", "lm_head.decoder.bias", NULL},
@@ -106,7 +152,7 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               "pooler_size_per_head",
                                               "pooler_type",
                                               NULL},
-                         *const HEADS[] = {"cls.", "lm_head.", NULL};
+                         *const HEADS[] = {"cls.", "lm_head.", "classifier.", "qa_outputs.", NULL};
 
 /* Of files that were made from TensorFlow's. */
 static const bp_hf_alias OLDER[] = {
@@ -147,5 +193,28 @@ static const bp_hf_table PRETRAINING = TABLE("bert", "bert", "BertForPreTraining
                              TABLE("roberta", "roberta", "RobertaForMaskedLM", NULL, "roberta.",
                                    "lm_head.decoder.weight", ROBERTA_SIZES, ROBERTA_ROWS);
 
-const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED, NULL},
-                         *const bp_roberta_huggingface[] = {&ROBERTA, NULL};
+#define TASK_TABLE(of, class, sizes_of, rows_of)                                                   \
+    TABLE(of, of, class, NULL, of ".", NULL, sizes_of, rows_of)
+static const bp_hf_table VALUE = TASK_TABLE("bert", "BertForSequenceClassification", VALUE_SIZES,
+                                            CLASS_ROWS),
+                         CLASS = TASK_TABLE("bert", "BertForSequenceClassification", CLASS_SIZES,
+                                            CLASS_ROWS),
+                         TAG =
+                             TASK_TABLE("bert", "BertForTokenClassification", TAG_SIZES, TAG_ROWS),
+                         SPAN_ENDS =
+                             TASK_TABLE("bert", "BertForQuestionAnswering", SPAN_SIZES, SPAN_ROWS),
+                         ROBERTA_VALUE = TASK_TABLE("roberta", "RobertaForSequenceClassification",
+                                                    ROBERTA_VALUE_SIZES, ROBERTA_CLASS_ROWS),
+                         ROBERTA_CLASS = TASK_TABLE("roberta", "RobertaForSequenceClassification",
+                                                    ROBERTA_CLASS_SIZES, ROBERTA_CLASS_ROWS),
+                         ROBERTA_TAG = TASK_TABLE("roberta", "RobertaForTokenClassification",
+                                                  ROBERTA_TAG_SIZES, ROBERTA_TAG_ROWS),
+                         ROBERTA_SPAN = TASK_TABLE("roberta", "RobertaForQuestionAnswering",
+                                                   ROBERTA_SPAN_SIZES, ROBERTA_SPAN_ROWS);
+
+/* Of two of one class the last is read by. */
+const bp_hf_table *const bp_bert_huggingface[] = {&PRETRAINING, &MASKED,    &VALUE, &CLASS,
+                                                  &TAG,         &SPAN_ENDS, NULL},
+                         *const bp_roberta_huggingface[] = {&ROBERTA,       &ROBERTA_VALUE,
+                                                            &ROBERTA_CLASS, &ROBERTA_TAG,
+                                                            &ROBERTA_SPAN,  NULL};

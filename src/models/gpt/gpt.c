@@ -152,6 +152,18 @@ static bp_model_facts facts(const bp_model_shape *shape)
         .train_flops = 6 * matrices + 12 * (double)L * (double)shape->context * (double)heads};
 }
 
+/* A tied head has no parameters of its own. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    int64_t table = shape->vocab_size * shape->width;
+
+    return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .norm = "ln_f",
+                         .epsilon = (float)shape->real[BP_GPT_EPSILON],
+                         .head_parameters = shape->own[BP_GPT_UNTIED] ? table : 0,
+                         .head_flops = 6 * (double)table};
+}
+
 const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .sizes = SIZES,
                                        .settle = settle,
@@ -161,6 +173,7 @@ const bp_model_family bp_gpt_family = {.name = "gpt",
                                        .objective = &bp_objective_causal,
                                        .huggingface = bp_gpt_huggingface,
                                        .blocks = bp_transformer_blocks,
+                                       .backbone = backbone,
                                        .blocks_are = "embedding, layers, head",
                                        .cost = cost,
                                        .behind = bp_transformer_behind,

@@ -177,6 +177,18 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
+/* A tied head has no parameters of its own. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    int64_t table = shape->vocab_size * shape->width;
+
+    return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .norm = "ln_f",
+                         .epsilon = (float)shape->real[BP_NEOX_EPSILON],
+                         .head_parameters = !shape->own[BP_NEOX_TIED] ? table : 0,
+                         .head_flops = 6 * (double)table};
+}
+
 const bp_model_family bp_gpt_neox_family = {.name = "gpt_neox",
                                             .sizes = SIZES,
                                             .any_context = true,
@@ -187,6 +199,7 @@ const bp_model_family bp_gpt_neox_family = {.name = "gpt_neox",
                                             .objective = &bp_objective_causal,
                                             .huggingface = bp_gpt_neox_huggingface,
                                             .blocks = bp_transformer_blocks,
+                                            .backbone = backbone,
                                             .blocks_are = "embedding, layers, head",
                                             .cost = cost,
                                             .behind = bp_transformer_behind,

@@ -263,6 +263,19 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, block);
 }
 
+/* A tied head has no parameters of its own. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    int64_t table = shape->vocab_size * shape->width;
+
+    return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .norm = "ln_f",
+                         .rms = true,
+                         .epsilon = (float)shape->real[BP_LLAMA_EPSILON],
+                         .head_parameters = !shape->own[BP_LLAMA_TIED] ? table : 0,
+                         .head_flops = 6 * (double)table};
+}
+
 const bp_model_family bp_llama_family = {.name = "llama",
                                          .sizes = SIZES,
                                          .any_context = true,
@@ -273,6 +286,7 @@ const bp_model_family bp_llama_family = {.name = "llama",
                                          .objective = &bp_objective_causal,
                                          .huggingface = bp_llama_huggingface,
                                          .blocks = bp_transformer_blocks,
+                                         .backbone = backbone,
                                          .blocks_are = "embedding, layers, head",
                                          .cost = cost,
                                          .behind = bp_transformer_behind,

@@ -78,7 +78,7 @@ static bool allocate_carried(bp_engine *engine)
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
-    int terms = engine->shape.family->objective->terms;
+    int terms = bp_model_objective(&engine->shape)->terms;
 
     engine->slots = engine->spec.batch / mesh->datas;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
@@ -235,7 +235,7 @@ void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
 /* Targets of each term that are scored in the global batch: exact, and known before backward. */
 static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t scored[BP_TERMS])
 {
-    const bp_objective *objective = engine->shape.family->objective;
+    const bp_objective *objective = bp_model_objective(&engine->shape);
 
     memset(scored, 0, BP_TERMS * sizeof *scored);
     for (int t = 0; t < objective->terms; t++)
@@ -251,7 +251,7 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
 static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
 {
     const bp_mesh *mesh = engine->mesh;
-    const bp_objective *objective = engine->shape.family->objective;
+    const bp_objective *objective = bp_model_objective(&engine->shape);
     int64_t each = engine->stage->spec.micro_batches, all = each * mesh->datas;
     double loss = 0;
 
@@ -320,7 +320,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
                     bp_step_result *result)
 {
     const bp_mesh *mesh = engine->mesh;
-    const bp_objective *objective = engine->shape.family->objective;
+    const bp_objective *objective = bp_model_objective(&engine->shape);
     int64_t each = engine->stage->spec.micro_batches, scored[BP_TERMS];
     double clip = engine->spec.optimizer.clip, scale = 1;
     bp_stage_step work = {.batch = batch,

@@ -17,7 +17,7 @@ size_t bp_plan_total(const bp_plan *plan)
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
                                 int stage, int stages)
 {
-    bp_example_maker maker = shape->family->objective->maker(shape, shape->context, NULL);
+    bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     return (bp_stage_spec){.most = bp_extent_of(&maker.form, spec->micro_batch),
                            .micro_batches = spec->batch / datas / spec->micro_batch,
@@ -44,7 +44,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     int64_t carried = bp_engine_carried_floats(network, shape, slots);
     int64_t kept = bp_engine_carried_floats(network, shape, spec->micro_batch);
     int64_t published = carried; /* and weights and moments of this rank's shards */
-    bp_example_maker maker = shape->family->objective->maker(shape, shape->context, NULL);
+    bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     for (int g = 0; g < network->group_count; g++)
         if (network->groups[g].published)

@@ -126,7 +126,7 @@ bp_err trainer_find_rules(trainer *self)
                                      .keep = keys->keep,
                                      .random = keys->random,
                                      .span = keys->span};
-    if (!self->shape.family->objective || !self->shape.family->objective->masks)
+    if (!bp_model_objective(&self->shape) || !bp_model_objective(&self->shape)->masks)
         return refuse_keys(self);
     err = check_pairs(self);
     if (err == BP_OK)

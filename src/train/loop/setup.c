@@ -333,7 +333,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
 
 bp_example_maker trainer_maker(const trainer *self, int64_t T)
 {
-    return self->shape.family->objective->maker(&self->shape, T, &self->rules);
+    return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
 
 static bp_err open_lanes(trainer *self)

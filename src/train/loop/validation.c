@@ -130,7 +130,7 @@ static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool 
 static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts)
 {
     const bp_mesh *mesh = self->mesh;
-    const bp_objective *objective = self->shape.family->objective;
+    const bp_objective *objective = bp_model_objective(&self->shape);
     int64_t pieces = all->groups * all->rounds;
     bp_err err = BP_OK;
 
@@ -190,7 +190,7 @@ bp_err trainer_validate(trainer *self, double *loss)
     bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
     layout all = layout_of(self);
     int64_t pieces = all.groups * all.rounds;
-    const bp_objective *objective = self->shape.family->objective;
+    const bp_objective *objective = bp_model_objective(&self->shape);
     int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
     double *sums = bp_alloc("validation", 2 * values, sizeof *sums);
 
