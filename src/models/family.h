@@ -13,7 +13,7 @@
 #include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
-#include "models/task.h"
+#include "models/task_shape.h"
 #include "text/tokenizer.h"
 
 extern const bp_option bp_model_options[]; /* model.* */

@@ -1,5 +1,5 @@
 /* Which blocks a pipeline stage has, and its part of the network. */
-#include "models/family.h"
+#include "models/task.h"
 
 #include <string.h>
 

@@ -1,16 +1,11 @@
 /* Heads of tasks, behind the backbone of any family. */
 #include "models/task.h"
 
-#include "models/family.h"
 #include "nn/layers.h"
 
 #include <string.h>
 
 #define INIT_STD 0.02F
-
-static const char *const NAMES[] = {"none", "classes", "regression", "tags", "spans"},
-                         *const POOLS[] = {"none", "first", "mean", "last"};
-enum { NAME_COUNT = sizeof NAMES / sizeof NAMES[0], POOL_COUNT = sizeof POOLS / sizeof POOLS[0] };
 
 /* Examples are documents, padded. */
 static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
@@ -31,19 +26,6 @@ static const bp_objective OBJECTIVES[] = {
     [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
     [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
     [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
-
-const char *bp_task_name(int64_t kind)
-{
-    return NAMES[kind];
-}
-
-int64_t bp_task_kind_of(const char *name)
-{
-    for (int k = 1; k < NAME_COUNT; k++)
-        if (strcmp(NAMES[k], name) == 0)
-            return k;
-    return -1;
-}
 
 const bp_objective *bp_task_objective(int64_t kind)
 {
@@ -135,53 +117,59 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
                                               : new_text_head(network, shape));
 }
 
-/* ---- in checkpoints ---- */
+/* ---- a network with either head ---- */
 
-void bp_task_to_json(json_t *model, const bp_task_shape *task)
+static bool is_language_model(const bp_model_shape *shape)
 {
-    if (task->kind == BP_TASK_NONE)
-        return;
-    (void)json_object_set_new(model, "task", json_string(NAMES[task->kind]));
-    (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
-    (void)json_object_set_new(model, "pool", json_string(POOLS[task->pool]));
+    return shape->task.kind == BP_TASK_NONE;
 }
 
-static bp_err read_word(int64_t *out, const json_t *model, const char *name,
-                        const char *const *words, int count, const char *where)
+const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
-    const char *word = NULL;
-    bp_err err = bp_json_get_string(model, name, &word, where);
-
-    if (err != BP_OK)
-        return err;
-    for (*out = 0; *out < count; ++*out)
-        if (strcmp(words[*out], word) == 0)
-            return BP_OK;
-    return BP_FAIL(BP_ERR_FORMAT, "model.unknown_choice",
-                   "the model's %s is '%.40s', which this version does not know: at %s; use a "
-                   "newer bagpipe",
-                   name, word, where);
+    return is_language_model(shape) ? shape->family->objective
+                                    : bp_task_objective(shape->task.kind);
 }
 
-bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where)
+static bool is_of_task(const bp_model_shape *shape, int block)
 {
-    bp_err err;
+    return !is_language_model(shape) && block >= shape->family->backbone(shape).blocks;
+}
 
-    *task = (bp_task_shape){0};
-    if (!json_object_get(model, "task"))
-        return BP_OK;
-    err = read_word(&task->kind, model, "task", NAMES, NAME_COUNT, where);
-    if (err != BP_OK || task->kind == BP_TASK_NONE)
-        return err;
-    err = bp_json_get_int(model, "outcomes", &task->outcomes, where);
-    if (err == BP_OK)
-        err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
-    if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face tells a value */
-        task->kind = BP_TASK_REGRESSION;
-    if (err == BP_OK && (task->outcomes < 1 || task->outcomes > INT32_MAX))
-        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
-                      "the model's outcomes is %lld: at %s; the checkpoint was not written by "
-                      "bagpipe",
-                      (long long)task->outcomes, where);
-    return err;
+double bp_model_block_cost(const bp_model_shape *shape, int block)
+{
+    return is_of_task(shape, block) ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
+                                    : shape->family->cost(shape, block);
+}
+
+bp_activations bp_model_behind(const bp_model_shape *shape, int block)
+{
+    if (is_of_task(shape, block)) /* it works on what the backbone leaves */
+        block = shape->family->backbone(shape).blocks - 1;
+    return shape->family->behind(shape, block);
+}
+
+int64_t bp_model_parameters(const bp_model_shape *shape)
+{
+    int64_t all = shape->family->facts(shape).parameters;
+
+    return is_language_model(shape)
+               ? all
+               : all - shape->family->backbone(shape).head_parameters + bp_task_parameters(shape);
+}
+
+double bp_model_train_flops(const bp_model_shape *shape)
+{
+    double all = shape->family->facts(shape).train_flops;
+
+    return is_language_model(shape)
+               ? all
+               : all - shape->family->backbone(shape).head_flops + bp_task_flops(shape);
+}
+
+int bp_model_blocks(const bp_model_shape *shape)
+{
+    if (!bp_model_shape_is_whole(shape) || !shape->family->blocks)
+        return 0;
+    return is_language_model(shape) ? shape->family->blocks(shape)
+                                    : shape->family->backbone(shape).blocks + bp_task_blocks(shape);
 }

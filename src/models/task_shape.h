@@ -1,0 +1,49 @@
+/* What of a task lies in a model's shape and in its checkpoints, and what a task needs to know of a
+ * family. */
+#ifndef BP_MODELS_TASK_SHAPE_H
+#define BP_MODELS_TASK_SHAPE_H
+
+#include "base/err.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bp_task_kind {
+    BP_TASK_NONE, /* a language model */
+    BP_TASK_CLASSES,
+    BP_TASK_REGRESSION,
+    BP_TASK_TAGS,
+    BP_TASK_SPANS
+} bp_task_kind;
+#define BP_TASK_KINDS "classes|regression|tags|spans"
+
+/** Of a model's shape; plain data. All 0: a language model. */
+typedef struct bp_task_shape {
+    int64_t kind;     /* bp_task_kind */
+    int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
+    int64_t pool;     /* bp_pool */
+    int64_t frozen;   /* of training: so many of the first blocks keep their values */
+} bp_task_shape;
+
+/** What of a family's network stands before any head. */
+typedef struct bp_backbone {
+    int blocks;       /* the first so many of the family's */
+    const char *norm; /* which the family's head begins with; NULL: none */
+    bool rms;
+    float epsilon;
+    bool pooler;      /* a text's first state goes through a pooler; else its last one is taken */
+    int64_t segments; /* that it tells apart */
+    int64_t head_parameters; /* of the family's facts those of blocks behind, but for the norm */
+    double head_flops;       /* and their share of train_flops */
+} bp_backbone;
+
+const char *bp_task_name(int64_t kind);
+/** -1: no kind is called so. */
+int64_t bp_task_kind_of(const char *name);
+/** "task", "outcomes", "pool" of the "model" object of a checkpoint; nothing of a language model.
+ * Errors of reading: BP_ERR_FORMAT. */
+void bp_task_to_json(json_t *model, const bp_task_shape *task);
+bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
+
+#endif
