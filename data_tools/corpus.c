@@ -14,27 +14,41 @@
 #include <string.h>
 
 typedef struct corpus_arguments {
-    const char *tokenizer, *out, *format, *text_field;
-    tool_texts labels;
+    const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
+    const char *fields[2]; /* [field_count] of field_list */
+    int field_count;
+    tool_texts labels, values;
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_SENTENCES };
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|hdf5", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|hdf5", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
      "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; "
-     "hdf5, the tokens "
+     "tsv, fields with tabs between them, whose names stand in the first line; pairs, two FILEs "
+     "with "
+     "a source and its target a line; hdf5, the tokens "
      "of a corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
+    {"fields", KEY_FIELDS, "A[,B]", 0, "with tsv: the column of the text, or of two texts", 1},
     {"label", 'l', "NAME", 0,
-     "with jsonl: keep this field, a string, number or boolean, as a label of the document; an "
-     "object without it has the label \"\". May be given several times",
+     "with jsonl and tsv: keep this field, a string, number or boolean, as a label of the "
+     "document; "
+     "an object without it has the label \"\". May be given several times",
+     1},
+    {"value", KEY_VALUE, "NAME", 0,
+     "with jsonl and tsv: keep this field, a number, as a value of the document (for regression). "
+     "May be given several times",
+     1},
+    {"sentences", KEY_SENTENCES, "none|lines|punctuation", 0,
+     "with text, lines and jsonl: keep where sentences begin: at each line, or behind full stops "
+     "(default none)",
      1},
     {0}};
 
@@ -49,6 +63,66 @@ static const bp_help_row STATUSES[] = {{"0", "done"},
 static bool converts(const corpus_arguments *arguments)
 {
     return strcmp(arguments->format, "hdf5") == 0;
+}
+
+static bool is_format(const corpus_arguments *arguments, const char *name)
+{
+    return strcmp(arguments->format, name) == 0;
+}
+
+/* NAME or NAME,NAME to arguments->fields. */
+static bp_err take_fields(corpus_arguments *arguments, char **copy)
+{
+    char *comma;
+
+    if (arguments->field_list == NULL)
+        return BP_OK;
+    arguments->fields[arguments->field_count++] = *copy = bp_strdup(arguments->field_list);
+    comma = strchr(*copy, ',');
+    if (comma != NULL) {
+        *comma = '\0';
+        arguments->fields[arguments->field_count++] = comma + 1;
+    }
+    for (int k = 0; k < arguments->field_count; k++)
+        if (arguments->fields[k][0] == '\0' || strchr(arguments->fields[k], ',') != NULL)
+            return BP_FAIL(BP_ERR_USAGE, "command.bad_fields",
+                           "'%s' names no one or two columns: at --fields; give A or A,B",
+                           arguments->field_list);
+    return BP_OK;
+}
+
+/* Options that go with some formats alone. */
+static bp_err check_format(const corpus_arguments *arguments)
+{
+    bool is_tsv = is_format(arguments, "tsv"), has_fields = is_tsv || is_format(arguments, "jsonl");
+    bool is_pairs = is_format(arguments, "pairs");
+
+    if (arguments->labels.count > 0 && !has_fields)
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
+                       "label '%s' needs objects or columns: at --label; use --format jsonl or tsv",
+                       arguments->labels.list[0]);
+    if (arguments->values.count > 0 && !has_fields)
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
+                       "value '%s' needs objects or columns: at --value; use --format jsonl or tsv",
+                       arguments->values.list[0]);
+    if (arguments->text_field != NULL && !is_format(arguments, "jsonl"))
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
+                       "field '%s' needs objects: at --text-field; use --format jsonl",
+                       arguments->text_field);
+    if (is_tsv != (arguments->field_list != NULL))
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_fields",
+                       "%s: at --fields; --format tsv and --fields go together",
+                       is_tsv ? "no column is named" : "there are no columns");
+    if (is_pairs && arguments->files.count != 2)
+        return BP_FAIL(
+            BP_ERR_USAGE, "command.needs_two",
+            "there are %d files: at the command line; --format pairs takes SOURCE TARGET",
+            arguments->files.count);
+    if (arguments->sentences != NULL && (is_tsv || is_pairs || is_format(arguments, "hdf5")))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_sentences",
+                       "--format %s has no sentences: at --sentences; use text, lines or jsonl",
+                       arguments->format);
+    return BP_OK;
 }
 
 static bp_err check_arguments(const corpus_arguments *arguments)
@@ -67,15 +141,9 @@ static bp_err check_arguments(const corpus_arguments *arguments)
                        "--format hdf5 converts one FILE, not %d: at the command line; call it once "
                        "for each file",
                        arguments->files.count);
-    if (arguments->labels.count > 0 && strcmp(arguments->format, "jsonl") != 0)
-        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
-                       "label '%s' needs objects: at --label; use --format jsonl",
-                       arguments->labels.list[0]);
-    if (arguments->text_field != NULL && strcmp(arguments->format, "jsonl") != 0)
-        return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
-                       "field '%s' needs objects: at --text-field; use --format jsonl",
-                       arguments->text_field);
-    bp_err err = bp_stdin_check(arguments->files.list, arguments->files.count);
+    bp_err err = check_format(arguments);
+    if (err == BP_OK)
+        err = bp_stdin_check(arguments->files.list, arguments->files.count);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->tokenizer);
     for (int k = 0; k < arguments->files.count && err == BP_OK; k++)
@@ -100,6 +168,8 @@ static void report(const corpus_arguments *arguments, const bp_corpus_built *bui
                 built->unknown, built->tokens);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
+    if (arguments->sentences != NULL)
+        bp_log("%" PRId64 " sentences", built->segments);
     bp_log("%s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " words, %" PRId64
            " bytes of text (%.2f a token), %.1f MB/s",
            arguments->out, built->documents, built->tokens, built->words, built->bytes,
@@ -112,15 +182,22 @@ static bp_err build(const corpus_arguments *arguments)
                             .path_count = arguments->files.count,
                             .format_name = arguments->format,
                             .text_field = arguments->text_field,
+                            .fields = arguments->fields,
                             .labels = arguments->labels.list,
+                            .values = arguments->values.list,
+                            .field_count = arguments->field_count,
                             .label_count = arguments->labels.count,
+                            .value_count = arguments->values.count,
+                            .sentences_name = arguments->sentences,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
     bp_tokenizer *tokenizer = NULL;
     bp_corpus_built built;
     double start = bp_clock_now();
-    bp_err err = bp_text_format_of(&spec.format, arguments->format);
+    bp_err err = bp_text_format_of(&spec.format, arguments->format, true);
 
+    if (err == BP_OK && arguments->sentences != NULL)
+        err = bp_sentences_of(&spec.sentences, arguments->sentences);
     if (err == BP_OK)
         err = bp_tokenizer_load(&tokenizer, arguments->tokenizer);
     err = bp_agree(MPI_COMM_WORLD, err);
@@ -174,10 +251,16 @@ static bp_err run(int argc, char **argv)
                                  {.key = 'o', .text = &arguments.out},
                                  {.key = KEY_FORMAT, .text = &arguments.format},
                                  {.key = KEY_TEXT_FIELD, .text = &arguments.text_field},
+                                 {.key = KEY_FIELDS, .text = &arguments.field_list},
                                  {.key = 'l', .texts = &arguments.labels},
+                                 {.key = KEY_VALUE, .texts = &arguments.values},
+                                 {.key = KEY_SENTENCES, .text = &arguments.sentences},
                                  {0}};
+    char *fields = NULL;
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
 
+    if (err == BP_OK)
+        err = take_fields(&arguments, &fields);
     err = bp_agree(MPI_COMM_WORLD, err == BP_OK ? check_arguments(&arguments) : err);
     if (err == BP_OK && converts(&arguments))
         err =
@@ -185,34 +268,42 @@ static bp_err run(int argc, char **argv)
     else if (err == BP_OK)
         err = build(&arguments);
     bp_free(arguments.labels.list);
+    bp_free(arguments.values.list);
+    bp_free(fields);
     return err;
 }
 
 const bp_tool bp_tool_corpus = {
     .name = "corpus",
-    .help = {.name = "bagpipe-data corpus",
-             .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
-             .summary = "makes a compressed corpus (HDF5) of text",
-             .text = "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
-                     "reaches one rank alone, so with several ranks it is refused. The corpus "
-                     "depends on the text "
-                     "alone: it has the same bytes at any number of ranks, and under mpirun it is "
-                     "made faster.\n"
-                     "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
-                     "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
-                     "documents without a token of text.\n"
-                     "--format hdf5 keeps ids and documents as they are: /tokens of any integer "
-                     "type (gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], "
-                     "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "
-                     "doc_words, doc_id and labels. A damaged file cannot harm the process that "
-                     "asks: another one reads it.",
-             .options = OPTIONS,
-             .examples =
-                 "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
-                 "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
-                 "      --label genre --out brown.h5 brown.jsonl\n"
-                 "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
-                 "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data corpus",
+         .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
+         .summary = "makes a compressed corpus (HDF5) of text",
+         .text = "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
+                 "reaches one rank alone, so with several ranks it is refused. The corpus "
+                 "depends on the text "
+                 "alone: it has the same bytes at any number of ranks, and under mpirun it is "
+                 "made faster.\n"
+                 "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
+                 "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
+                 "documents without a token of text.\n"
+                 "--format pairs and tsv make the documents of tasks: a document is a line, its "
+                 "texts behind one another; files of pairs have as many lines and no empty one.\n"
+                 "--format hdf5 keeps ids and documents as they are: /tokens of any integer "
+                 "type (gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], "
+                 "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "
+                 "doc_words, doc_id and labels. A damaged file cannot harm the process that "
+                 "asks: another one reads it.",
+         .options = OPTIONS,
+         .examples =
+             "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
+             "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
+             "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
+             "      --label genre --out brown.h5 brown.jsonl\n"
+             "  bagpipe-data corpus --tokenizer t.json --format pairs --out de-en.h5 a.de a.en\n"
+             "  bagpipe-data corpus --tokenizer t.json --format tsv --fields text_a,text_b \\\n"
+             "      --label class --value score --out pairs.h5 pairs.tsv\n"
+             "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
+             "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
+         .statuses = STATUSES},
     .run = run};

@@ -86,6 +86,45 @@ static bp_err print_label(bp_corpus_file *file, int k)
     return BP_OK;
 }
 
+static bp_err print_value(bp_corpus_file *file, int k)
+{
+    int64_t documents = bp_corpus_file_info(file)->documents;
+    bp_corpus_value value;
+    double low, high, sum = 0;
+    bp_err err = bp_corpus_file_value(file, k, &value);
+
+    if (err != BP_OK)
+        return err;
+    low = high = value.values[0];
+    for (int64_t d = 0; d < documents; d++) {
+        low = value.values[d] < low ? value.values[d] : low;
+        high = value.values[d] > high ? value.values[d] : high;
+        sum += value.values[d];
+    }
+    printf("  value       ");
+    put_clean(value.name, SIZE_MAX, "");
+    printf(": %g to %g, %g on average\n", low, high, sum / (double)documents);
+    return BP_OK;
+}
+
+static bp_err print_segments(bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    const int64_t *segments, *starts;
+    int64_t fewest = INT64_MAX, most = 0;
+    bp_err err = bp_corpus_file_segments(file, &segments, &starts);
+
+    for (int64_t d = 0; d < info->documents && err == BP_OK; d++) {
+        int64_t count = segments[d + 1] - segments[d];
+        fewest = count < fewest ? count : fewest;
+        most = count > most ? count : most;
+    }
+    if (err == BP_OK)
+        printf("  segments    %s (texts or sentences), %s to %s a document\n",
+               grouped(info->segments), grouped(fewest), grouped(most));
+    return err;
+}
+
 /* The text datasets of /source, a line each: NAME value, value... */
 static bp_err print_sources(const char *path)
 {
@@ -143,6 +182,10 @@ static bp_err inspect_corpus(const char *path)
     err = print_documents(file);
     for (int k = 0; k < info->labels && err == BP_OK; k++)
         err = print_label(file, k);
+    for (int k = 0; k < info->values && err == BP_OK && info->documents > 0; k++)
+        err = print_value(file, k);
+    if (err == BP_OK && info->has_segments)
+        err = print_segments(file);
     if (err == BP_OK)
         err = print_sources(path);
     bp_corpus_file_close(&file);

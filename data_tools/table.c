@@ -15,8 +15,9 @@
 /* ---- corpora: a row a document ---- */
 
 typedef struct corpus_columns {
-    const int64_t *start, *bytes, *words, *words_split;
+    const int64_t *start, *bytes, *words, *words_split, *segments, *segment_start;
     bp_corpus_label *labels;
+    bp_corpus_value *values;
 } corpus_columns;
 
 static bp_err load_columns(bp_corpus_file *file, corpus_columns *columns)
@@ -31,16 +32,27 @@ static bp_err load_columns(bp_corpus_file *file, corpus_columns *columns)
         columns->labels = bp_alloc("tool.labels", count, sizeof *columns->labels);
     for (int k = 0; k < count && err == BP_OK; k++)
         err = bp_corpus_file_label(file, k, &columns->labels[k]);
+    count = bp_corpus_file_info(file)->values;
+    columns->values = bp_alloc("tool.labels", count, sizeof *columns->values);
+    for (int k = 0; k < count && err == BP_OK; k++)
+        err = bp_corpus_file_value(file, k, &columns->values[k]);
+    if (err == BP_OK)
+        err = bp_corpus_file_segments(file, &columns->segments, &columns->segment_start);
     return err;
 }
 
 static void put_corpus_head(const bp_corpus_info *info, const corpus_columns *columns)
 {
-    printf("document%s,tokens%s%s%s", info->has_ids ? ",id" : "", info->has_bytes ? ",bytes" : "",
-           info->has_words ? ",words" : "", info->has_words_split ? ",words_split" : "");
+    printf("document%s,tokens%s%s%s%s", info->has_ids ? ",id" : "", info->has_bytes ? ",bytes" : "",
+           info->has_words ? ",words" : "", info->has_words_split ? ",words_split" : "",
+           info->has_segments ? ",segments" : "");
     for (int k = 0; k < info->labels; k++) {
         putchar(',');
         put_csv(stdout, columns->labels[k].name, SIZE_MAX);
+    }
+    for (int k = 0; k < info->values; k++) {
+        putchar(',');
+        put_csv(stdout, columns->values[k].name, SIZE_MAX);
     }
     putchar('\n');
 }
@@ -65,17 +77,21 @@ static bp_err put_document(bp_corpus_file *file, const corpus_columns *columns, 
         printf(",%" PRId64, columns->words[d]);
     if (info->has_words_split)
         printf(",%" PRId64, columns->words_split[d]);
+    if (info->has_segments)
+        printf(",%" PRId64, columns->segments[d + 1] - columns->segments[d]);
     for (int k = 0; k < info->labels; k++) {
         putchar(',');
         put_csv(stdout, columns->labels[k].values[columns->labels[k].codes[d]], SIZE_MAX);
     }
+    for (int k = 0; k < info->values; k++)
+        printf(",%.9g", columns->values[k].values[d]);
     putchar('\n');
     return BP_OK;
 }
 
 static bp_err table_of_corpus(const char *path, int64_t head)
 {
-    corpus_columns columns = {NULL, NULL, NULL, NULL, NULL};
+    corpus_columns columns = {0};
     bp_corpus_file *file;
     bp_err err = bp_corpus_file_open(&file, path);
 
@@ -89,6 +105,7 @@ static bp_err table_of_corpus(const char *path, int64_t head)
     for (int64_t d = 0; d < rows && err == BP_OK && !ferror(stdout); d++)
         err = put_document(file, &columns, d);
     bp_free(columns.labels);
+    bp_free(columns.values);
     bp_corpus_file_close(&file);
     return err;
 }

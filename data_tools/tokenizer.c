@@ -328,7 +328,7 @@ static bp_err train(const tokenizer_arguments *arguments)
                                   .progress = true};
     bp_trainer_report report;
     bp_tokenizer *tokenizer = NULL;
-    bp_err err = bp_text_format_of(&options.format, arguments->format);
+    bp_err err = bp_text_format_of(&options.format, arguments->format, false);
 
     if (err == BP_OK)
         err = bp_tokenizer_train(&tokenizer, MPI_COMM_WORLD, (const char *const *)arguments->files,

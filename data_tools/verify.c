@@ -29,6 +29,7 @@ static bp_err read_all(bp_corpus_file *file)
     char id[8], *tokenizer = NULL;
     size_t tokenizer_bytes;
     bp_corpus_label label;
+    bp_corpus_value value;
     bp_err err = BP_OK;
 
     for (int64_t first = 0; first < info->tokens && err == BP_OK; first += READ_TOKENS) {
@@ -44,6 +45,10 @@ static bp_err read_all(bp_corpus_file *file)
         err = bp_corpus_file_doc_id(file, d, id, sizeof id);
     for (int k = 0; k < info->labels && err == BP_OK; k++)
         err = bp_corpus_file_label(file, k, &label);
+    if (err == BP_OK)
+        err = bp_corpus_file_segments(file, &start, &bytes);
+    for (int k = 0; k < info->values && err == BP_OK; k++)
+        err = bp_corpus_file_value(file, k, &value);
     if (err == BP_OK)
         err = bp_corpus_file_tokenizer(file, &tokenizer, &tokenizer_bytes);
     bp_free(tokenizer);

@@ -1,8 +1,10 @@
 /* Documents of files, in pieces. */
 #include "base/fs.h"
 #include "base/mem.h"
-#include "text/jsonl_priv.h"
 #include "text/text_source.h"
+
+#include "text/record_priv.h"
+#include "text/sentences_priv.h"
 #include "text/unicode_priv.h"
 
 #include <stdio.h>
@@ -25,21 +27,25 @@ struct bp_documents {
     int64_t past_bytes; /* of the files before */
     char *id;           /* [id_room] for formats without ids of their own */
     size_t id_room;
-    bp_jsonl_record record;
+    bp_text_record record;
+    bp_documents *target; /* of pairs: the other file */
+    size_t *starts;       /* of texts or sentences of a piece [start_room] */
+    int64_t start_count, start_room;
     bp_documents_stats stats;
 };
 
-bp_err bp_text_format_of(bp_text_format *out, const char *name)
+bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks)
 {
-    static const char *const names[] = {"text", "lines", "jsonl"};
+    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv"};
 
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < (of_tasks ? 5 : 3); k++)
         if (strcmp(name, names[k]) == 0) {
             *out = (bp_text_format)k;
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
-                   "there is no text format '%s': at --format; choose text, lines or jsonl", name);
+                   "there is no text format '%s': at --format; choose text, lines%s", name,
+                   of_tasks ? ", jsonl, pairs or tsv" : " or jsonl");
 }
 
 /* ---- opening ---- */
@@ -90,20 +96,23 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
     bp_err err;
 
     *out = NULL;
+    bool is_pairs = options->format == BP_TEXT_PAIRS && count == 2;
+
     documents->options = *options;
-    documents->options.labels = NULL;
-    documents->options.text_field = NULL;
     if (documents->options.piece_bytes == 0)
         documents->options.piece_bytes = BP_PIECE_BYTES;
     if (documents->options.limit_bytes == 0)
         documents->options.limit_bytes = BP_PIECE_LIMIT_BYTES;
     if (documents->options.share_size == 0)
         documents->options.share_size = 1;
-    copy_paths(documents, paths, count);
-    bp_jsonl_record_init(&documents->record,
-                         options->text_field != NULL ? options->text_field : BP_TEXT_FIELD,
-                         options->labels, options->label_count);
+    BP_ASSERT(options->field_count <= BP_FIELDS_MAX);
+    copy_paths(documents, paths, is_pairs ? 1 : count);
+    bp_text_record_init(&documents->record, options);
+    documents->options.labels = documents->options.values = documents->options.fields = NULL;
+    documents->options.text_field = NULL;
     err = look_for_files(documents);
+    if (err == BP_OK && is_pairs)
+        err = bp_documents_open(&documents->target, paths + 1, 1, options);
     if (err != BP_OK)
         bp_documents_close(&documents);
     *out = documents;
@@ -122,7 +131,9 @@ void bp_documents_close(bp_documents **documents)
     bp_free(d->id);
     bp_free(d->buffer);
     bp_text_source_close(&d->source);
-    bp_jsonl_record_clear(&d->record);
+    bp_text_record_clear(&d->record);
+    bp_documents_close(&d->target);
+    bp_free(d->starts);
     bp_free(d);
     *documents = NULL;
 }
@@ -193,26 +204,6 @@ static bp_err skip_mark(bp_documents *documents)
     return err;
 }
 
-/* The next file, or NULL as source after the last. */
-static bp_err next_source(bp_documents *documents)
-{
-    bp_err err;
-
-    if (documents->source != NULL) {
-        documents->past_bytes += bp_text_source_consumed(documents->source);
-        bp_text_source_close(&documents->source);
-        documents->file++;
-    }
-    documents->at = documents->end = 0;
-    documents->source_ended = false;
-    documents->line = 0;
-    documents->inside = false;
-    if (documents->file == documents->count)
-        return BP_OK;
-    err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
-    return err == BP_OK ? skip_mark(documents) : err;
-}
-
 /* ---- one piece ---- */
 
 typedef struct span {
@@ -235,7 +226,9 @@ static void cut_piece(const bp_documents *documents, span *piece, size_t target,
         piece->found = piece->last = true;
         return;
     }
-    piece->bytes = bp_text_cut(documents->options.cut, text, target);
+    piece->bytes = documents->options.sentences != BP_SENTENCES_NONE
+                       ? bp_sentence_cut(documents->options.sentences, text, target)
+                       : bp_text_cut(documents->options.cut, text, target);
     piece->found = piece->bytes > 0;
     piece->last = false;
 }
@@ -282,12 +275,62 @@ static bp_err next_of_line(bp_documents *documents, span *piece)
         if (err != BP_OK)
             return err;
         bool ended = find_line_end(documents, target, &whole, &step);
-        if (documents->options.format == BP_TEXT_LINES || ended) /* jsonl lines are never cut */
+        if (documents->options.format == BP_TEXT_LINES || ended) /* other lines are never cut */
             cut_piece(documents, piece, target, whole, ended);
         if (piece->found)
             documents->at += piece->last ? step : piece->bytes;
     }
     return BP_OK;
+}
+
+/* ---- files and lines ---- */
+
+/* What is wrong with the line at hand, with its place. */
+static bp_err wrap_line(const bp_documents *documents, bp_err err, const char *remedy)
+{
+    const char *path = bp_text_source_shown(documents->paths[documents->file]);
+
+    return bp_err_advise(
+        bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(), path, (long long)documents->line),
+        remedy);
+}
+
+/* The first line of a table. */
+static bp_err read_head(bp_documents *documents)
+{
+    span line = {0};
+    bp_err err = next_of_line(documents, &line);
+
+    documents->line = 1;
+    if (err == BP_OK)
+        err = bp_tsv_head(&documents->record, line.text, line.bytes);
+    return err == BP_OK
+               ? BP_OK
+               : wrap_line(documents, err, "name the columns as --fields, --label and --value do");
+}
+
+/* The next file, or NULL as source after the last. */
+static bp_err next_source(bp_documents *documents)
+{
+    bp_err err;
+
+    if (documents->source != NULL) {
+        documents->past_bytes += bp_text_source_consumed(documents->source);
+        bp_text_source_close(&documents->source);
+        documents->file++;
+    }
+    documents->at = documents->end = 0;
+    documents->source_ended = false;
+    documents->line = 0;
+    documents->inside = false;
+    if (documents->file == documents->count)
+        return BP_OK;
+    err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
+    if (err == BP_OK)
+        err = skip_mark(documents);
+    if (err == BP_OK && documents->options.format == BP_TEXT_TSV)
+        err = read_head(documents);
+    return err;
 }
 
 static bool is_blank(const span *piece)
@@ -319,46 +362,112 @@ static bp_err next_span(bp_documents *documents, span *piece)
             return err;
         bool empty =
             documents->options.format == BP_TEXT_JSONL ? is_blank(piece) : piece->bytes == 0;
-        if (!by_line || documents->inside || !empty)
+        if (!by_line || documents->inside || !empty || documents->options.format == BP_TEXT_PAIRS)
             return BP_OK;
         documents->stats.skipped_lines++;
     }
 }
 
-static bp_err describe(bp_documents *documents, bp_piece *piece, const span *found)
+/* ---- what is told of a piece ---- */
+
+static void add_start(bp_documents *documents, size_t at)
 {
-    const char *path = documents->paths[documents->file], *base = bp_text_source_id(path);
+    if (documents->start_count == documents->start_room) {
+        documents->start_room = documents->start_room == 0 ? 64 : 2 * documents->start_room;
+        documents->starts =
+            bp_realloc("text.starts", documents->starts, documents->start_room, sizeof at);
+    }
+    documents->starts[documents->start_count++] = at;
+}
+
+static void find_sentences(bp_documents *documents, bp_piece *piece)
+{
+    documents->start_count = 0;
+    for (size_t at = 0; at < piece->bytes || at == 0;) {
+        add_start(documents, at);
+        at = bp_sentence_next(documents->options.sentences, piece->text, piece->bytes, at);
+        if (at == 0)
+            break;
+    }
+    piece->starts = documents->starts;
+    piece->start_count = documents->start_count;
+}
+
+static bp_err parse(bp_documents *documents, const span *found, const span *target)
+{
+    bp_text_record *record = &documents->record;
+
+    if (documents->options.format == BP_TEXT_JSONL)
+        return bp_jsonl_parse(record, found->text, found->bytes);
+    if (documents->options.format == BP_TEXT_TSV)
+        return bp_tsv_parse(record, found->text, found->bytes);
+    return bp_pair_join(record, (const char *const[2]){found->text, target->text},
+                        (const size_t[2]){found->bytes, target->bytes});
+}
+
+static bp_err describe(bp_documents *documents, bp_piece *piece, const span *found,
+                       const span *target)
+{
+    const bp_documents_options *options = &documents->options;
+    bp_text_record *record = &documents->record;
+    const char *base = bp_text_source_id(documents->paths[documents->file]);
+    bp_err err = BP_OK;
 
     piece->text = found->text;
     piece->bytes = found->bytes;
-    piece->labels = (const char *const *)documents->record.labels;
-    piece->label_types = documents->record.types;
+    piece->labels = (const char *const *)record->labels;
+    piece->label_types = record->types;
+    piece->values = record->values;
     piece->id = documents->id;
-    if (documents->options.format == BP_TEXT_FILE)
+    if (options->format == BP_TEXT_FILE)
         (void)snprintf(documents->id, documents->id_room, "%s", base);
     else
         (void)snprintf(documents->id, documents->id_room, "%s:%lld", base,
                        (long long)documents->line);
-    if (documents->options.format != BP_TEXT_JSONL)
-        return BP_OK;
-    bp_err err = bp_jsonl_record_parse(&documents->record, found->text, found->bytes);
-    if (err != BP_OK)
-        return bp_err_advise(bp_err_wrap(err, "%s: at %s, line %lld", bp_err_text(),
-                                         bp_text_source_shown(path), (long long)documents->line),
-                             documents->record.lacks_text
+    if (options->format >= BP_TEXT_JSONL) {
+        err = parse(documents, found, target);
+        if (err != BP_OK)
+            return wrap_line(documents, err,
+                             record->lacks_text
                                  ? "correct the line, or name the field of the text (--text-field)"
                                  : "correct the line");
-    piece->text = documents->record.text;
-    piece->bytes = documents->record.text_bytes;
-    if (documents->record.id != NULL)
-        piece->id = documents->record.id;
+        piece->text = record->text;
+        piece->bytes = record->text_bytes;
+        if (record->id != NULL)
+            piece->id = record->id;
+    }
+    if (options->sentences != BP_SENTENCES_NONE) {
+        find_sentences(documents, piece);
+    } else if (options->format >= BP_TEXT_PAIRS) {
+        piece->starts = record->starts;
+        piece->start_count = options->format == BP_TEXT_PAIRS ? 2 : record->field_count;
+        piece->apart = true;
+    }
     return BP_OK;
+}
+
+/* The line of the other file; both end together. */
+static bp_err next_target(bp_documents *documents, bool has_source, span *line)
+{
+    bp_documents *target = documents->target;
+    bp_err err = target->source == NULL && target->file == 0 ? next_source(target) : BP_OK;
+
+    if (err == BP_OK)
+        err = next_span(target, line);
+    if (err != BP_OK || line->found == has_source)
+        return err;
+    return BP_FAIL(BP_ERR_FORMAT, "pairs.length",
+                   "the file ends with line %lld, and %s goes on: at %s; give files of as many "
+                   "lines",
+                   (long long)(has_source ? documents : target)->line - 1,
+                   bp_text_source_shown((has_source ? documents : target)->paths[0]),
+                   bp_text_source_shown((has_source ? target : documents)->paths[0]));
 }
 
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 {
     const bp_documents_options *options = &documents->options;
-    span found = {0};
+    span found = {0}, target = {0};
 
     *piece = (bp_piece){0};
     for (;;) {
@@ -367,6 +476,8 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         if (err != BP_OK || documents->source == NULL)
             return err;
         err = next_span(documents, &found);
+        if (err == BP_OK && documents->target != NULL)
+            err = next_target(documents, found.found, &target);
         if (err != BP_OK)
             return err;
         if (!found.found) {
@@ -384,6 +495,6 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->file = documents->file;
         piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
         if (piece->number % options->share_size == options->share_rank)
-            return describe(documents, piece, &found);
+            return describe(documents, piece, &found, &target);
     }
 }

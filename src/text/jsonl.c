@@ -1,47 +1,21 @@
-/* A line of JSON to a document: its text, id and labels. */
+/* A line of JSON to a document: its text, id, labels and values. */
 #include "base/mem.h"
-#include "text/jsonl_priv.h"
 #include "text/text_source.h"
 
+#include "text/record_priv.h"
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void bp_jsonl_record_init(bp_jsonl_record *record, const char *text_field, const char *const *names,
-                          int label_count)
-{
-    record->text_field = bp_strdup(text_field);
-    record->names = bp_alloc("text.labels", label_count, sizeof *record->names);
-    record->labels = bp_alloc("text.labels", label_count, sizeof *record->labels);
-    record->types = bp_alloc("text.labels", label_count, 1);
-    record->label_count = label_count;
-    for (int k = 0; k < label_count; k++) {
-        record->names[k] = bp_strdup(names[k]);
-        record->labels[k] = bp_strdup("");
-    }
-}
-
-static void clear_values(bp_jsonl_record *record)
+static void clear_values(bp_text_record *record)
 {
     bp_free(record->id);
     record->id = NULL;
     json_decref(record->object);
     record->object = NULL;
     record->text = NULL;
-}
-
-void bp_jsonl_record_clear(bp_jsonl_record *record)
-{
-    clear_values(record);
-    for (int k = 0; k < record->label_count; k++) {
-        bp_free(record->names[k]);
-        bp_free(record->labels[k]);
-    }
-    bp_free(record->text_field);
-    bp_free(record->names);
-    bp_free(record->labels);
-    bp_free(record->types);
-    *record = (bp_jsonl_record){0};
 }
 
 /* As short as it reads back the same, and no integer: 1.0 is not 1. */
@@ -91,7 +65,7 @@ static char type_of(const json_t *value)
                                     : BP_LABEL_NONE;
 }
 
-static bp_err read_label(bp_jsonl_record *record, int k)
+static bp_err read_label(bp_text_record *record, int k)
 {
     const json_t *value = json_object_get(record->object, record->names[k]);
 
@@ -100,7 +74,20 @@ static bp_err read_label(bp_jsonl_record *record, int k)
     return scalar_text(&record->labels[k], value, record->names[k]);
 }
 
-bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t bytes)
+/* A number; JSON has no NaN. */
+static bp_err read_value(bp_text_record *record, int k)
+{
+    const json_t *value = json_object_get(record->object, record->value_names[k]);
+
+    record->values[k] = (float)json_number_value(value);
+    if (!json_is_number(value) || !isfinite(record->values[k]))
+        return BP_FAIL(BP_ERR_FORMAT, "value.not_number", "the field \"%s\" is %s",
+                       record->value_names[k],
+                       value == NULL ? "missing" : "no finite number of float32");
+    return BP_OK;
+}
+
+bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
 {
     json_error_t where;
     const json_t *text, *id;
@@ -128,5 +115,7 @@ bp_err bp_jsonl_record_parse(bp_jsonl_record *record, const char *line, size_t b
         err = scalar_text(&record->id, id, "id");
     for (int k = 0; k < record->label_count && err == BP_OK; k++)
         err = read_label(record, k);
+    for (int k = 0; k < record->value_count && err == BP_OK; k++)
+        err = read_value(record, k);
     return err;
 }

@@ -60,12 +60,28 @@ typedef enum bp_text_format {
     BP_TEXT_FILE,  /* "text": a file is a document */
     BP_TEXT_LINES, /* "lines": a line without its newline ("\n" or "\r\n"); empty ones are skipped
                       and counted */
-    BP_TEXT_JSONL  /* "jsonl": an object a line with text, `id` and label fields; blank lines as
+    BP_TEXT_JSONL, /* "jsonl": an object a line with text, `id` and label fields; blank lines as
                       above */
+    /* of tasks, whose documents hold several texts: */
+    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line */
+    BP_TEXT_TSV    /* "tsv": a table; its first line names the columns; empty lines as above */
 } bp_text_format;
 
-/** The format called `name`. Errors: BP_ERR_USAGE there is none (names them). */
-bp_err bp_text_format_of(bp_text_format *out, const char *name);
+/** The format called `name`; one of the first three without `of_tasks`. Errors: BP_ERR_USAGE there
+ * is none (names them). */
+bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks);
+
+/** Where sentences begin in the formats that are not of tasks. */
+typedef enum bp_sentences {
+    BP_SENTENCES_NONE,
+    BP_SENTENCES_LINES,      /* a line that is not white space */
+    BP_SENTENCES_PUNCTUATION /* behind a full stop, ! or ? and white space (and none behind those of
+                                Chinese and Japanese), unless an abbreviation ends with it, or a
+                                lower-case letter follows; and behind an empty line */
+} bp_sentences;
+
+/** The rule called `name`. Errors: BP_ERR_USAGE there is none (names them). */
+bp_err bp_sentences_of(bp_sentences *out, const char *name);
 
 /** Where a long document may be cut so that its pieces have the ids of the whole (bp_tokenizer_cut
  * tells). */
@@ -92,8 +108,11 @@ typedef struct bp_documents_options {
     bp_text_format format;
     bp_cut cut;
     const char *text_field;    /* jsonl: the field that holds the text; NULL: BP_TEXT_FIELD */
-    const char *const *labels; /* jsonl: names of the label fields [label_count] */
-    int label_count;
+    const char *const *fields; /* tsv: columns of the texts, 1 or 2 [field_count] */
+    const char *const *labels; /* jsonl, tsv: names of the label fields [label_count] ... */
+    const char *const *values; /* ... and of those that hold numbers [value_count] */
+    int field_count, label_count, value_count;
+    bp_sentences sentences; /* pieces tell where they begin, and are cut there alone */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
@@ -117,11 +136,17 @@ typedef struct bp_piece {
     bool first, last; /* of its document; both for nearly all */
     int file;         /* which path */
     int64_t line;     /* from 1; 0 for BP_TEXT_FILE */
-    const char
-        *id; /* jsonl's `id` (string or integer); else "FILE" or "FILE:LINE", without folder */
+    const char *id;   /* jsonl's `id` (string or integer), tsv's column `id`; else "FILE" or
+                         "FILE:LINE", without folder */
     const char *const
         *labels; /* [label_count]: values as text, "" where missing or null; on every piece */
     const char *label_types; /* [label_count]: bp_label_type of each */
+    const float *values;     /* [value_count] */
+    /* Where texts begin, or sentences (then a piece begins with one): starts[start_count], from 0,
+     * ascending; the white space before a sentence is its own. NULL: neither was asked for. */
+    const size_t *starts;
+    int64_t start_count;
+    bool apart; /* texts: each is encoded on its own */
 } bp_piece;
 
 typedef struct bp_documents_stats {
@@ -134,10 +159,11 @@ typedef struct bp_documents_stats {
 
 typedef struct bp_documents bp_documents;
 
-/** Documents of `count` files, one file after another; all files are looked for at once. One of
+/** Documents of `count` files, one file after another (of pairs: two, side by side); all files are
+ * looked for at once. One of
  * them may be BP_TEXT_STDIN, if there is one share.
  *
- * Owns:   paths, text_field, labels: copied.
+ * Owns:   paths and names of fields: copied.
  * Errors: BP_ERR_INPUT, BP_ERR_DENIED of any file; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count,
@@ -150,8 +176,9 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * are found, only by the share that it falls to. Errors: those of bp_text_source; BP_ERR_FORMAT,
  * with file and line: no JSON object, invalid UTF-8, the text missing or no string, `id` or a label
  * neither string, number, boolean nor null, or beyond
- * BP_TEXT_FIELD_BYTES, a jsonl line or a run without a cut beyond
- * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
+ * BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different length, with
+ * an empty side; tsv without a column that was asked for, a row of another length than the first
+ * line; a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);

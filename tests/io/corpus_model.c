@@ -45,18 +45,40 @@ static const char *genre_of(int64_t document)
     return genres[document % 5];
 }
 
+/* Tokens of segment s of a document. */
+static int64_t segment_tokens(int64_t document, int64_t s)
+{
+    return (document + 3 * s) % 7;
+}
+
+static float value_of(int64_t document)
+{
+    return (float)(document % 11) - 0.25F;
+}
+
 static bp_err write_document(const corpus_model *model, bp_corpus_writer *writer, int64_t document)
 {
     int64_t count = corpus_model_tokens(model, document);
+    const float value = value_of(document);
+    int64_t segment = 0, next = 0;
     const char *labels[2] = {genre_of(document), document % 2 == 0 ? "false" : "true"};
     char id[64];
-    bp_corpus_row row = {
-        .bytes = 5 * count, .words = count, .words_split = count + 1, .id = id, .labels = labels};
+    bp_corpus_row row = {.bytes = 5 * count,
+                         .words = count,
+                         .words_split = count + 1,
+                         .id = id,
+                         .labels = labels,
+                         .values = &value};
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         uint32_t token = corpus_model_token(model, document, k);
-        err = bp_corpus_writer_tokens(writer, &token, 1);
+        for (; model->is_task && k == next && err == BP_OK; segment++) {
+            err = bp_corpus_writer_segment(writer);
+            next += segment_tokens(document, segment);
+        }
+        if (err == BP_OK)
+            err = bp_corpus_writer_tokens(writer, &token, 1);
     }
     snprintf(id, sizeof id, "document-%" PRId64, document);
     return err == BP_OK ? bp_corpus_writer_end(writer, &row) : err;
@@ -65,6 +87,7 @@ static bp_err write_document(const corpus_model *model, bp_corpus_writer *writer
 bp_err corpus_model_write(const corpus_model *model, const char *path)
 {
     static const char *const labels[2] = {"genre", "odd"};
+    static const char *const values[1] = {"level"};
     static const char *const files[2] = {"a.txt", "b.txt"};
     const bp_corpus_source source = {"files", files, 2};
     bp_corpus_spec spec = {.vocab_size = model->vocab_size,
@@ -74,6 +97,9 @@ bp_err corpus_model_write(const corpus_model *model, const char *path)
                            .tokenizer = "{\"model\": null}",
                            .labels = labels,
                            .label_count = 2,
+                           .values = values,
+                           .value_count = model->is_task ? 1 : 0,
+                           .has_segments = model->is_task,
                            .has_ids = true,
                            .sources = &source,
                            .source_count = 1};
@@ -137,6 +163,35 @@ static bp_err compare_columns(const corpus_model *model, bp_corpus_file *file)
     return err;
 }
 
+static bp_err compare_task(const corpus_model *model, bp_corpus_file *file,
+                           const int64_t *doc_start)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    const int64_t *segments, *starts;
+    bp_corpus_value level;
+    int64_t at = 0;
+    bp_err err = bp_corpus_file_segments(file, &segments, &starts);
+
+    assert_int_equal(info->has_segments, model->is_task);
+    assert_int_equal(info->values, model->is_task ? 1 : 0);
+    if (!model->is_task || err != BP_OK)
+        return err;
+    err = bp_corpus_file_value(file, 0, &level);
+    for (int64_t d = 0; d < model->documents && err == BP_OK; d++) {
+        int64_t count = corpus_model_tokens(model, d), next = 0, s = 0;
+
+        assert_int_equal(segments[d], at);
+        do {
+            assert_int_equal(starts[at++], doc_start[d] + next);
+            next += segment_tokens(d, s++);
+        } while (next < count);
+        assert_true(level.values[d] == value_of(d));
+    }
+    if (err == BP_OK)
+        assert_int_equal(segments[model->documents], at);
+    return err;
+}
+
 bp_err corpus_model_read(const corpus_model *model, const char *path)
 {
     bp_corpus_file *file;
@@ -155,6 +210,8 @@ bp_err corpus_model_read(const corpus_model *model, const char *path)
         err = compare_tokens(model, file, doc_start);
     if (err == BP_OK)
         err = compare_columns(model, file);
+    if (err == BP_OK)
+        err = compare_task(model, file, doc_start);
     if (err == BP_OK)
         err = bp_corpus_file_tokenizer(file, &tokenizer, &bytes);
     if (err == BP_OK)

@@ -12,6 +12,7 @@ typedef struct corpus_model {
         mean_tokens; /* a document has 0 to twice as many; document 3 has none, document 4 one */
     int64_t vocab_size;
     int64_t eod_id; /* -1: none */
+    bool is_task;   /* a segment of 0 to 6 tokens after another, and values */
 } corpus_model;
 
 /** Tokens of document d without the end-of-document token, and token k of it. */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const corpus_model SMALL = {
-    .documents = 40, .mean_tokens = 120, .vocab_size = 50257, .eod_id = 50256};
+    .documents = 40, .mean_tokens = 120, .vocab_size = 50257, .eod_id = 50256, .is_task = true};
 static const corpus_model LARGE = {
     .documents = 900, .mean_tokens = 500, .vocab_size = 50257, .eod_id = 50256};
 static const corpus_model WIDE = {

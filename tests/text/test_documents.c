@@ -341,9 +341,9 @@ static void formats_have_names(void **state)
     bp_text_format format;
 
     (void)state;
-    bp_test_expect(bp_text_format_of(&format, "jsonl"), BP_OK);
+    bp_test_expect(bp_text_format_of(&format, "jsonl", false), BP_OK);
     assert_int_equal(format, BP_TEXT_JSONL);
-    bp_test_expect(bp_text_format_of(&format, "csv"), BP_ERR_USAGE);
+    bp_test_expect(bp_text_format_of(&format, "csv", false), BP_ERR_USAGE);
     bp_test_message_has("csv ... [text.unknown_format]");
 }
 

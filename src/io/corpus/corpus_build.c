@@ -51,7 +51,7 @@ typedef struct master {
     int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
     char *tokenizer;
     const char **names, *kind;
-    bp_corpus_source sources[5];
+    bp_corpus_source sources[7];
     int byes;
     bool dismissed; /* the others are leaving: what still comes counts no more */
 
@@ -204,7 +204,8 @@ static bp_err end_document(master *m, const bp_record *record)
                          .words = counts.words,
                          .words_split = counts.words_split,
                          .id = text,
-                         .labels = m->labels};
+                         .labels = m->labels,
+                         .values = bp_record_values(record)};
     bp_err err = BP_OK;
 
     for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
@@ -225,9 +226,18 @@ static bp_err end_document(master *m, const bp_record *record)
 
 static bp_err join(master *m, const bp_record *record)
 {
-    const uint32_t *ids = bp_record_ids(record);
-    bp_err err = bp_corpus_writer_tokens(m->writer, ids, record->id_count);
+    const uint32_t *ids = bp_record_ids(record), *starts = bp_record_starts(record);
+    int64_t at = 0;
+    bp_err err = BP_OK;
 
+    for (int64_t k = 0; k < record->start_count && err == BP_OK; at = starts[k++]) {
+        err = bp_corpus_writer_tokens(m->writer, ids + at, starts[k] - at);
+        if (err == BP_OK)
+            err = bp_corpus_writer_segment(m->writer);
+    }
+    if (err == BP_OK)
+        err = bp_corpus_writer_tokens(m->writer, ids + at, record->id_count - at);
+    m->built.segments += record->start_count;
     if (m->unknown_id >= 0)
         for (int64_t k = 0; k < record->id_count; k++)
             m->built.unknown += ids[k] == (uint32_t)m->unknown_id ? 1 : 0;
@@ -327,12 +337,18 @@ static bp_err create_writer(master *m)
     m->names = bp_alloc("io.build", build->path_count, sizeof *m->names);
     for (int k = 0; k < build->path_count; k++)
         m->names[k] = bp_text_source_id(build->paths[k]);
-    const bp_corpus_source sources[] = {{"tool", &build->tool, 1},
-                                        {"tokenizer_kind", &m->kind, 1},
-                                        {"format", &build->format_name, 1},
-                                        {"files", m->names, build->path_count},
-                                        {"text_field", &build->text_field, 1}};
-    memcpy(m->sources, sources, sizeof sources);
+    const bp_corpus_source sources[] = {
+        {"tool", &build->tool, 1},
+        {"tokenizer_kind", &m->kind, 1},
+        {"format", &build->format_name, 1},
+        {"files", m->names, build->path_count},
+        {"text_field", &build->text_field, build->text_field != NULL ? 1 : 0},
+        {"fields", build->fields, build->field_count},
+        {"sentences", &build->sentences_name, build->sentences != BP_SENTENCES_NONE ? 1 : 0}};
+    int source_count = 0;
+    for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)
+        if (sources[k].count > 0)
+            m->sources[source_count++] = sources[k];
     const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
                                  .eod_id = bp_tokenizer_eod(build->tokenizer),
                                  .roles = m->roles,
@@ -340,9 +356,13 @@ static bp_err create_writer(master *m)
                                  .tokenizer = m->tokenizer,
                                  .labels = build->labels,
                                  .label_count = build->label_count,
+                                 .values = build->values,
+                                 .value_count = build->value_count,
+                                 .has_segments = build->sentences != BP_SENTENCES_NONE ||
+                                                 build->format >= BP_TEXT_PAIRS,
                                  .has_ids = true,
                                  .sources = m->sources,
-                                 .source_count = build->text_field != NULL ? 5 : 4,
+                                 .source_count = source_count,
                                  .pack = m->size > 1 ? send_chunk : NULL,
                                  .context = m};
     return bp_corpus_writer_new(&m->writer, build->out, &spec);

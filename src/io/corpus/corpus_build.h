@@ -12,12 +12,16 @@
 
 typedef struct bp_corpus_build {
     const char *const *paths; /* the input [path_count] */
-    int path_count;
+    int path_count;           /* pairs: 2 */
     bp_text_format format;
     const char *format_name;   /* kept in the file */
     const char *text_field;    /* of jsonl, kept in the file; NULL: BP_TEXT_FIELD, which is not */
-    const char *const *labels; /* names of label fields (jsonl) [label_count] */
-    int label_count;
+    const char *const *fields; /* of tsv: columns of the texts [field_count] */
+    const char *const *labels; /* names of label fields (jsonl, tsv) [label_count] ... */
+    const char *const *values; /* ... and of those with numbers [value_count] */
+    int field_count, label_count, value_count;
+    bp_sentences sentences;
+    const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
     const char *tool; /* who makes the file: "bagpipe-data 0.1.0" */
     const char *out;
@@ -30,6 +34,7 @@ typedef struct bp_corpus_built {
     int64_t skipped_lines;   /* empty lines, which are no documents */
     int64_t invalid_bytes;   /* of plain text, kept as they are */
     int64_t unknown;         /* tokens <unk> */
+    int64_t segments;        /* texts of documents, or sentences */
 } bp_corpus_built;
 
 /** Build the corpus file `build->out`.

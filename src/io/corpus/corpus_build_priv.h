@@ -19,6 +19,8 @@ typedef struct bp_record {
                             a failure's message */
     int64_t number;      /* of the piece */
     int64_t id_count;    /* of token ids behind the texts */
+    int64_t start_count; /* of segments behind the ids: where they begin among them, uint32 */
+    int64_t value_count; /* of float32 behind those */
     bp_text_tally tally;
     int32_t kind; /* bp_record_kind */
     int32_t last; /* the piece ends its document */
@@ -42,6 +44,14 @@ static inline const uint32_t *bp_record_ids(const bp_record *record)
     return (const uint32_t *)(const void *)(bp_record_text(record) +
                                             (record->text_bytes + 7) / 8 * 8);
 }
+static inline const uint32_t *bp_record_starts(const bp_record *record)
+{
+    return bp_record_ids(record) + record->id_count;
+}
+static inline const float *bp_record_values(const bp_record *record)
+{
+    return (const float *)(const void *)(bp_record_starts(record) + record->start_count);
+}
 void bp_batch_clear(bp_batch *batch);
 
 /* ---- a rank's share of the input ---- */
@@ -49,8 +59,8 @@ void bp_batch_clear(bp_batch *batch);
 typedef struct bp_share {
     bp_documents *documents;
     bp_encoder *encoder;
-    bp_ids ids;
-    int label_count;
+    bp_ids ids, starts; /* of the piece at hand */
+    int label_count, value_count;
     bool ended; /* the end or a failure was told */
 } bp_share;
 

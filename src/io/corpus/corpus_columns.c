@@ -27,20 +27,23 @@ static bp_err find_column(bp_corpus_file *file, bp_h5 *h5, bool walk, const char
     return BP_OK;
 }
 
-static bp_err expect(const bp_corpus_file *file, const bp_column *column, bool is_text,
+typedef enum content { INTEGERS, REALS, TEXT } content;
+
+static bp_err expect(const bp_corpus_file *file, const bp_column *column, content kind,
                      int64_t count)
 {
+    static const char *const NAMES[] = {"integers", "real numbers", "fixed-length text"};
     const bp_h5_shape *shape = &column->shape;
 
-    if (shape->is_text != is_text || shape->is_real)
+    if (shape->is_text != (kind == TEXT) || shape->is_real != (kind == REALS))
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type", "%s does not hold %s: at %s",
-                       column->name, is_text ? "fixed-length text" : "integers", file->path);
+                       column->name, NAMES[kind], file->path);
     if (count >= 0 && shape->count != count)
         return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_length",
                        "%s has %" PRId64 " values, not %" PRId64
                        ": at %s; give one for each document%s",
                        column->name, shape->count, count, file->path,
-                       column == &file->columns[BP_COLUMN_START] ? " and the end of the last" : "");
+                       count > file->info.documents ? " and the end of the last" : "");
     return BP_OK;
 }
 
@@ -56,11 +59,51 @@ static bp_err find_label(bp_corpus_file *file, bp_h5 *h5, bool walk, const char 
     if (err == BP_OK)
         err = find_column(file, h5, walk, names, &label->names);
     if (err == BP_OK)
-        err = expect(file, &label->codes, false, file->info.documents);
+        err = expect(file, &label->codes, INTEGERS, file->info.documents);
     if (err == BP_OK)
-        err = expect(file, &label->names, true, -1);
+        err = expect(file, &label->names, TEXT, -1);
     bp_free(codes);
     bp_free(names);
+    return err;
+}
+
+/* Names of the columns in a group; none where there is no group. Free with bp_names_free(). */
+static bp_err list_group(const bp_corpus_file *file, bp_h5 *h5, const char *group, char ***names,
+                         int64_t *count)
+{
+    bool found;
+    bp_err err = bp_h5_find(h5, group, &found);
+
+    *names = NULL;
+    *count = 0;
+    if (err == BP_OK && found)
+        err = bp_h5_names(h5, group, names, count);
+    if (err == BP_OK && *count > 1000)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_labels", "%" PRId64 " columns in %s: at %s",
+                      *count, group, file->path);
+    return err;
+}
+
+static bp_err find_values(bp_corpus_file *file, bp_h5 *h5, bool walk)
+{
+    char **names;
+    int64_t count;
+    bp_err err = list_group(file, h5, "values", &names, &count);
+
+    if (err == BP_OK)
+        file->values = bp_alloc("io.labels", count, sizeof *file->values);
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        bp_value_column *value = &file->values[k];
+        char *path = bp_sprintf("values/%s", names[k]);
+
+        file->info.values = (int)k + 1;
+        value->name = bp_strdup(names[k]);
+        err = find_column(file, h5, walk, path, &value->column);
+        if (err == BP_OK)
+            err = expect(file, &value->column, REALS, file->info.documents);
+        bp_free(path);
+    }
+    bp_names_free(&names, count);
     return err;
 }
 
@@ -68,17 +111,8 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
 {
     char **names;
     int64_t count;
-    bool found;
-    bp_err err = bp_h5_find(h5, "labels", &found);
+    bp_err err = list_group(file, h5, "labels", &names, &count);
 
-    if (err != BP_OK || !found)
-        return err;
-    err = bp_h5_names(h5, "labels", &names, &count);
-    if (err != BP_OK)
-        return err;
-    if (count > 1000)
-        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_labels", "%" PRId64 " label columns: at %s",
-                      count, file->path);
     if (err == BP_OK)
         file->labels = bp_alloc("io.labels", count, sizeof *file->labels);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
@@ -89,10 +123,19 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err;
 }
 
+/* Values of a column; -1: any number. */
+static int64_t column_length(const bp_corpus_file *file, int kind)
+{
+    if (kind == BP_COLUMN_START || kind == BP_COLUMN_TOKENIZER || kind == BP_COLUMN_SEGMENTS)
+        return -1;
+    return file->info.documents + (kind == BP_COLUMN_DOC_SEGMENTS ? 1 : 0);
+}
+
 bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
 {
     static const char *const names[BP_COLUMN_KINDS] = {
-        "doc_start", "doc_bytes", "doc_words", "doc_words_split", "doc_id", "source/tokenizer"};
+        "doc_start",    "doc_bytes",     "doc_words", "doc_words_split",
+        "doc_segments", "segment_start", "doc_id",    "source/tokenizer"};
     bp_err err = BP_OK;
 
     for (int k = 0; k < BP_COLUMN_KINDS && err == BP_OK; k++) {
@@ -112,15 +155,23 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
                               file->path);
         }
         if (err == BP_OK)
-            err = expect(file, column, k == BP_COLUMN_IDS,
-                         k == BP_COLUMN_START || k == BP_COLUMN_TOKENIZER ? -1
-                                                                          : file->info.documents);
+            err =
+                expect(file, column, k == BP_COLUMN_IDS ? TEXT : INTEGERS, column_length(file, k));
     }
+    file->info.has_segments = file->columns[BP_COLUMN_SEGMENTS].name != NULL;
+    file->info.segments = file->columns[BP_COLUMN_SEGMENTS].shape.count;
+    if (err == BP_OK &&
+        file->info.has_segments != (file->columns[BP_COLUMN_DOC_SEGMENTS].name != NULL))
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_segments",
+                      "doc_segments and segment_start are not both there: at %s; give both or none",
+                      file->path);
     file->info.has_bytes = file->columns[BP_COLUMN_BYTES].name != NULL;
     file->info.has_words = file->columns[BP_COLUMN_WORDS].name != NULL;
     file->info.has_words_split = file->columns[BP_COLUMN_WORDS_SPLIT].name != NULL;
     file->info.has_ids = file->columns[BP_COLUMN_IDS].name != NULL;
-    return err == BP_OK ? find_labels(file, h5, walk) : err;
+    if (err == BP_OK)
+        err = find_labels(file, h5, walk);
+    return err == BP_OK ? find_values(file, h5, walk) : err;
 }
 
 /* Special tokens but the end-of-document one, which is known. */
@@ -209,6 +260,19 @@ bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int
     err = bp_extents_load(&file->extents, file->fd, shape->offset + first * (int64_t)shape->width,
                           values, count * (int64_t)shape->width, column->name, file->path);
     return err == BP_OK ? widen(file, column, count, values) : err;
+}
+
+bp_err bp_column_read_reals(bp_corpus_file *file, const bp_column *column, float *values)
+{
+    const bp_h5_shape *shape = &column->shape;
+
+    if (file->h5 != NULL)
+        return bp_h5_read(file->h5, column->name, BP_H5_F32, 0, values, shape->count);
+    if (shape->width != sizeof *values)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_type",
+                       "%s has another type than was expected: at %s", column->name, file->path);
+    return bp_extents_load(&file->extents, file->fd, shape->offset, values,
+                           shape->count * (int64_t)shape->width, column->name, file->path);
 }
 
 bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,

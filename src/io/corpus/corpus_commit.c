@@ -24,6 +24,7 @@ typedef struct column {
     bp_err (*produce)(struct column *column, int64_t first, int64_t count, char *out);
     bp_spill *spill;             /* where they come from ... */
     int64_t spill_at;            /* ... of ids: where the next one stands */
+    int64_t end;                 /* ... of begins: the end of the last */
     const bp_dictionary *values; /* ... or from here */
 } column;
 
@@ -64,12 +65,12 @@ static bp_err from_spill(column *c, int64_t first, int64_t count, char *out)
     return bp_spill_read(c->spill, first * (int64_t)c->width, out, (size_t)count * c->width);
 }
 
-/* doc_start has one value more than there are documents: the end of the last. */
+/* doc_start and doc_segments have one value more than there are documents: the end of the last. */
 static bp_err from_starts(column *c, int64_t first, int64_t count, char *out)
 {
     int64_t spilled = c->count - 1;
     int64_t now = first + count <= spilled ? count : spilled - first;
-    uint64_t end = (uint64_t)c->writer->token_count;
+    uint64_t end = (uint64_t)c->end;
 
     if (now < count)
         memcpy(out + (size_t)now * c->width, &end, sizeof end);
@@ -114,25 +115,39 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
     const bp_corpus_spec *spec = &writer->spec;
     const struct {
         const char *name;
-        bool is_known;
-    } numbers[SPILLS] = {[SPILL_STARTS] = {"doc_start", true},
-                         [SPILL_BYTES] = {"doc_bytes", !spec->without_bytes},
-                         [SPILL_WORDS] = {"doc_words", !spec->without_words},
-                         [SPILL_WORDS_SPLIT] = {"doc_words_split", !spec->without_words_split}};
+        bool is_known, is_start;
+        int64_t end;
+    } numbers[SPILLS] = {
+        [SPILL_STARTS] = {"doc_start", true, true, writer->token_count},
+        [SPILL_BYTES] = {"doc_bytes", !spec->without_bytes},
+        [SPILL_WORDS] = {"doc_words", !spec->without_words},
+        [SPILL_WORDS_SPLIT] = {"doc_words_split", !spec->without_words_split},
+        [SPILL_DOC_SEGMENTS] = {"doc_segments", spec->has_segments, true, writer->segment_count}};
     bp_err err = BP_OK;
 
     for (int k = 0; k < SPILLS && err == BP_OK; k++) {
-        bool is_start = k == SPILL_STARTS;
+        bool is_start = numbers[k].is_start;
         column c = {.writer = writer,
                     .name = numbers[k].name,
                     .count = writer->document_count + (is_start ? 1 : 0),
                     .width = sizeof(uint64_t),
                     .type = BP_H5_U64,
                     .produce = is_start ? from_starts : from_spill,
+                    .end = numbers[k].end,
                     .spill = writer->spills[k]};
 
         if (numbers[k].is_known)
             err = write_column(&c);
+    }
+    if (err == BP_OK && spec->has_segments) {
+        column starts = {.writer = writer,
+                         .name = "segment_start",
+                         .count = writer->segment_count,
+                         .width = sizeof(uint64_t),
+                         .type = BP_H5_U64,
+                         .produce = from_spill,
+                         .spill = writer->segments};
+        err = write_column(&starts);
     }
     if (err == BP_OK && spec->has_ids) {
         column ids = {.writer = writer,
@@ -175,6 +190,21 @@ static bp_err write_label(bp_corpus_writer *writer, int k)
     err = write_column(&codes);
     snprintf(name, sizeof name, "label_names/%s", writer->spec.labels[k]);
     return err == BP_OK ? write_column(&values) : err;
+}
+
+static bp_err write_value(bp_corpus_writer *writer, int k)
+{
+    char name[128];
+    column values = {.writer = writer,
+                     .name = name,
+                     .count = writer->document_count,
+                     .width = sizeof(float),
+                     .type = BP_H5_F32,
+                     .produce = from_spill,
+                     .spill = writer->values[k]};
+
+    snprintf(name, sizeof name, "values/%s", writer->spec.values[k]);
+    return write_column(&values);
 }
 
 /* ---- what the rest of the file tells ---- */
@@ -326,6 +356,8 @@ static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
         err = write_document_columns(writer);
     for (int k = 0; k < writer->spec.label_count && err == BP_OK; k++)
         err = write_label(writer, k);
+    for (int k = 0; k < writer->spec.value_count && err == BP_OK; k++)
+        err = write_value(writer, k);
     if (err == BP_OK)
         err = write_sources(writer);
     if (err == BP_OK)

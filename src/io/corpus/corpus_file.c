@@ -10,6 +10,7 @@
 #include "io/h5/user_block.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,6 +165,12 @@ void bp_corpus_file_close(bp_corpus_file **out)
         bp_free(file->labels[k].text);
         bp_free(file->labels[k].values);
     }
+    for (int k = 0; k < file->info.values; k++) {
+        bp_free(file->values[k].name);
+        bp_free(file->values[k].column.name);
+        bp_free(file->values[k].loaded);
+    }
+    bp_free(file->values);
     bp_free(file->labels);
     bp_free(file->ids);
     if (file->fd >= 0)
@@ -218,6 +225,36 @@ static bp_err check_starts(const bp_corpus_file *file, const int64_t *starts)
     return BP_OK;
 }
 
+/* Each document has one segment or more, which begin in it, the first where it begins. */
+static bp_err check_segments(const bp_corpus_file *file)
+{
+    const int64_t *starts = file->loaded[BP_COLUMN_START];
+    const int64_t *segments = file->loaded[BP_COLUMN_DOC_SEGMENTS];
+    const int64_t *begins = file->loaded[BP_COLUMN_SEGMENTS];
+    int64_t documents = file->info.documents, count = file->info.segments;
+    bool is_sound = segments[0] == 0 && segments[documents] == count;
+
+    for (int64_t d = 0; d < documents && is_sound; d++) {
+        int64_t first = segments[d], end = segments[d + 1];
+
+        is_sound = first < end && end <= count && begins[first] == starts[d] &&
+                   begins[end - 1] <= starts[d + 1];
+        for (int64_t s = first + 1; s < end && is_sound; s++)
+            is_sound = begins[s] >= begins[s - 1];
+        if (!is_sound)
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_segments",
+                           "segments of document %" PRId64
+                           " are not within it, from its beginning and in order: at %s, "
+                           "segment_start",
+                           d, file->path);
+    }
+    return is_sound ? BP_OK
+                    : BP_FAIL(BP_ERR_FORMAT, "corpus.bad_segments",
+                              "doc_segments does not go from 0 to the %" PRId64
+                              " segments: at %s, doc_segments",
+                              count, file->path);
+}
+
 static bp_err load(bp_corpus_file *file, bp_column_kind kind)
 {
     const bp_column *column = &file->columns[kind];
@@ -250,6 +287,23 @@ bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start)
     bp_err err = load(file, BP_COLUMN_START);
 
     *doc_start = file->loaded[BP_COLUMN_START];
+    return bp_err_advise(err, BP_H5_REMEDY);
+}
+
+bp_err bp_corpus_file_segments(bp_corpus_file *file, const int64_t **doc_segments,
+                               const int64_t **segment_start)
+{
+    bool is_new = file->loaded[BP_COLUMN_SEGMENTS] == NULL;
+    bp_err err = load(file, BP_COLUMN_START);
+
+    if (err == BP_OK)
+        err = load(file, BP_COLUMN_DOC_SEGMENTS);
+    if (err == BP_OK)
+        err = load(file, BP_COLUMN_SEGMENTS);
+    if (err == BP_OK && is_new && file->info.has_segments)
+        err = check_segments(file);
+    *doc_segments = err == BP_OK ? file->loaded[BP_COLUMN_DOC_SEGMENTS] : NULL;
+    *segment_start = err == BP_OK ? file->loaded[BP_COLUMN_SEGMENTS] : NULL;
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 
@@ -365,6 +419,38 @@ bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out)
         err = load_codes(file, label);
     *out = (bp_corpus_label){label->name, label->loaded_codes, label->values,
                              label->names.shape.count};
+    return bp_err_advise(err, BP_H5_REMEDY);
+}
+
+/* ---- values ---- */
+
+static bp_err load_reals(bp_corpus_file *file, bp_value_column *value)
+{
+    float *values = bp_alloc("io.values", file->info.documents, sizeof *values);
+    bp_err err = bp_column_read_reals(file, &value->column, values);
+
+    for (int64_t d = 0; d < file->info.documents && err == BP_OK; d++)
+        if (!isfinite(values[d]))
+            err = BP_FAIL(BP_ERR_FORMAT, "value.not_number",
+                          "a value is no finite number: at %s, %s[%" PRId64 "]", file->path,
+                          value->column.name, d);
+    if (err == BP_OK)
+        value->loaded = values;
+    else
+        bp_free(values);
+    return err;
+}
+
+bp_err bp_corpus_file_value(bp_corpus_file *file, int k, bp_corpus_value *out)
+{
+    bp_value_column *value;
+    bp_err err = BP_OK;
+
+    BP_ASSERT(k >= 0 && k < file->info.values);
+    value = &file->values[k];
+    if (value->loaded == NULL)
+        err = load_reals(file, value);
+    *out = (bp_corpus_value){value->name, value->loaded};
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 

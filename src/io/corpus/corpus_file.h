@@ -21,6 +21,9 @@ typedef struct bp_corpus_info {
     bool has_bytes, has_words; /* doc_bytes, doc_words */
     bool has_words_split, has_ids;
     int labels; /* label columns */
+    int values; /* columns of numbers */
+    bool has_segments;
+    int64_t segments; /* texts of documents, or sentences; 0 without them */
 } bp_corpus_info;
 
 /** Open for reading and check. Errors: BP_ERR_INPUT missing; BP_ERR_FORMAT not HDF5, "damaged",
@@ -41,6 +44,13 @@ bp_err bp_corpus_file_read(bp_corpus_file *file, int64_t first, int64_t count, i
 bp_err bp_corpus_file_doc_start(bp_corpus_file *file, const int64_t **doc_start);
 bp_err bp_corpus_file_doc_counts(bp_corpus_file *file, const int64_t **bytes, const int64_t **words,
                                  const int64_t **words_split);
+/** Segments of documents: texts of a task's documents, or sentences. Document d has those from
+ * doc_segments[d] to doc_segments[d + 1), one at least; segment s begins at token segment_start[s],
+ * the first of a document at its first token; texts may be empty. The last segment of a document
+ * holds its end-of-document token, too. Both NULL where the file has none. Borrowed, loaded on
+ * first use. Errors: BP_ERR_FORMAT damaged, not ascending, or out of its document; BP_ERR_IO. */
+bp_err bp_corpus_file_segments(bp_corpus_file *file, const int64_t **doc_segments,
+                               const int64_t **segment_start);
 /** doc_id of document d as a string, to `out` (cut to fit, always ended); "" without a column. */
 bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, size_t out_bytes);
 /** Label column k: its name, codes[documents], and names of the codes [values]. Borrowed. */
@@ -51,6 +61,14 @@ typedef struct bp_corpus_label {
     int64_t value_count;
 } bp_corpus_label;
 bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out);
+
+/** Column k of numbers: its name, values[documents], finite. Borrowed, loaded on first use. Errors:
+ * BP_ERR_FORMAT damaged, a value that is not finite; BP_ERR_IO. */
+typedef struct bp_corpus_value {
+    const char *name;
+    const float *values;
+} bp_corpus_value;
+bp_err bp_corpus_file_value(bp_corpus_file *file, int k, bp_corpus_value *out);
 
 /** The text of the tokenizer.json that the corpus was made with, ended by a zero byte; NULL where
  * the file has none. Free with bp_free(). Errors: BP_ERR_FORMAT damaged; BP_ERR_IO; BP_ERR_SYSTEM.

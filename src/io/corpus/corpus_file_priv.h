@@ -22,12 +22,20 @@ typedef struct bp_label_column {
     const char **values;
 } bp_label_column;
 
+typedef struct bp_value_column {
+    char *name;
+    bp_column column;
+    float *loaded; /* NULL until first used */
+} bp_value_column;
+
 typedef enum bp_column_kind {
     BP_COLUMN_START,
     BP_COLUMN_BYTES,
     BP_COLUMN_WORDS,
     BP_COLUMN_WORDS_SPLIT,
-    BP_COLUMN_IDS,       /* the last with a value a document */
+    BP_COLUMN_DOC_SEGMENTS,
+    BP_COLUMN_SEGMENTS, /* a value a segment */
+    BP_COLUMN_IDS,
     BP_COLUMN_TOKENIZER, /* bytes of text */
     BP_COLUMN_KINDS
 } bp_column_kind;
@@ -39,6 +47,7 @@ struct bp_corpus_file {
     bp_column columns[BP_COLUMN_KINDS];
     int64_t *loaded[BP_COLUMN_IDS]; /* numbers; NULL until first used */
     bp_label_column *labels;        /* [info.labels] */
+    bp_value_column *values;        /* [info.values] */
     char *ids;                      /* a run of doc_id as last read ... */
     int64_t ids_first, ids_count;   /* ... of which documents */
 
@@ -57,7 +66,9 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk);
 /** vocab_size, eod_id, tokenizer_hash. */
 bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5);
 
-/** Values [first, first + count) of a column: int64 of numbers, zero-padded bytes of text. */
+/** Values [first, first + count) of a column: int64 of numbers, zero-padded bytes of text, all
+ * float32 of reals. */
+bp_err bp_column_read_reals(bp_corpus_file *file, const bp_column *column, float *values);
 bp_err bp_column_read_numbers(bp_corpus_file *file, const bp_column *column, int64_t first,
                               int64_t count, int64_t *values);
 bp_err bp_column_read_text(bp_corpus_file *file, const bp_column *column, int64_t first,

@@ -21,12 +21,12 @@ void bp_batch_clear(bp_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* Room for a record at the end; its head is filled in, texts and ids are the caller's to write. */
-static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes,
-                             int64_t id_count)
+/* Room for a record at the end, with `words` of 4 bytes behind its texts; its head is filled in,
+ * what follows is the caller's to write. */
+static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes, int64_t words)
 {
     size_t bytes =
-        sizeof(bp_record) + padded(text_bytes) + padded((size_t)id_count * sizeof(uint32_t));
+        sizeof(bp_record) + padded(text_bytes) + padded((size_t)words * sizeof(uint32_t));
     bp_record *record;
 
     if (bytes > batch->room - batch->bytes) {
@@ -38,10 +38,47 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     memset(record, 0, sizeof *record);
     record->bytes = bytes;
     record->text_bytes = text_bytes;
-    record->id_count = id_count;
     record->kind = (int32_t)kind;
     batch->bytes += bytes;
     return record;
+}
+
+/* Texts and sentences one by one. A sentence without a token is none. */
+static bp_err encode(bp_share *share, const bp_piece *piece)
+{
+    const size_t whole[] = {0}, *starts = piece->starts != NULL ? piece->starts : whole;
+    int64_t count = piece->starts != NULL ? piece->start_count : 1;
+    bp_err err = BP_OK;
+
+    share->ids.count = share->starts.count = 0;
+    for (int64_t k = 0; k < count && err == BP_OK; k++) {
+        size_t end = k + 1 < count ? starts[k + 1] : piece->bytes;
+        int64_t before = share->ids.count;
+
+        err = bp_encode_piece(share->encoder, piece->text + starts[k], end - starts[k],
+                              piece->apart || (piece->first && k == 0), &share->ids);
+        if (piece->starts != NULL && (piece->apart || share->ids.count > before)) {
+            bp_ids_reserve(&share->starts, 1);
+            share->starts.data[share->starts.count++] = (uint32_t)before;
+        }
+    }
+    return err;
+}
+
+/* As if a newline stood between texts. */
+static void tally(bp_text_tally *out, const bp_piece *piece)
+{
+    int64_t count = piece->apart ? piece->start_count : 1;
+
+    for (int64_t k = 0; k < count; k++) {
+        size_t begin = piece->apart ? piece->starts[k] : 0;
+        size_t end = k + 1 < count ? piece->starts[k + 1] : piece->bytes;
+
+        if (k > 0)
+            bp_text_tally_add(out, "\n", 1);
+        bp_text_tally_add(out, piece->text + begin, end - begin);
+    }
+    out->bytes = (int64_t)piece->bytes;
 }
 
 /* The id and the labels, each ended by a zero byte, a label's type before it. */
@@ -49,29 +86,38 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
 {
     size_t text_bytes = strlen(piece->id) + 1;
     bp_record *record;
+    uint32_t *words;
     char *to;
-    bp_err err;
+    bp_err err = encode(share, piece);
 
-    share->ids.count = 0;
-    err = bp_encode_piece(share->encoder, piece->text, piece->bytes, piece->first, &share->ids);
     if (err != BP_OK)
         return err;
     for (int k = 0; k < share->label_count; k++)
         text_bytes += 1 + strlen(piece->labels[k]) + 1;
-    record = add_record(batch, BP_RECORD_PIECE, text_bytes, share->ids.count);
+    record = add_record(batch, BP_RECORD_PIECE, text_bytes,
+                        share->ids.count + share->starts.count + share->value_count);
+    record->id_count = share->ids.count;
+    record->start_count = share->starts.count;
+    record->value_count = share->value_count;
     record->number = piece->number;
     record->file = piece->file;
     record->line = piece->line;
     record->last = piece->last ? 1 : 0;
-    bp_text_tally_add(&record->tally, piece->text, piece->bytes);
+    tally(&record->tally, piece);
     to = stpcpy((char *)(record + 1), piece->id) + 1;
     for (int k = 0; k < share->label_count; k++) {
         *to = piece->label_types[k];
         to = stpcpy(to + 1, piece->labels[k]) + 1;
     }
+    words = (uint32_t *)(void *)((char *)(record + 1) + padded(text_bytes));
     if (share->ids.count > 0)
-        memcpy((char *)(record + 1) + padded(text_bytes), share->ids.data,
-               (size_t)share->ids.count * sizeof(uint32_t));
+        memcpy(words, share->ids.data, (size_t)share->ids.count * sizeof *words);
+    if (share->starts.count > 0)
+        memcpy(words + share->ids.count, share->starts.data,
+               (size_t)share->starts.count * sizeof *words);
+    if (share->value_count > 0)
+        memcpy(words + share->ids.count + share->starts.count, piece->values,
+               (size_t)share->value_count * sizeof *words);
     return BP_OK;
 }
 
@@ -100,8 +146,13 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
     const bp_documents_options options = {.format = build->format,
                                           .text_field = build->text_field,
                                           .cut = bp_tokenizer_cut(build->tokenizer),
+                                          .fields = build->fields,
                                           .labels = build->labels,
+                                          .values = build->values,
+                                          .field_count = build->field_count,
                                           .label_count = build->label_count,
+                                          .value_count = build->value_count,
+                                          .sentences = build->sentences,
                                           .share_rank = rank,
                                           .share_size = size,
                                           .piece_bytes = build->piece_bytes};
@@ -109,6 +160,7 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
 
     memset(share, 0, sizeof *share);
     share->label_count = build->label_count;
+    share->value_count = build->value_count;
     err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
     if (err == BP_OK)
         err = bp_encoder_new(&share->encoder, build->tokenizer);
@@ -120,4 +172,5 @@ void bp_share_close(bp_share *share)
     bp_documents_close(&share->documents);
     bp_encoder_free(&share->encoder);
     bp_ids_clear(&share->ids);
+    bp_ids_clear(&share->starts);
 }

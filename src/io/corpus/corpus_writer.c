@@ -66,30 +66,37 @@ bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
 
 /* ---- beginning ---- */
 
+static bp_err check_names(const char *const *names, int count, const char *option)
+{
+    for (int k = 0; k < count; k++) {
+        const char *name = names[k];
+        size_t bytes = strlen(name);
+
+        if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
+            return BP_FAIL(BP_ERR_USAGE, "label.bad_name",
+                           "'%s' can't be the name of a label: at %s; use 1 to 100 bytes "
+                           "without '/'",
+                           name, option);
+        for (int other = 0; other < k; other++)
+            if (strcmp(names[other], name) == 0)
+                return BP_FAIL(BP_ERR_USAGE, "label.twice",
+                               "label '%s' is given twice: at %s; give it once", name, option);
+    }
+    return BP_OK;
+}
+
 static bp_err check_spec(const bp_corpus_spec *spec, const char *path)
 {
     struct stat status;
+    bp_err err;
 
     BP_ASSERT(spec->vocab_size >= 1 && spec->vocab_size <= INT32_MAX &&
               spec->eod_id < spec->vocab_size);
     if (*bp_path_base(path) == '\0' || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
         return BP_FAIL(BP_ERR_CREATE, "file.not_replaced",
                        "not a regular file: at %s; give another output", path);
-    for (int k = 0; k < spec->label_count; k++) {
-        const char *name = spec->labels[k];
-        size_t bytes = strlen(name);
-
-        if (bytes == 0 || bytes > 100 || strchr(name, '/') != NULL || strcmp(name, ".") == 0)
-            return BP_FAIL(BP_ERR_USAGE, "label.bad_name",
-                           "'%s' can't be the name of a label: at --label; use 1 to 100 bytes "
-                           "without '/'",
-                           name);
-        for (int other = 0; other < k; other++)
-            if (strcmp(spec->labels[other], name) == 0)
-                return BP_FAIL(BP_ERR_USAGE, "label.twice",
-                               "label '%s' is given twice: at --label; give it once", name);
-    }
-    return BP_OK;
+    err = check_names(spec->labels, spec->label_count, "--label");
+    return err == BP_OK ? check_names(spec->values, spec->value_count, "--value") : err;
 }
 
 /* /tokens: chunks of 64 Ki, the zstd filter, growing as chunks come. */
@@ -150,6 +157,11 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     writer->labels = bp_alloc("io.labels", spec->label_count, sizeof *writer->labels);
     for (int k = 0; k < spec->label_count; k++)
         writer->labels[k].codes = bp_spill_new(writer->folder, SPILL_MEMORY);
+    writer->values = bp_alloc("io.labels", spec->value_count, sizeof *writer->values);
+    for (int k = 0; k < spec->value_count; k++)
+        writer->values[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
+    if (spec->has_segments)
+        writer->segments = bp_spill_new(writer->folder, SPILL_MEMORY);
     for (int k = 0; k < SPILLS; k++)
         writer->spills[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
     writer->ids = bp_spill_new(writer->folder, SPILL_MEMORY);
@@ -179,6 +191,10 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
     }
     for (int k = 0; k < SPILLS; k++)
         bp_spill_free(&writer->spills[k]);
+    for (int k = 0; k < writer->spec.value_count; k++)
+        bp_spill_free(&writer->values[k]);
+    bp_free(writer->values);
+    bp_spill_free(&writer->segments);
     bp_spill_free(&writer->ids);
     bp_packer_free(&writer->packer);
     bp_free(writer->labels);
@@ -291,6 +307,14 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
 
 /* ---- documents ---- */
 
+bp_err bp_corpus_writer_segment(bp_corpus_writer *writer)
+{
+    const uint64_t start = (uint64_t)writer->token_count;
+
+    writer->segment_count++;
+    return bp_spill_add(writer->segments, &start, sizeof start);
+}
+
 static bp_err add_label(bp_corpus_writer *writer, int k, const char *value)
 {
     label_column *column = &writer->labels[k];
@@ -336,12 +360,17 @@ static bp_err add_id(bp_corpus_writer *writer, const char *id)
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
     const uint64_t numbers[SPILLS] = {(uint64_t)writer->document_start, (uint64_t)row->bytes,
-                                      (uint64_t)row->words, (uint64_t)row->words_split};
+                                      (uint64_t)row->words, (uint64_t)row->words_split,
+                                      (uint64_t)writer->document_segments};
     uint32_t eod = (uint32_t)writer->spec.eod_id;
     bool has_eod = writer->spec.eod_id >= 0;
     bp_err err = BP_OK;
 
-    if (has_eod && !writer->spec.ends_as_given)
+    if (writer->spec.has_segments && writer->segment_count == writer->document_segments) {
+        BP_ASSERT(writer->token_count == writer->document_start);
+        err = bp_corpus_writer_segment(writer);
+    }
+    if (err == BP_OK && has_eod && !writer->spec.ends_as_given)
         err = bp_corpus_writer_tokens(writer, &eod, 1);
     else if (has_eod && (writer->token_count == writer->document_start || writer->last_id != eod))
         writer->open_ends++;
@@ -351,6 +380,9 @@ bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
         err = add_id(writer, row->id);
     for (int k = 0; k < writer->spec.label_count && err == BP_OK; k++)
         err = add_label(writer, k, row->labels[k]);
+    for (int k = 0; k < writer->spec.value_count && err == BP_OK; k++)
+        err = bp_spill_add(writer->values[k], &row->values[k], sizeof row->values[k]);
+    writer->document_segments = writer->segment_count;
     writer->document_count++;
     writer->document_start = writer->token_count;
     return err;

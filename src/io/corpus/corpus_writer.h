@@ -44,8 +44,10 @@ typedef struct bp_corpus_spec {
     bool ends_as_given;         /* no end-of-document token is added: documents end as they are */
     const char *tokenizer_hash; /* 64 hexadecimal digits; "": not known */
     const char *tokenizer;      /* text of tokenizer.json, kept as /source/tokenizer; NULL: none */
-    const char *const *labels;  /* names of the label columns [label_count] */
-    int label_count;
+    const char *const *labels;  /* names of the label columns [label_count] ... */
+    const char *const *values;  /* ... and of those of numbers [value_count] */
+    int label_count, value_count;
+    bool has_segments; /* bp_corpus_writer_segment is called */
     bool has_ids;
     bool without_bytes, without_words, without_words_split; /* of the original text: not known */
     const bp_corpus_source *sources;
@@ -68,10 +70,15 @@ void bp_corpus_writer_free(bp_corpus_writer **writer);
  * BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count);
 
+/** A segment of the open document (a text of a task, a sentence) begins with the next token. A
+ * document whose first one is not told has one that begins with it. Errors: as above. */
+bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
+
 typedef struct bp_corpus_row {
     int64_t bytes, words, words_split; /* of the original text */
     const char *id;                    /* where spec.has_ids */
     const char *const *labels;         /* values [label_count] */
+    const float *values;               /* finite [value_count] */
 } bp_corpus_row;
 
 /** End the open document: the end-of-document token (where there is one, and not ends_as_given)

@@ -15,8 +15,9 @@ typedef struct label_column {
     bool seen;       /* a value that is not "" */
 } label_column;
 
-/* What is kept of each document, a uint64: the first token of its text, and the counts of a row. */
-enum { SPILL_STARTS, SPILL_BYTES, SPILL_WORDS, SPILL_WORDS_SPLIT, SPILLS };
+/* What is kept of each document, a uint64: the first token of its text, the counts of a row, its
+ * first segment. */
+enum { SPILL_STARTS, SPILL_BYTES, SPILL_WORDS, SPILL_WORDS_SPLIT, SPILL_DOC_SEGMENTS, SPILLS };
 
 struct bp_corpus_writer {
     char *path, *temporary, *folder;
@@ -26,9 +27,12 @@ struct bp_corpus_writer {
     bool committed, finished;
 
     bp_corpus_spec spec;
-    uint32_t last_id;     /* of the tokens so far */
-    int64_t open_ends;    /* documents without the end-of-document token */
-    label_column *labels; /* [spec.label_count] */
+    uint32_t last_id;                         /* of the tokens so far */
+    int64_t open_ends;                        /* documents without the end-of-document token */
+    label_column *labels;                     /* [spec.label_count] */
+    bp_spill **values;                        /* [spec.value_count]: float32 a document */
+    bp_spill *segments;                       /* uint64 a segment: its first token */
+    int64_t segment_count, document_segments; /* of all documents, of those before the open one */
 
     size_t token_bytes;
     void *raw;          /* the chunk being filled */

@@ -1,6 +1,6 @@
 /* What a corpus file of ours holds besides tokens, read without HDF5. The first byte picks: the
  * user block with some bytes changed, the table of checksums against a plain loop, or columns
- * (doc_start, counts, ids, labels) laid over the input. */
+ * (doc_start, counts, segments, values, ids, labels) laid over the input. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
@@ -224,11 +224,19 @@ static void take_columns(bp_corpus_file *file, fuzz_bytes *in)
     info->tokens = fuzz_below(in, 64);
     info->has_bytes = info->has_words = info->has_words_split = info->has_ids = true;
     for (int k = 0; k < BP_COLUMN_KINDS; k++)
-        file->columns[k] = take_column(in,
-                                       k == BP_COLUMN_START       ? info->documents + 1
-                                       : k == BP_COLUMN_TOKENIZER ? fuzz_below(in, 200)
-                                                                  : info->documents,
-                                       k == BP_COLUMN_IDS);
+        file->columns[k] =
+            take_column(in,
+                        k == BP_COLUMN_START || k == BP_COLUMN_DOC_SEGMENTS ? info->documents + 1
+                        : k == BP_COLUMN_TOKENIZER                          ? fuzz_below(in, 200)
+                        : k == BP_COLUMN_SEGMENTS                           ? fuzz_below(in, 20)
+                                                                            : info->documents,
+                        k == BP_COLUMN_IDS);
+    info->has_segments = true;
+    info->segments = file->columns[BP_COLUMN_SEGMENTS].shape.count;
+    file->values = bp_alloc("fuzz.labels", 1, sizeof *file->values);
+    info->values = 1;
+    file->values[0].name = bp_strdup("level");
+    file->values[0].column = take_column(in, info->documents, false);
     file->labels = bp_alloc("fuzz.labels", 1, sizeof *file->labels);
     FUZZ_CHECK(file->labels != NULL);
     info->labels = 1;
@@ -274,6 +282,28 @@ static void read_starts(bp_corpus_file *file)
             FUZZ_CHECK(counts[k][d] >= 0);
 }
 
+static void read_task(bp_corpus_file *file)
+{
+    const int64_t *segments, *starts, *documents;
+    bp_corpus_value value;
+    bp_err err = bp_corpus_file_segments(file, &segments, &starts);
+
+    fuzz_check_error(err);
+    FUZZ_CHECK((starts != NULL) == (err == BP_OK));
+    if (err == BP_OK) {
+        FUZZ_CHECK(bp_corpus_file_doc_start(file, &documents) == BP_OK);
+        for (int64_t d = 0; d < file->info.documents; d++) {
+            FUZZ_CHECK(segments[d] < segments[d + 1] && starts[segments[d]] == documents[d]);
+            for (int64_t s = segments[d]; s < segments[d + 1]; s++)
+                FUZZ_CHECK(starts[s] >= documents[d] && starts[s] <= documents[d + 1]);
+        }
+    }
+    err = bp_corpus_file_value(file, 0, &value);
+    fuzz_check_error(err);
+    for (int64_t d = 0; d < file->info.documents && err == BP_OK; d++)
+        FUZZ_CHECK(value.values[d] - value.values[d] == 0);
+}
+
 static void read_texts(bp_corpus_file *file)
 {
     bp_corpus_label label;
@@ -308,6 +338,7 @@ static void try_columns(fuzz_bytes *in)
     file->path = bp_strdup(path);
     cover(file, in);
     read_starts(file);
+    read_task(file);
     read_texts(file);
     bp_corpus_file_close(&file);
 }

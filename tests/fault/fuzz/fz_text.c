@@ -24,6 +24,10 @@ static void take(told *to, const bp_piece *piece)
 {
     FUZZ_CHECK(piece->bytes <= LIMIT_BYTES && piece->document >= 0 && piece->number >= 0);
     FUZZ_CHECK(piece->first || piece->document == to->documents - 1);
+    for (int64_t k = 0; piece->starts != NULL && k < piece->start_count; k++)
+        FUZZ_CHECK(k == 0 ? piece->starts[k] == 0
+                          : piece->starts[k] > piece->starts[k - 1] &&
+                                piece->starts[k] < piece->bytes);
     if (piece->first) {
         bp_buffer_printf(&to->all, "\n%s|%s|%s|", piece->id, piece->labels[0], piece->labels[1]);
         to->documents = piece->document + 1;
@@ -128,9 +132,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                     .cut = (bp_cut)fuzz_below(&in, 4),
                                     .piece_bytes = 1 << 14};
     size_t piece_bytes = (size_t)fuzz_u8(&in) + 8;
+    int rule = fuzz_below(&in, 6); /* mostly none */
     const char *path;
     told whole, parts;
 
+    options.sentences = rule < 3 ? (bp_sentences)rule : BP_SENTENCES_NONE;
     fuzz_begin();
     path = fuzz_file(in.data, in.left);
     whole = read_all(path, options);

@@ -1,0 +1,186 @@
+/* bagpipe-data corpus of tables, pairs and sentences: what is in the file, at any number of ranks,
+ * and what is refused. */
+#include "bp_test.h"
+#include "data_tools/tool_run.h"
+#include "io/corpus/corpus_file.h"
+
+static const char TABLE[] = "id\ta\tb\tclass\tscore\n"
+                            "p1\tthe cat\tthe hat\tyes\t1.5\n"
+                            "p2\tthe rat\t\tno\t-2\n"
+                            "p3\ta cat and a hat\tx\tyes\t0\n";
+static const char PROSE[] = "The cat sat. The rat ran!\n\"The hat?\" said Mr. Cat.\n";
+
+static void make_input(void)
+{
+    static bool made;
+
+    if (made)
+        return;
+    made = true;
+    bp_test_write("t.tsv", TABLE, sizeof TABLE - 1);
+    bp_test_write("prose.txt", PROSE, sizeof PROSE - 1);
+    bp_test_write("a.de", "die Katze\nder Hut\nx\n", 20);
+    bp_test_write("a.en", "the cat\nthe hat\ny\n", 18);
+    bp_test_write("b.en", "the cat\nthe hat\n", 16);
+    bp_test_write("c.en", "the cat\n\nx\n", 11);
+    expect_tool(0, "tokenizer --size 270 --format lines --out t.json t.tsv prose.txt", 0, "");
+}
+
+static void same_bytes_on_any_ranks(const char *arguments, const char *name)
+{
+    char line[512], file[64], first[64];
+
+    (void)snprintf(first, sizeof first, "%s0.h5", name);
+    for (int ranks = 0; ranks <= 3; ranks += 3) {
+        (void)snprintf(file, sizeof file, "%s%d.h5", name, ranks);
+        (void)snprintf(line, sizeof line, "corpus --tokenizer t.json --out %s %s", file, arguments);
+        expect_tool(ranks, line, 0, " documents");
+        assert_same_file(first, file);
+    }
+    (void)snprintf(line, sizeof line, "verify %s", first);
+    expect_tool(0, line, 0, "sound");
+}
+
+/* Segment s of the file decoded, without the end-of-document token where it is the last. */
+static void expect_segment(bp_corpus_file *file, int64_t document, int64_t s, const char *text)
+{
+    const int64_t *segments, *starts, *documents;
+    char *tokenizer_text = NULL, *told;
+    size_t bytes;
+    bp_tokenizer *tokenizer;
+    int32_t ids[256];
+
+    bp_test_expect(bp_corpus_file_segments(file, &segments, &starts), BP_OK);
+    bp_test_expect(bp_corpus_file_doc_start(file, &documents), BP_OK);
+    assert_true(s < segments[document + 1] - segments[document]);
+    bool last = segments[document] + s + 1 == segments[document + 1];
+    int64_t from = starts[segments[document] + s];
+    int64_t end = last ? documents[document + 1] - 1 : starts[segments[document] + s + 1];
+    bp_test_expect(bp_corpus_file_read(file, from, end - from, ids), BP_OK);
+    bp_test_expect(bp_corpus_file_tokenizer(file, &tokenizer_text, &bytes), BP_OK);
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, tokenizer_text, bytes, "corpus"), BP_OK);
+    bp_test_expect(
+        bp_decode(tokenizer, (const uint32_t *)(const void *)ids, end - from, &told, &bytes),
+        BP_OK);
+    assert_string_equal(told, text);
+    bp_free(told);
+    bp_free(tokenizer_text);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void rows_have_texts_labels_and_values(void **state)
+{
+    bp_corpus_file *file;
+    bp_corpus_value score;
+    bp_corpus_label class;
+    char id[8];
+
+    (void)state;
+    make_input();
+    same_bytes_on_any_ranks("--format tsv --fields a,b --label class --value score t.tsv", "row");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("row0.h5")), BP_OK);
+    assert_int_equal(bp_corpus_file_info(file)->documents, 3);
+    assert_int_equal(bp_corpus_file_info(file)->segments, 6);
+    expect_segment(file, 0, 0, "the cat");
+    expect_segment(file, 0, 1, "the hat");
+    expect_segment(file, 1, 1, "");
+    expect_segment(file, 2, 0, "a cat and a hat");
+    bp_test_expect(bp_corpus_file_value(file, 0, &score), BP_OK);
+    bp_test_expect(bp_corpus_file_label(file, 0, &class), BP_OK);
+    bp_test_expect(bp_corpus_file_doc_id(file, 1, id, sizeof id), BP_OK);
+    assert_string_equal(id, "p2");
+    assert_string_equal(class.values[class.codes[1]], "no");
+    assert_true(score.values[0] == 1.5F && score.values[1] == -2.0F && score.values[2] == 0.0F);
+    bp_corpus_file_close(&file);
+    expect_tool(0, "table row0.h5", 0, "bytes,words,words_split,segments,class,score\n0,p1,");
+    assert_true(bp_test_has(output, ",14,4,4,2,yes,1.5\n"));
+    expect_tool(0, "inspect row0.h5", 0, "value       score: -2 to 1.5, -0.166667 on average");
+}
+
+static void pairs_have_two_texts(void **state)
+{
+    bp_corpus_file *file;
+
+    (void)state;
+    make_input();
+    same_bytes_on_any_ranks("--format pairs a.de a.en", "pair");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("pair0.h5")), BP_OK);
+    expect_segment(file, 1, 0, "der Hut");
+    expect_segment(file, 1, 1, "the hat");
+    bp_corpus_file_close(&file);
+}
+
+static void sentences_change_no_token(void **state)
+{
+    bp_corpus_file *file, *plain;
+    int32_t ids[2][256];
+
+    (void)state;
+    make_input();
+    same_bytes_on_any_ranks("--sentences punctuation prose.txt", "stop");
+    same_bytes_on_any_ranks("--sentences lines prose.txt", "line");
+    same_bytes_on_any_ranks("prose.txt", "plain");
+    bp_test_expect(bp_corpus_file_open(&plain, bp_test_path("plain0.h5")), BP_OK);
+    assert_false(bp_corpus_file_info(plain)->has_segments);
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("stop0.h5")), BP_OK);
+    expect_segment(file, 0, 0, "The cat sat.");
+    expect_segment(file, 0, 1, " The rat ran!");
+    expect_segment(file, 0, 2, "\n\"The hat?\" said Mr. Cat.\n");
+    int64_t count = bp_corpus_file_info(file)->tokens;
+    assert_int_equal(count, bp_corpus_file_info(plain)->tokens);
+    bp_test_expect(bp_corpus_file_read(file, 0, count, ids[0]), BP_OK);
+    bp_test_expect(bp_corpus_file_read(plain, 0, count, ids[1]), BP_OK);
+    assert_memory_equal(ids[0], ids[1], (size_t)count * sizeof ids[0][0]);
+    bp_corpus_file_close(&file);
+    bp_corpus_file_close(&plain);
+    expect_tool(0, "inspect line0.h5", 0, "segments    2 (texts or sentences), 2 to 2 a document");
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    static const struct {
+        const char *arguments;
+        int status;
+        const char *said;
+    } cases[] = {
+        {"--format tsv t.tsv", 64, "[command.needs_fields]"},
+        {"--format jsonl --fields a t.tsv", 64, "[command.needs_fields]"},
+        {"--format tsv --fields a,b,c t.tsv", 64, "[command.bad_fields]"},
+        {"--format tsv --fields a, t.tsv", 64, "[command.bad_fields]"},
+        {"--format lines --label class t.tsv", 64, "[command.needs_jsonl]"},
+        {"--format pairs --value score a.de a.en", 64, "[command.needs_jsonl]"},
+        {"--format pairs a.de", 64, "[command.needs_two]"},
+        {"--format pairs --sentences lines a.de a.en", 64, "[command.no_sentences]"},
+        {"--sentences words prose.txt", 64, "[text.unknown_sentences]"},
+        {"--format tsv --fields a,z t.tsv", 65, "line 1 ... [tsv.no_column]"},
+        {"--format tsv --fields a --value class t.tsv", 65, "line 2 ... [value.not_number]"},
+        {"--format tsv --fields a --value score --value score t.tsv", 64, "[label.twice]"},
+        {"--format pairs a.de b.en", 65, "b.en ... [pairs.length]"},
+        {"--format pairs b.en a.de", 65, "b.en ... [pairs.length]"},
+        {"--format pairs a.de c.en", 65, "target ... line 2 ... [pairs.empty_side]"},
+    };
+
+    (void)state;
+    make_input();
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char line[512];
+
+        (void)snprintf(line, sizeof line, "corpus --tokenizer t.json --out no.h5 %s",
+                       cases[k].arguments);
+        expect_tool(0, line, cases[k].status, cases[k].said);
+    }
+    expect_tool(2, "corpus --tokenizer t.json --out no.h5 --format pairs a.de b.en", 65,
+                "[pairs.length]");
+    assert_int_equal(access(bp_test_path("no.h5"), F_OK), -1);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_have_texts_labels_and_values),
+        cmocka_unit_test(pairs_have_two_texts),
+        cmocka_unit_test(sentences_change_no_token),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return BP_TEST_RUN(tests);
+}
