@@ -106,10 +106,9 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
             list, order);
     else if ((prune[order] > 0 || entropy > 0) && !ngram_backs_off(smoothing))
         bp_config_fault(config, "ngram.prune_without_back_off",
-                        "ngram.prune = %s and ngram.prune_entropy = %g, but what is left out of a "
-                        "model without back-off has no probability: at ngram.smoothing; use "
-                        "kneser-ney, katz or witten-bell",
-                        list, entropy);
+                        "%s is set, but what is left out of a model without back-off has no "
+                        "probability: at ngram.smoothing; use kneser-ney, katz or witten-bell",
+                        prune[order] > 0 ? "ngram.prune" : "ngram.prune_entropy");
     if (shape->vocab_size > 0 && ngram_bits(shape->vocab_size) * order > NGRAM_KEY_BITS)
         bp_config_fault(config, "ngram.order_too_high",
                         "ngram.order = %d of a vocabulary of %lld ids is more than %d bits: at "

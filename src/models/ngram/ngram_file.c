@@ -2,6 +2,7 @@
 #include "models/ngram/ngram_file_priv.h"
 
 #include "base/fs.h"
+#include "base/heartbeat.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -56,6 +57,13 @@ typedef struct ngram_range {
     int64_t first, end;
 } ngram_range;
 
+/* A pass over a large order takes longer than the watchdog waits. */
+static void report_pass(int64_t i)
+{
+    if (i % ((int64_t)1 << 20) == 0)
+        bp_heartbeat_progress();
+}
+
 static bool prob_is_sane(float value)
 {
     return value <= 1e-5F && value >= -1e6F; /* rounding may go above 0 */
@@ -70,6 +78,7 @@ static bool nodes_are_sane(const ngram_file *file, int k, ngram_range part)
     for (int64_t i = part.first; i < part.end; i++) {
         const ngram_node *node = &nodes[i];
 
+        report_pass(i);
         if (!prob_is_sane(node->prob) || !(fabsf(node->left) <= 1e6F) ||
             node[1].begin < node->begin || node[1].begin > above ||
             (k > 1 && node->link >= file->header.count[k - 2]))
@@ -87,10 +96,12 @@ static bool nodes_are_sane(const ngram_file *file, int k, ngram_range part)
 
 static bool leaves_are_sane(const ngram_file *file, ngram_range part)
 {
-    for (int64_t i = part.first; file->order > 1 && i < part.end; i++)
+    for (int64_t i = part.first; file->order > 1 && i < part.end; i++) {
+        report_pass(i);
         if (!prob_is_sane(file->leaves[i].prob) ||
             file->leaves[i].link >= file->header.count[file->order - 2])
             return false;
+    }
     return true;
 }
 
@@ -111,6 +122,7 @@ static bool links_are_sane(const ngram_file *file)
         for (uint32_t i = 0; i < file->header.count[k - 1]; i++) {
             uint32_t link = k == file->order ? file->leaves[i].link : file->nodes[k][i].link;
 
+            report_pass(i);
             if ((k == 2 ? link : ngram_word(file, k - 1, link)) != ngram_word(file, k, i))
                 return false;
         }

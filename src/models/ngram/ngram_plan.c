@@ -10,7 +10,9 @@
 #include <math.h>
 
 #define SAMPLE_TOKENS ((int64_t)1 << 20)
-#define HELD_BYTES    72 /* of an n-gram while probabilities are made: ngram_suffixes and _level */
+/* Of an n-gram while probabilities are made: the four arrays of ngram_suffixes and the five of
+ * ngram_level that it stands in. */
+#define HELD_BYTES (2 * sizeof(ngram_key) + 5 * sizeof(int64_t) + 2 * sizeof(double))
 
 /* Distinct n-grams of each order among sorted items. */
 static void count_distinct(int64_t distinct[NGRAM_ORDERS], const ngram_item *items, int64_t count,
@@ -64,7 +66,7 @@ static void print(const ngram_spec *spec, const int64_t *counts, int64_t sample,
     }
     bp_log("model: %s; memory of a rank: %s for sorting (ngram.memory), then %s",
            bp_size_text((double)layout.bytes).text, bp_size_text((double)spec->memory_bytes).text,
-           bp_size_text((double)all * HELD_BYTES / ranks).text);
+           bp_size_text((double)all * (double)HELD_BYTES / ranks).text);
 }
 
 bp_err ngram_plan(const bp_counting *counting, int ranks)

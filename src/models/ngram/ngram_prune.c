@@ -116,6 +116,8 @@ static void judge(pruner *self, int order)
         followers_of(self, order - 1, i, &begin, &end);
         rest left = rest_of(level, NULL, begin, end);
 
+        if (i % ((int64_t)1 << 20) == 0)
+            bp_heartbeat_progress();
         for (int64_t c = begin; c < end; c++) {
             if (!self->needed[order][c] &&
                 loss_without(level, c, left, histories->left[i], self->joint[order - 1][i]) <
@@ -346,10 +348,14 @@ static bp_err carry_out(pruner *self)
     }
     for (int k = 3; k <= self->spec->order && err == BP_OK; k++)
         err = renew_links(self, k);
-    for (int k = 2; k <= self->spec->order && err == BP_OK; k++)
+    for (int k = 2; k <= self->spec->order && err == BP_OK; k++) {
+        bp_heartbeat_progress();
         renew_begins(self, k, first[k], kept[k]);
-    for (int k = 2; k <= self->spec->order && err == BP_OK; k++)
+    }
+    for (int k = 2; k <= self->spec->order && err == BP_OK; k++) {
+        bp_heartbeat_progress();
         close_up(self, k, first[k], kept[k]);
+    }
     return err;
 }
 
