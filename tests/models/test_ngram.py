@@ -11,6 +11,8 @@ from bagpipe_test import JobTest, metrics, program, read_json, state_of, steps
 
 KILLS = ["count.spill:3@1", "count.run:1@0", "count.exchange:2@1", "count.write:1@0", "ckpt.rename:1"]
 
+GPT = ["model.layers=1", "model.width=8", "model.heads=1", "model.context=8", "train.steps=1", "train.batch=1"]
+
 
 class Ngram(JobTest):
     @classmethod
@@ -274,7 +276,7 @@ threads = 1
 
     def test_what_does_not_fit_is_said(self):
         for keys, *words in ((["model.layers=2"], "[model.unused_key]", "model.layers"),
-                             (["model.kind=gpt", "ngram.order=3", "train.steps=1", "train.batch=1"], "[model.unused_key]", "ngram.order"),
+                             (["model.kind=gpt", *GPT, "ngram.order=3"], "[model.unused_key]", "ngram.order"),
                              (["mesh.tensor=2"], "[ngram.split_mesh]"), (["corpus.weights=1"], "[ngram.has_weights]"),
                              (["ngram.order=8"], "[config.bad_value]", "ngram.order"), (["ngram.memory=1KiB"], "[config.bad_value]", "ngram.memory"),
                              (["ngram.prune=2,1"], "[ngram.bad_prune]"),
