@@ -9,6 +9,7 @@
 #include "models/llama/llama.h"
 #include "models/ngram/ngram.h"
 #include "models/recurrent/recurrent.h"
+#include "models/seq2seq/seq2seq.h"
 #include "models/word2vec/word2vec.h"
 
 #include <stdio.h>
@@ -19,7 +20,8 @@
 static const bp_model_family *families[ROOM] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
-    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family};
+    &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
+    &bp_transformer_family, &bp_bart_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -47,6 +49,16 @@ const bp_option bp_model_options[] = {
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
      "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
+    {"model.encoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
+     "transformer, bart: layers of the encoder; model.layers if not given", false,
+     .at = BP_AT(bp_model_keys, encoder_layers)},
+    {"model.decoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
+     "transformer, bart: layers of the decoder; model.layers if not given", false,
+     .at = BP_AT(bp_model_keys, decoder_layers)},
+    {"model.start_token", BP_OPTION_INT, NULL, 1, 1LL << 31, NULL, NULL,
+     "transformer, bart: the token that targets begin with, by its row of the vocabulary from 1 on "
+     "(Hugging Face's decoder_start_token_id + 1); the end-of-document token if not given",
+     false, .at = BP_AT(bp_model_keys, start_token)},
     {"model.kv_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "llama: heads of keys and values, which heads share in groups; model.heads if not given",
      false, .at = BP_AT(bp_model_keys, kv_heads)},

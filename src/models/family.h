@@ -25,6 +25,9 @@ typedef struct bp_model_keys {
     int64_t width;
     int64_t heads;
     int64_t context;
+    int64_t encoder_layers;
+    int64_t decoder_layers;
+    int64_t start_token;
     int64_t kv_heads;
     int64_t head_width;
     int64_t inner;

@@ -55,6 +55,8 @@ extern const bp_objective bp_objective_causal;
  * function of (seed, member, step, slot, position). Source: Devlin et al. 2019, section 3.1; Joshi
  * et al. 2020, SpanBERT, section 3.1. */
 extern const bp_objective bp_objective_masked;
+/** The target given the source, token by token. */
+extern const bp_objective bp_objective_seq2seq;
 #define BP_MASKED_CONTEXT 3    /* the shortest that has something to mask */
 #define BP_MASK_RATE      0.15 /* if nothing is given */
 

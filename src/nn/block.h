@@ -28,6 +28,8 @@ typedef struct bp_nn {
                          stream of its share of the rows alone (bp_nn_rows) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
+    float label_smoothing; /* of the losses that vocabularies train by: 1 - so much of a target's
+                              weight is its own, the rest is every outcome's alike */
 } bp_nn;
 
 /** The most of a micro-batch: examples, and places of each stream. */

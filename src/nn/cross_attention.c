@@ -4,41 +4,46 @@
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+static bp_param *add_vector(layer *self, bp_group *group, const char *what, bp_init init)
+{
+    char name[BP_PARAM_NAME], part[32];
+
+    snprintf(part, sizeof part, "cross.%s", what);
+    return bp_group_add_vector(group, layer_param_name(name, self, part), self->shape.C, init);
+}
 
 void cross_add_params(layer *self, bp_group *split, bp_group *whole)
 {
     static const char *const NAMES[3] = {"q", "k", "v"};
-    int64_t C = self->shape.C, first = self->block.nn->tensor_at * self->Cl;
-    float residual_std = INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
+    int64_t C = self->shape.C, all = self->shape.H * self->D,
+            first = self->block.nn->tensor_at * self->Cl;
+    bool rms = self->shape.rms, biases = !self->shape.no_bias;
     char name[BP_PARAM_NAME], part[32];
-    bp_param *weights[3], *biases[3];
+    bp_param *weights[3], *own[3] = {NULL};
 
     for (int k = 0; k < 3; k++) {
         snprintf(part, sizeof part, "cross.%s.weight", NAMES[k]);
-        weights[k] = bp_group_add_matrix_part(split, layer_param_name(name, self, part), C, C,
+        weights[k] = bp_group_add_matrix_part(split, layer_param_name(name, self, part), all, C,
                                               INIT_STD, 0, first, self->Cl);
     }
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 3 && biases; k++) {
         snprintf(part, sizeof part, "cross.%s.bias", NAMES[k]);
-        biases[k] =
-            bp_group_add_vector_part(split, layer_param_name(name, self, part), C, first, self->Cl);
+        own[k] = bp_group_add_vector_part(split, layer_param_name(name, self, part), all, first,
+                                          self->Cl);
     }
     self->cross_q_weight = weights[0];
     self->cross_k_weight = weights[1];
-    self->cross_q_bias = biases[0];
-    self->cross_k_bias = biases[1];
+    self->cross_q_bias = own[0];
+    self->cross_k_bias = own[1];
     self->cross_out_weight =
-        bp_group_add_matrix_part(split, layer_param_name(name, self, "cross.out.weight"), C, C,
-                                 residual_std, 1, first, self->Cl);
-    self->cross_out_bias =
-        bp_group_add_vector(whole, layer_param_name(name, self, "cross.out.bias"), C, BP_INIT_ZERO);
-    self->gain[CROSS] =
-        bp_group_add_vector(whole, layer_param_name(name, self, "cross.ln.gain"), C, BP_INIT_ONE);
-    self->bias[CROSS] =
-        bp_group_add_vector(whole, layer_param_name(name, self, "cross.ln.bias"), C, BP_INIT_ZERO);
+        bp_group_add_matrix_part(split, layer_param_name(name, self, "cross.out.weight"), C, all,
+                                 layer_residual_std(self), 1, first, self->Cl);
+    self->cross_out_bias = biases ? add_vector(self, whole, "out.bias", BP_INIT_ZERO) : NULL;
+    self->gain[CROSS] = add_vector(self, whole, "ln.gain", BP_INIT_ONE);
+    self->bias[CROSS] = rms ? NULL : add_vector(self, whole, "ln.bias", BP_INIT_ZERO);
 }
 
 void cross_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass, saved *kept)
@@ -190,9 +195,9 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
                    sizeof *source);
     gather_source(self, pass, &own.source, source);
     bp_linear_forward_operand(gemm, kept->cross_q, &work->normed, self->cross_q,
-                              self->cross_q_bias->value);
+                              layer_value_of(self->cross_q_bias));
     bp_linear_forward_operand(gemm, kept->cross_kv, &own.source, self->cross_kv,
-                              self->cross_k_bias->value);
+                              layer_value_of(self->cross_k_bias));
     bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own.scratch);
     bp_probe_attention(pass, "cross_attention", &in, kept->cross_lse, &shape);
     bp_operand_fill(&own.attended, kept->cross_attended);
@@ -210,9 +215,9 @@ static void backward_source(layer *self, bp_pass *pass, const saved *kept, backw
     bp_pass source = layer_source_pass(self, pass);
     bp_row_range own = bp_nn_rows(nn, &source);
     int64_t C = self->shape.C;
-    bp_bias_gradient kv = {self->cross_k_bias->gradient, work->sums};
+    bp_bias_gradient kv = {layer_gradient_of(self->cross_k_bias), work->sums};
 
-    bp_operand_fill_sums(&work->dkv_operand, &kv, work->dkv);
+    bp_operand_fill_sums(&work->dkv_operand, layer_wanted(&kv), work->dkv);
     gather_source(self, pass, &work->source, kept->source);
     bp_linear_backward_weight_operand(nn->gemm, self->cross_k_weight->gradient, &work->dkv_operand,
                                       &work->source, bp_params_take_fresh(self->cross_k_weight, 2));
@@ -221,7 +226,8 @@ static void backward_source(layer *self, bp_pass *pass, const saved *kept, backw
     bp_add(dsource, work->dsource + own.first * C, own.count * C);
 }
 
-void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *dsource)
+void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
+                    float *dsource)
 {
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
@@ -230,10 +236,12 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
     bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
     bp_attention_gradients to = {work.dq, work.dkv, work.dkv + self->Cl};
-    bp_bias_gradient out = {self->cross_out_bias->gradient, work.norm.sums},
-                     q = {self->cross_q_bias->gradient, work.norm.sums};
+    bp_bias_gradient out = {layer_gradient_of(self->cross_out_bias), work.norm.sums},
+                     q = {layer_gradient_of(self->cross_q_bias), work.norm.sums};
 
-    layer_open_residual(self, pass, &work.dbranch, &out, dh, MASK_CROSS_SUM);
+    if (self->shape.post_norm)
+        layer_open_norm(self, pass, CROSS, kept, &work.norm, dh, own);
+    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dh, MASK_CROSS_SUM);
     bp_operand_fill(&work.attended, kept->cross_attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
     bp_linear_backward_weight_operand(gemm, self->cross_out_weight->gradient, &work.dbranch,
@@ -241,7 +249,7 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
                                       bp_params_take_fresh(self->cross_out_weight, 1));
     bp_attention_backward(gemm, &to, work.dattended, kept->cross_attended, kept->cross_lse, &in,
                           &shape, work.scratch);
-    bp_operand_fill_sums(&work.dq_operand, &q, work.dq);
+    bp_operand_fill_sums(&work.dq_operand, layer_wanted(&q), work.dq);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dq_operand, self->cross_q);
     layer_backward_norm(self, pass, CROSS, kept, &work.norm, dh);
     bp_linear_backward_weight_operand(gemm, self->cross_q_weight->gradient, &work.dq_operand,

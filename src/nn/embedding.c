@@ -123,6 +123,11 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     bp_nn_sum(nn, pass, all, C);
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
+    if (part->scale > 0)
+        bp_scale(hidden, part->scale, own.count * C);
+    if (part->sinusoids)
+        bp_positions_forward(hidden, part->sinusoids,
+                             &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
     if (part->wpe)
         bp_positions_forward(hidden, part->wpe->value + part->first_position * C,
                              &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
@@ -183,6 +188,8 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
     if (part->segments)
         add_segment_gradients(part, pass, own, dhidden);
     clear_padding(part, pass, own, dhidden);
+    if (part->scale > 0)
+        bp_scale(dhidden, part->scale, own.count * C);
     if (all != dhidden) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);

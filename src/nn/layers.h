@@ -10,16 +10,18 @@
 /* All constructors: *out is the caller's until it is given to a network; nn and params are
  * borrowed. Local. No memory ends the program (bp_alloc). */
 
-/** One stream's: item = wte[inputs] + wpe[first_position + position] (NULL: none) + segments[its
- * segment] (NULL: none; 0 of a batch that has none), dropout. wte: this rank's rows of [V][C], wpe
- * [first_position + T][C], segments [S][C]; parts may have the same. */
+/** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
+ * segments[its segment] (NULL: none; 0 of a batch that has none), dropout. wte: this rank's rows of
+ * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
 typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed */
     int item, stream;    /* of the activations, and of the batch */
     int64_t mask;        /* its stream of dropout masks */
     bp_param *segments;  /* borrowed */
     int64_t first_position;
-    bool keeps_all; /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
+    bool keeps_all;         /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
+    float scale;            /* of the tokens' vectors; 0: 1 */
+    const float *sinusoids; /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
 } bp_embedding_part;
 void bp_embedding_new(bp_block **out, const bp_nn *nn, const bp_embedding_part *parts, int count);
 
@@ -40,7 +42,7 @@ typedef struct bp_layer_shape {
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
     bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
-                       a layer is not parallel and does not cross */
+                       a layer is not parallel */
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
@@ -57,7 +59,8 @@ typedef struct bp_layer_shape {
 
 /** h += out(attention(ln1(h))), of parallel branches together with the MLP's; where it crosses h +=
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
- * post_norm h = ln1(h + out(attention(h))), then h = ln2(h + down(f(up(h)))). Keys
+ * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
+ * h = ln2(h + down(f(up(h)))). Keys
  * behind a sequence's length are not seen. Tensor ranks divide H and F. Where they do not divide G,
  * ranks whose heads share a head of keys each have a copy of it. Adds its params to the groups:
  * `split` is cut over tensor ranks, `whole` is replicated. */

@@ -27,6 +27,7 @@ typedef struct chunk {
     float *logits;             /* [rows][V here] */
     float *max;                /* [2][rows] of the whole vocabulary, and of this rank's part */
     double *sums;              /* [2][rows]: of exp(logit - max), and the target's logit */
+    double *all;               /* [rows] of all logits, with label smoothing */
     float *weight;             /* [rows] */
     int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
                                   target's number, */
@@ -60,6 +61,8 @@ static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
     c.logits = bp_arena_floats(arena, c.rows * self->wte->extent[0]);
     c.max = bp_arena_floats(arena, 2 * c.rows);
     c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * c.rows);
+    if (self->block.nn->label_smoothing > 0)
+        c.all = (double *)(void *)bp_arena_floats(arena, 2 * c.rows);
     c.weight = bp_arena_floats(arena, c.rows);
     c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
@@ -251,15 +254,33 @@ static int64_t target_count(const head *self, const bp_pass *pass)
     return pass->B * pass->batch.term[self->shape.term].count;
 }
 
+/* What training's targets are smoothed by; a text's probability is its own. */
+static bp_smoothing smoothing_of(const head *self, const bp_pass *pass)
+{
+    return (bp_smoothing){pass->training ? self->block.nn->label_smoothing : 0,
+                          self->wte->shape[0]};
+}
+
 /* Adds the loss in row order. */
 static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
                        int64_t rows)
 {
     int term = self->shape.term;
+    bp_smoothing smoothing = smoothing_of(self, pass);
+    double share = (double)smoothing.share;
 
+    if (share > 0) {
+        bp_logit_sums(c->all, c->logits, rows, self->wte->extent[0]);
+        bp_all_sum_double(c->all, rows, self->block.nn->tensor);
+    }
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= 0) {
-            pass->loss_sum[term] -= bp_logit_logprob(c->max, c->sums, rows, r);
+            double logprob = bp_logit_logprob(c->max, c->sums, rows, r);
+
+            if (share > 0)
+                logprob = (1 - share) * logprob + share * (c->all[r] / (double)smoothing.V -
+                                                           (double)c->max[r] - log(c->sums[r]));
+            pass->loss_sum[term] -= logprob;
             pass->loss_count[term]++;
         }
 }
@@ -381,6 +402,7 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
     chunk *c = &work->c;
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0], rows = normed->rows;
+    bp_smoothing smoothing = smoothing_of(self, pass);
 
     if (V == 0) {
         bp_zero(dnormed, rows * normed->columns);
@@ -390,7 +412,7 @@ static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
         c->weight[r] = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
-                        self->wte->offset[0]);
+                        self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
     bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
     if (self->shape.bias)

@@ -224,7 +224,8 @@ static void pooled_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     w.first = saved;
     classify(self, pass, &w);
     weigh(self, pass, w.weight);
-    bp_softmax_gradient(&dlogits, w.logits, w.max, w.sums, targets_of(self, pass), w.weight, 0);
+    bp_softmax_gradient(&dlogits, w.logits, w.max, w.sums, targets_of(self, pass), w.weight, 0,
+                        NULL);
     bp_linear_backward(
         &(bp_linear_gradients){w.dunits, self->classes->gradient, self->classes_bias->gradient},
         nn->gemm, w.dlogits, w.dropped, self->classes_map, B);

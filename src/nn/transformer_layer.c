@@ -98,16 +98,6 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, fl
                          .first = bp_nn_first_row(nn, pass) * C};
 }
 
-static const float *value_of(const bp_param *param)
-{
-    return param ? param->value : NULL;
-}
-
-static float *gradient_of(const bp_param *param)
-{
-    return param ? param->gradient : NULL;
-}
-
 const float *layer_bias_once(const layer *self, const bp_param *bias)
 {
     return bias && self->block.nn->tensor_at == 0 ? bias->value : NULL;
@@ -115,8 +105,8 @@ const float *layer_bias_once(const layer *self, const bp_param *bias)
 
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
 {
-    return (bp_norm){self->gain[branch]->value, value_of(self->bias[branch]), self->shape.epsilon,
-                     kept->mean[branch], kept->rstd[branch]};
+    return (bp_norm){self->gain[branch]->value, layer_value_of(self->bias[branch]),
+                     self->shape.epsilon, kept->mean[branch], kept->rstd[branch]};
 }
 
 /* h = base + the branch in `work` */
@@ -134,7 +124,8 @@ static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask,
 static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                          branch_kind branch, float *h)
 {
-    int mask = branch == ATTENTION ? MASK_ATTENTION_SUM : MASK_MLP_SUM;
+    static const int MASKS[BRANCHES] = {MASK_ATTENTION_SUM, MASK_CROSS_SUM, MASK_MLP_SUM};
+    int mask = MASKS[branch];
     bp_rng_key key = layer_mask_key(self, pass, mask);
     bp_norm norm = layer_norm_of(self, branch, kept);
     bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
@@ -165,7 +156,7 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, ATTENTION, h);
+        close_branch(self, pass, kept, work, mask == MASK_CROSS_SUM ? CROSS : ATTENTION, h);
         spread(self, pass, work, h);
         return;
     }
@@ -279,10 +270,12 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
                                .kind = self->shape.activation};
 
     if (layer_is_gated(self)) {
-        bp_linear_forward_operand(gemm, own.up, &work->normed, self->up, value_of(self->up_bias));
+        bp_linear_forward_operand(gemm, own.up, &work->normed, self->up,
+                                  layer_value_of(self->up_bias));
         bp_swiglu_forward(&own.active, rows.kept, own.up);
     } else {
-        bp_linear_activation_forward(gemm, &rows, &work->normed, self->up, value_of(self->up_bias));
+        bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
+                                     layer_value_of(self->up_bias));
     }
     bp_linear_forward_operand(gemm, work->branch, &own.active, self->down,
                               layer_bias_once(self, self->down_bias));
@@ -303,7 +296,7 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     forward_work work = layer_alloc_forward(self, pass->scratch, pass);
     bool crosses = self->shape.crosses, stays = self->shape.parallel || self->shape.post_norm;
     float *middle = pass->training && !stays ? kept.before[MLP] : h,
-          *first = crosses && pass->training ? kept.before[CROSS] : middle;
+          *first = crosses && pass->training && !stays ? kept.before[CROSS] : middle;
 
     enter(self, pass, &kept, &work, h);
     keys_gather(self, pass);
@@ -327,27 +320,26 @@ void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operan
     bp_nn_gather(nn, pass, dbranch);
 }
 
-/* What a branch reads that has no norm before it: the layer's input, or the norm behind attention.
- */
+/* What a branch reads that has no norm before it: the layer's input, or the norm behind the branch
+ * before it. */
 static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
                       const saved *kept)
 {
-    bp_norm norm = layer_norm_of(self, ATTENTION, kept);
+    branch_kind last = branch == MLP && self->shape.crosses ? CROSS : ATTENTION;
+    bp_norm norm = layer_norm_of(self, last, kept);
 
     if (branch == ATTENTION)
         bp_operand_fill(to, kept->entered);
     else
-        bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[ATTENTION]});
+        bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
 }
 
-/* dh = the gradient before the norm that stands behind a branch; dy: what it was, [own rows][C] of
- * scratch. */
-static void open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
-                      const norm_work *work, float *dh, float *dy)
+void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
+                     const norm_work *work, float *dh, float *dy)
 {
     int64_t rows = bp_nn_rows(self->block.nn, pass).count, C = self->shape.C;
     bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, gradient_of(self->bias[branch]),
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
                             true};
 
     memcpy(dy, dh, (size_t)(rows * C) * sizeof *dy);
@@ -362,7 +354,7 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     int64_t C = self->shape.C;
     bp_operand normed = bp_nn_own(nn, pass, &work->normed);
     bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, gradient_of(self->bias[branch]),
+    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
                             false};
 
     bp_nn_sum(nn, pass, work->dnormed, C);
@@ -376,12 +368,6 @@ void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, c
     bp_nn_gather(nn, pass, &work->normed);
 }
 
-/* NULL where there is no such bias. */
-static const bp_bias_gradient *wanted(const bp_bias_gradient *bias)
-{
-    return bias->sums ? bias : NULL;
-}
-
 /* dh += what goes through the MLP, and attention, of the gradient dout of what they gave: dh
  * itself, unless the branches are parallel. With post_norm dh goes through the norm first, for
  * which `own` is scratch. */
@@ -391,14 +377,14 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_work work = layer_alloc_mlp(self, pass->scratch, pass, dout);
-    bp_bias_gradient down = {gradient_of(self->down_bias), work.norm.sums},
-                     up = {gradient_of(self->up_bias), work.norm.sums};
-    bp_activation_rows rows = {&work.active, &kept->up,    &work.dup,
-                               wanted(&up),  work.dactive, self->shape.activation};
+    bp_bias_gradient down = {layer_gradient_of(self->down_bias), work.norm.sums},
+                     up = {layer_gradient_of(self->up_bias), work.norm.sums};
+    bp_activation_rows rows = {&work.active,      &kept->up,    &work.dup,
+                               layer_wanted(&up), work.dactive, self->shape.activation};
 
     if (self->shape.post_norm)
-        open_norm(self, pass, MLP, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, wanted(&down), dout, MASK_MLP_SUM);
+        layer_open_norm(self, pass, MLP, kept, &work.norm, dh, own);
+    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&down), dout, MASK_MLP_SUM);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
         bp_swiglu_backward(&work.dup, &work.active, work.dactive, &kept->up);
@@ -424,13 +410,14 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
         layer_alloc_attention_backward(self, pass->scratch, pass, dout, kept->attended);
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
-    bp_bias_gradient out = {gradient_of(self->out_bias), work.norm.sums},
-                     qkv = {self->q_bias && self->repeats ? work.dbias : gradient_of(self->q_bias),
+    bp_bias_gradient out = {layer_gradient_of(self->out_bias), work.norm.sums},
+                     qkv = {self->q_bias && self->repeats ? work.dbias
+                                                          : layer_gradient_of(self->q_bias),
                             work.norm.sums};
 
     if (self->shape.post_norm)
-        open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, wanted(&out), dout, MASK_ATTENTION_SUM);
+        layer_open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
+    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dout, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
@@ -443,7 +430,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     turn(self, pass, work.dqkv, true);
     if (self->repeats)
         bp_zero(work.dbias, layer_qkv_columns(self));
-    bp_operand_fill_sums(&work.dqkv_operand, wanted(&qkv), work.dqkv);
+    bp_operand_fill_sums(&work.dqkv_operand, layer_wanted(&qkv), work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
     layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
     if (self->repeats)
@@ -474,7 +461,7 @@ static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activ
         dout = memcpy(own, dh, (size_t)floats * sizeof *own);
     backward_mlp(self, pass, &kept, dh, dh, own);
     if (self->shape.crosses)
-        cross_backward(self, pass, &kept, dh, activations->item[self->shape.source_item].data);
+        cross_backward(self, pass, &kept, dh, own, activations->item[self->shape.source_item].data);
     backward_attention(self, pass, &kept, dout, dh, own);
     pass->scratch->used_bytes = mark;
 }
@@ -535,7 +522,7 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
     BP_ASSERT(shape->D > 0 || shape->C % shape->H == 0);
     BP_ASSERT(shape->H % nn->tensors == 0 && shape->F % nn->tensors == 0 &&
               shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses) &&
-              !(shape->post_norm && (shape->parallel || shape->crosses)));
+              !(shape->post_norm && shape->parallel));
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;

@@ -179,7 +179,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
         branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +
                  own.used_bytes;
         if (self->shape.crosses)
-            branch = larger(branch, cross_scratch(self, &pass, true));
+            branch = larger(branch, cross_scratch(self, &pass, true) + own.used_bytes);
         count.used_bytes = larger(count.used_bytes, branch);
     }
     return count.used_bytes + sum;

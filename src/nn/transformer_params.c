@@ -11,9 +11,7 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part)
     return buffer;
 }
 
-/* Of the projections that end a branch: a residual stream that no norm follows grows with their
- * number (Radford et al. 2019, section 2.3). */
-static float residual_std(const layer *self)
+float layer_residual_std(const layer *self)
 {
     return self->shape.post_norm ? INIT_STD : INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
 }
@@ -60,7 +58,7 @@ static void add_attention_params(layer *self, bp_group *group)
     }
     self->out_weight = bp_group_add_matrix_part(
         group, layer_param_name(name, self, "attn.out.weight"), C, tensors * self->Cl,
-        residual_std(self), 1, at * self->Cl, self->Cl);
+        layer_residual_std(self), 1, at * self->Cl, self->Cl);
 }
 
 /* The MLP's: the gate lies before up, so that one product makes both. */
@@ -82,7 +80,7 @@ static void add_mlp_params(layer *self, bp_group *group)
                                                  F, at * self->Fl, self->Fl);
     self->down_weight =
         bp_group_add_matrix_part(group, layer_param_name(name, self, "mlp.down.weight"), C, F,
-                                 residual_std(self), 1, at * self->Fl, self->Fl);
+                                 layer_residual_std(self), 1, at * self->Fl, self->Fl);
 }
 
 static bp_param *add_vector(layer *self, bp_group *group, const char *part, bp_init init)

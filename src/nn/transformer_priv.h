@@ -154,10 +154,31 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
  */
 void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
                          const bp_bias_gradient *bias, const float *dout, int mask);
+/** dh = the gradient before the norm that stands behind a branch; dy: what it was, [own rows][C] of
+ * scratch. */
+void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
+                     const norm_work *work, float *dh, float *dy);
 /** Back through a branch's norm, its output's gradient being summed over tensor ranks first; with
  * post_norm dh += that sum alone. work->normed is what the branch's first product read. */
 void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
                          const norm_work *work, float *dh);
+/** The values, the gradient of a parameter that may not be there: NULL then. */
+static inline const float *layer_value_of(const bp_param *param)
+{
+    return param ? param->value : NULL;
+}
+static inline float *layer_gradient_of(const bp_param *param)
+{
+    return param ? param->gradient : NULL;
+}
+/** NULL where there is no such bias. */
+static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
+{
+    return bias->sums ? bias : NULL;
+}
+/** Of the projections that end a branch: a residual stream that no norm follows grows with their
+ * number (Radford et al. 2019, section 2.3). */
+float layer_residual_std(const layer *self);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
 const float *layer_qkv_bias(const layer *self);
 /** A bias after a row split belongs to the sum: one rank adds it. */
@@ -186,7 +207,9 @@ bp_err cross_bind(layer *self);
 void cross_refresh(layer *self);
 void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                    const float *source, const float *base, float *h);
-void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *dsource);
+/** own: [own rows][C] of scratch where norms stand behind branches. */
+void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
+                    float *dsource);
 void cross_free(layer *self);
 
 #endif

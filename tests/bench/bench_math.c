@@ -190,7 +190,7 @@ static void bench_vocabulary(bp_precision precision)
     printf("\nvocabulary of %d, %s\n", VOCABULARY, precision == BP_BF16 ? "bf16" : "f32");
     TIME(best, bp_softmax_statistics(row_max, sum, target, logits, ids, ROWS, VOCABULARY, 0));
     line("softmax statistics", size, best);
-    TIME(best, bp_softmax_gradient(&gradient, logits, row_max, sum, ids, weight, 0));
+    TIME(best, bp_softmax_gradient(&gradient, logits, row_max, sum, ids, weight, 0, NULL));
     line("softmax gradient", precision == BP_BF16 ? 1.5 * size : 2 * size, best);
     TIME(best, bp_embedding_forward(x, table, ids, ROWS, WIDTH, 0, VOCABULARY));
     line("embedding forward", 2.0 * ROWS * WIDTH * sizeof(float), best);

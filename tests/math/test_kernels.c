@@ -447,7 +447,8 @@ static void softmax_in_parts_equals_the_whole(void **state)
     }
     for (int p = 0; p < 2; p++) {
         bp_operand gradient = bp_operand_floats(part[p], rows, width[p]);
-        bp_softmax_gradient(&gradient, part[p], row_max[p], sum[p], targets, weight, first[p]);
+        bp_softmax_gradient(&gradient, part[p], row_max[p], sum[p], targets, weight, first[p],
+                            NULL);
         for (int r = 0; r < rows; r++)
             assert_near(part[p] + r * width[p], twin + r * V + first[p], width[p], 2e-7);
         bp_free(part[p]);
@@ -523,7 +524,7 @@ static void softmax_and_norms_show_nan(void **state)
         assert_false(isfinite(squares));
         float *gradient = copied(logits, V);
         bp_operand to = bp_operand_floats(gradient, 1, V);
-        bp_softmax_gradient(&to, gradient, &row_max, &sum, &id, &weight, 0);
+        bp_softmax_gradient(&to, gradient, &row_max, &sum, &id, &weight, 0, NULL);
         assert_true(isnan(gradient[0]) && isnan(gradient[V - 1]));
         bp_free(gradient);
         logits[v] = kept;

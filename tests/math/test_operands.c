@@ -227,11 +227,11 @@ static void softmax_gradient_fits_over_the_logits(void **state)
     }
     bp_operand twin = bp_operand_floats(plain, ROWS, C);
     bp_softmax_statistics(max, sum, target, logits, targets, ROWS, C, 0);
-    bp_softmax_gradient(&twin, logits, max, sum, targets, weight, 0);
+    bp_softmax_gradient(&twin, logits, max, sum, targets, weight, 0, NULL);
     for (int f = 0; f < 3; f++) {
         float *over = copied(logits, N);
         bp_operand to = {FORMS[f], ROWS, C, FORMS[f] == BP_OPERAND_BF16 ? 2 * C : C, over};
-        bp_softmax_gradient(&to, over, max, sum, targets, weight, 0);
+        bp_softmax_gradient(&to, over, max, sum, targets, weight, 0, NULL);
         check_values(&to, plain);
         bp_free(over);
     }

@@ -189,6 +189,11 @@ static void rates_are_those_of_the_formula(void **state)
     assert_true(bp_rate_at(&rate, 1) == 2);
     rate.warmup = 100; /* longer than the run: it only rises */
     assert_true(bp_rate_at(&rate, 12) == 0.24);
+    rate = (bp_rate){.peak = 2, .warmup = 4, .steps = 100, .decay = BP_DECAY_INVERSE_SQRT};
+    assert_true(bp_rate_at(&rate, 4) == 2 && bp_rate_at(&rate, 16) == 1 &&
+                bp_rate_at(&rate, 64) == 0.5);
+    rate.warmup = 0;
+    assert_true(bp_rate_at(&rate, 1) == 2 && bp_rate_at(&rate, 4) == 1);
 }
 
 /* The documented formula by itself; 0 gives the bits that the formula without a least rate has. */

@@ -164,7 +164,7 @@ static bp_err read_count(const member *found, const bp_hf_size *size, int64_t su
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %" PRId64 "; %" PRId64 " to 2^31 are possible: at %s", name, count,
                       surplus + 1, path);
-    if (err == BP_OK && strcmp(size->ours, "layers") == 0 && count > HF_MAX_LAYERS)
+    if (err == BP_OK && strstr(size->ours, "layers") && count > HF_MAX_LAYERS)
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %" PRId64 "; %d are possible: at %s", name, count, HF_MAX_LAYERS,
                       path);
@@ -391,8 +391,9 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
         err = hf_config_check_members(out->table, config, path);
     if (err == BP_OK)
         err = check_settings(out, out->table->settings, config, path);
-    if (err == BP_OK)
-        err = check_settings(out, hf_common_settings, config, path);
+    for (const bp_hf_setting *one = hf_common_settings; err == BP_OK && one->key; one++)
+        if (!hf_is_set_by(out->table->settings, one->key))
+            err = check_settings(out, (bp_hf_setting[]){*one, {0}}, config, path);
     if (err == BP_OK)
         err = out->table->check(out, path);
     if (err == BP_OK && json_is_integer(eos) && json_integer_value(eos) >= 0 &&

@@ -29,7 +29,9 @@ json_t *hf_labels_read(const json_t *object);
 void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
 
 /* hf_keys.c. Settings of all tables: read, not written. */
-extern const bp_hf_setting hf_common_settings[];
+extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
+/** Does the list name this key? */
+bool hf_is_set_by(const bp_hf_setting *settings, const char *key);
 /** Append the names of keys that nobody knows: "a, b". */
 void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config);
 /** Of objects that sizes lie in each member is a size's. Errors: BP_ERR_FORMAT. */

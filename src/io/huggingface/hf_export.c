@@ -31,7 +31,7 @@ static bp_err read_choice(double *out, const json_t *model, const bp_hf_size *si
 static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *model,
                         const bp_hf_size *size, const char *where)
 {
-    int64_t count = 0, most = strcmp(size->ours, "layers") == 0 ? HF_MAX_LAYERS : (int64_t)1 << 31;
+    int64_t count = 0, most = strstr(size->ours, "layers") ? HF_MAX_LAYERS : (int64_t)1 << 31;
     bool flag = false;
     bp_err err;
 

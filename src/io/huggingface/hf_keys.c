@@ -85,7 +85,7 @@ static bool is_in(const char *const *list, const char *key)
     return false;
 }
 
-static bool is_set_by(const bp_hf_setting *settings, const char *key)
+bool hf_is_set_by(const bp_hf_setting *settings, const char *key)
 {
     for (; settings->key; settings++)
         if (strcmp(settings->key, key) == 0)
@@ -111,7 +111,7 @@ static bool is_known(const bp_hf_table *table, const char *key)
             is_name_in(size->older, key))
             return true;
     return is_in(HARMLESS, key) || is_in(table->harmless, key) ||
-           is_set_by(hf_common_settings, key) || is_set_by(table->settings, key);
+           hf_is_set_by(hf_common_settings, key) || hf_is_set_by(table->settings, key);
 }
 
 void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config)

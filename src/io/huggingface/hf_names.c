@@ -40,9 +40,9 @@ static int rows_of_layer(const bp_hf_row *row)
     return count;
 }
 
-static int64_t layers_of(const bp_hf_shape *shape)
+static int64_t layers_of(const bp_hf_shape *shape, const bp_hf_row *row)
 {
-    return bp_hf_size_of(shape, "layers");
+    return bp_hf_size_of(shape, row->layers ? row->layers : "layers");
 }
 
 int64_t hf_tensor_count(const bp_hf_shape *shape)
@@ -51,7 +51,7 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
 
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
         if (is_there(shape, row))
-            count += stack_bytes(row) > 0 ? layers_of(shape) : 1;
+            count += stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
     return count;
 }
 
@@ -108,7 +108,7 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
     while (row->theirs != NULL) {
         int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1,
             each = count_there(shape, row, rows);
-        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape) : each;
+        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape, row) : each;
 
         if (k < all) {
             fill(out, shape, row_there(shape, row, (int)(k % each)), k / each);
@@ -142,7 +142,6 @@ static int64_t number_at(const char *text, const char **rest)
 
 int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **rest, int64_t *layers)
 {
-    *layers = layers_of(shape);
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++) {
         size_t bytes = stack_bytes(row);
         int64_t layer = -1;
@@ -152,6 +151,7 @@ int64_t hf_layer_of(const bp_hf_shape *shape, const char *name, const char **res
         if (layer < 0 || (**rest != '.' && **rest != '\0'))
             continue;
         *rest += **rest == '.';
+        *layers = layers_of(shape, row);
         return layer;
     }
     return -1;
@@ -168,7 +168,8 @@ static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const cha
     if (strncmp(name, row->theirs, bytes) != 0)
         return false;
     layer = number_at(name + bytes, &rest);
-    return layer >= 0 && layer < layers_of(shape) && strcmp(rest, row->theirs + bytes + 1) == 0;
+    return layer >= 0 && layer < layers_of(shape, row) &&
+           strcmp(rest, row->theirs + bytes + 1) == 0;
 }
 
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)

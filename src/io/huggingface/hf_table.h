@@ -61,6 +61,7 @@ typedef struct bp_hf_row {
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
     const char *blocks;        /* an extent, "heads"; NULL: parts lie side by side */
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
+    const char *layers;        /* a size: how many layers there are; NULL: "layers" */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */

@@ -140,12 +140,20 @@ typedef struct bp_member_row {
 void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
                            const float *logits, const int32_t *targets, int64_t rows,
                            int64_t V_here, int64_t first);
+/** Which distribution a target stands for: itself, or (label smoothing) 1 - `share` of it and an
+ * equal part of `share` for each of all V outcomes. Source: Szegedy et al. 2016, section 7. */
+typedef struct bp_smoothing {
+    float share;
+    int64_t V;
+} bp_smoothing;
+/** sums[r] = the sum of row r's logits, in order. */
+void bp_logit_sums(double *sums, const float *logits, int64_t rows, int64_t V_here);
 /** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
  * vocabulary: softmax = exp(logit - max) / sum. The operand may lie over the logits
- * (bp_operand_over). */
+ * (bp_operand_over). smoothing NULL: none. */
 void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
                          const double *row_sum, const int32_t *targets, const float *weight,
-                         int64_t first);
+                         int64_t first, const bp_smoothing *smoothing);
 
 /** Sums of squares over blocks of BP_NORM_BLOCK elements: sums[ceil(n / block)], float64. */
 #define BP_NORM_BLOCK 4096

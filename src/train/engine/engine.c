@@ -106,7 +106,8 @@ static bp_err build(bp_engine *engine)
                 .sequence_parallel =
                     bp_engine_is_sequence_parallel(&engine->spec, &engine->shape, mesh->tensors),
                 .seed = engine->spec.seed,
-                .dropout = engine->spec.dropout};
+                .dropout = engine->spec.dropout,
+                .label_smoothing = engine->spec.label_smoothing};
     bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
                                             mesh->pipeline_at, mesh->pipelines);
     bp_err err = bp_gemm_new(&engine->gemm, engine->spec.precision);

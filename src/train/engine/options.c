@@ -55,6 +55,11 @@ const bp_option bp_train_options[] = {
     {"train.reduction", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL,
      "sum of gradients: tree (same bits at 1, 2, 4... data ranks) or running (less memory)", false,
      .at = BP_AT(bp_train_keys, reduction)},
+    {"train.label_smoothing", BP_OPTION_REAL, "0", 0, 0.999, NULL, NULL,
+     "this share of a target's weight is spread over all outcomes alike; training's loss counts "
+     "it, "
+     "validation's does not",
+     false, .at = BP_AT(bp_train_keys, label_smoothing)},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "keep only each block's input and compute the rest again", false,
      .at = BP_AT(bp_train_keys, recompute)},
@@ -78,8 +83,9 @@ const bp_option bp_optimizer_options[] = {
      .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
      false, .at = BP_AT(bp_optimizer_keys, warmup)},
-    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant", NULL,
-     "the rate after warmup", false, .at = BP_AT(bp_optimizer_keys, decay)},
+    {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant|inverse_sqrt",
+     NULL, "the rate after warmup; inverse_sqrt: by the root of warmup over the step", false,
+     .at = BP_AT(bp_optimizer_keys, decay)},
     {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
      "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
@@ -124,6 +130,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
     bp_engine_spec spec = {
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
+        .label_smoothing = (float)bp_train_keys_of(config)->label_smoothing,
         .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
@@ -140,9 +147,10 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                  .steps =
                      bp_config_is_set(config, "train.steps") ? bp_train_keys_of(config)->steps : 0,
                  .least = bp_optimizer_keys_of(config)->min_lr,
-                 .decay = is(config, "optimizer.decay", "cosine")   ? BP_DECAY_COSINE
-                          : is(config, "optimizer.decay", "linear") ? BP_DECAY_LINEAR
-                                                                    : BP_DECAY_CONSTANT},
+                 .decay = is(config, "optimizer.decay", "cosine")         ? BP_DECAY_COSINE
+                          : is(config, "optimizer.decay", "linear")       ? BP_DECAY_LINEAR
+                          : is(config, "optimizer.decay", "inverse_sqrt") ? BP_DECAY_INVERSE_SQRT
+                                                                          : BP_DECAY_CONSTANT},
     };
 
     bp_engine_spec_read_mesh(&spec, config);
@@ -317,5 +325,7 @@ double bp_rate_at(const bp_rate *rate, int64_t step)
         return rate->peak;
     u = (double)(step - 1 - rate->warmup) / (double)(rate->steps - rate->warmup);
     left = rate->decay == BP_DECAY_LINEAR ? 1 - u : (1 + cos(M_PI * u)) / 2;
+    if (rate->decay == BP_DECAY_INVERSE_SQRT)
+        left = sqrt((double)(rate->warmup > 1 ? rate->warmup : 1) / (double)step);
     return rate->peak * (rate->least + (1 - rate->least) * left);
 }

@@ -44,6 +44,7 @@ typedef struct bp_train_keys {
     double sample_temperature;
     int64_t digest_every;
     const char *reduction;
+    double label_smoothing;
     bool recompute;
     bool profile;
     bool tensorboard;
@@ -57,7 +58,12 @@ static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
 
 #define BP_STEPS_MAX 1e12 /* of train.steps */
 
-typedef enum bp_rate_decay { BP_DECAY_COSINE, BP_DECAY_LINEAR, BP_DECAY_CONSTANT } bp_rate_decay;
+typedef enum bp_rate_decay {
+    BP_DECAY_COSINE,
+    BP_DECAY_LINEAR,
+    BP_DECAY_CONSTANT,
+    BP_DECAY_INVERSE_SQRT
+} bp_rate_decay;
 
 typedef struct bp_rate {
     double peak;
@@ -67,7 +73,8 @@ typedef struct bp_rate {
 } bp_rate;
 
 /** Learning rate of step s (from 1), w = warmup: peak s/w up to w; then with u = (s-1-w)/(steps-w):
- * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear); constant: peak. */
+ * peak (m + (1-m) f), m = least, f = (1 + cos pi u)/2 (cosine), 1-u (linear), sqrt(max(w, 1)/s)
+ * (inverse_sqrt; Vaswani et al. 2017, section 5.3); constant: peak. */
 double bp_rate_at(const bp_rate *rate, int64_t step);
 
 /** mesh.sequence_parallel */
@@ -80,6 +87,7 @@ typedef enum bp_sequence_parallel {
 typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
+    float label_smoothing;
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */

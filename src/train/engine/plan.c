@@ -74,7 +74,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     bp_nn nn = {.tensor = MPI_COMM_NULL,
                 .tensors = mesh.tensors,
                 .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensors),
-                .dropout = spec->dropout};
+                .dropout = spec->dropout,
+                .label_smoothing = spec->label_smoothing};
     bp_network *network = NULL;
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 

@@ -1,0 +1,317 @@
+/* The families of encoder-decoders: their sizes, and their blocks: the embeddings of both streams
+ * (and their norms), the encoder's layers, the decoder's layers, the vocabulary. */
+#include "models/seq2seq/seq2seq.h"
+
+#include "base/mem.h"
+#include "models/transformer.h"
+#include "nn/layers.h"
+
+#include <math.h>
+
+#define EPSILON 1e-5
+#define FIRST_POSITION                                                                             \
+    2 /* of BART's tables: the rows before it are of its padding, and of none                      \
+       */
+#define WAVELENGTH_BASE 10000.0
+
+/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, then eight
+ * of a layer, of which it takes five. */
+#define FIRST_MASK        (1LL << 32)
+#define LAYER_MASK(layer) (FIRST_MASK + 8 * ((layer) + 1))
+
+#define SIZES                                                                                      \
+    {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
+        {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \
+        {.name = "context", .at = BP_SIZE_AT(context)},                                            \
+        {.name = "encoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ENCODERS]), .optional = true},  \
+        {.name = "decoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_DECODERS]), .optional = true},  \
+        {.name = "inner", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_INNER]), .optional = true},              \
+        {.name = "head_width",                                                                     \
+         .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEAD_WIDTH]),                                             \
+         .optional = true,                                                                         \
+         .quiet = true},                                                                           \
+        {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
+    {                                                                                              \
+        .name = "norm_epsilon", .at = BP_SIZE_AT(real[BP_SEQ2SEQ_EPSILON]), .type = BP_SIZE_REAL,  \
+        .optional = true                                                                           \
+    }
+
+static const bp_model_size TRANSFORMER_SIZES[] = {SIZES, {0}};
+
+static bool is_bart(const bp_model_shape *shape)
+{
+    return shape->family == &bp_bart_family;
+}
+
+static int64_t given_or(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *own = shape->own;
+    double *epsilon = &shape->real[BP_SEQ2SEQ_EPSILON];
+
+    own[BP_SEQ2SEQ_ENCODERS] = given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
+    own[BP_SEQ2SEQ_DECODERS] = given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
+    shape->layers = own[BP_SEQ2SEQ_DECODERS];
+    own[BP_SEQ2SEQ_INNER] = given_or(own[BP_SEQ2SEQ_INNER], 4 * shape->width);
+    if (shape->width % shape->heads == 0)
+        own[BP_SEQ2SEQ_HEAD_WIDTH] =
+            given_or(own[BP_SEQ2SEQ_HEAD_WIDTH], shape->width / shape->heads);
+    *epsilon = *epsilon > 0 ? *epsilon : EPSILON;
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    if (shape->own[BP_SEQ2SEQ_HEAD_WIDTH] == 0)
+        bp_transformer_check_width(shape, config);
+    bp_transformer_check_heads(shape, tensors, config);
+    bp_transformer_check_inner(shape, shape->own[BP_SEQ2SEQ_INNER], tensors, config);
+    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+        bp_config_fault(config, "model.missing_key",
+                        "model.layers is missing: at the configuration; give it, or "
+                        "model.encoder_layers and model.decoder_layers");
+}
+
+static void refuse_training(const bp_model_shape *shape, bp_config *config)
+{
+    bp_config_fault(config, "model.needs_pairs",
+                    "model.kind = %s learns from pairs of documents, which this version does not "
+                    "train by yet: at model.kind; import a trained one, or use another kind",
+                    shape->family->name);
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the model has no layers: at %s; the checkpoint is wrong", where);
+    return shape->own[BP_SEQ2SEQ_HEAD_WIDTH] > 0 ? BP_OK : bp_transformer_check_read(shape, where);
+}
+
+/* ---- blocks ---- */
+
+typedef enum part { EMBEDDING, SOURCE_NORM, TARGET_NORM, ENCODER, DECODER, VOCABULARY } part;
+
+/* What is a block of the list; *number: which of the layers. */
+static part part_of(const bp_model_shape *shape, int block, int *number)
+{
+    int norms = is_bart(shape) ? 2 : 0, encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS],
+        decoders = (int)shape->own[BP_SEQ2SEQ_DECODERS], at = block - 1 - norms;
+
+    if (block <= norms)
+        return (part)block;
+    *number = at < encoders ? at : at - encoders;
+    return at < encoders ? ENCODER : at < encoders + decoders ? DECODER : VOCABULARY;
+}
+
+static int blocks(const bp_model_shape *shape)
+{
+    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 2 +
+           (is_bart(shape) ? 2 : 0);
+}
+
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    (void)block;
+    return (bp_activations){.count = 2,
+                            .item = {{"hidden", BP_TARGET, shape->width, true, NULL},
+                                     {"source", BP_SOURCE, shape->width, true, NULL}}};
+}
+
+/* Sines in even columns and cosines in odd ones. Source: Vaswani et al. 2017, section 3.5. */
+static void begin(bp_network *network, const bp_model_shape *shape)
+{
+    int64_t C = shape->width;
+    float *table;
+
+    if (is_bart(shape))
+        return;
+    network->tables = table = bp_alloc("sinusoids", shape->context * C, sizeof *table);
+    for (int64_t t = 0; t < shape->context; t++)
+        for (int64_t c = 0; c < C; c++) {
+            double angle = (double)t * pow(WAVELENGTH_BASE, -(double)(c - c % 2) / (double)C);
+            table[t * C + c] = (float)(c % 2 ? cos(angle) : sin(angle));
+        }
+}
+
+static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    static const char *const TABLES[] = {"decoder.wpe", "encoder.wpe"};
+    bp_embedding_part parts[BP_STREAMS];
+    bp_group *whole = bp_network_add_group(network, true);
+    bp_block *block;
+
+    for (int stream = 0; stream < BP_STREAMS; stream++) {
+        bp_embedding_part *own = &parts[stream];
+
+        *own = (bp_embedding_part){
+            .wte = shared, .item = stream, .stream = stream, .mask = FIRST_MASK + stream};
+        if (is_bart(shape)) {
+            own->wpe = bp_group_add_matrix(whole, TABLES[stream], FIRST_POSITION + shape->context,
+                                           shape->width, BP_TRANSFORMER_STD);
+            own->first_position = FIRST_POSITION;
+            own->keeps_all = true;
+        } else {
+            own->scale = sqrtf((float)shape->width);
+            own->sinusoids = network->tables;
+        }
+    }
+    bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);
+    return block;
+}
+
+static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
+{
+    bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder.embedding" : "decoder.embedding",
+                        .I = shape->width,
+                        .O = shape->width,
+                        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                        .mask = FIRST_MASK + stream,
+                        .item = stream,
+                        .stream = stream};
+    bp_block *block;
+
+    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
+                           bool of_source)
+{
+    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
+    bp_layer_shape layer = {.C = shape->width,
+                            .H = shape->heads,
+                            .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
+                            .F = shape->own[BP_SEQ2SEQ_INNER],
+                            .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                            .activation = is_bart(shape) ? BP_GELU_EXACT : BP_RELU,
+                            .post_norm = true,
+                            .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
+                            .number = number,
+                            .stack = of_source ? "encoder" : "decoder",
+                            .first_mask = LAYER_MASK(of_source ? number : encoders + number),
+                            .sees_all = of_source,
+                            .item = of_source ? BP_SOURCE : BP_TARGET,
+                            .stream = of_source ? BP_SOURCE : BP_TARGET,
+                            .crosses = !of_source,
+                            .source_item = BP_SOURCE,
+                            .source_stream = BP_SOURCE};
+    bp_group *split = bp_network_add_group(network, false);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                             bp_network_add_group(network, true));
+    return block;
+}
+
+/* BART's logits have a bias that is not trained: [1][V], as its folders have it. */
+static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_head_shape head = {.sparse = true};
+    int64_t first, count;
+    bp_block *block;
+
+    if (is_bart(shape)) {
+        bp_group *fixed = bp_network_add_group(network, false);
+
+        fixed->frozen = true;
+        bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+        head.bias =
+            bp_group_add_matrix_part(fixed, "head.bias", 1, shape->vocab_size, 0, 1, first, count);
+    }
+    bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    int layer = 0;
+    part of = part_of(shape, number, &layer);
+
+    bp_network_add_block(network, of == EMBEDDING     ? new_embedding(network, shape, shared)
+                                  : of == SOURCE_NORM ? new_norm(network, shape, BP_SOURCE)
+                                  : of == TARGET_NORM ? new_norm(network, shape, BP_TARGET)
+                                  : of == VOCABULARY
+                                      ? new_vocabulary(network, shape, shared)
+                                      : new_layer(network, shape, layer, of == ENCODER));
+}
+
+/* ---- what follows from sizes ---- */
+
+/* Multiplications of one token in the matrices of a layer. */
+static double layer_matrices(const bp_model_shape *shape, bool crosses)
+{
+    double C = (double)shape->width,
+           heads = (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]);
+
+    return (crosses ? 8 : 4) * C * heads + 2 * C * (double)shape->own[BP_SEQ2SEQ_INNER];
+}
+
+/* Of attention's products, of a token that sees a whole context. */
+static double layer_attention(const bp_model_shape *shape, bool crosses)
+{
+    return (crosses ? 8 : 4) * (double)shape->context *
+           (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]);
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    double C = (double)shape->width;
+    int number;
+
+    switch (part_of(shape, block, &number)) {
+    case EMBEDDING:
+        return 50 * C;
+    case SOURCE_NORM:
+    case TARGET_NORM:
+        return 10 * C;
+    case ENCODER:
+        return 2 * layer_matrices(shape, false) + layer_attention(shape, false);
+    case DECODER:
+        return 2 * layer_matrices(shape, true) + layer_attention(shape, true);
+    default:
+        return 2 * (double)shape->vocab_size * C;
+    }
+}
+
+/* FLOPs: of a token of the target, with a token of the source. */
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t C = shape->width, E = shape->own[BP_SEQ2SEQ_ENCODERS],
+            D = shape->own[BP_SEQ2SEQ_DECODERS],
+            heads = shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
+            inner = shape->own[BP_SEQ2SEQ_INNER], V = shape->vocab_size;
+    double matrices =
+               (double)E * layer_matrices(shape, false) + (double)D * layer_matrices(shape, true),
+           attention =
+               (double)E * layer_attention(shape, false) + (double)D * layer_attention(shape, true);
+    int64_t vectors = E * (3 * heads + inner + 6 * C) + D * (6 * heads + inner + 9 * C),
+            own = is_bart(shape) ? 2 * (FIRST_POSITION + shape->context) * C + 4 * C + V : 0;
+
+    return (bp_model_facts){.parameters = (int64_t)matrices + vectors + V * C + own,
+                            .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
+}
+
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int count)
+{
+    return bp_transformer_add_tied(network, shape, stage, stages, count);
+}
+
+#define FAMILY(kind, sizes_of, tables, any)                                                        \
+    {                                                                                              \
+        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle,                     \
+        .resolve = refuse_training, .check = check, .check_read = check_read, .facts = facts,      \
+        .objective = &bp_objective_seq2seq, .huggingface = tables, .blocks = blocks,               \
+        .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
+        .behind = behind, .begin = begin, .add_shared = add_shared, .add_block = add_block         \
+    }
+
+const bp_model_family bp_transformer_family = FAMILY("transformer", TRANSFORMER_SIZES,
+                                                     bp_transformer_huggingface, true),
+                      bp_bart_family =
+                          FAMILY("bart", TRANSFORMER_SIZES, bp_bart_huggingface, false);

@@ -1,0 +1,202 @@
+/* BART, and the Transformer of 2017, as folders of Hugging Face's form hold them; the Transformer's
+ * tensors have the names of torch.nn. */
+#include "models/seq2seq/seq2seq.h"
+
+#define MATRIX(theirs, rows, columns, ours)                                                        \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .layers = LAYERS                                  \
+    }
+#define VECTOR(theirs, rows, ours)                                                                 \
+    {                                                                                              \
+        theirs, rows, NULL, false, 1, {ours}, .layers = LAYERS                                     \
+    }
+#define NORM(theirs, ours)                                                                         \
+    VECTOR(theirs ".weight", "width", ours ".gain"), VECTOR(theirs ".bias", "width", ours ".bias")
+#define LINEAR(theirs, rows, columns, ours)                                                        \
+    MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                       \
+        VECTOR(theirs ".bias", rows, ours ".bias")
+
+#define SIZES_BEFORE_CONTEXT                                                                       \
+    {"width", "d_model", NULL}, {"encoder_layers", "encoder_layers", NULL},                        \
+        {"decoder_layers", "decoder_layers", NULL},                                                \
+        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
+        {"heads", "encoder_attention_heads", NULL}, {"inner", "encoder_ffn_dim", NULL},            \
+        {"vocab_size", "vocab_size", NULL},                                                        \
+        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "0", .plus = "-1"},           \
+        {"norm_epsilon", NULL, NULL, BP_HF_REAL, "1e-5"},                                          \
+    {                                                                                              \
+        "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
+    }
+static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                                               {"context", "max_position_embeddings", NULL,
+                                                BP_HF_COUNT, "1024"},
+                                               {0}},
+                        BART_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                                        {"context", "max_position_embeddings", NULL},
+                                        {0}};
+
+#define COMMON_SETTINGS                                                                            \
+    {"decoder_attention_heads", "heads"}, {"decoder_ffn_dim", "inner"},                            \
+        {"tie_word_embeddings", "true"},                                                           \
+    {                                                                                              \
+        "is_encoder_decoder", "true"                                                               \
+    }
+static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS,
+                                                     {"activation_function", "\"relu\""},
+                                                     {"scale_embedding", "true"},
+                                                     {"position_embedding_type", "\"sinusoidal\""},
+                                                     {0}},
+                           BART_SETTINGS[] = {COMMON_SETTINGS,
+                                              {"activation_function", "\"gelu\""},
+                                              {"scale_embedding", "false"},
+                                              {"normalize_before", "false"},
+                                              {"add_final_layer_norm", "false"},
+                                              {"add_bias_logits", "false"},
+                                              {"normalize_embedding", "true"},
+                                              {"static_position_embeddings", "false"},
+                                              {"extra_pos_embeddings", "2"},
+                                              {0}};
+
+/* ---- torch.nn's names ---- */
+
+#define JOINED(theirs, ours)                                                                       \
+    {theirs "in_proj_weight",                                                                      \
+     "3*heads*head_width",                                                                         \
+     "width",                                                                                      \
+     false,                                                                                        \
+     3,                                                                                            \
+     {ours "q.weight", ours "k.weight", ours "v.weight"},                                          \
+     .blocks = "1",                                                                                \
+     .layers = LAYERS},                                                                            \
+        {theirs "in_proj_bias",                                                                    \
+         "3*heads*head_width",                                                                     \
+         NULL,                                                                                     \
+         false,                                                                                    \
+         3,                                                                                        \
+         {ours "q.bias", ours "k.bias", ours "v.bias"},                                            \
+         .layers = LAYERS},                                                                        \
+        LINEAR(theirs "out_proj", "width", "heads*head_width", ours "out")
+#define MLP(theirs, ours)                                                                          \
+    LINEAR(theirs "linear1", "inner", "width", ours "mlp.up"),                                     \
+        LINEAR(theirs "linear2", "width", "inner", ours "mlp.down")
+
+static const bp_hf_row TRANSFORMER_ROWS[] = {
+#define LAYERS NULL
+    MATRIX("shared.weight", "vocab_size", "width", "wte"),
+#undef LAYERS
+#define LAYERS "encoder_layers"
+    JOINED("encoder.layers.*.self_attn.", "encoder.*.attn."),
+    MLP("encoder.layers.*.", "encoder.*."),
+    NORM("encoder.layers.*.norm1", "encoder.*.ln1"),
+    NORM("encoder.layers.*.norm2", "encoder.*.ln2"),
+#undef LAYERS
+#define LAYERS "decoder_layers"
+    JOINED("decoder.layers.*.self_attn.", "decoder.*.attn."),
+    JOINED("decoder.layers.*.multihead_attn.", "decoder.*.cross."),
+    MLP("decoder.layers.*.", "decoder.*."),
+    NORM("decoder.layers.*.norm1", "decoder.*.ln1"),
+    NORM("decoder.layers.*.norm2", "decoder.*.cross.ln"),
+    NORM("decoder.layers.*.norm3", "decoder.*.ln2"),
+#undef LAYERS
+    {0}};
+
+/* ---- BART's ---- */
+
+#define ATTENTION(theirs, ours)                                                                    \
+    LINEAR(theirs ".k_proj", "heads*head_width", "width", ours ".k"),                              \
+        LINEAR(theirs ".v_proj", "heads*head_width", "width", ours ".v"),                          \
+        LINEAR(theirs ".q_proj", "heads*head_width", "width", ours ".q"),                          \
+        LINEAR(theirs ".out_proj", "width", "heads*head_width", ours ".out")
+#define BART_MLP(theirs, ours)                                                                     \
+    LINEAR(theirs "fc1", "inner", "width", ours "mlp.up"),                                         \
+        LINEAR(theirs "fc2", "width", "inner", ours "mlp.down"),                                   \
+        NORM(theirs "final_layer_norm", ours "ln2")
+
+static const bp_hf_row BART_ROWS[] = {
+#define LAYERS NULL
+    MATRIX("final_logits_bias", "1", "vocab_size", "head.bias"),
+    MATRIX("shared.weight", "vocab_size", "width", "wte"),
+    MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
+#undef LAYERS
+#define LAYERS "encoder_layers"
+    ATTENTION("encoder.layers.*.self_attn", "encoder.*.attn"),
+    NORM("encoder.layers.*.self_attn_layer_norm", "encoder.*.ln1"),
+    BART_MLP("encoder.layers.*.", "encoder.*."),
+#undef LAYERS
+#define LAYERS NULL
+    NORM("encoder.layernorm_embedding", "encoder.embedding.ln"),
+    MATRIX("decoder.embed_positions.weight", "context+2", "width", "decoder.wpe"),
+#undef LAYERS
+#define LAYERS "decoder_layers"
+    ATTENTION("decoder.layers.*.self_attn", "decoder.*.attn"),
+    NORM("decoder.layers.*.self_attn_layer_norm", "decoder.*.ln1"),
+    ATTENTION("decoder.layers.*.encoder_attn", "decoder.*.cross"),
+    NORM("decoder.layers.*.encoder_attn_layer_norm", "decoder.*.cross.ln"),
+    BART_MLP("decoder.layers.*.", "decoder.*."),
+#undef LAYERS
+#define LAYERS NULL
+    NORM("decoder.layernorm_embedding", "decoder.embedding.ln"),
+#undef LAYERS
+    {0}};
+
+/* Other names of the one table. */
+static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                      NULL},
+                         *const BARE[] = {"final_logits_bias", "lm_head.", NULL},
+                         *const HARMLESS[] = {"dropout",
+                                              "attention_dropout",
+                                              "activation_dropout",
+                                              "classifier_dropout",
+                                              "classif_dropout",
+                                              "encoder_layerdrop",
+                                              "decoder_layerdrop",
+                                              "init_std",
+                                              "num_hidden_layers",
+                                              "force_bos_token_to_be_generated",
+                                              NULL};
+
+static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    if (width % heads != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                       "\"encoder_attention_heads\" %lld does not divide \"d_model\" %lld: at %s",
+                       (long long)heads, (long long)width, path);
+    return BP_OK;
+}
+
+#define MORE "{\"dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
+
+static const bp_hf_table TRANSFORMER = {.kind = "transformer",
+                                        .model_type = "transformer",
+                                        .architecture = "Transformer",
+                                        .prefix = "",
+                                        .first = "shared.weight",
+                                        .head = "lm_head.weight",
+                                        .tied = "shared.weight",
+                                        .sizes = TRANSFORMER_SIZES,
+                                        .settings = TRANSFORMER_SETTINGS,
+                                        .rows = TRANSFORMER_ROWS,
+                                        .buffers = BUFFERS,
+                                        .harmless = HARMLESS,
+                                        .more = MORE,
+                                        .check = check_sizes},
+                         BART = {.kind = "bart",
+                                 .model_type = "bart",
+                                 .architecture = "BartForConditionalGeneration",
+                                 .prefix = "model.",
+                                 .first = "shared.weight",
+                                 .head = "lm_head.weight",
+                                 .tied = "shared.weight",
+                                 .sizes = BART_SIZES,
+                                 .settings = BART_SETTINGS,
+                                 .rows = BART_ROWS,
+                                 .buffers = BUFFERS,
+                                 .harmless = HARMLESS,
+                                 .more = MORE,
+                                 .check = check_sizes,
+                                 .bare = BARE};
+
+const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
+                         *const bp_bart_huggingface[] = {&BART, NULL};
