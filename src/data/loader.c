@@ -1,4 +1,4 @@
-/* The loader: the windows of each step, made ahead of use by a helper thread. */
+/* The loader: the windows or documents of each step, made ahead of use by a helper thread. */
 #include "data/loader.h"
 
 #include "base/clock.h"
@@ -17,7 +17,8 @@
 /* Decoded blocks of a source: those that batch slots hold, and some that they have left. */
 typedef struct block_cache {
     int64_t capacity;     /* entries */
-    int64_t entry_tokens; /* of an entry: windows of a block and the target of the last */
+    int64_t entry_tokens; /* of an entry: windows of a block and the target of the last, or its
+                             documents */
     int32_t *slab;        /* [capacity][entry_tokens] */
     int64_t *block_of;    /* [capacity], -1: empty */
     int32_t *entry_of;    /* [blocks], -1: not decoded */
@@ -26,10 +27,12 @@ typedef struct block_cache {
     int64_t reads;
 } block_cache;
 
-/* Windows that have an order of their own: the stream's, or with weights a file's. */
+/* Windows (or documents) that have an order of their own: the stream's, or with weights a file's.
+ */
 typedef struct source {
     int64_t windows; /* W; 0: its weight is 0 */
-    int64_t first;   /* token of the stream that the first window begins with */
+    int64_t first;   /* token of the stream that the first window begins with; the first document,
+                        of the table's entries */
     bp_order order;
     block_cache cache;
     bp_order_buffer
@@ -41,9 +44,10 @@ struct bp_loader {
     bp_loader_spec spec;
     int64_t length; /* of a batch slot: floor(W / B); 0 where windows repeat. Without weights */
     int64_t source_count;
-    source *sources;    /* 1, or with weights one a file */
-    bp_mixture mixture; /* with weights */
-    char *ring;         /* [DEPTH] batches; step s lies at s mod DEPTH */
+    source *sources;          /* 1, or with weights one a file */
+    bp_mixture mixture;       /* with weights */
+    bp_document_table *table; /* of documents; NULL: of windows */
+    char *ring;               /* [DEPTH] batches; step s lies at s mod DEPTH */
     size_t batch_bytes;
     double waited;
 
@@ -67,15 +71,50 @@ static bool is_weighted(const bp_loader *loader)
 
 /* ---- blocks ---- */
 
-/* For `holders` buffers at once. */
-static bp_err cache_init(block_cache *cache, const bp_order *order, int64_t holders)
+/* Block `block` lies in the stream from *first on; how many tokens it has. */
+static int64_t block_tokens(const bp_loader *loader, const source *from, int64_t block,
+                            int64_t *first)
 {
+    int64_t begin = bp_order_block_first(&from->order, block);
+    int64_t end = bp_order_block_first(&from->order, block + 1);
+
+    if (loader->table && begin < end) {
+        const int64_t *begins = bp_document_table_first(loader->table) + from->first;
+
+        *first = begins[begin];
+        return begins[end - 1] - begins[begin] +
+               bp_document_table_tokens(loader->table, from->first + end - 1);
+    }
+    *first = from->first + begin * from->order.context;
+    return loader->table ? 0 : (end - begin) * from->order.context + 1;
+}
+
+static int64_t most_tokens(const bp_loader *loader, const source *from)
+{
+    const bp_order *order = &from->order;
     int64_t per_block = (BP_SHUFFLE_BLOCK_TOKENS + order->context - 1) / order->context;
     int64_t most = per_block < order->windows ? per_block : order->windows;
+
+    if (!loader->table)
+        return most * order->context + 1;
+    most = 1;
+    for (int64_t block = 0; block < order->blocks; block++) {
+        int64_t first, tokens = block_tokens(loader, from, block, &first);
+
+        most = tokens > most ? tokens : most;
+    }
+    return most;
+}
+
+/* For `holders` buffers at once. */
+static bp_err cache_init(const bp_loader *loader, source *from, int64_t holders)
+{
+    block_cache *cache = &from->cache;
+    const bp_order *order = &from->order;
     int64_t wanted = holders * BP_BUFFER_BLOCKS;
 
     cache->capacity = wanted < order->blocks ? wanted : order->blocks;
-    cache->entry_tokens = most * order->context + 1;
+    cache->entry_tokens = most_tokens(loader, from);
     cache->slab =
         bp_try_alloc("data.blocks", cache->capacity * cache->entry_tokens, sizeof(*cache->slab));
     cache->block_of = bp_try_alloc("data.blocks", cache->capacity, sizeof(*cache->block_of));
@@ -92,12 +131,12 @@ static bp_err cache_init(block_cache *cache, const bp_order *order, int64_t hold
     return BP_OK;
 }
 
-/* Bytes of one over a stream of so many tokens, about. */
-static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t context)
+/* Bytes of one over a stream of so many tokens, about; beyond a block lie up to `more` of them. */
+static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t more)
 {
     int64_t blocks = tokens / BP_SHUFFLE_BLOCK_TOKENS + 1, wanted = holders * BP_BUFFER_BLOCKS;
     int64_t entry_tokens =
-        (BP_SHUFFLE_BLOCK_TOKENS < tokens ? BP_SHUFFLE_BLOCK_TOKENS : tokens) + context + 1;
+        (BP_SHUFFLE_BLOCK_TOKENS < tokens ? BP_SHUFFLE_BLOCK_TOKENS : tokens) + more + 1;
 
     return (size_t)((wanted < blocks ? wanted : blocks) * entry_tokens) * sizeof(int32_t);
 }
@@ -122,18 +161,18 @@ static int64_t free_entry(block_cache *cache)
     return -1;
 }
 
-/* Where the T+1 tokens of a window of a held block lie, which is decoded if need be. */
-static bp_err find_window(source *from, bp_stream *stream, int64_t block, int64_t window,
+/* Where the tokens of a window (or document) of a held block lie, which is decoded if need be. */
+static bp_err find_window(const bp_loader *loader, source *from, int64_t block, int64_t window,
                           const int32_t **tokens)
 {
     block_cache *cache = &from->cache;
-    int64_t context = from->order.context, begin = bp_order_block_first(&from->order, block);
+    int64_t begin = bp_order_block_first(&from->order, block), inside;
 
     if (cache->entry_of[block] < 0) {
-        int64_t entry = free_entry(cache), end = bp_order_block_first(&from->order, block + 1);
-        bp_err err =
-            bp_stream_read(stream, from->first + begin * context, (end - begin) * context + 1,
-                           cache->slab + entry * cache->entry_tokens);
+        int64_t entry = free_entry(cache), first;
+        int64_t count = block_tokens(loader, from, block, &first);
+        bp_err err = bp_stream_read(loader->spec.stream, first, count,
+                                    cache->slab + entry * cache->entry_tokens);
 
         if (err != BP_OK)
             return err;
@@ -141,8 +180,13 @@ static bp_err find_window(source *from, bp_stream *stream, int64_t block, int64_
         cache->entry_of[block] = (int32_t)entry;
         cache->reads++;
     }
-    *tokens =
-        cache->slab + cache->entry_of[block] * cache->entry_tokens + (window - begin) * context;
+    inside = (window - begin) * from->order.context;
+    if (loader->table) {
+        const int64_t *begins = bp_document_table_first(loader->table) + from->first;
+
+        inside = begins[window] - begins[begin];
+    }
+    *tokens = cache->slab + cache->entry_of[block] * cache->entry_tokens + inside;
     return BP_OK;
 }
 
@@ -173,10 +217,10 @@ static source *find_entry(const bp_loader *loader, int64_t step, int64_t slot, i
     return &loader->sources[file];
 }
 
-static bp_err make_window(bp_loader *loader, int64_t step, int64_t slot, const int32_t **tokens)
+/* The shuffle buffer that an entry is in, which its slot holds from now on. */
+static bp_order_buffer *enter_buffer(const bp_loader *loader, source *from, int64_t slot,
+                                     int64_t epoch, int64_t entry)
 {
-    int64_t epoch, entry, block;
-    source *from = find_entry(loader, step, loader->spec.first_slot + slot, &epoch, &entry);
     bp_order_buffer *buffer = &from->buffers[is_weighted(loader) ? 0 : slot];
 
     if (buffer->epoch != epoch || entry < buffer->first ||
@@ -186,8 +230,7 @@ static bp_err make_window(bp_loader *loader, int64_t step, int64_t slot, const i
         bp_order_find(&from->order, epoch, entry, buffer);
         hold_blocks(&from->cache, buffer, 1);
     }
-    int64_t window = bp_order_window(&from->order, buffer, entry, &block);
-    return find_window(from, loader->spec.stream, block, window, tokens);
+    return buffer;
 }
 
 static char *ring_at(const bp_loader *loader, int64_t step)
@@ -195,20 +238,36 @@ static char *ring_at(const bp_loader *loader, int64_t step)
     return loader->ring + (size_t)(step % DEPTH) * loader->batch_bytes;
 }
 
-static bp_err make_step(bp_loader *loader, int64_t step)
+static bp_err make_example(bp_loader *loader, int64_t step, int64_t slot)
 {
     const bp_loader_spec *spec = &loader->spec;
-    const int32_t *window;
+    int64_t of_all = spec->first_slot + slot, epoch, entry, block;
+    source *from = find_entry(loader, step, of_all, &epoch, &entry);
+    const bp_order_buffer *buffer = enter_buffer(loader, from, slot, epoch, entry);
+    int64_t window = bp_order_window(&from->order, buffer, entry, &block);
+    const int32_t *tokens;
+    bp_err err = find_window(loader, from, block, window, &tokens);
+
+    if (err != BP_OK)
+        return err;
+    if (loader->table)
+        bp_example_make_document(
+            &spec->maker, bp_document_table_describe(loader->table, from->first + window, tokens),
+            step, of_all, ring_at(loader, step), spec->slots, slot);
+    else
+        bp_example_make(&spec->maker, tokens, step, of_all, ring_at(loader, step), spec->slots,
+                        slot);
+    return BP_OK;
+}
+
+static bp_err make_step(bp_loader *loader, int64_t step)
+{
     bp_err err = BP_OK;
 
     BP_TRACE(BP_TRACE_INPUT, 0, (double)loader->batch_bytes);
     bp_trace_number(step);
-    for (int64_t slot = 0; err == BP_OK && slot < spec->slots; slot++) {
-        err = make_window(loader, step, slot, &window);
-        if (err == BP_OK)
-            bp_example_make(&spec->maker, window, step, spec->first_slot + slot,
-                            ring_at(loader, step), spec->slots, slot);
-    }
+    for (int64_t slot = 0; err == BP_OK && slot < loader->spec.slots; slot++)
+        err = make_example(loader, step, slot);
     return err;
 }
 
@@ -246,20 +305,25 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-/* Source k: `tokens` of the stream from `first` on, of which so many buffers are read at a time. */
-static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t tokens,
+/* Source k: `count` tokens of the stream from `first` on (or documents), of which so many buffers
+ * are read at a time. */
+static bp_err open_source(bp_loader *loader, int64_t k, int64_t first, int64_t count,
                           int64_t buffers)
 {
     const bp_loader_spec *spec = &loader->spec;
     source *out = &loader->sources[k];
-    int64_t context = spec->maker.window - 1;
     bp_err err;
 
     out->first = first;
-    out->windows = (tokens - 1) / context;
-    bp_order_init(&out->order, out->windows, context, spec->seed, spec->member + k);
+    out->windows = loader->table ? count : (count - 1) / (spec->maker.window - 1);
+    if (loader->table)
+        bp_order_init_documents(&out->order, bp_document_table_first(loader->table) + first, count,
+                                spec->seed, spec->member + k);
+    else
+        bp_order_init(&out->order, out->windows, spec->maker.window - 1, spec->seed,
+                      spec->member + k);
     out->order.in_sequence = spec->in_sequence;
-    err = cache_init(&out->cache, &out->order, buffers);
+    err = cache_init(loader, out, buffers);
     if (err != BP_OK)
         return err;
     out->buffers = bp_try_alloc("data.loader", buffers, sizeof(*out->buffers));
@@ -278,11 +342,20 @@ static bp_err open_files(bp_loader *loader, int64_t files)
 
     bp_mixture_init(&loader->mixture, weights, files);
     for (int64_t k = 0; k < files && err == BP_OK; k++) {
-        int64_t first, tokens;
+        int64_t first, count;
 
-        bp_stream_file(stream, k, &first, &tokens);
-        if (weights[k] > 0)
-            err = open_source(loader, k, first, tokens, 1);
+        if (weights[k] <= 0)
+            continue;
+        if (loader->table)
+            bp_document_table_file(loader->table, k, &first, &count);
+        else
+            bp_stream_file(stream, k, &first, &count);
+        if (count == 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_few_documents",
+                          "the corpus has no document: at %s; give one with text, or the weight 0",
+                          bp_stream_path(stream, k));
+        if (err == BP_OK)
+            err = open_source(loader, k, first, count, 1);
     }
     return err;
 }
@@ -300,9 +373,20 @@ static bp_err open_sources(bp_loader *loader)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for %" PRId64 " batch slots",
                        spec->slots);
     loader->source_count = count;
+    if (spec->maker.feed != BP_FEED_WINDOWS) {
+        bp_document_table_spec table = {
+            .stream = spec->stream, .columns = spec->columns, .run_tokens = spec->maker.window};
+
+        err = bp_document_table_new(&loader->table, &table);
+        if (err != BP_OK)
+            return err;
+    }
     if (is_weighted(loader))
         return open_files(loader, count);
-    err = open_source(loader, 0, 0, bp_stream_tokens(spec->stream), spec->slots);
+    err = open_source(loader, 0, 0,
+                      loader->table ? bp_document_table_count(loader->table)
+                                    : bp_stream_tokens(spec->stream),
+                      spec->slots);
     if (err == BP_OK)
         loader->length = loader->sources->windows / spec->batch;
     return err;
@@ -310,9 +394,11 @@ static bp_err open_sources(bp_loader *loader)
 
 bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
 {
-    bp_err err = bp_stream_check(spec->stream, spec->maker.window - 1);
+    bool of_windows = spec->maker.feed == BP_FEED_WINDOWS;
+    bp_err err = of_windows ? bp_stream_check(spec->stream, spec->maker.window - 1) : BP_OK;
 
-    BP_ASSERT(spec->maker.window > 1 && spec->slots > 0 && spec->first_slot >= 0);
+    BP_ASSERT(!of_windows || spec->maker.window > 1);
+    BP_ASSERT(spec->slots > 0 && spec->first_slot >= 0);
     BP_ASSERT(spec->first_slot + spec->slots <= spec->batch);
     *out = NULL;
     if (err != BP_OK)
@@ -336,13 +422,15 @@ size_t bp_loader_bytes(const bp_loader_size *size)
 {
     int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
     int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
-    int64_t of_file = size->tokens;
+    int64_t of_file = size->tokens, more;
     size_t ring = DEPTH * bp_batch_bytes(&size->maker->form, size->slots);
     size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
 
     if (files > 1) /* files of equal size take most */
         of_file = size->tokens / files + 1;
-    return ring + cycle + (size_t)files * cache_bytes(of_file, holders, size->maker->window - 1);
+    more = size->maker->feed == BP_FEED_WINDOWS ? size->maker->window - 1 : BP_DOCUMENT_MOST;
+    return ring + cycle + bp_document_table_bytes(size->documents) +
+           (size_t)files * cache_bytes(of_file, holders, more < of_file ? more : of_file);
 }
 
 void bp_loader_free(bp_loader **loader)
@@ -372,6 +460,7 @@ void bp_loader_free(bp_loader **loader)
         bp_order_clear(&one->order);
     }
     bp_free(old->sources);
+    bp_document_table_free(&old->table);
     bp_mixture_clear(&old->mixture);
     bp_free(old);
     *loader = NULL;

@@ -4,7 +4,7 @@
 #ifndef BP_DATA_LOADER_H
 #define BP_DATA_LOADER_H
 
-#include "data/stream.h"
+#include "data/document_table.h"
 #include "tensor/batch.h"
 #include <stdbool.h>
 
@@ -12,10 +12,11 @@
  * it. */
 typedef struct bp_loader bp_loader;
 typedef struct bp_loader_spec {
-    bp_stream *stream;         /* borrowed until bp_loader_free */
-    bp_example_maker maker;    /* its windows overlap by a token: of T + 1 */
-    int64_t batch;             /* B: slots over all ranks */
-    int64_t first_slot, slots; /* this rank's run of slots */
+    bp_stream *stream;           /* borrowed until bp_loader_free */
+    bp_example_maker maker;      /* its windows overlap by a token: of T + 1 */
+    bp_document_columns columns; /* of documents; borrowed until bp_loader_free */
+    int64_t batch;               /* B: slots over all ranks */
+    int64_t first_slot, slots;   /* this rank's run of slots */
     uint64_t seed;
     bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
                          order, epoch after epoch. Not with weights */
@@ -34,7 +35,11 @@ typedef struct bp_loader_spec {
  * there to its batch.
  *
  * Owns:       *out is the caller's, bp_loader_free(); NULL after an error.
- * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads.
+ * With a maker of documents (or runs) an entry is a document, of any length; all else is as of
+ * windows. A block has no more than 64 Ki tokens besides those of its last document.
+ *
+ * Errors:     BP_ERR_FORMAT fewer than T+1 tokens; BP_ERR_SYSTEM memory, threads; of documents
+ * those of bp_document_table_new.
  */
 bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec);
 void bp_loader_free(bp_loader **loader);
@@ -42,6 +47,7 @@ void bp_loader_free(bp_loader **loader);
 /** What the memory of loader depends on. */
 typedef struct bp_loader_size {
     int64_t tokens;      /* of all files */
+    int64_t documents;   /* entries, of a maker of documents or runs */
     int64_t mixed_files; /* of a stream with weights; 0: one without */
     int64_t slots;
     const bp_example_maker *maker;
@@ -49,7 +55,8 @@ typedef struct bp_loader_size {
 
 /** Bytes that loader of this size take, for the plan; with weights, at most. */
 size_t bp_loader_bytes(const bp_loader_size *size);
-int64_t bp_loader_windows(const bp_loader *loader); /* W, of an epoch; with weights, of all files */
+/** W, of an epoch; with weights, of all files: windows, documents or runs. */
+int64_t bp_loader_windows(const bp_loader *loader);
 /** The windows of file k that a step takes, on average; with weights. */
 double bp_loader_share(const bp_loader *loader, int64_t k);
 /** More slots than windows: worth a warning. Slots then go on through epoch after epoch: slot b of

@@ -21,14 +21,32 @@ void bp_order_init(bp_order *order, int64_t windows, int64_t context, uint64_t s
     order->buffer_first = bp_alloc("data.order", buffers + 1, sizeof(*order->buffer_first));
 }
 
+void bp_order_init_documents(bp_order *order, const int64_t *begins, int64_t count, uint64_t seed,
+                             int64_t member)
+{
+    bp_order_init(order, begins[count - 1] - begins[0] + 1, 1, seed, member);
+    order->windows = count;
+    order->first = bp_alloc("data.order", order->blocks + 1, sizeof(*order->first));
+    for (int64_t block = 0, k = 0; block <= order->blocks; block++) {
+        while (k < count && begins[k] - begins[0] < block * BP_SHUFFLE_BLOCK_TOKENS)
+            k++;
+        order->first[block] = k;
+    }
+}
+
 void bp_order_clear(bp_order *order)
 {
+    bp_free(order->first);
+    order->first = NULL;
     bp_free(order->buffer_first);
     order->buffer_first = NULL;
 }
 
 int64_t bp_order_block_first(const bp_order *order, int64_t block)
 {
+    if (order->first)
+        return order->first[block];
+
     int64_t first = (block * BP_SHUFFLE_BLOCK_TOKENS + order->context - 1) / order->context;
 
     return first < order->windows ? first : order->windows;

@@ -251,6 +251,16 @@ bp_err bp_stream_check(const bp_stream *stream, int64_t context)
     return err;
 }
 
+int64_t bp_stream_documents(const bp_stream *stream, int64_t k)
+{
+    return stream->first_document[k + 1] - stream->first_document[k];
+}
+
+bp_corpus *bp_stream_corpus(const bp_stream *stream)
+{
+    return stream->corpus;
+}
+
 const char *bp_stream_path(const bp_stream *stream, int64_t k)
 {
     return bp_corpus_file_path(bp_corpus_file_at(stream->corpus, k));

@@ -44,6 +44,10 @@ bp_err bp_stream_check(const bp_stream *stream, int64_t context);
 /** Windows of `context` tokens that the corpus has without a bag: an epoch of all bags. With
  * weights those of each file by itself, if its weight is above 0. */
 int64_t bp_stream_corpus_windows(const bp_stream *stream, int64_t context);
+/** Documents of file k, without a bag. */
+int64_t bp_stream_documents(const bp_stream *stream, int64_t k);
+/** Its corpus. Borrowed. */
+bp_corpus *bp_stream_corpus(const bp_stream *stream);
 /** The path of file k, for messages. Borrowed. */
 const char *bp_stream_path(const bp_stream *stream, int64_t k);
 /** How often document d (over all files, in order) was drawn; 1 without a bag. */

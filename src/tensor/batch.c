@@ -115,10 +115,8 @@ float bp_target_value(int32_t target)
     return value;
 }
 
-void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
-                     int64_t slot, void *bytes, int64_t B, int64_t b)
+static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, int64_t b)
 {
-    const bp_batch_form *form = &maker->form;
     int32_t *values = bytes;
     layout at = layout_of(form, B);
     bp_example out = {0};
@@ -133,7 +131,23 @@ void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64
     for (int t = 0; t < BP_TERMS; t++)
         out.targets[t] =
             form->targets[t] > 0 ? values + at.targets[t] + b * form->targets[t] : NULL;
+    return out;
+}
+
+void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
+                     int64_t slot, void *bytes, int64_t B, int64_t b)
+{
+    bp_example out = example_in(&maker->form, bytes, B, b);
+
     maker->make(maker, tokens, step, slot, &out);
+}
+
+void bp_example_make_document(const bp_example_maker *maker, const bp_document *document,
+                              int64_t step, int64_t slot, void *bytes, int64_t B, int64_t b)
+{
+    bp_example out = example_in(&maker->form, bytes, B, b);
+
+    maker->make_document(maker, document, step, slot, &out);
 }
 
 bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,

@@ -60,21 +60,54 @@ typedef struct bp_example {
     int32_t *targets[BP_TERMS];    /* [count] */
 } bp_example;
 
+#define BP_DOCUMENT_MOST ((int64_t)65536) /* tokens of a document that an example is made of */
+
+/** A document, or a run of sentences, as an example is made of it. All arrays borrowed. */
+typedef struct bp_document {
+    const int32_t *tokens; /* [count], without the end-of-document token; a longer document's first
+                              BP_DOCUMENT_MOST */
+    int64_t count;
+    bool is_cut;           /* there are more tokens */
+    const int64_t *starts; /* [segments + 1]: where its texts or sentences begin in tokens,
+                              ascending, from 0 to count; one from 0 where the corpus tells none */
+    int64_t segments;
+    int64_t number;                  /* of the document, over all files of the corpus */
+    bool is_run;                     /* some sentences of it */
+    int32_t label;                   /* its class; -1: none, or none that was asked for */
+    float value;                     /* 0: none was asked for */
+    const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
+} bp_document;
+
+/** What examples are made of. */
+typedef enum bp_feed {
+    BP_FEED_WINDOWS,   /* windows of the stream of tokens: `make` */
+    BP_FEED_DOCUMENTS, /* a document each: `make_document` */
+    BP_FEED_RUNS       /* a run of sentences each, with one of another document: `make_document` */
+} bp_feed;
+
 typedef struct bp_example_maker bp_example_maker;
 struct bp_example_maker {
     bp_batch_form form;
+    bp_feed feed;
     int64_t window; /* tokens of the corpus that an example is made of; the next example of a stream
-                       begins window - 1 tokens later */
+                       begins window - 1 tokens later. Documents: 0. Runs: tokens of a run, unless
+                       its one sentence has more */
     const void *rules; /* of the objective (models/objective.h); borrowed */
     /** Fill in all of an example: a function of tokens[window], the rules, the step and the slot of
      * the global batch alone. */
     void (*make)(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                  bp_example *out);
+    /** The same of a document, its rules, step and slot. */
+    void (*make_document)(const bp_example_maker *self, const bp_document *document, int64_t step,
+                          int64_t slot, bp_example *out);
 };
 
 /** Make example b of the B that lie in `bytes`; `slot` is its place in the global batch. */
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
                      int64_t slot, void *bytes, int64_t B, int64_t b);
+/** The same of a document. */
+void bp_example_make_document(const bp_example_maker *maker, const bp_document *document,
+                              int64_t step, int64_t slot, void *bytes, int64_t B, int64_t b);
 /** Make all of windows[B][maker->window]. Returns bp_batch_over(bytes). */
 bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,
                        int64_t first_slot, int64_t B, void *bytes);

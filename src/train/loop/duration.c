@@ -13,9 +13,10 @@
 
 void trainer_find_steps(trainer *self)
 {
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && self->maker.feed == BP_FEED_WINDOWS)
         self->epoch_windows = bp_stream_corpus_windows(self->stream, trainer_stride(self));
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
+    bp_bcast_bytes(&self->facts, sizeof self->facts, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = bp_epoch_steps(bp_train_keys_of(self->config)->epochs,
                                                self->epoch_windows, self->spec.batch);
@@ -34,10 +35,12 @@ static void say_weights(const trainer *self)
         int64_t first, tokens, windows;
 
         bp_stream_file(self->stream, k, &first, &tokens);
-        windows = (tokens - 1) / trainer_stride(self);
-        bp_log("corpus.weights: %5.1f %% of the windows are of %s, in %" PRId64
+        windows = self->maker.feed == BP_FEED_DOCUMENTS ? bp_stream_documents(self->stream, k)
+                                                        : (tokens - 1) / trainer_stride(self);
+        bp_log("corpus.weights: %5.1f %% of the %s are of %s, in %" PRId64
                " steps %.3g times all of it",
-               100 * weights[k] / sum, bp_stream_path(self->stream, k), self->spec.rate.steps,
+               100 * weights[k] / sum, trainer_examples_name(self), bp_stream_path(self->stream, k),
+               self->spec.rate.steps,
                weights[k] / sum * entries / (double)(windows > 0 ? windows : 1));
     }
     if (files > WEIGHTS_SHOWN)
@@ -50,9 +53,9 @@ void trainer_say_steps(const trainer *self)
 
     if (bp_config_is_set(config, "train.epochs"))
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
-               " windows in batches of %" PRId64,
+               " %s in batches of %" PRId64,
                bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
-               self->spec.batch);
+               trainer_examples_name(self), self->spec.batch);
     if (self->mesh->coordinates && bp_stream_weights(self->stream))
         say_weights(self);
 }

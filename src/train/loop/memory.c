@@ -39,6 +39,7 @@ static size_t loader_bytes(const trainer *self, const memory_case *one)
 
     return bp_loader_bytes(
         &(bp_loader_size){.tokens = self->facts.tokens,
+                          .documents = self->facts.documents,
                           .mixed_files = self->facts.mixed_files,
                           .slots = trainer_slots(self, &one->spec, one->mesh.data),
                           .maker = &maker});

@@ -323,7 +323,9 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK) {
         self->maker = trainer_maker(self, self->shape.context);
         if (self->mesh->coordinates)
-            err = bp_stream_check(self->stream, trainer_stride(self));
+            err = self->maker.feed == BP_FEED_WINDOWS
+                      ? bp_stream_check(self->stream, trainer_stride(self))
+                      : trainer_count_documents(self);
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
@@ -340,6 +342,7 @@ static bp_err open_lanes(trainer *self)
 {
     bp_loader_spec spec = {.stream = self->stream,
                            .maker = self->maker,
+                           .columns = self->columns,
                            .batch = self->spec.batch,
                            .seed = self->spec.seed};
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
@@ -359,6 +362,9 @@ static bp_err open_lanes(trainer *self)
                        "here each batch slot reads one text in order (corpus.order): "
                        "at corpus.weights; leave it out");
     self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
+    bp_err err = trainer_open_documents(self);
+    if (err != BP_OK)
+        return err;
     if (self->learner)
         spec.slots = slots;
     else
@@ -436,15 +442,17 @@ bp_err trainer_build(trainer *self)
                 "repeat within a step; use a smaller batch or a shorter context");
     else
         BP_WARN("corpus.few_windows",
-                "the corpus has %lld windows, fewer than train.batch = %lld: windows repeat within "
-                "a step; use a smaller batch or a shorter context",
-                (long long)bp_loader_windows(self->loader), (long long)self->spec.batch);
+                "the corpus has %lld %s, fewer than train.batch = %lld: they repeat within a step; "
+                "use a smaller batch or a shorter context",
+                (long long)bp_loader_windows(self->loader), trainer_examples_name(self),
+                (long long)self->spec.batch);
     return BP_OK;
 }
 
 void trainer_close(trainer *self)
 {
     bp_loader_free(&self->loader);
+    bp_document_table_free(&self->valid_table);
     trainer_samples_close(self);
     bp_engine_free(&self->engine);
     if (self->learner)

@@ -17,8 +17,9 @@
 /* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
-    int64_t roles[BP_ROLES]; /* special tokens, -1: none */
-    int64_t mixed_files;     /* of training corpora with weights; 0: corpora without */
+    int64_t roles[BP_ROLES];            /* special tokens, -1: none */
+    int64_t documents, valid_documents; /* examples that are documents or runs; of valid_corpus */
+    int64_t mixed_files;                /* of training corpora with weights; 0: corpora without */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
@@ -75,6 +76,9 @@ typedef struct trainer {
     bool leads;            /* reads the corpus for its model group */
     bp_corpus *corpus, *valid_corpus;
     bp_stream *stream, *valid_stream;
+    bp_document_columns columns; /* what the objective asks of documents; {0}: nothing */
+    bp_document_table
+        *valid_table; /* of the valid stream, where examples are documents; on leads */
     bp_loader *loader;
     bp_engine *engine; /* NULL on a dedicated coordinator, and beside a learner */
     bp_learner
@@ -166,6 +170,15 @@ extern const char *const trainer_may_change[];
 bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* documents.c */
+/** What examples are made of, for people: "windows". */
+const char *trainer_examples_name(const trainer *self);
+/** epoch_windows and the facts of documents, where examples are documents or runs of sentences. On
+ * the coordinator. Errors: those of bp_document_table_new. */
+bp_err trainer_count_documents(trainer *self);
+/** The table that validation reads. Local, on leads. Errors: as above. */
+bp_err trainer_open_documents(trainer *self);
 
 /* duration.c */
 /** What depends on the stream and the shape: the windows of an epoch, where train.epochs is given

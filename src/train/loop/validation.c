@@ -1,7 +1,8 @@
-/* Validation: the loss over all windows of the valid stream, the tail as a shorter one, without
- * dropout. Batches are dealt to data ranks in turn and their sums added in order, so that the loss
- * has the same bits at any number of data ranks. A model that carries a state reads the stream in
- * batch slots, as in training, each from zeros on and in order. */
+/* Validation: the loss over all windows of the valid stream, the tail as a shorter one, or over all
+ * documents (or runs of sentences) in order, without dropout. Batches are dealt to data ranks in
+ * turn and their sums added in order, so that the loss has the same bits at any number of data
+ * ranks. A model that carries a state reads the stream in batch slots, as in training, each from
+ * zeros on and in order. */
 #include "train/loop/trainer_priv.h"
 
 #include "base/fault.h"
@@ -25,11 +26,13 @@ typedef struct layout {
 
 static layout layout_of(const trainer *self)
 {
-    int64_t stride = trainer_stride(self), each = self->spec.micro_batch, batch = self->spec.batch,
+    bool of_windows = self->maker.feed == BP_FEED_WINDOWS;
+    int64_t stride = of_windows ? trainer_stride(self) : 1, each = self->spec.micro_batch,
+            batch = self->spec.batch,
             predictions = self->facts.valid_tokens > 0 ? self->facts.valid_tokens - 1 : 0;
-    layout out = {.whole = predictions / stride,
-                  .tail = predictions % stride,
-                  .carries = self->shape.family->carries_state};
+    layout out = {.whole = of_windows ? predictions / stride : self->facts.valid_documents,
+                  .tail = of_windows ? predictions % stride : 0,
+                  .carries = of_windows && self->shape.family->carries_state};
 
     out.slots = out.carries && batch < out.whole ? batch : out.whole;
     out.groups = out.slots > 0 ? (out.slots + each - 1) / each : 1;
@@ -84,6 +87,22 @@ static int64_t token_of(const trainer *self, const layout *all, const piece *p, 
                                       : (slot_first(all, p->slot + w) + p->round) * stride;
 }
 
+static bp_err read_documents(trainer *self, const layout *all, const piece *p,
+                             const bp_example_maker *maker)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
+        int64_t entry = slot_first(all, p->slot + w);
+        const bp_document *document;
+
+        err = bp_document_table_read(self->valid_table, entry, &document);
+        if (err == BP_OK)
+            bp_example_make_document(maker, document, 0, entry, self->examples, p->windows, w);
+    }
+    return err;
+}
+
 /* Windows overlap by a token: of a causal model the last target of one is the first input of the
  * next. Examples of validation are those of a step 0. */
 static bp_err read_piece(trainer *self, const layout *all, const piece *p,
@@ -91,6 +110,8 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
 {
     bp_err err = BP_OK;
 
+    if (maker->feed != BP_FEED_WINDOWS)
+        return read_documents(self, all, p, maker);
     for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
         int64_t first = token_of(self, all, p, w);
 

@@ -1,0 +1,61 @@
+/* Documents of a stream, as example makers get them (bp_document): whole ones, or runs of their
+ * sentences (src/data/README.md). Local: no MPI. */
+#ifndef BP_DATA_DOCUMENT_TABLE_H
+#define BP_DATA_DOCUMENT_TABLE_H
+
+#include "data/stream.h"
+#include "tensor/batch.h"
+
+/** What a task asks of documents besides tokens. Borrowed until bp_document_table_free. */
+typedef struct bp_document_columns {
+    const char *label;          /* a label column; NULL: none */
+    const char *const *classes; /* [class_count]: bp_document.label k is this value */
+    int64_t class_count;
+    const char *value; /* a column of numbers; NULL: none */
+} bp_document_columns;
+
+typedef struct bp_document_table bp_document_table;
+typedef struct bp_document_table_spec {
+    bp_stream *stream;           /* borrowed until bp_document_table_free */
+    bp_document_columns columns; /* {0}: none */
+    int64_t run_tokens; /* 0: an entry is a document; else a run of its sentences, as many as there
+                           are in so many tokens, one at least */
+} bp_document_table_spec;
+
+/** Entries in the order of the stream: of a bag a document as often as it was drawn.
+ *
+ * Owns:       *out is the caller's, bp_document_table_free(); NULL after an error.
+ * Errors:     BP_ERR_FORMAT a file without a column that is asked for; BP_ERR_CONFIG runs of a file
+ *             without sentences; BP_ERR_SYSTEM memory; what reading columns gives.
+ */
+bp_err bp_document_table_new(bp_document_table **out, const bp_document_table_spec *spec);
+void bp_document_table_free(bp_document_table **table);
+/** Bytes of one of so many entries, for the plan. */
+size_t bp_document_table_bytes(int64_t entries);
+
+int64_t bp_document_table_count(const bp_document_table *table);
+/** first[count + 1]: where entries begin in the stream. Borrowed. */
+const int64_t *bp_document_table_first(const bp_document_table *table);
+/** The number of an entry's document, over all files. */
+int64_t bp_document_table_document(const bp_document_table *table, int64_t entry);
+/** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
+int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
+/** With weights, entries [*first, *first + *count) are of file k. */
+void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
+                            int64_t *count);
+
+/** Entry `entry`, whose tokens (as many as are read) lie at `tokens`. Borrowed, with `other` NULL,
+ * until two calls later. */
+const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
+                                              const int32_t *tokens);
+/** The same, tokens read from the stream. Errors: those of bp_corpus_file_read. */
+bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_document **out);
+
+/** Values of a label that documents of the corpus have, sorted by their bytes; "" is none.
+ *
+ * Owns:       *names[*count] is the caller's, bp_names_free().
+ * Errors:     BP_ERR_FORMAT a file has no such label (its labels are named); what reading columns
+ *             gives. */
+bp_err bp_corpus_classes(const bp_corpus *corpus, const char *label, char ***names, int64_t *count);
+
+#endif

@@ -1,0 +1,374 @@
+/* Examples that are documents: every one once an epoch, whole, with its class, on any ranks, of
+ * bags and of weighted corpora. */
+#include "bp_test.h"
+
+#include "base/fs.h"
+#include "data/loader.h"
+#include "toy_corpus.h"
+
+enum { T = 40, KIND = T, NUMBER, COUNT, SEGMENTS, VALUES };
+
+/* Tokens, zeros behind; then class, number, tokens, segments. */
+static void take_document(const bp_example_maker *self, const bp_document *document, int64_t step,
+                          int64_t slot, bp_example *out)
+{
+    int32_t *to = out->inputs[0];
+
+    (void)self, (void)step, (void)slot;
+    for (int64_t t = 0; t < T; t++)
+        to[t] = t < document->count ? document->tokens[t] : 0;
+    to[KIND] = document->label;
+    to[NUMBER] = (int32_t)document->number;
+    to[COUNT] = (int32_t)document->count;
+    to[SEGMENTS] = (int32_t)document->segments;
+    assert_int_equal(document->starts[0], 0);
+    assert_int_equal(document->starts[document->segments], document->count);
+}
+
+static const bp_example_maker MAKER = {
+    .form = {.stream = {{.T = VALUES}}}, .feed = BP_FEED_DOCUMENTS, .make_document = take_document};
+static const char *const CLASSES[] = {"z", "x"}; /* of the toy's x, y, z */
+static const bp_document_columns COLUMNS = {.label = "kind", .classes = CLASSES, .class_count = 2};
+
+/* Lengths of 0 to 30 tokens, one of 70,000 (more than a block and the most that is read). */
+enum { DOCUMENTS = 12007, LONG = 333 };
+
+static const toy_corpus *make_toy(void)
+{
+    static int64_t lengths[DOCUMENTS];
+    static const toy_corpus toy = {
+        .documents = DOCUMENTS, .lengths = lengths, .vocab_size = 1000, .eod_id = 999};
+
+    for (int64_t d = 0; d < DOCUMENTS; d++)
+        lengths[d] = d == LONG ? 70000 : (d * 7919 + d / 13) % 31;
+    return &toy;
+}
+
+static void check_example(const toy_corpus *toy, const int32_t *got)
+{
+    static const int32_t kinds[] = {1, -1, 0};
+    int64_t d = got[NUMBER], length = toy_length(toy, d);
+
+    assert_int_equal(got[COUNT], length < BP_DOCUMENT_MOST ? length : BP_DOCUMENT_MOST);
+    assert_int_equal(got[SEGMENTS], 1);
+    assert_int_equal(got[KIND], kinds[d % 3]);
+    for (int64_t t = 0; t < T; t++)
+        assert_int_equal(got[t], t < length ? toy_token(toy, d, t) : 0);
+}
+
+static bp_loader *open_loader(bp_stream *stream, int64_t batch, int64_t first, int64_t slots)
+{
+    bp_loader *loader;
+
+    bp_test_expect(bp_loader_new(&loader, &(bp_loader_spec){.stream = stream,
+                                                            .maker = MAKER,
+                                                            .columns = COLUMNS,
+                                                            .batch = batch,
+                                                            .first_slot = first,
+                                                            .slots = slots,
+                                                            .seed = 5}),
+                   BP_OK);
+    return loader;
+}
+
+static const int32_t *read_step(bp_loader *loader, int64_t step)
+{
+    const void *batch;
+
+    bp_test_expect(bp_loader_read(loader, step, &batch), BP_OK);
+    return batch;
+}
+
+typedef struct world {
+    bp_corpus *corpus;
+    bp_stream *stream;
+} world;
+
+static world open_world(const char *list, bool bag, const double *weights)
+{
+    world w;
+
+    bp_test_expect(bp_corpus_open(&w.corpus, list), BP_OK);
+    bp_test_expect(bp_stream_new(&w.stream, &(bp_stream_spec){.corpus = w.corpus,
+                                                              .bag = bag,
+                                                              .seed = 5,
+                                                              .member = 2,
+                                                              .weights = weights}),
+                   BP_OK);
+    return w;
+}
+
+static void end_world(world *w)
+{
+    bp_stream_free(&w->stream);
+    bp_corpus_close(&w->corpus);
+}
+
+/* How often each document comes in an epoch, of documents [0, DOCUMENTS). */
+static void count_epoch(const toy_corpus *toy, bp_loader *loader, int64_t batch, int64_t epoch,
+                        int32_t *counts, int32_t *first_number)
+{
+    int64_t length = bp_loader_windows(loader) / batch;
+
+    memset(counts, 0, DOCUMENTS * sizeof *counts);
+    for (int64_t step = epoch * length + 1; step <= (epoch + 1) * length; step++) {
+        const int32_t *got = read_step(loader, step);
+
+        for (int64_t b = 0; b < batch; b++) {
+            check_example(toy, got + b * VALUES);
+            counts[got[b * VALUES + NUMBER]]++;
+        }
+        if (step == epoch * length + 1)
+            *first_number = got[NUMBER];
+    }
+}
+
+static void each_document_comes_once_an_epoch(void **state)
+{
+    enum { BATCH = 8 };
+    const toy_corpus *toy = make_toy();
+    world w = open_world(toy_write(toy, "toy.h5"), false, NULL);
+    bp_loader *loader = open_loader(w.stream, BATCH, 0, BATCH);
+    static int32_t counts[DOCUMENTS], first[2];
+
+    (void)state;
+    assert_int_equal(bp_loader_windows(loader), DOCUMENTS);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        int64_t left_out = 0;
+
+        count_epoch(toy, loader, BATCH, epoch, counts, &first[epoch]);
+        for (int64_t d = 0; d < DOCUMENTS; d++) {
+            assert_in_range(counts[d], 0, 1);
+            left_out += counts[d] == 0;
+        }
+        assert_int_equal(left_out, DOCUMENTS % BATCH);
+    }
+    assert_int_not_equal(first[0], first[1]);
+    bp_loader_free(&loader);
+    end_world(&w);
+}
+
+static void ranks_share_the_same_examples(void **state)
+{
+    enum { BATCH = 8 };
+    const toy_corpus *toy = make_toy();
+    world all = open_world(toy_write(toy, "toy.h5"), true, NULL);
+    bp_loader *whole = open_loader(all.stream, BATCH, 0, BATCH);
+
+    (void)state;
+    for (int64_t ranks = 2; ranks <= 4; ranks *= 2)
+        for (int64_t rank = 0; rank < ranks; rank++) {
+            int64_t slots = BATCH / ranks;
+            world w = open_world(bp_test_path("toy.h5"), true, NULL);
+            bp_loader *part = open_loader(w.stream, BATCH, rank * slots, slots);
+            static const int64_t steps[] = {1, 2, 3, 700, 1499, 1500, 1501, 5};
+
+            for (size_t k = 0; k < sizeof steps / sizeof steps[0]; k++) {
+                const int32_t *a = read_step(whole, steps[k]) + rank * slots * VALUES;
+
+                assert_memory_equal(a, read_step(part, steps[k]),
+                                    (size_t)(slots * VALUES) * sizeof *a);
+            }
+            bp_loader_free(&part);
+            end_world(&w);
+        }
+    bp_loader_free(&whole);
+    end_world(&all);
+}
+
+static void a_bag_holds_documents_as_often_as_drawn(void **state)
+{
+    const toy_corpus *toy = make_toy();
+    world w = open_world(toy_write(toy, "toy.h5"), true, NULL);
+    bp_loader *loader = open_loader(w.stream, 1, 0, 1);
+    static int32_t counts[DOCUMENTS], first;
+
+    (void)state;
+    assert_int_equal(bp_loader_windows(loader), DOCUMENTS);
+    count_epoch(toy, loader, 1, 0, counts, &first);
+    bp_loader_free(&loader); /* the stream is the loader's while it lives */
+    for (int64_t d = 0; d < DOCUMENTS; d++)
+        assert_int_equal(counts[d], bp_stream_drawn(w.stream, d));
+    end_world(&w);
+}
+
+static void weights_share_batches_out(void **state)
+{
+    static const double weights[] = {3, 0, 1};
+    enum { BATCH = 4, STEPS = 100, SMALL = 50 };
+    toy_corpus toy = {.documents = SMALL, .length = 9, .vocab_size = 1000, .eod_id = 999};
+    char list[3 * PATH_MAX] = "";
+    int64_t counts[3] = {0};
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "%d.h5", k);
+        toy.first = k * SMALL; /* file after file, the tokens of one toy */
+        strcat(list, k > 0 ? "," : "");
+        strcat(list, toy_write(&toy, name));
+    }
+    world w = open_world(list, false, weights);
+    bp_loader *loader = open_loader(w.stream, BATCH, 0, BATCH);
+    assert_int_equal(bp_loader_windows(loader), 2 * SMALL);
+    for (int64_t step = 1; step <= STEPS; step++) {
+        const int32_t *got = read_step(loader, step);
+
+        for (int b = 0; b < BATCH; b++) {
+            toy_corpus one = {
+                .documents = 3 * SMALL, .length = 9, .vocab_size = 1000, .eod_id = 999};
+            int64_t number = got[b * VALUES + NUMBER];
+
+            counts[number / SMALL]++;
+            for (int64_t t = 0; t < 9; t++)
+                assert_int_equal(got[b * VALUES + t], toy_token(&one, number, t));
+        }
+    }
+    assert_int_equal(counts[0], 3 * STEPS);
+    assert_int_equal(counts[1], 0);
+    bp_loader_free(&loader);
+    end_world(&w);
+}
+
+/* Segments and values of a corpus that has them; read one by one, as validation does. */
+static void segments_and_values_are_told(void **state)
+{
+    static const char *const labels[] = {"kind"}, *const values[] = {"level"};
+    bp_corpus_spec spec = {.vocab_size = 100,
+                           .eod_id = 99,
+                           .tokenizer_hash = TOY_HASH_A,
+                           .labels = labels,
+                           .label_count = 1,
+                           .values = values,
+                           .value_count = 1,
+                           .has_segments = true};
+    bp_document_table_spec asked = {
+        .columns = {.label = "kind", .classes = CLASSES, .class_count = 2, .value = "level"}};
+    const char *path = bp_test_path("task.h5");
+    const bp_document *document;
+    bp_document_table *table;
+    bp_corpus_writer *writer;
+
+    (void)state;
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (uint32_t d = 0; d < 5; d++) { /* d tokens, then 2 */
+        const char *label = d % 2 == 0 ? "x" : "z";
+        const float level = (float)d / 2;
+        bp_corpus_row row = {.labels = &label, .values = &level};
+
+        for (uint32_t t = 0; t < d + 2; t++) {
+            uint32_t id = 10 * d + t;
+
+            if (t == 0 || t == d)
+                bp_test_expect(bp_corpus_writer_segment(writer), BP_OK);
+            if (t == 0 && d == 0)
+                bp_test_expect(bp_corpus_writer_segment(writer), BP_OK);
+            bp_test_expect(bp_corpus_writer_tokens(writer, &id, 1), BP_OK);
+        }
+        bp_test_expect(bp_corpus_writer_end(writer, &row), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    world w = open_world(path, false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
+    assert_int_equal(bp_document_table_count(table), 5);
+    for (int64_t d = 0; d < 5; d++) {
+        bp_test_expect(bp_document_table_read(table, d, &document), BP_OK);
+        assert_int_equal(document->count, d + 2);
+        assert_int_equal(document->tokens[d + 1], 10 * d + d + 1);
+        assert_int_equal(document->segments, 2);
+        assert_int_equal(document->starts[1], d);
+        assert_int_equal(document->label, d % 2 == 0 ? 1 : 0);
+        assert_true(document->value == (float)d / 2);
+    }
+    bp_document_table_free(&table);
+    asked.columns.value = "other";
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'other' (it has: level) ... task.h5 ... [corpus.no_column]");
+    asked.columns = (bp_document_columns){.label = "other"};
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'other' (it has: kind) ... task.h5 ... [corpus.no_column]");
+    end_world(&w);
+}
+
+/* Runs of sentences: as many as there are in so many tokens, in order, none left out. */
+static void runs_hold_whole_sentences(void **state)
+{
+    bp_corpus_spec spec = {
+        .vocab_size = 1000, .eod_id = 999, .tokenizer_hash = TOY_HASH_A, .has_segments = true};
+    const char *path = bp_test_path("sentences.h5");
+    static const int64_t lengths[] = {3, 4, 2, 30, 1, 1, 9, 10};
+    static const int64_t runs[] = {9, 30, 2, 9, 10}; /* of 10 tokens */
+    bp_document_table_spec asked = {.run_tokens = 10};
+    const bp_document *run;
+    bp_document_table *table;
+    bp_corpus_writer *writer;
+    uint32_t id = 0;
+
+    (void)state;
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (int d = 0; d < 2; d++) {
+        for (size_t s = 0; s < sizeof lengths / sizeof lengths[0]; s++) {
+            bp_test_expect(bp_corpus_writer_segment(writer), BP_OK);
+            for (int64_t t = 0; t < lengths[s]; t++, id++)
+                bp_test_expect(bp_corpus_writer_tokens(writer, &id, 1), BP_OK);
+        }
+        bp_test_expect(bp_corpus_writer_end(writer, &(bp_corpus_row){0}), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    world w = open_world(path, false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
+    for (int64_t k = 0, at = 0; k < bp_document_table_count(table); k++) {
+        bp_test_expect(bp_document_table_read(table, k, &run), BP_OK);
+        assert_int_equal(run->count, runs[k % 5]);
+        assert_int_equal(run->segments, k % 5 == 0 ? 3 : k % 5 == 2 ? 2 : 1);
+        assert_int_equal(run->number, k / 5);
+        for (int64_t t = 0; t < run->count; t++)
+            assert_int_equal(run->tokens[t], at++);
+    }
+    assert_int_equal(bp_document_table_count(table), 10);
+    bp_document_table_free(&table);
+    end_world(&w);
+    toy_corpus plain = {.documents = 3, .length = 9, .vocab_size = 1000, .eod_id = 999};
+    w = open_world(toy_write(&plain, "plain.h5"), false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_CONFIG);
+    bp_test_message_has("plain.h5 ... [corpus.no_sentences]");
+    end_world(&w);
+}
+
+static void classes_are_the_values_in_order(void **state)
+{
+    toy_corpus toy = {.documents = 5, .length = 9, .vocab_size = 1000, .eod_id = 999};
+    char **names;
+    int64_t count;
+    world w = open_world(toy_write(&toy, "classes.h5"), false, NULL);
+
+    (void)state;
+    bp_test_expect(bp_corpus_classes(w.corpus, "kind", &names, &count), BP_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(names[0], "x");
+    assert_string_equal(names[2], "z");
+    bp_names_free(&names, count);
+    bp_test_expect(bp_corpus_classes(w.corpus, "genre", &names, &count), BP_ERR_FORMAT);
+    bp_test_message_has("'genre' (it has: kind) ... [corpus.no_column]");
+    end_world(&w);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_document_comes_once_an_epoch),
+        cmocka_unit_test(ranks_share_the_same_examples),
+        cmocka_unit_test(a_bag_holds_documents_as_often_as_drawn),
+        cmocka_unit_test(weights_share_batches_out),
+        cmocka_unit_test(segments_and_values_are_told),
+        cmocka_unit_test(runs_hold_whole_sentences),
+        cmocka_unit_test(classes_are_the_values_in_order),
+    };
+    return BP_TEST_RUN(tests);
+}
