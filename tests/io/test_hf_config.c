@@ -85,6 +85,8 @@ static void sizes_are_read_in_all_spellings(void **state)
          "rope_fraction", 1},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"default\"}}", "rope_fraction", 0.5},
         {NEOX, "{\"tie_word_embeddings\": true}", "tied", 1},
+        {GPT2, "{\"tie_word_embeddings\": false}", "tied", 0},
+        {GPT2, "{\"tie_word_embeddings\": null}", "tied", 1},
         {GPT2, "{\"quantization_config\": null, \"pruned_heads\": {}}", "layers", 2}};
 
     (void)state;
@@ -109,7 +111,8 @@ static void what_is_written_is_read_as_it_was(void **state)
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}"},
         {LLAMA, "{\"model_type\": \"qwen2\"}"},
         {NEOX, "{\"use_parallel_residual\": false, \"tie_word_embeddings\": true}"},
-        {GPT2, "{}"}};
+        {GPT2, "{}"},
+        {GPT2, "{\"tie_word_embeddings\": false}"}};
 
     (void)state;
     for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {

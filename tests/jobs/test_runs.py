@@ -55,19 +55,16 @@ class Runs(JobTest):
     def test_another_configuration_in_a_run_folder_is_78_with_both_values(self):
         self.trained("fixed", 0, "train.steps=2")
         result = self.pretrain("fixed", 0, "train.steps=2", "optimizer.lr=0.5", "model.dropout=0.25")
-        self.assertEqual(result.status, 78, str(result))
-        for text in ("optimizer.lr", "0.5", "0.003", "model.dropout", "0.25"):
-            self.assertIn(text, result.err)
-        self.assertEqual(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}").status, 78)
+        self.assert_error(result, 78, "[run.other_keys]", "optimizer.lr", "0.5", "0.003", "model.dropout", "0.25", lines=2)
+        self.assert_error(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}"), 78, "[run.other_keys]")
 
     def test_a_refused_rate_names_the_way_to_train_on(self):
         folder = self.trained("rate", 0, "train.steps=4")
         for key in ("optimizer.lr=0.001", "optimizer.min_lr=0.5", "train.batch=4", f"corpus.train={self.at('valid.h5')}"):
             result = self.pretrain("rate", 0, "train.steps=4", key)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(f"model.init={folder} run.dir=NEW", result.err)
+            self.assert_error(result, 78, "[run.other_keys]", f"model.init={folder} run.dir=NEW")
         result = self.pretrain("rate", 0, "train.steps=4", "model.width=64")  # no weights of it would fit
-        self.assertEqual(result.status, 78, str(result))
+        self.assert_error(result, 78, "[run.other_keys]", "model.width")
         self.assertNotIn("model.init", result.err)
         self.trained("slower", 0, "train.steps=2", "optimizer.lr=0.001", "optimizer.warmup=0", f"model.init={folder}")
         self.assertEqual(metrics(self.at("slower"))[0]["lr"], 0.001)
@@ -113,8 +110,7 @@ class Runs(JobTest):
     def test_divergence_ends_with_70_and_no_state_that_is_not_finite_is_committed(self):
         result = self.pretrain("diverged", 0, "optimizer.kind=sgd", "optimizer.lr=900", "optimizer.warmup=0", "optimizer.clip=0",
                                "optimizer.weight_decay=100", "train.steps=300", "checkpoint.every=1000")
-        self.assertEqual(result.status, 70, str(result))
-        self.assertIn("diverged", result.err)
+        self.assert_error(result, 70, "[training.diverged]")
         self.assertEqual(steps(self.at("diverged")), [])
         self.assertEqual(len(events(self.at("diverged"), "skipped")), 10)
 
@@ -126,8 +122,7 @@ class Runs(JobTest):
         self.assertEqual(result.status, 0, str(result))
         self.assertLess(metrics(self.at("second"))[0]["loss"], metrics(first)[0]["loss"] - 0.5)
         result = run([program("bagpipe"), "pretrain", config, f"run.dir={self.at('third')}", f"model.init={first}", "model.layers=3"])
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("model.layers", result.err)
+        self.assert_error(result, 78, "[model.init_mismatch]", "model.layers")
 
     def test_tokenizer_travels_with_the_checkpoints(self):
         folder = self.trained("named_tokenizer", 2, "train.steps=1", f"tokenizer.path={self.at('tokenizer.json')}")

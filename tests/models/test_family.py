@@ -87,11 +87,9 @@ class Family(JobTest):
         run_of_pair = self.trained("pair", 0)
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('refused')}", f"score.model={run_of_pair}",
                       f"score.corpus={self.at('valid.h5')}"])
-        self.assertEqual(result.status, 65, str(result))
-        self.assertIn("kind 'pair'", result.err)
+        self.assert_error(result, 65, "[model.unknown_kind]", "'pair'")
         other = self.start("pretrain", "other", 0, "model.kind=gpt", f"model.init={run_of_pair}")
-        self.assertEqual(other.status, 78, str(other))
-        self.assertIn("model.kind = gpt, but the checkpoint of model.init has pair", other.err)
+        self.assert_error(other, 78, "[model.init_mismatch]", "model.kind = gpt", "pair")
 
 
 if __name__ == "__main__":

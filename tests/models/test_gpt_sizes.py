@@ -1,5 +1,6 @@
 """A GPT with sizes that GPT-2 has no choice of: an inner width, a width of heads, an epsilon, a head of its own. It trains to the same losses
 on every mesh, goes into a Hugging Face folder and back as far as that has them, and leaves GPT-2's own checkpoints as they were."""
+import json
 import os
 
 import bagpipe_test
@@ -21,9 +22,7 @@ class Sizes(JobTest):
                         self.assertLess(abs(a - b), 2e-5)
         self.assertEqual(digests(self.at("one-no")).keys() - digests(self.at("one-yes")).keys(), {"head", "adamw.m/head", "adamw.v/head"})
         for key, value in (("model.inner=48", "44"), ("model.tied=yes", "no")):
-            result = self.pretrain("other", 0, f"model.init={self.at('one-no')}", key)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(f"{key.replace('=', ' = ')}, but the checkpoint of model.init has {value}", result.err)
+            self.assert_error(self.pretrain("other", 0, f"model.init={self.at('one-no')}", key), 78, "[model.init_mismatch]", key.replace("=", " = "), value)
 
     def test_a_plain_one_says_nothing_of_them(self):
         self.trained("plain", 0, "train.steps=2")
@@ -34,21 +33,40 @@ class Sizes(JobTest):
         self.trained("plain", 0, "train.steps=3")  # goes on
 
     def test_hugging_face_has_some_of_them(self):
-        trained = self.trained("exported", 0, "model.inner=44", "model.norm_epsilon=1e-4", "train.steps=2")
-        self.must(["bagpipe-data", "export", trained, "--out", self.at("folder"), "--no-tokenizer"])
-        config = read_json(self.at("folder"), "config.json")
-        self.assertEqual((config["n_inner"], config["layer_norm_epsilon"], config["tie_word_embeddings"]), (44, 1e-4, True))
-        self.must(["bagpipe-data", "import", self.at("folder"), "--out", self.at("back"), "--no-tokenizer"])
-        self.must(["bagpipe-data", "export", self.at("back"), "--out", self.at("again"), "--no-tokenizer"])
-        for file in ("config.json", "model.safetensors"):
-            with open(os.path.join(self.at("folder"), file), "rb") as a, open(os.path.join(self.at("again"), file), "rb") as b:
-                self.assertEqual(a.read(), b.read(), file)
-        for key, words in (("model.head_width=16", "head_width = 16"), ("model.tied=no", "tied = 0")):
-            name = key.replace("=", "-")
-            self.trained(name, 0, key, "train.steps=1")
-            result = run([program("bagpipe-data"), "export", self.at(name), "--out", self.at("refused"), "--no-tokenizer"])
-            self.assertEqual(result.status, 65, str(result))
-            self.assertIn(words + ", which a gpt2 of Hugging Face has not", result.err)
+        for tied in (True, False):
+            trained, folder, back, again = (self.at(f"{name}-{tied}") for name in ("exported", "folder", "back", "again"))
+            self.trained(trained, 0, "model.inner=44", "model.norm_epsilon=1e-4", f"model.tied={'yes' if tied else 'no'}", "train.steps=2")
+            self.must(["bagpipe-data", "export", trained, "--out", folder, "--no-tokenizer"])
+            config = read_json(folder, "config.json")
+            self.assertEqual((config["n_inner"], config["layer_norm_epsilon"], config["tie_word_embeddings"]), (44, 1e-4, tied))
+            self.must(["bagpipe-data", "import", folder, "--out", back, "--no-tokenizer"])
+            values = {name: digest for name, digest in digests(trained).items() if not name.startswith("adamw.")}
+            self.assertEqual({tensor["name"]: tensor["digest"] for tensor in read_json(back, "manifest.json")["tensors"]}, values)
+            self.assertEqual("head" in values, not tied)
+            self.must(["bagpipe-data", "export", back, "--out", again, "--no-tokenizer"])
+            for file in ("config.json", "model.safetensors"):
+                with open(os.path.join(folder, file), "rb") as a, open(os.path.join(again, file), "rb") as b:
+                    self.assertEqual(a.read(), b.read(), file)
+        self.trained("wide", 0, "model.head_width=16", "train.steps=1")
+        self.assert_error(run([program("bagpipe-data"), "export", self.at("wide"), "--out", self.at("refused"), "--no-tokenizer"]), 65,
+                          "[export.no_counterpart]", "head_width = 16")
+
+    def test_one_with_a_head_of_its_own_is_scored_and_continues_texts(self):
+        trained = self.trained("own", 0, *SIZES, "model.tied=no")
+        with open(self.at("valid.txt"), encoding="utf-8") as file:
+            lines = [line.split() for line in file.read().splitlines() if line.strip()]
+        self.write("prompts.txt", "".join(" ".join(words[:2]) + "\n" for words in lines[:3]))
+        perplexity, written = {}, {}
+        for name, ranks, keys in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"])):
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('score-' + name)}", f"score.model={trained}",
+                       f"score.corpus={self.at('valid.h5')}", *keys], ranks)
+            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={self.at('write-' + name)}", f"generate.model={trained}",
+                       f"generate.prompts={self.at('prompts.txt')}", "generate.tokens=10", *keys], ranks)
+            perplexity[name] = read_json(self.at("score-" + name), "score", "summary.json")["perplexity"]
+            with open(self.at(f"write-{name}/generate/outputs.jsonl"), encoding="utf-8") as file:
+                written[name] = [json.loads(line)["tokens"] for line in file]
+            self.assertAlmostEqual(perplexity[name] / perplexity["one"], 1, delta=1e-5)
+            self.assertEqual(written[name], written["one"])
 
 
 if __name__ == "__main__":

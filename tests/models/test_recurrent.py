@@ -210,13 +210,12 @@ class Recurrent(JobTest):
             self.assertAlmostEqual(metrics(folder)[-1]["valid_loss"], -numpy.mean(logprobs), delta=1e-5)
 
     def test_what_does_not_fit_is_said(self):
-        for keys, words in ((["model.tied=yes", "model.embedding=20"], "model.embedding = 20"),
-                            (["mesh.tensor=2", "mesh.sequence_parallel=yes"], "mesh.sequence_parallel = yes"),
-                            (["model.heads=4"], "model.kind = lstm has no model.heads"),
-                            (["corpus.weights=1"], "corpus.weights takes windows of several corpora")):
+        for keys, words in ((["model.tied=yes", "model.embedding=20"], ("[model.unlike_widths]", "model.embedding = 20")),
+                            (["mesh.tensor=2", "mesh.sequence_parallel=yes"], ("[mesh.no_sequence_parallel]", "mesh.sequence_parallel = yes")),
+                            (["model.heads=4"], ("[model.unused_key]", "model.kind = lstm", "model.heads")),
+                            (["corpus.weights=1"], ("[corpus.weights_unused]", "corpus.weights"))):
             result = self.pretrain("refused", 2 if "mesh.tensor=2" in keys else 0, *self.keys("lstm"), *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(words, result.err)
+            self.assert_error(result, 78, *words)
 
 
 if __name__ == "__main__":

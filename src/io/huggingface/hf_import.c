@@ -406,9 +406,11 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
     bp_free(a);
     bp_free(b);
     if (err == BP_OK && !same)
-        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.untied",
-                      "%s is not %s: in %s; this program's %s has a tied head", table->head,
-                      table->tied, bp_safetensors_path(head_file), table->kind);
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "huggingface.untied",
+                    "%s is not %s: in %s; if config.json said \"tie_word_embeddings\": false, both "
+                    "would be read",
+                    table->head, table->tied, bp_safetensors_path(head_file));
     return err;
 }
 

@@ -11,12 +11,11 @@ static const bp_hf_size SIZES[] = {
     {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},
     {"inner", "n_inner", NULL, BP_HF_COUNT, "4*width", .quiet = true},
     {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-5", .quiet = true},
-    {"tied", NULL, NULL, BP_HF_FLAG, "1", .quiet = true},
+    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {
     {"activation_function", "\"gelu_new\"|\"gelu_pytorch_tanh\""},
-    {"tie_word_embeddings", "true"},
     {"scale_attn_weights", "true"},
     {"scale_attn_by_inverse_layer_idx", "false"},
     {"add_cross_attention", "false"},
@@ -51,9 +50,11 @@ static const bp_hf_row ROWS[] = {
     {"h.*.mlp.c_proj.bias", "width", NULL, false, 1, {"h.*.mlp.down.bias"}},
     {"ln_f.weight", "width", NULL, false, 1, {"ln_f.gain"}},
     {"ln_f.bias", "width", NULL, false, 1, {"ln_f.bias"}},
+    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
-static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}; /* masks */
+static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}, /* masks */
+    *const HEAD[] = {"lm_head.", NULL};
 
 static const char *const HARMLESS[] = {"attn_pdrop",
                                        "embd_pdrop",
@@ -91,6 +92,7 @@ static const bp_hf_table GPT2 = {
     .harmless = HARMLESS,
     .more = "{\"attn_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
-    .check = check};
+    .check = check,
+    .bare = HEAD};
 
 const bp_hf_table *const bp_gpt_huggingface[] = {&GPT2, NULL};
