@@ -261,6 +261,7 @@ static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const in
         if (targets[r] >= 0) {
             pass->loss_sum[term] -= bp_logit_logprob(c->max, c->sums, rows, r);
             pass->loss_count[term]++;
+            pass->right += term == 0 && !pass->training && (float)c->sums[rows + r] >= c->max[r];
         }
 }
 

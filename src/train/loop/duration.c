@@ -14,7 +14,9 @@
 void trainer_find_steps(trainer *self)
 {
     if (self->mesh->coordinates)
-        self->epoch_windows = bp_stream_corpus_windows(self->stream, trainer_stride(self));
+        self->epoch_windows = self->task
+                                  ? self->task->documents
+                                  : bp_stream_corpus_windows(self->stream, trainer_stride(self));
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = bp_epoch_steps(bp_train_keys_of(self->config)->epochs,
@@ -50,9 +52,9 @@ void trainer_say_steps(const trainer *self)
 
     if (bp_config_is_set(config, "train.epochs"))
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
-               " windows in batches of %" PRId64,
+               " %s in batches of %" PRId64,
                bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
-               self->spec.batch);
+               self->task ? "documents" : "windows", self->spec.batch);
     if (self->mesh->coordinates && bp_stream_weights(self->stream))
         say_weights(self);
 }
