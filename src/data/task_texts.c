@@ -35,21 +35,49 @@ static bp_err find_column(bp_corpus_label *out, const bp_corpus *corpus, int64_t
                                   name, bp_corpus_file_path(file), name);
 }
 
-bp_err bp_task_label_column(char **out, const bp_corpus *corpus, const char *name)
+/* Column `name` of numbers; *values NULL: there is none. */
+static bp_err find_values(const float **values, bp_corpus_file *file, const char *name)
 {
-    bp_corpus_label one = {.name = name};
+    bp_corpus_value one;
+    bp_err err = BP_OK;
+
+    *values = NULL;
+    for (int c = 0; c < bp_corpus_file_info(file)->values && err == BP_OK; c++) {
+        err = bp_corpus_file_value(file, c, &one);
+        if (err == BP_OK && strcmp(one.name, name) == 0)
+            *values = one.values;
+    }
+    return err;
+}
+
+/* Columns of labels, then those of numbers. */
+static bp_err name_of(const char **name, bp_corpus_file *file, int c)
+{
+    int labels = bp_corpus_file_info(file)->labels;
+    bp_corpus_label label = {0};
+    bp_corpus_value value = {0};
+    bp_err err = c < labels ? bp_corpus_file_label(file, c, &label)
+                            : bp_corpus_file_value(file, c - labels, &value);
+
+    *name = c < labels ? label.name : value.name;
+    return err;
+}
+
+bp_err bp_task_label_column(char **out, const bp_corpus *corpus, const char *name, bool numbers)
+{
     bp_buffer names = {0};
     bp_err err = BP_OK;
-    int labels = info_of(corpus, 0)->labels;
+    bool given = name != NULL;
+    int columns = info_of(corpus, 0)->labels + (numbers ? info_of(corpus, 0)->values : 0);
 
     *out = NULL;
-    for (int c = 0; c < labels && !name && err == BP_OK; c++) {
-        err = bp_corpus_file_label(bp_corpus_file_at(corpus, 0), c, &one);
+    for (int c = 0; c < columns && !given && err == BP_OK; c++) {
+        err = name_of(&name, bp_corpus_file_at(corpus, 0), c);
         if (err == BP_OK)
-            bp_buffer_printf(&names, "%s%s", c > 0 ? ", " : "", one.name);
+            bp_buffer_printf(&names, "%s%s", c > 0 ? ", " : "", name);
     }
-    if (err == BP_OK && !name && labels != 1)
-        err = labels == 0
+    if (err == BP_OK && !given && columns != 1)
+        err = columns == 0
                   ? BP_FAIL(BP_ERR_FORMAT, "task.no_label",
                             "the corpus has no labels: at %s; make it with bagpipe-data corpus "
                             "--label NAME",
@@ -59,11 +87,15 @@ bp_err bp_task_label_column(char **out, const bp_corpus *corpus, const char *nam
                             names.data);
     for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
         bp_corpus_label found;
+        const float *values = NULL;
 
-        err = find_column(&found, corpus, k, one.name);
+        if (numbers)
+            err = find_values(&values, bp_corpus_file_at(corpus, k), name);
+        if (err == BP_OK && !values)
+            err = find_column(&found, corpus, k, name);
     }
     if (err == BP_OK)
-        *out = bp_strdup(one.name);
+        *out = bp_strdup(name);
     bp_buffer_clear(&names);
     return err;
 }
@@ -203,7 +235,7 @@ static bp_err reserve(bp_task_texts *out, const bp_corpus *corpus)
 }
 
 /* Document d of a file, which lies behind those before it. */
-static bp_err take_document(bp_task_texts *out, bp_corpus_file *file, int64_t d)
+static bp_err take_document(bp_task_texts *out, bp_corpus_file *file, int64_t d, bool pairs)
 {
     const bp_corpus_info *info = bp_corpus_file_info(file);
     const int64_t *doc_start;
@@ -221,15 +253,56 @@ static bp_err take_document(bp_task_texts *out, bp_corpus_file *file, int64_t d)
         err = BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
                       "document %" PRId64 " has no token: at %s; leave it out", d,
                       bp_corpus_file_path(file));
-    out->second[out->documents] = at + count;
-    out->start[++out->documents] = at + count;
+    out->second[out->documents] = out->start[out->documents + 1] = at + count;
+    if (err == BP_OK && pairs) {
+        const int64_t *first, *begins;
+
+        err = bp_corpus_file_segments(file, &first, &begins);
+        if (err == BP_OK)
+            out->second[out->documents] = at + begins[first[d] + 1] - doc_start[d];
+    }
+    out->documents++;
     return err;
+}
+
+/* Has each document two segments? Others are sentences, of one text. */
+static bp_err find_pairs(bool *pairs, bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    const int64_t *first, *begins;
+    bp_err err = BP_OK;
+
+    *pairs = info->has_segments && info->segments == 2 * info->documents;
+    if (*pairs)
+        err = bp_corpus_file_segments(file, &first, &begins);
+    for (int64_t d = 0; d < info->documents && err == BP_OK && *pairs; d++)
+        *pairs = first[d + 1] - first[d] == 2;
+    return err;
+}
+
+/* The column of a file: its numbers, or what its labels stand for. */
+static bp_err take_targets(bp_task_texts *out, const bp_corpus *corpus, int64_t k, const char *name,
+                           const json_t *classes)
+{
+    bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+    int32_t *target = out->target + out->documents;
+    const float *values = NULL;
+    bp_corpus_label column;
+    bp_err err = classes ? BP_OK : find_values(&values, file, name);
+
+    for (int64_t d = 0; values && d < info_of(corpus, k)->documents; d++)
+        target[d] = bp_target_of_value(values[d]);
+    if (err != BP_OK || values)
+        return err;
+    err = find_column(&column, corpus, k, name);
+    return err == BP_OK ? read_targets(target, &column, info_of(corpus, k)->documents, classes,
+                                       bp_corpus_file_path(file))
+                        : err;
 }
 
 bp_err bp_task_texts_read(bp_task_texts *out, const bp_corpus *corpus, const char *name,
                           const json_t *classes)
 {
-    bp_corpus_label column;
     bp_err err;
 
     *out = (bp_task_texts){0};
@@ -237,12 +310,13 @@ bp_err bp_task_texts_read(bp_task_texts *out, const bp_corpus *corpus, const cha
     for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
         bp_corpus_file *file = bp_corpus_file_at(corpus, k);
 
-        err = find_column(&column, corpus, k, name);
+        bool pairs = false;
+
+        err = take_targets(out, corpus, k, name, classes);
         if (err == BP_OK)
-            err = read_targets(out->target + out->documents, &column, info_of(corpus, k)->documents,
-                               classes, bp_corpus_file_path(file));
+            err = find_pairs(&pairs, file);
         for (int64_t d = 0; d < info_of(corpus, k)->documents && err == BP_OK; d++)
-            err = take_document(out, file, d);
+            err = take_document(out, file, d, pairs);
     }
     return err;
 }

@@ -69,7 +69,7 @@ class Finetune(FolderTest):
             self.assertEqual(digests(one), digests(other))
 
     def test_a_killed_training_goes_on_and_has_learnt(self):
-        keys = [*MODEL, "train.steps=120", "train.log_every=20", "checkpoint.every=10", "train.valid_every=40"]
+        keys = [*MODEL, "task.pool=mean", "optimizer.lr=5e-3", "train.steps=80", "train.log_every=20", "checkpoint.every=10", "train.valid_every=40"]
         straight = self.tuned("straight", 0, *keys)
         self.assertGreater(metrics(straight)[-1]["valid_accuracy"], 0.9)
         result = self.finetune("killed", 0, *keys, env=["env", "BP_FAULT=step.end:33=kill"])
@@ -110,9 +110,28 @@ class Finetune(FolderTest):
                 self.assertNotIn(f"adamw.m/{name}", frozen)
         self.assertNotEqual(frozen["h.1.mlp.up.weight"], before["h.1.mlp.up.weight"])
         self.assert_error(self.finetune("twice", 0, f"model.init={self.at('from-bert')}", "task.kind=regression", "task.label=length"), 65,
-                          "task.other_task")
+                          "[task.other_task]")
         self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('back')}", "train.steps=3",
-                               "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "task.other_task")
+                               "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "[task.other_task]")
+
+    def test_pairs_are_read(self):
+        """Whether both texts name the same thing: what each alone does not tell."""
+        draw = random.Random(5)
+        lines = ["id\tone\tother\tsame\tscore"]
+        for k in range(60):
+            one, other = draw.choice(list(KINDS)), draw.choice(list(KINDS))
+            lines.append(f"{k}\t{document(draw, one, 6)}\t{document(draw, other, 9)}\t{'yes' if one == other else 'no'}\t{(one == other) / 4}")
+        self.write("pairs.tsv", "\n".join(lines) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "tsv", "--fields", "one,other", "--label", "same",
+                   "--value", "score", "--out", self.at("pairs.h5"), self.at("pairs.tsv")])
+        keys = [f"corpus.train={self.at('pairs.h5')}", f"corpus.valid={self.at('pairs.h5')}", *MODEL, "train.log_every=20"]
+        lines = metrics(self.tuned("pairs", 0, *keys, "task.label=same", "train.steps=20"))
+        self.assertIn("valid_accuracy", lines[-1])
+        lines = metrics(self.tuned("scores", 0, *keys, "task.kind=regression", "task.label=score", "train.steps=60", "task.pool=mean"))
+        self.assertLess(lines[-1]["valid_loss"], 0.02)
+        result = self.finetune("cut", 0, *keys, "model.context=12", "task.label=same", "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
 
     def test_a_number_is_learnt(self):
         lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
@@ -140,25 +159,25 @@ class Finetune(FolderTest):
         self.corpus("none", [{"text": "the ship"}])
         self.corpus("odd", [{"text": "the ship", "topic": value} for value in ("1", "nan")])
         self.corpus("two", [{"text": "the ship was", "topic": "a", "genre": "b"}] * 2)
-        self.assert_error(self.finetune("e1", 0, *MODEL, f"corpus.valid={self.at('other.h5')}"), 65, "task.unknown_class", "moon")
-        self.assert_error(self.finetune("e2", 0, *MODEL, f"corpus.train={self.at('alike.h5')}"), 65, "task.one_class", "sea")
-        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "task.no_label")
-        self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "task.bad_value", "nan")
+        self.assert_error(self.finetune("e1", 0, *MODEL, f"corpus.valid={self.at('other.h5')}"), 65, "[task.unknown_class]", "moon")
+        self.assert_error(self.finetune("e2", 0, *MODEL, f"corpus.train={self.at('alike.h5')}"), 65, "[task.one_class]", "sea")
+        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[task.no_label]")
+        self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "[task.bad_value]", "nan")
         self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("two.h5"))
         self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 78,
-                          "task.several_labels")
-        self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "task.too_many_layers")
-        self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "task.no_backbone")
+                          "[task.several_labels]")
+        self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "[task.too_many_layers]")
+        self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "[task.no_backbone]")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "train.batch=2", "train.steps=1")
-        self.assert_error(result, 65, "task.unknown_class", "town")
+        self.assert_error(result, 65, "[task.unknown_class]", "town")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "corpus.valid=", "train.batch=2", "train.steps=1")
         self.assertEqual(result.status, 0, str(result))
-        self.assert_warning(result, "task.rare_class")
+        self.assert_warning(result, "[task.rare_class]")
 
     def test_a_tokenizer_without_the_tokens_of_a_pair_is_refused(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("plain.json"), self.at("train.jsonl")])
         self.corpus("plain", [{"text": "the ship", "topic": topic} for topic in ("a", "b")], "plain.json")
-        self.assert_error(self.finetune("plain", 0, *MODEL, f"corpus.train={self.at('plain.h5')}", "corpus.valid="), 78, "corpus.no_special_token")
+        self.assert_error(self.finetune("plain", 0, *MODEL, f"corpus.train={self.at('plain.h5')}", "corpus.valid="), 78, "[corpus.no_special_token]")
 
     def test_long_texts_are_cut_and_counted(self):
         result = self.finetune("long", 0, *MODEL, "model.context=10", "train.steps=1")

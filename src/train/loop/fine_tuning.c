@@ -37,7 +37,8 @@ static bp_err read_texts(trainer *self)
 {
     fine_tuning *task = self->task;
     bp_err err =
-        bp_task_label_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label);
+        bp_task_label_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label,
+                             kind_of(self) == BP_TASK_REGRESSION);
 
     if (err == BP_OK && kind_of(self) == BP_TASK_CLASSES)
         err = bp_task_classes(&task->classes, self->corpus, task->column);
