@@ -209,6 +209,16 @@ const bp_objective *bp_model_objective(const bp_model_shape *shape)
                                     : bp_task_objective(shape->task.kind);
 }
 
+int64_t bp_model_outcomes(const bp_model_shape *shape)
+{
+    return is_language_model(shape) ? shape->vocab_size : shape->task.outcomes;
+}
+
+bool bp_model_is_softmax(const bp_model_shape *shape)
+{
+    return shape->task.kind != BP_TASK_REGRESSION && shape->task.kind != BP_TASK_SPANS;
+}
+
 static bool is_of_task(const bp_model_shape *shape, int block)
 {
     return !is_language_model(shape) && block >= shape->family->backbone(shape).blocks;

@@ -22,7 +22,9 @@ def document(draw, kind, n):
     return " ".join(words)
 
 
-class Finetune(FolderTest):
+class TaskTest(FolderTest):
+    """Texts of three topics."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -51,6 +53,8 @@ class Finetune(FolderTest):
         self.assertEqual(result.status, 0, str(result))
         return self.at(name)
 
+
+class Finetune(TaskTest):
     def test_every_mesh_trains_the_same_model(self):
         meshes = (("tensor", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]), ("pipeline", 2, ["mesh.pipeline=2"]))
         for kind, model in (("bert", MODEL), ("gpt", GPT), ("mean", [*MODEL, "task.pool=mean"])):
