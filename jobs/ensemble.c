@@ -5,40 +5,50 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
-#include "models/family.h"
+#include "models/task.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 #include "train/engine/engine.h"
 #include "train/loop/pretrain.h"
 
 /* pretrain's, and the ensemble's own */
-static const bp_option *const OPTIONS[] = {bp_run_options,       bp_corpus_options,
-                                           bp_model_options,     bp_mask_options,
-                                           bp_mesh_options,      bp_train_options,
-                                           bp_optimizer_options, bp_checkpoint_options,
-                                           bp_math_options,      bp_ensemble_options,
-                                           bp_memory_options,    bp_slurm_options,
-                                           bp_watchdog_options,  NULL};
+static const bp_option *const OPTIONS[] = {
+    bp_run_options,   bp_corpus_options,    bp_model_options,
+    bp_mask_options,  bp_task_options,      bp_mesh_options,
+    bp_train_options, bp_optimizer_options, bp_checkpoint_options,
+    bp_math_options,  bp_ensemble_options,  bp_memory_options,
+    bp_slurm_options, bp_watchdog_options,  NULL};
 
 static bp_err run(const bp_job_call *call)
 {
-    bp_ensemble_jobs jobs = {.pretrain = bp_job_pretrain.options, .score = bp_job_score.options};
+    bool tunes = bp_task_is_asked(call->config);
+    bp_ensemble_jobs jobs = {.pretrain = (tunes ? &bp_job_finetune : &bp_job_pretrain)->options,
+                             .score = bp_job_score.options};
 
     if (call->plan)
         return bp_ensemble_plan(call->world, call->config, &jobs, &call->planned);
     return bp_ensemble(call->world, call->config, &jobs);
 }
 
+static void require(bp_config *config)
+{
+    if (bp_task_is_asked(config))
+        bp_finetune_require(config);
+    else
+        bp_model_require_keys(config);
+}
+
 const bp_job bp_job_ensemble = {
     .name = "ensemble",
     .help = "trains the members of an ensemble, side by side or one after another",
     .text = "It writes members/m00, members/m01 and so on, each a run folder, and ensemble.json "
-            "into run.dir. The same command again resumes.",
+            "into run.dir. With task.kind its members are fine-tuned, as by finetune. The same "
+            "command again resumes.",
     .examples = "  bagpipe ensemble small.ini run.dir=runs/four ensemble.members=4\n"
                 "  mpirun -n 4 bagpipe ensemble small.ini run.dir=runs/four \\\n"
                 "      ensemble.members=4 mesh.members=2\n",
     .options = OPTIONS,
-    .require = bp_model_require_keys,
+    .require = require,
     .check = bp_ensemble_check,
     .warn = bp_engine_spec_warn,
     .run = run,

@@ -4,9 +4,6 @@
 
 #include <stddef.h>
 
-#define NO_FINETUNE                                                                                \
-    "a model is trained on with model.init=CHECKPOINT; tasks are not in this version"
-
 const bp_job_word bp_job_words[] = {{"train", "pretrain", NULL},
                                     {"training", "pretrain", NULL},
                                     {"trainer", "pretrain", NULL},
@@ -15,12 +12,8 @@ const bp_job_word bp_job_words[] = {{"train", "pretrain", NULL},
                                     {"run", "pretrain", NULL},
                                     {"continue", "pretrain", "the same command again goes on"},
                                     {"resume", "pretrain", "the same command again goes on"},
-                                    {"finetune", "finetune", NULL},
-                                    {"finetune", "pretrain", NO_FINETUNE},
                                     {"fine-tune", "finetune", NULL},
-                                    {"fine-tune", "pretrain", NO_FINETUNE},
                                     {"sft", "finetune", NULL},
-                                    {"sft", "pretrain", NO_FINETUNE},
 
                                     {"eval", "score", NULL},
                                     {"evaluate", "score", NULL},

@@ -334,6 +334,10 @@ double bp_model_train_flops(const bp_model_shape *shape);
 /** What its training minimises: of its task, or its family's; NULL: a family of counts, or a
  * learner. */
 const bp_objective *bp_model_objective(const bp_model_shape *shape);
+/** What it has probabilities of, or values: its task's outcomes, or words; and whether its last
+ * block is a softmax over them (a value and a span have other heads). */
+int64_t bp_model_outcomes(const bp_model_shape *shape);
+bool bp_model_is_softmax(const bp_model_shape *shape);
 /** Of a block of the whole network, with a task's head in the family's place. */
 double bp_model_block_cost(const bp_model_shape *shape, int block);
 bp_activations bp_model_behind(const bp_model_shape *shape, int block);

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh.h"
+#include "models/task_shape.h"
 #include <stdint.h>
 
 typedef struct bp_model bp_model;
@@ -56,7 +57,12 @@ typedef struct bp_model_info {
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
-    int64_t vocab_size;
+    int64_t vocab_size;               /* outcomes; of a language model its words */
+    int64_t words;                    /* that its inputs have */
+    bp_task_shape task; /* whose outcomes they are; kind BP_TASK_NONE: a language model. Of a task a
+                           target stands at any place of its text, whose state is that of all of
+                           them */
+    char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool masks;       /* it finds masked tokens: a target stands at its own place, and inputs behind
                          a window's end are -1 */
     bool may_be_zero; /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
@@ -72,12 +78,14 @@ typedef struct bp_model_info {
  * piece of the same place ended, which was full. */
 typedef struct bp_model_batch {
     int64_t windows, length;
-    const int32_t *inputs;  /* [windows][length] */
-    const int32_t *targets; /* [windows][length]; -1: not scored */
-    int64_t first_slot;     /* of window 0 in all that is scored: keys dropout at test time */
-    int64_t first_window;   /* the place of window 0, where a batch is handed over in parts */
-    bool resumes;           /* all windows go on from the batch before, which had as many or more */
-    bool suspends;          /* the next batch resumes: the model keeps what that needs */
+    const int32_t *inputs;   /* [windows][length] */
+    const int32_t *targets;  /* [windows][length]; -1: not scored */
+    const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
+                                end are -1 */
+    int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
+    int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
+    bool resumes;  /* all windows go on from the batch before, which had as many or more */
+    bool suspends; /* the next batch resumes: the model keeps what that needs */
 } bp_model_batch;
 
 /** Windows [first, first + count) of a batch. */

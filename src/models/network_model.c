@@ -22,13 +22,24 @@
 
 /* ---- the stages ---- */
 
-/* A window of a masked model is framed and masked already: it has places before the first -1. */
+/* Segments of a batch's windows; NULL: there are none. */
+typedef struct given_segments {
+    const int32_t *segments;
+    int64_t first_slot;
+} given_segments;
+
+/* A window of a masked model is framed and masked already, one of a task framed: it has places
+ * before the first -1. */
 static void make_framed(const bp_example_maker *self, const int32_t *tokens, int64_t step,
                         int64_t slot, bp_example *out)
 {
+    const given_segments *given = self->rules;
     int64_t T = self->form.stream[0].T, length = 0;
 
-    (void)step, (void)slot;
+    (void)step;
+    for (int64_t t = 0; t < T && out->segments[0]; t++)
+        out->segments[0][t] =
+            given && given->segments ? given->segments[(slot - given->first_slot) * T + t] : 0;
     for (int64_t t = 0; t < T; t++) {
         out->inputs[0][t] = tokens[t] < 0 ? 0 : tokens[t];
         length += tokens[t] >= 0;
@@ -39,8 +50,15 @@ static void make_framed(const bp_example_maker *self, const int32_t *tokens, int
 /* Makes examples of windows of `length` inputs. */
 static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length)
 {
-    const bp_objective *objective = shape->family->objective;
+    const bp_objective *objective = bp_model_objective(shape);
 
+    if (shape->task.kind != BP_TASK_NONE) {
+        bp_example_maker maker = objective->maker(shape, length, NULL);
+
+        maker.window = length;
+        maker.make = make_framed;
+        return maker;
+    }
     if (objective->masks)
         return (bp_example_maker){.form = {.stream = {{.T = length, .has_lengths = true}}},
                                   .window = length,
@@ -222,10 +240,13 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
+    given_segments given = {batch->segments, batch->first_slot};
     bp_example_maker maker = maker_of(&self->shape, batch->length);
     bool last = network_is_last(self);
     bp_err err;
 
+    if (self->shape.task.kind != BP_TASK_NONE)
+        maker.rules = &given;
     BP_ASSERT(batch->length <= self->face.info.context);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
@@ -254,6 +275,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
         float *data =
             run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
+        BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
         if (last && asked->hidden)
             bp_lm_head_norm(network_head(self), asked->hidden + tokens * self->C, data,
                             windows * batch->length);
@@ -435,10 +457,13 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .statistics = 1,
                                       .width = bp_model_state_width(shape),
                                       .context = bp_model_most_inputs(shape),
-                                      .vocab_size = shape->vocab_size,
+                                      .vocab_size = bp_model_outcomes(shape),
+                                      .words = shape->vocab_size,
+                                      .task = shape->task,
                                       .states = network_state_form(shape)};
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
-                   shape->vocab_size, &self->face.info.vocab_first, &self->face.info.vocab_count);
+                   bp_model_outcomes(shape), &self->face.info.vocab_first,
+                   &self->face.info.vocab_count);
     self->mesh = mesh;
     self->C = bp_model_state_width(shape);
     self->shape = *shape;
@@ -496,7 +521,7 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
         err = new_model(&self, mesh, config, &shape);
     }
     err = bp_agree(mesh->member, err);
-    if (err == BP_OK && wish.keeps_head && network_is_last(self))
+    if (err == BP_OK && wish.keeps_head && network_is_last(self) && bp_model_is_softmax(&shape))
         bp_lm_head_keep_values(network_head(self));
     if (err == BP_OK)
         err = bp_network_load(self->network, mesh->member, checkpoint, 0, &self->values);
@@ -529,7 +554,7 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
 
     if (task->groups == 0)
         return 0;
-    bp_vocab_share(&network->nn, shape->vocab_size, &model.face.info.vocab_first,
+    bp_vocab_share(&network->nn, bp_model_outcomes(shape), &model.face.info.vocab_first,
                    &model.face.info.vocab_count);
     return network_decode_bytes(&model.face, task->groups, task->slots, task->room);
 }
@@ -562,7 +587,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
             .weights_bytes = load.held + (int64_t)products.copies,
             .work_bytes = work > load.staged ? work : load.staged, /* not both at a time */
             .decode_bytes = decode_bytes_of(network, shape, task),
-            .vocab_size = shape->vocab_size,
+            .vocab_size = bp_model_outcomes(shape),
             .width = bp_model_state_width(shape),
             .context = bp_model_most_inputs(shape)};
     }

@@ -5,6 +5,7 @@
 #include "models/open_priv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The shape of a model that gives probabilities. */
@@ -17,6 +18,16 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);
     return err;
+}
+
+static void hash_labels(char hash[BP_SHA256_HEX], const json_t *labels)
+{
+    char *text = labels ? json_dumps(labels, JSON_COMPACT) : NULL;
+
+    hash[0] = '\0';
+    if (text)
+        bp_sha256_of(text, strlen(text), hash);
+    free(text); /* of jansson */
 }
 
 bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
@@ -39,7 +50,10 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->width = bp_model_state_width(&shape);
     shape.context = network_model_context(&shape, context);
     info->context = bp_model_most_inputs(&shape);
-    info->vocab_size = shape.vocab_size;
+    info->vocab_size = bp_model_outcomes(&shape);
+    info->words = shape.vocab_size;
+    info->task = shape.task;
+    hash_labels(info->labels_hash, json_object_get(json_object_get(state, "model"), "labels"));
     info->may_be_zero = shape.family->open != NULL;
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     return BP_OK;
@@ -68,6 +82,8 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->masks = told.masks;
     info->step = told.step;
     info->eod_id = told.eod_id;
+    memcpy(info->labels_hash, told.labels_hash, sizeof told.labels_hash);
+    info->words = told.words;
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
     memcpy(info->digest, told.digest, sizeof told.digest);
     return BP_OK;

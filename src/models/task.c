@@ -7,6 +7,39 @@
 
 #define INIT_STD 0.02F
 
+const bp_option bp_task_options[] = {
+    {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_KINDS, NULL,
+     "what the model learns to tell: a class or a number of each text, tags of its words, or where "
+     "in it an answer stands",
+     BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
+    {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "the corpora's label that is learnt; the only one if not given", false,
+     .at = BP_AT(bp_task_keys, label)},
+    {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of bert and "
+     "roberta, last of others",
+     false, .at = BP_AT(bp_task_keys, pool)},
+    {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
+     "so many of the first layers, and the embeddings below them, keep their values", false,
+     .at = BP_AT(bp_task_keys, frozen_layers)},
+    {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
+};
+
+static void see_kind(void *context, const bp_option *option, const char *value)
+{
+    bool *asked = context;
+
+    *asked = *asked || (value && strcmp(option->key, "task.kind") == 0);
+}
+
+bool bp_task_is_asked(const bp_config *config)
+{
+    bool asked = false;
+
+    bp_config_each(config, see_kind, &asked);
+    return asked;
+}
+
 /* Examples are documents, padded. */
 static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
                                    const bp_example_rules *rules)
@@ -117,6 +150,52 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
                                               : new_text_head(network, shape));
 }
 
+/* ---- documents ---- */
+
+bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles)
+{
+    bool framed = backbone_of(shape).pooler;
+    bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
+
+    *out = framed ? (bp_task_frame){roles[BP_ROLE_CLS], roles[BP_ROLE_SEP], roles[BP_ROLE_SEP]}
+                  : (bp_task_frame){-1, roles[BP_ROLE_END], roles[BP_ROLE_END]};
+    if (out->end >= 0 && (out->begin >= 0 || !framed))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                   "the corpus's tokenizer has no token for '%s', which a task's examples need: at "
+                   "corpus.train; make the corpus with a tokenizer that has one",
+                   bp_role_name(framed ? lacks : BP_ROLE_END));
+}
+
+int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
+                     const bp_task_pair *pair, int64_t *cut)
+{
+    bool two = pair->tokens[1] > 0;
+    int64_t n[2] = {pair->tokens[0], pair->tokens[1]}, at = 0, first,
+            room = T - (frame->begin >= 0) - 1 - two;
+
+    room = room > 0 ? room : 0;
+    *cut = n[0] + n[1] > room ? n[0] + n[1] - room : 0;
+    for (int64_t k = 0; k < *cut; k++)
+        n[n[0] <= n[1]]--;
+    if (frame->begin >= 0)
+        inputs[at++] = (int32_t)frame->begin;
+    memcpy(inputs + at, pair->text[0], (size_t)n[0] * sizeof *inputs);
+    at += n[0];
+    if (two)
+        inputs[at++] = (int32_t)frame->middle;
+    first = at;
+    if (two)
+        memcpy(inputs + at, pair->text[1], (size_t)n[1] * sizeof *inputs);
+    at += n[1];
+    inputs[at++] = (int32_t)frame->end;
+    for (int64_t t = at; t < T; t++)
+        inputs[t] = 0;
+    for (int64_t t = 0; segments && t < T; t++)
+        segments[t] = two && t >= first && t < at;
+    return at;
+}
+
 /* ---- a network with either head ---- */
 
 static bool is_language_model(const bp_model_shape *shape)
@@ -128,6 +207,16 @@ const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
     return is_language_model(shape) ? shape->family->objective
                                     : bp_task_objective(shape->task.kind);
+}
+
+int64_t bp_model_outcomes(const bp_model_shape *shape)
+{
+    return is_language_model(shape) ? shape->vocab_size : shape->task.outcomes;
+}
+
+bool bp_model_is_softmax(const bp_model_shape *shape)
+{
+    return shape->task.kind != BP_TASK_REGRESSION && shape->task.kind != BP_TASK_SPANS;
 }
 
 static bool is_of_task(const bp_model_shape *shape, int block)

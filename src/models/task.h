@@ -24,6 +24,26 @@ static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
 
 const bp_objective *bp_task_objective(int64_t kind);
 
+/** Does a job that has these keys ask for a task? */
+bool bp_task_is_asked(const bp_config *config);
+
+/** The texts of one document, as the network takes them. */
+typedef struct bp_task_frame {
+    int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
+} bp_task_frame;
+/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. Errors: BP_ERR_CONFIG
+ * there is no such token. */
+bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles);
+typedef struct bp_task_pair {
+    const int32_t *text[2];
+    int64_t tokens[2]; /* the second: 0 where there is but one */
+} bp_task_pair;
+/** inputs[T], segments[T] (NULL: not wanted) of a document, padded with 0: returns its length.
+ * *cut: tokens that had no place. They are taken from the end of the longer text, of two of one
+ * length from the second. */
+int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
+                     const bp_task_pair *pair, int64_t *cut);
+
 /** Blocks of its head, their parameters, and FLOPs of training on a token. */
 int bp_task_blocks(const bp_model_shape *shape);
 int64_t bp_task_parameters(const bp_model_shape *shape);

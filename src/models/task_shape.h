@@ -28,7 +28,8 @@ typedef struct bp_task_shape {
 
 /** What of a family's network stands before any head. */
 typedef struct bp_backbone {
-    int blocks;       /* the first so many of the family's */
+    int blocks;       /* the first so many of the family's, */
+    int layers_from;  /* and its layers from this one on */
     const char *norm; /* which the family's head begins with; NULL: none */
     bool rms;
     float epsilon;

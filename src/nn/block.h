@@ -117,6 +117,7 @@ typedef struct bp_pass {
                        asked */
     double loss_sum[BP_TERMS]; /* sum of -logprob over the scored targets, in row order */
     int64_t loss_count[BP_TERMS];
+    int64_t right; /* outside training, targets of term 0 whose logit is the highest */
 } bp_pass;
 
 /** What a block carries for each batch slot from one training window to the next (a recurrent

@@ -282,6 +282,7 @@ static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const in
                                                            (double)c->max[r] - log(c->sums[r]));
             pass->loss_sum[term] -= logprob;
             pass->loss_count[term]++;
+            pass->right += term == 0 && !pass->training && (float)c->sums[rows + r] >= c->max[r];
         }
 }
 

@@ -198,11 +198,22 @@ static bp_err compare_infos(const opening *o)
     const bp_model_info *infos = o->infos;
     int64_t hashed = first_tokenizer(o), ended = first_eod(o);
 
+    if (infos[0].task.kind == BP_TASK_REGRESSION || infos[0].task.kind == BP_TASK_SPANS)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_mixture",
+                       "models for %s have no distribution over outcomes that could be mixed: in "
+                       "%s; score one of them",
+                       bp_task_name(infos[0].task.kind), o->spec->path);
     for (int64_t k = 1; k < o->models; k++) {
         const bp_model_info *one = &infos[k];
 
         if (one->vocab_size != infos[0].vocab_size)
             return differ_in_number(o, 0, k, "vocab_size", infos[0].vocab_size, one->vocab_size);
+        if (one->task.kind != infos[0].task.kind ||
+            strcmp(one->labels_hash, infos[0].labels_hash) != 0)
+            return differ(o, 0, k, "tasks or classes", bp_task_name(infos[0].task.kind),
+                          bp_task_name(one->task.kind));
+        if (one->words != infos[0].words)
+            return differ_in_number(o, 0, k, "vocab_size", infos[0].words, one->words);
         if (one->masks != infos[0].masks)
             return differ(o, 0, k, "objectives", infos[0].masks ? "masked" : "causal",
                           one->masks ? "masked" : "causal");

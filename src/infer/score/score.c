@@ -139,6 +139,8 @@ static bp_err run(scorer *self)
             bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
     json_decref(members);
     err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
+        return scorer_run_task(self);
     if (err == BP_OK)
         err = scorer_run_units(self);
     if (err == BP_OK)
@@ -156,7 +158,9 @@ static bp_err run(scorer *self)
 static bp_err check_results(const scorer *self)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
-    const char *names[] = {"summary.json", "documents.h5", keys->tokens ? "tokens.h5" : NULL,
+    bool of_task = self->info.task.kind != BP_TASK_NONE;
+    const char *names[] = {"summary.json", of_task ? "predictions.csv" : "documents.h5",
+                           keys->tokens ? "tokens.h5" : NULL,
                            keys->candidates ? "candidates.jsonl" : NULL,
                            keys->states ? "states.h5" : NULL};
 

@@ -82,6 +82,11 @@ bp_err scorer_run_states(scorer *self);
  * their buffers as inputs and targets; windows 0 is the end. Collective over group. */
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit);
 
+/** Score a task's documents, and write summary.json and predictions.csv. Collective over world.
+ * Errors: BP_ERR_CONFIG keys of language models, a task without corpora; BP_ERR_FORMAT a label that
+ * the model does not know; those of reading and writing; BP_ERR_STOPPED: the same on all ranks. */
+bp_err scorer_run_task(scorer *self);
+
 /** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
  *  BP_ERR_STOPPED where some are still missing. */
 bp_err scorer_run_units(scorer *self);

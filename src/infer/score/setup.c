@@ -161,7 +161,8 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
 {
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
     const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
-    int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus);
+    int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus),
+            words = model->task.kind == BP_TASK_NONE ? model->vocab_size : model->words;
 
     if (ours[0] && theirs[0] && strcmp(ours, theirs) != 0)
         return BP_FAIL(
@@ -169,11 +170,11 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
             "the tokenizer of the corpus is not that of the model, %s and %s: at %s; make "
             "the corpus with the model's tokenizer",
             ours, theirs, path);
-    if (vocab_size > model->vocab_size)
+    if (vocab_size > words)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.mismatch",
                        "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
-                       vocab_size, model->vocab_size, path);
+                       vocab_size, words, path);
     if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.eod_mismatch",
                        "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64

@@ -300,6 +300,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     int64_t C = shape->width, V = shape->vocab_size;
 
     return (bp_backbone){.blocks = (int)shape->layers + 2,
+                         .layers_from = 2,
                          .pooler = true,
                          .segments = segments(shape),
                          .head_parameters = C * C + 3 * C + V + pooled_parameters(shape) +

@@ -158,6 +158,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     int64_t table = shape->vocab_size * shape->width;
 
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .layers_from = 1,
                          .norm = "ln_f",
                          .epsilon = (float)shape->real[BP_GPT_EPSILON],
                          .head_parameters = shape->own[BP_GPT_UNTIED] ? table : 0,

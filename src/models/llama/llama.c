@@ -269,6 +269,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     int64_t table = shape->vocab_size * shape->width;
 
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
+                         .layers_from = 1,
                          .norm = "ln_f",
                          .rms = true,
                          .epsilon = (float)shape->real[BP_LLAMA_EPSILON],

@@ -132,7 +132,7 @@ static bp_err read_state(bp_history *history)
         err = BP_FAIL(BP_ERR_INPUT, "run.missing",
                       "there is no such run: at %s; name the run.dir of a job", history->folder);
     else if (err == BP_OK &&
-             !is_among(job, (const char *const[]){"", "pretrain", "ensemble", NULL}))
+             !is_among(job, (const char *const[]){"", "pretrain", "finetune", "ensemble", NULL}))
         err = BP_FAIL(BP_ERR_FORMAT, "run.trains_nothing",
                       "the run is one of the job %s, which trains nothing: at %s; name the "
                       "run.dir of pretrain or ensemble",

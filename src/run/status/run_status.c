@@ -336,7 +336,7 @@ static bp_err read_run(reading *self, const char *path)
     if (says(self->record, "job", "ensemble") && !self->is_member) {
         err = put_members(self);
     } else {
-        if (says(self->record, "job", "pretrain"))
+        if (says(self->record, "job", "pretrain") || says(self->record, "job", "finetune"))
             put_training(self);
         put_share(self, "units_done", "units");
         put_share(self, "methods_scored", "methods");

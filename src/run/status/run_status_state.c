@@ -69,9 +69,10 @@ static void add_going_on(bp_buffer *out, const json_t *status)
 
     if (commit == NULL) {
         bp_buffer_printf(out, "the same command %s",
-                         says(status, "job", "pretrain") ? "begins anew: nothing was committed yet"
-                         : says(status, "job", "bench")  ? "measures anew"
-                                                         : "goes on");
+                         says(status, "job", "pretrain") || says(status, "job", "finetune")
+                             ? "begins anew: nothing was committed yet"
+                         : says(status, "job", "bench") ? "measures anew"
+                                                        : "goes on");
         return;
     }
     bp_buffer_printf(out, "the same command goes on from step %lld", integer_of(commit, "step"));

@@ -471,4 +471,6 @@ void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum
     stage->scratch.used_bytes = mark;
     memcpy(loss_sum, pass.loss_sum, sizeof pass.loss_sum);
     memcpy(loss_count, pass.loss_count, sizeof pass.loss_count);
+    if (of->right)
+        *of->right += pass.right;
 }

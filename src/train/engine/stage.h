@@ -84,6 +84,7 @@ typedef struct bp_evaluation {
     const bp_batch *batch;
     int64_t first_window;
     bool resumes;
+    int64_t *right; /* targets of term 0 whose logit is the highest are added; NULL: not wanted */
 } bp_evaluation;
 
 /** Forward only, without dropout, of B <= most.B examples of T <= most.T places: of each term sum

@@ -11,7 +11,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
-#include "models/family.h"
+#include "models/task.h"
 #include "report/training.h"
 #include "run/stop_request.h"
 #include "train/engine/engine.h"
@@ -154,6 +154,8 @@ void bp_ensemble_check(bp_config *config)
                         ": at mesh.members; use %" PRId64 " or fewer",
                         bp_mesh_keys_of(config)->members, members, members);
     }
+    if (bp_task_is_asked(config))
+        bp_finetune_check_model(config);
     bp_pretrain_check_model(config);
 }
 

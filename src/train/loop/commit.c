@@ -35,6 +35,7 @@ static json_t *state_of(const trainer *self)
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     if (roles != NULL)
         json_object_set_new(state, "roles", roles);
+    trainer_task_tell(self, state);
     if (self->told)
         (void)json_object_update_missing(state, self->told);
     return state;

@@ -97,6 +97,32 @@ void bp_pretrain_check_model(bp_config *config)
     check_weights(config);
 }
 
+void bp_finetune_require(bp_config *config)
+{
+    bp_config_require(config, "task.kind");
+    bp_config_require(config, "train.batch");
+}
+
+static void set_default(bp_config *config, const char *key, const char *value)
+{
+    if (!bp_config_is_given(config, key) && bp_config_set(config, key, value) != BP_OK)
+        bp_config_fault_err(config);
+}
+
+void bp_finetune_check_model(bp_config *config)
+{
+    set_default(config, "optimizer.decay", "linear");
+    set_default(config, "optimizer.lr", "5e-5");
+    if (!bp_config_is_set(config, "train.steps"))
+        set_default(config, "train.epochs", "3");
+}
+
+void bp_finetune_check(bp_config *config)
+{
+    bp_finetune_check_model(config);
+    bp_pretrain_check(config);
+}
+
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
     bool root = bp_comm_is_root(world);
@@ -180,7 +206,7 @@ static bp_err open_run(trainer *self)
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
                               (json_int_t)bp_model_parameters(&self->shape), "steps",
                               (json_int_t)self->spec.rate.steps);
-    bp_run_spec spec = {.job = "pretrain",
+    bp_run_spec spec = {.job = self->task ? "finetune" : "pretrain",
                         .trains = true,
                         .samples = bp_train_keys_of(self->config)->sample_every > 0,
                         .tensorboard = bp_train_keys_of(self->config)->tensorboard,
@@ -270,6 +296,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         err = trainer_load(self);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, trainer_samples_begin(self));
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, trainer_task_begin(self));
     if (err == BP_OK && self->mesh->coordinates)
         err = bp_run_cut_metrics(self->run, self->progress.step);
     if (err == BP_OK && self->mesh->coordinates && self->hooks)

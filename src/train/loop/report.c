@@ -37,6 +37,9 @@ static void log_metric(trainer *self, const json_t *line)
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
         snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
+    if (json_object_get(line, "valid_accuracy"))
+        snprintf(validated, sizeof validated, "  valid %.4f (%.1f %% right)",
+                 number_of(line, "valid_loss"), 100 * number_of(line, "valid_accuracy"));
     if (self->untold_commit > 0) /* since the line before */
         snprintf(committed, sizeof committed, "  committed %lld%s", (long long)self->untold_commit,
                  self->untold_best == self->untold_commit ? " (best)" : "");
@@ -280,6 +283,8 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
     if (valid_loss)
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
+    if (valid_loss && isfinite(self->valid_accuracy))
+        json_object_set_new(line, "valid_accuracy", bp_json_real(self->valid_accuracy));
     report_send(self, REPORT_METRIC, line);
     self->clock = bp_clock_now();
     self->clock_step = step;

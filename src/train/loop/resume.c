@@ -167,6 +167,8 @@ static bp_err load_source(trainer *self)
 
     if (self->engine)
         slices = bp_engine_slices_to_load(self->engine, !self->resumes, &count);
+    if (self->engine && self->task && !self->resumes)
+        count = trainer_task_keep_known(self, slices, count);
     bp_err err = bp_checkpoint_load(self->source, slices, count);
     bp_free(slices);
     if (err != BP_OK || !self->resumes)
@@ -180,9 +182,13 @@ static bp_err load_source(trainer *self)
 bp_err trainer_load(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
-    bp_err err = trainer_learner(self) ? trainer_learner_load(self)
-                 : self->source        ? load_source(self)
-                                       : BP_OK;
+    bp_err err;
+
+    if (self->engine && self->task && self->source && !self->resumes)
+        bp_engine_initialise(self->engine); /* of what the checkpoint lacks */
+    err = trainer_learner(self) ? trainer_learner_load(self)
+          : self->source        ? load_source(self)
+                                : BP_OK;
 
     if (err == BP_OK && self->engine && self->source)
         bp_engine_loaded(self->engine);

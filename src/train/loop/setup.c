@@ -299,7 +299,11 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = open_corpora(self);
     if (err == BP_OK)
+        err = trainer_task_open(self);
+    if (err == BP_OK)
         err = trainer_find_shape(self);
+    if (err == BP_OK)
+        err = trainer_task_shape(self);
     if (err == BP_OK) {
         if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
             self->shape.family->resolve(&self->shape, config);
@@ -321,8 +325,9 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = trainer_find_rules(self);
     if (err == BP_OK) {
-        self->maker = trainer_maker(self, self->shape.context);
-        if (self->mesh->coordinates)
+        self->maker =
+            self->task ? trainer_task_maker(self, false) : trainer_maker(self, self->shape.context);
+        if (self->mesh->coordinates && !self->task)
             err = self->maker.feed == BP_FEED_WINDOWS
                       ? bp_stream_check(self->stream, trainer_stride(self))
                       : trainer_count_documents(self);
@@ -330,7 +335,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     }
     if (err == BP_OK)
         trainer_find_steps(self);
-    return err;
+    return err == BP_OK ? trainer_task_warmup(self) : err;
 }
 
 bp_example_maker trainer_maker(const trainer *self, int64_t T)
@@ -356,6 +361,10 @@ static bp_err open_lanes(trainer *self)
                        "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
+    if (self->task) {
+        self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
+        return BP_OK;
+    }
     if (spec.in_sequence && bp_stream_weights(self->stream))
         return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_unused",
                        "corpus.weights takes windows of several corpora in turns, but "
@@ -453,6 +462,7 @@ void trainer_close(trainer *self)
 {
     bp_loader_free(&self->loader);
     bp_document_table_free(&self->valid_table);
+    trainer_task_close(self);
     trainer_samples_close(self);
     bp_engine_free(&self->engine);
     if (self->learner)

@@ -6,10 +6,12 @@
 #include "base/json.h"
 #include "coordinator/mailbox.h"
 #include "data/loader.h"
+#include "data/task_texts.h"
 #include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/node_memory.h"
 #include "models/learner.h"
+#include "models/task.h"
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
 #include "train/loop/options.h"
@@ -61,6 +63,24 @@ typedef struct sampling {
     bp_unit *unit;
 } sampling;
 
+/* Whose documents examples are made of. */
+typedef struct task_source {
+    const bp_task_texts *texts;
+    const bp_task_frame *frame;
+} task_source;
+
+/* What a fine-tuning has besides (fine_tuning.c). */
+typedef struct fine_tuning {
+    json_t *classes;     /* their names, on all ranks; NULL: the task has none */
+    int64_t documents;   /* of corpus.train */
+    bp_task_frame frame; /* once the shape is known */
+    char *column;        /* on leads and the coordinator, and what follows */
+    bp_task_texts train, valid;
+    int64_t *entries; /* [entry_count] documents of an epoch */
+    int64_t entry_count;
+    task_source source[2]; /* of training, of validation */
+} fine_tuning;
+
 typedef struct trainer {
     bp_config *config;              /* borrowed */
     const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
@@ -90,11 +110,13 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;  /* of the rules, where whole words are masked; else NULL */
-    void *examples;   /* room for the examples of a step, of this data rank; validation's too */
-    int32_t *window;  /* [maker.window] that validation reads; on leads */
-    char *attachment; /* of a model that is counted: its file; NULL: none yet */
-    json_t *told;     /* and what its checkpoint's state has besides; NULL: nothing */
+    bool *continues;   /* of the rules, where whole words are masked; else NULL */
+    void *examples;    /* room for the examples of a step, of this data rank; validation's too */
+    int32_t *window;   /* [maker.window] that validation reads; on leads */
+    char *attachment;  /* of a model that is counted: its file; NULL: none yet */
+    fine_tuning *task; /* NULL: a language model is trained */
+    double valid_accuracy; /* of the last validation; NaN: not defined */
+    json_t *told;          /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;
     bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
@@ -198,6 +220,28 @@ bool trainer_take_validation(trainer *self, double loss);
  *  Collective over world; with an event unless the run was told to be finished before. Errors:
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
+
+/* fine_tuning.c */
+/** Classes and documents, where the configuration asks for a task. Collective over world. Errors:
+ * those of bp_task_label_column, bp_task_classes and bp_task_texts_read: the same on all ranks. */
+bp_err trainer_task_open(trainer *self);
+void trainer_task_close(trainer *self);
+/** The task's head in the shape, once that is found. Collective over world. Errors: BP_ERR_CONFIG a
+ * family without a backbone, too many frozen layers, a special token that is missing;
+ * BP_ERR_FORMAT the checkpoint has another task's head: the same on all ranks. */
+bp_err trainer_task_shape(trainer *self);
+/** optimizer.warmup, where it is not given, once the steps are known. Collective over world. */
+bp_err trainer_task_warmup(trainer *self);
+/** Makes examples of documents, whose numbers stand for windows. Local. */
+bp_example_maker trainer_task_maker(trainer *self, bool valid);
+/** The examples of a step, in self->examples. Local; on leads. */
+void trainer_task_batch(trainer *self, int64_t step);
+/** task.json, and lines for people. On the coordinator. Errors: those of bp_json_save. */
+bp_err trainer_task_begin(trainer *self);
+/** What a checkpoint's state has of a task. Local. */
+void trainer_task_tell(const trainer *self, json_t *state);
+/** Of slices to load those that `source` has; the others are told. Local. */
+int64_t trainer_task_keep_known(const trainer *self, bp_slice *slices, int64_t count);
 
 /* counting.c */
 /** Is the model counted, not trained by gradients? Local. */

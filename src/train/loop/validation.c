@@ -115,7 +115,10 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
     for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
         int64_t first = token_of(self, all, p, w);
 
-        err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
+        if (self->task)
+            self->window[0] = (int32_t)first;
+        else
+            err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
         if (err == BP_OK && bp_fault("train.read_valid"))
             err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at token %lld",
                           (long long)first);
@@ -129,15 +132,16 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
 static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool resumes,
-                     double loss[BP_TERMS], int64_t count[BP_TERMS])
+                     double loss[BP_TERMS], int64_t count[BP_TERMS], int64_t *right)
 {
     bp_learner_loss one;
 
     if (!self->learner) {
         bp_engine_evaluate(
             self->engine,
-            &(bp_evaluation){.batch = batch, .first_window = p->place, .resumes = resumes}, loss,
-            count);
+            &(bp_evaluation){
+                .batch = batch, .first_window = p->place, .resumes = resumes, .right = right},
+            loss, count);
         return;
     }
     trainer_learner(self)->run(self->learner, batch, &(bp_learner_pass){.first_slot = p->slot},
@@ -148,7 +152,8 @@ static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool 
 
 /* The pieces of this data rank; of a learner all of them, on each. The lead reads and tells its
  * group, a failed read too; no stage waits for a later one. */
-static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts)
+static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts,
+                         double *rights)
 {
     const bp_mesh *mesh = self->mesh;
     const bp_objective *objective = bp_model_objective(&self->shape);
@@ -160,9 +165,10 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
 
         if ((!self->learner && k / all->rounds % mesh->datas != mesh->data_at) || p.windows == 0)
             continue;
-        bp_example_maker maker = trainer_maker(self, p.T);
+        bp_example_maker maker =
+            self->task ? trainer_task_maker(self, true) : trainer_maker(self, p.T);
         double loss[BP_TERMS];
-        int64_t count[BP_TERMS];
+        int64_t count[BP_TERMS], right = 0;
         int32_t *first = self->examples;
 
         /* A coordinator of more than this training looks at its scheduler here: those that ask for
@@ -180,7 +186,8 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
         if (*first == READ_FAILED)
             return err;
         bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
-        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count);
+        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, &right);
+        *rights += (double)right;
         for (int t = 0; t < objective->terms; t++) {
             sums[t * pieces + k] = loss[t];
             counts[t * pieces + k] = (double)count[t];
@@ -205,6 +212,17 @@ static bool add_mean(double *loss, double weight, const double *sums, const doub
     return counted > 0;
 }
 
+/* Of documents whose class, or places whose tag, has the highest probability. */
+static double share_right(const trainer *self, const double *counts, int64_t pieces, double right)
+{
+    int64_t kind = self->shape.task.kind;
+    double counted = 0;
+
+    for (int64_t k = 0; k < pieces; k++)
+        counted += counts[k];
+    return (kind == BP_TASK_CLASSES || kind == BP_TASK_TAGS) && counted > 0 ? right / counted : NAN;
+}
+
 bp_err trainer_validate(trainer *self, double *loss)
 {
     const bp_mesh *mesh = self->mesh;
@@ -213,14 +231,15 @@ bp_err trainer_validate(trainer *self, double *loss)
     int64_t pieces = all.groups * all.rounds;
     const bp_objective *objective = bp_model_objective(&self->shape);
     int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
-    double *sums = bp_alloc("validation", 2 * values, sizeof *sums);
+    double *sums = bp_alloc("validation", 2 * values + 1, sizeof *sums);
 
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
-    bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values));
+    bp_err err =
+        bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values, sums + 2 * values));
     if (err == BP_OK) {
-        bp_all_sum_double(sums, 2 * values, mesh->pipeline); /* a term's head is on one stage */
+        bp_all_sum_double(sums, 2 * values + 1, mesh->pipeline); /* a term's head is on one stage */
         if (!self->learner)
-            bp_all_sum_double(sums, 2 * values, mesh->data);
+            bp_all_sum_double(sums, 2 * values + 1, mesh->data);
         bool any = false;
 
         *loss = 0;
@@ -230,6 +249,7 @@ bp_err trainer_validate(trainer *self, double *loss)
                   any;
         if (!any)
             *loss = NAN;
+        self->valid_accuracy = share_right(self, sums + values, pieces, sums[2 * values]);
     }
     bp_free(sums);
     (void)bp_heartbeat_phase(before);

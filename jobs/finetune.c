@@ -1,0 +1,41 @@
+/* bagpipe finetune: trains a pretrained model for a task; the same command again goes on. */
+#include "data/corpus.h"
+#include "job.h"
+#include "math/math.h"
+#include "mesh/node_memory.h"
+#include "models/task.h"
+#include "run/stop_request.h"
+#include "run/watchdog/watchdog.h"
+#include "train/engine/engine.h"
+#include "train/loop/pretrain.h"
+
+static const bp_option *const OPTIONS[] = {bp_run_options,       bp_corpus_options,
+                                           bp_task_options,      bp_model_options,
+                                           bp_mask_options,      bp_mesh_options,
+                                           bp_memory_options,    bp_train_options,
+                                           bp_optimizer_options, bp_checkpoint_options,
+                                           bp_math_options,      bp_slurm_options,
+                                           bp_watchdog_options,  NULL};
+
+static bp_err run(const bp_job_call *call)
+{
+    if (call->plan)
+        return bp_pretrain_plan(call->world, call->config, &call->planned);
+    return bp_pretrain(call->world, call->config, NULL);
+}
+
+const bp_job bp_job_finetune = {
+    .name = "finetune",
+    .help = "trains a pretrained model for a task; resumes by itself",
+    .text = "The model of model.init gets a head for the task (task.kind), whose classes are those "
+            "of corpus.train. It writes what pretrain writes, and task.json. These defaults differ "
+            "from pretrain's: train.epochs=3, optimizer.lr=5e-5, optimizer.decay=linear, "
+            "optimizer.warmup a tenth of the steps. The same command again resumes.",
+    .examples = "  bagpipe finetune genres.ini run.dir=runs/genres model.init=runs/bert\n"
+                "  mpirun -n 2 bagpipe finetune genres.ini task.kind=classes task.label=genre\n",
+    .options = OPTIONS,
+    .require = bp_finetune_require,
+    .check = bp_finetune_check,
+    .warn = bp_engine_spec_warn,
+    .run = run,
+};

@@ -1,0 +1,197 @@
+"""Fine-tuning: a model of each shape learns to tell texts apart, to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks
+and across a kill; it begins with a pretrained backbone; what is wrong with labels is said."""
+import json
+import pathlib
+import random
+
+import bagpipe_test
+from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+
+WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have""".split()
+KINDS = {"sea": "ship wave sail salt".split(), "wood": "tree leaf bird root".split(), "town": "street house shop lamp".split()}
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+MODEL = ["model.kind=bert", "model.layers=2", "model.width=32", "model.heads=4", "model.context=24"]
+TUNE = ["task.kind=classes", "train.batch=8", "train.steps=12", "train.log_every=1", "optimizer.lr=3e-3"]
+GPT = ["model.kind=gpt", *MODEL[1:]]
+
+
+def document(draw, kind, n):
+    words = [draw.choice(WORDS) for _ in range(n)]
+    for _ in range(3):
+        words[draw.randrange(n)] = draw.choice(KINDS[kind])
+    return " ".join(words)
+
+
+class TaskTest(FolderTest):
+    """Texts of three topics."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        draw = random.Random(3)
+        cls.write("vocab.txt", "\n".join(SPECIAL + WORDS + [word for words in KINDS.values() for word in words]) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        rows = [{"text": document(draw, kind, 6 + k % 25), "topic": kind, "length": str(6 + k % 25)}
+                for k in range(60) for kind in KINDS]
+        cls.corpus("train", rows[:150])
+        cls.corpus("valid", rows[150:])
+        cls.write("tune.ini", "[corpus]\ntrain = %s\nvalid = %s\n[task]\nlabel = topic\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+
+    @classmethod
+    def corpus(cls, name, rows, tokenizer="tokenizer.json"):
+        cls.write(f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        labels = [word for label in rows[0] if label not in ("text", "id") for word in ("--label", label)]
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(tokenizer), "--format", "jsonl", *labels, "--out", cls.at(f"{name}.h5"),
+                  cls.at(f"{name}.jsonl")])
+        return cls.at(f"{name}.h5")
+
+    def finetune(self, name, ranks, *keys, env=(), tune=TUNE):
+        return run([*env, bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", *tune, *keys], ranks)
+
+    def tuned(self, name, ranks, *keys):
+        result = self.finetune(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+
+class Finetune(TaskTest):
+    def test_every_mesh_trains_the_same_model(self):
+        meshes = (("tensor", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]), ("pipeline", 2, ["mesh.pipeline=2"]))
+        for kind, model in (("bert", MODEL), ("gpt", GPT), ("mean", [*MODEL, "task.pool=mean"])):
+            one = metrics(self.tuned(f"{kind}-one", 0, *model))
+            for name, ranks, mesh in meshes:
+                with self.subTest(name, kind=kind):
+                    for a, b in zip(one, metrics(self.tuned(f"{kind}-{name}", ranks, *model, *mesh)), strict=True):
+                        self.assertLess(abs(a["loss"] - b["loss"]), 3e-5)
+                        self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 3e-5)
+
+    def test_data_ranks_give_the_bits_of_one(self):
+        one = self.tuned("one", 0, *MODEL, "model.dropout=0.1")
+        for ranks in (2, 4):
+            other = self.tuned(f"data{ranks}", ranks, *MODEL, "model.dropout=0.1")
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+
+    def test_a_killed_training_goes_on_and_has_learnt(self):
+        keys = [*MODEL, "task.pool=mean", "optimizer.lr=5e-3", "train.steps=80", "train.log_every=20", "checkpoint.every=10", "train.valid_every=40"]
+        straight = self.tuned("straight", 0, *keys)
+        self.assertGreater(metrics(straight)[-1]["valid_accuracy"], 0.9)
+        result = self.finetune("killed", 0, *keys, env=["env", "BP_FAULT=step.end:33=kill"])
+        self.assertEqual(result.status, -9, str(result))
+        killed = self.tuned("killed", 0, *keys)
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(killed)))
+        self.assertEqual(digests(straight), digests(killed))
+        task = read_json(straight, "task.json")
+        self.assertEqual((task["kind"], task["label"], task["labels"]), ("classes", "topic", ["sea", "town", "wood"]))
+        self.assertEqual(read_json(straight, "run.json")["job"], "finetune")
+        self.assertEqual(state_of(straight)["model"]["labels"], ["sea", "town", "wood"])
+
+    def test_defaults_are_those_of_fine_tuning(self):
+        result = self.finetune("defaults", 0, *MODEL, "train.log_every=1", tune=["task.kind=classes", "train.batch=30"])
+        self.assertEqual(result.status, 0, str(result))
+        folder = self.at("defaults")
+        config = pathlib.Path(folder, "config.ini").read_text(encoding="utf-8")
+        for line in ("lr = 5e-05", "decay = linear", "warmup = 1", "epochs = 3"):
+            self.assertIn(line, config)
+        self.assertEqual(len(metrics(folder)), 15)
+
+    def test_a_backbone_is_taken_and_new_heads_are_named(self):
+        self.must([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('pretrained')}", *MODEL,
+                   "train.steps=3", "train.batch=4", "mask.next_sentence=no"])
+        result = self.finetune("from-bert", 0, f"model.init={self.at('pretrained')}", "optimizer.lr=0", "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("new, with initial values of run.seed: task.weight", result.out)
+        self.assertNotIn("values of run.seed: pooler", result.out)
+        before, after = digests(self.at("pretrained")), digests(self.at("from-bert"))
+        for name, digest in after.items():
+            if "/" not in name and not name.startswith("task."):
+                self.assertEqual(digest, before[name], name)
+        self.assertNotIn("class.weight", after)
+        frozen = digests(self.tuned("frozen", 0, f"model.init={self.at('pretrained')}", "task.frozen_layers=1"))
+        for name in before:
+            if name in ("wte", "wpe", "embedding.ln.gain") or name.startswith("h.0."):
+                self.assertEqual(frozen[name], before[name], name)
+                self.assertNotIn(f"adamw.m/{name}", frozen)
+        self.assertNotEqual(frozen["h.1.mlp.up.weight"], before["h.1.mlp.up.weight"])
+        self.assert_error(self.finetune("twice", 0, f"model.init={self.at('from-bert')}", "task.kind=regression", "task.label=length"), 65,
+                          "[task.other_task]")
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('back')}", "train.steps=3",
+                               "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "[task.other_task]")
+
+    def test_pairs_are_read(self):
+        """Whether both texts name the same thing: what each alone does not tell."""
+        draw = random.Random(5)
+        lines = ["id\tone\tother\tsame\tscore"]
+        for k in range(60):
+            one, other = draw.choice(list(KINDS)), draw.choice(list(KINDS))
+            lines.append(f"{k}\t{document(draw, one, 6)}\t{document(draw, other, 9)}\t{'yes' if one == other else 'no'}\t{(one == other) / 4}")
+        self.write("pairs.tsv", "\n".join(lines) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "tsv", "--fields", "one,other", "--label", "same",
+                   "--value", "score", "--out", self.at("pairs.h5"), self.at("pairs.tsv")])
+        keys = [f"corpus.train={self.at('pairs.h5')}", f"corpus.valid={self.at('pairs.h5')}", *MODEL, "train.log_every=20"]
+        lines = metrics(self.tuned("pairs", 0, *keys, "task.label=same", "train.steps=20"))
+        self.assertIn("valid_accuracy", lines[-1])
+        lines = metrics(self.tuned("scores", 0, *keys, "task.kind=regression", "task.label=score", "train.steps=60", "task.pool=mean"))
+        self.assertLess(lines[-1]["valid_loss"], 0.02)
+        result = self.finetune("cut", 0, *keys, "model.context=12", "task.label=same", "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
+
+    def test_a_number_is_learnt(self):
+        lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
+        self.assertLess(lines[-1]["valid_loss"], 0.3 * lines[0]["loss"])
+        self.assertNotIn("valid_accuracy", lines[-1])
+
+    def test_a_hugging_face_folder_comes_back_as_it_went(self):
+        for name, keys in (("classes", MODEL), ("roberta", ["model.kind=roberta", "model.first_position=1", *MODEL[1:]]),
+                           ("value", [*MODEL, "task.kind=regression", "task.label=length"])):
+            tuned = self.tuned(f"hf-{name}", 0, *keys, "train.steps=1")
+            self.must(["bagpipe-data", "export", tuned, "--out", self.at(f"{name}-folder")])
+            self.must(["bagpipe-data", "import", self.at(f"{name}-folder"), "--out", self.at(f"{name}-back")])
+            self.must(["bagpipe-data", "export", self.at(f"{name}-back"), "--out", self.at(f"{name}-again")])
+            for file in ("config.json", "model.safetensors"):
+                self.assertEqual(pathlib.Path(self.at(f"{name}-folder"), file).read_bytes(),
+                                 pathlib.Path(self.at(f"{name}-again"), file).read_bytes(), file)
+            config = read_json(self.at(f"{name}-folder"), "config.json")
+            self.assertIn("ForSequenceClassification", config["architectures"][0])
+            self.assertEqual(config["id2label"], {"0": "LABEL_0"} if name == "value" else {"0": "sea", "1": "town", "2": "wood"})
+
+    def test_what_is_wrong_with_labels_is_said(self):
+        rows = [{"text": "the ship was at sea", "topic": kind} for kind in ("sea", "sea", "sea", "wood")]
+        self.corpus("other", [*rows, {"text": "a of and", "topic": "moon"}])
+        self.corpus("alike", rows[:3])
+        self.corpus("none", [{"text": "the ship"}])
+        self.corpus("odd", [{"text": "the ship", "topic": value} for value in ("1", "nan")])
+        self.corpus("two", [{"text": "the ship was", "topic": "a", "genre": "b"}] * 2)
+        self.assert_error(self.finetune("e1", 0, *MODEL, f"corpus.valid={self.at('other.h5')}"), 65, "[task.unknown_class]", "moon")
+        self.assert_error(self.finetune("e2", 0, *MODEL, f"corpus.train={self.at('alike.h5')}"), 65, "[task.one_class]", "sea")
+        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[task.no_label]")
+        self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "[task.bad_value]", "nan")
+        self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("two.h5"))
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 78,
+                          "[task.several_labels]")
+        self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "[task.too_many_layers]")
+        self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "[task.no_backbone]")
+        result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "train.batch=2", "train.steps=1")
+        self.assert_error(result, 65, "[task.unknown_class]", "town")
+        result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "corpus.valid=", "train.batch=2", "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[task.rare_class]")
+
+    def test_a_tokenizer_without_the_tokens_of_a_pair_is_refused(self):
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("plain.json"), self.at("train.jsonl")])
+        self.corpus("plain", [{"text": "the ship", "topic": topic} for topic in ("a", "b")], "plain.json")
+        self.assert_error(self.finetune("plain", 0, *MODEL, f"corpus.train={self.at('plain.h5')}", "corpus.valid="), 78, "[corpus.no_special_token]")
+
+    def test_long_texts_are_cut_and_counted(self):
+        result = self.finetune("long", 0, *MODEL, "model.context=10", "train.steps=1")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("tokens are cut", result.out)
+        task = read_json(self.at("long"), "task.json")
+        expected = [max(0, int(json.loads(line)["length"]) - 8)
+                    for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines()]
+        self.assertEqual((task["documents_cut"], task["tokens_cut"]), (sum(n > 0 for n in expected), sum(expected)))
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

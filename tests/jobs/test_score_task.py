@@ -1,0 +1,118 @@
+"""Scoring a task: figures are scikit-learn's and scipy's of the predictions, equal at any number of data ranks; an ensemble of equal models gives
+its member's bits and no mutual information; an ensemble is fine-tuned, and scored out of its bags."""
+import csv
+import json
+import math
+import os
+import pathlib
+
+import bagpipe_test
+import scipy.stats
+import sklearn.metrics
+import test_finetune
+from bagpipe_test import read_json, run
+from test_finetune import GPT, KINDS, MODEL
+
+
+class ScoreTask(test_finetune.TaskTest):
+    def score(self, name, model, ranks=0, *keys, corpus="valid.h5"):
+        return run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at(name)}", f"score.model={model}",
+                    f"score.corpus={self.at(corpus)}", self.at("empty.ini"), *keys], ranks)
+
+    def scored(self, name, model, ranks=0, *keys, corpus="valid.h5"):
+        result = self.score(name, model, ranks, *keys, corpus=corpus)
+        self.assertEqual(result.status, 0, str(result))
+        return read_json(self.at(name), "score", "summary.json")
+
+    def predictions(self, name):
+        with open(pathlib.Path(self.at(name), "score", "predictions.csv"), newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def ensemble(self, name, *paths):
+        os.mkdir(self.at(name))
+        self.write(f"{name}/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": path} for k, path in enumerate(paths)]}))
+        return self.at(f"{name}/ensemble.json")
+
+    def bytes_of(self, name, file):
+        return pathlib.Path(self.at(name), "score", file).read_bytes()
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("empty.ini", "[run]\nseed = 1\n")
+
+    def test_figures_are_those_of_the_predictions(self):
+        for kind, model in (("bert", MODEL), ("gpt", GPT)):
+            tuned = self.tuned(f"{kind}", 0, *model, "train.steps=25")
+            summary = self.scored(f"{kind}-score", tuned)
+            rows = self.predictions(f"{kind}-score")
+            self.assertEqual([row["label"] for row in rows], [json.loads(line)["topic"] for line in
+                                                              pathlib.Path(self.at("valid.jsonl")).read_text(encoding="utf-8").splitlines()])
+            truth, said = [row["label"] for row in rows], [row["prediction"] for row in rows]
+            expected = {"accuracy": sklearn.metrics.accuracy_score(truth, said),
+                        "f1_macro": sklearn.metrics.f1_score(truth, said, average="macro"),
+                        "f1_micro": sklearn.metrics.f1_score(truth, said, average="micro"),
+                        "matthews": sklearn.metrics.matthews_corrcoef(truth, said)}
+            for name, value in expected.items():
+                self.assertAlmostEqual(summary["task"][name]["value"], value, 9, name)
+                self.assertLessEqual(summary["task"][name]["low"], value)
+            self.assertEqual(summary["task"]["confusion"], sklearn.metrics.confusion_matrix(truth, said, labels=sorted(KINDS)).tolist())
+            last = bagpipe_test.metrics(tuned)[-1]
+            self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
+            self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
+            self.assertTrue(all(1 / 3 <= float(row["probability"]) <= 1 for row in rows))
+            for ranks in (2, 4):
+                self.scored(f"{kind}-{ranks}", tuned, ranks)
+                for file in ("summary.json", "predictions.csv"):
+                    self.assertEqual(self.bytes_of(f"{kind}-score", file), self.bytes_of(f"{kind}-{ranks}", file))
+            other = self.scored(f"{kind}-mesh", tuned, 4, "mesh.tensor=2", "mesh.pipeline=2")
+            self.assertAlmostEqual(other["nll_nats"], summary["nll_nats"], 3)
+            again = self.score(f"{kind}-score", tuned)
+            self.assertEqual((again.status, "finished" in again.out), (0, True), str(again))
+
+    def test_numbers_are_correlated(self):
+        tuned = self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=40")
+        summary = self.scored("number-score", tuned)
+        rows = self.predictions("number-score")
+        truth, said = [float(row["label"]) for row in rows], [float(row["prediction"]) for row in rows]
+        self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 6)
+        self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 6)
+        self.assertAlmostEqual(summary["task"]["mse"]["value"], bagpipe_test.metrics(tuned)[-1]["valid_loss"], 3)
+        self.assert_error(self.score("no-mixture", self.ensemble("numbers", tuned, tuned)), 78, "[task.no_mixture]")
+
+    def test_an_ensemble_of_equal_models_is_its_member(self):
+        tuned = self.tuned("member", 0, *MODEL, "train.steps=25")
+        equal = self.ensemble("equal", tuned, tuned)
+        one = self.scored("one-member", tuned)
+        for name, ranks, keys in (("equal-score", 0, []), ("equal-two", 2, ["mesh.members=2"])):
+            both = self.scored(name, equal, ranks, *keys)
+            self.assertEqual(both["task"]["mutual_information"], 0)
+            self.assertEqual(both["nll_nats"], one["nll_nats"])
+            for a, b in zip(self.predictions("one-member"), self.predictions(name), strict=True):
+                self.assertEqual(a, {key: b[key] for key in a})
+                self.assertEqual(float(b["mutual_information"]), 0)
+
+    def test_an_ensemble_is_fine_tuned(self):
+        result = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("tune.ini"), f"run.dir={self.at('ensemble')}", *test_finetune.TUNE, *MODEL,
+                      "ensemble.members=3"])
+        self.assertEqual(result.status, 0, str(result))
+        members = read_json(self.at("ensemble"), "ensemble.json")["members"]
+        self.assertEqual(len(members), 3)
+        self.assertTrue(all(1 < member["oob_perplexity"] < 4 for member in members), members)
+        summary = self.scored("ensemble-score", self.at("ensemble"))
+        self.assertGreater(summary["task"]["mutual_information"], 0)
+        self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
+
+    def test_what_has_no_place_here_is_refused(self):
+        tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
+        self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
+        self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
+        self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
+        self.corpus("bare", [{"text": "the ship"}])
+        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[task.no_label]")
+        other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
+        self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
