@@ -397,6 +397,7 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
         for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
             bp_network_slices(engine->network, g, bp_optimizer_prefix(optimizer, k),
                               optimizer->moment[k] + at, first, count, slices, used, capacity);
+        bp_optimizer_factor_slices(optimizer, g, published_only, slices, used, capacity);
         at += count;
     }
 }
