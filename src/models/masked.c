@@ -156,8 +156,8 @@ static void mask_text(masking *m, const bp_rng_key *length)
 }
 
 /* [CLS], T - 2 tokens as they follow each other, texts parted by what ends them, [SEP]. */
-static void make_masked(const bp_example_maker *self, const int32_t *tokens, int64_t step,
-                        int64_t slot, bp_example *out)
+void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
+                    bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
     int64_t T = self->form.stream[0].T;
@@ -190,7 +190,7 @@ static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
         .form = {.stream = {{.T = T, .has_segments = pooler}}, .targets = {T, pooler ? 1 : 0}},
         .window = T - 1, /* the next example goes on behind the T - 2 tokens of this one */
         .rules = rules,
-        .make = make_masked};
+        .make = bp_masked_make};
 }
 
 const bp_objective bp_objective_masked = {

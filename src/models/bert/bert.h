@@ -25,4 +25,10 @@ bool bp_bert_has_pooler(const bp_model_shape *shape);
 /** Row of the position table of a sequence's first token. */
 int64_t bp_bert_first_position(const bp_model_shape *shape);
 
+/** An example of masked words, in the places of the first stream and the first term:
+ * bp_example_maker.make.
+ */
+void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
+                    bp_example *out);
+
 #endif

@@ -255,10 +255,12 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-/* A row needs the one before it, in the window and behind it. */
+/* A row needs others: the one before it, in the window and behind it. */
 static bool needs_all_rows(const bp_model_shape *shape)
 {
-    return shape->family && (shape->family->unlimited || shape->family->carries_state);
+    const bp_model_family *family = shape->family;
+
+    return family && (family->unlimited || family->carries_state || family->whole_rows);
 }
 
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
@@ -286,8 +288,8 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
         return;
     if (needs_all_rows(shape)) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
-                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs those "
-                        "before it: at mesh.sequence_parallel; use auto",
+                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs other "
+                        "rows: at mesh.sequence_parallel; use auto",
                         shape->family->name);
         return;
     }
