@@ -67,6 +67,10 @@ const bp_option bp_model_options[] = {
      "bert: there is a head that tells whether a text's second part follows its first; yes if not "
      "given",
      false, .at = BP_AT(bp_model_keys, pooler)},
+    {"model.boundary", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "bert, roberta: masked words are found from the states beside their spans too, SpanBERT's "
+     "boundary objective; no if not given",
+     false, .at = BP_AT(bp_model_keys, boundary)},
     {"model.first_position", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
      "roberta: row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
      "2 if not given",

@@ -48,6 +48,7 @@ typedef struct bp_model_keys {
     int64_t rope_original_context;
     bool tied;
     bool pooler;
+    bool boundary;
     bool direct;
     const char *char_filters;
     const char *char_activation;

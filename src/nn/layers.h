@@ -171,6 +171,21 @@ typedef struct bp_binary_shape {
 void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,
                         bp_group *group);
 
+/** What SpanBERT's boundary objective looks at. */
+#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; behind them nothing is asked */
+typedef struct bp_boundary_shape {
+    int64_t C;
+    int item; /* of 3 C columns, behind item 0, */
+    int term; /* whose places with a target, side by side, are the masked spans */
+} bp_boundary_shape;
+
+/** The item's row of a place in a span becomes the states before and behind the span, of item 0,
+ * and behind them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+ * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
+ * their program has it: neighbouring spans are one. */
+void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
+                     bp_group *group);
+
 /** A recurrent layer. */
 typedef struct bp_recurrent_shape {
     bp_recurrent_cell cell;

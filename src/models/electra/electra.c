@@ -121,7 +121,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.context = %lld has no room for a masked word between the tokens "
                         "that begin and end a text: at model.context; use %d or more",
                         (long long)shape->context, BP_MASKED_CONTEXT);
-    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR)
+    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && shape->task.kind == BP_TASK_NONE)
         bp_config_fault(config, "electra.no_generator",
                         "model.part = discriminator has no generator, without which no token of "
                         "its training is replaced: at model.part; use both");
