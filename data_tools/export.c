@@ -9,6 +9,7 @@
 #include "tools.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FOLDER", 0, "the folder to make (required)", 0},
@@ -140,6 +141,35 @@ static bp_err export_folder(const exchange_arguments *arguments, bp_checkpoint *
     return err;
 }
 
+/* A Hugging Face folder, or one for each part of the model that has one of its own. */
+static bp_err export_parts(bp_checkpoint *checkpoint, const char *out,
+                           const bp_hf_export_options *options)
+{
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
+                                     bp_checkpoint_folder(checkpoint));
+    const char *name;
+    json_t *model =
+        err == BP_OK && shape.family->half ? shape.family->half(&shape, 0, &name) : NULL;
+
+    if (err == BP_OK && !model)
+        return bp_hf_export(checkpoint, out, options, bp_model_huggingface_tables());
+    if (err == BP_OK && mkdir(out, 0777) != 0)
+        err = bp_fail_errno(BP_ERR_CREATE, "make", out);
+    for (int k = 1; err == BP_OK && model; k++) {
+        bp_hf_export_options part = *options;
+        char *folder = bp_path_join(out, name);
+
+        part.model = model;
+        err = bp_hf_export(checkpoint, folder, &part, bp_model_huggingface_tables());
+        bp_free(folder);
+        json_decref(model);
+        model = shape.family->half(&shape, k, &name);
+    }
+    json_decref(model);
+    return err;
+}
+
 static bp_err export(const exchange_arguments *arguments)
 {
     exchange_progress progress = {.what = "writing weights"};
@@ -159,13 +189,12 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = tokenizer_text(&text, arguments, checkpoint);
     if (err == BP_OK)
-        err = bp_hf_export(checkpoint, arguments->out,
+        err = export_parts(checkpoint, arguments->out,
                            &(bp_hf_export_options){.dtype = arguments->dtype,
                                                    .shard_bytes = arguments->shard_bytes,
                                                    .tokenizer = text,
                                                    .progress = show,
-                                                   .context = &progress},
-                           bp_model_huggingface_tables());
+                                                   .context = &progress});
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));

@@ -239,7 +239,8 @@ static int64_t estimated_bytes(const doctor *self)
     bp_config *config = self->config;
     const char *train = bp_corpus_keys_of(config)->train;
     bp_model_shape known = {0}, shape;
-    int64_t copies = strcmp(bp_optimizer_keys_of(config)->kind, "adamw") == 0 ? 3 : 2;
+    bp_optimizer_rule rule = bp_engine_spec_of(config).optimizer;
+    int64_t copies = 1 + bp_optimizer_moments(&rule);
 
     if (!train || !bp_config_is_set(config, "model.layers") ||
         !bp_config_is_set(config, "model.width") || !bp_config_is_set(config, "model.context") ||

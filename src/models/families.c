@@ -2,6 +2,7 @@
 #include "models/family.h"
 
 #include "models/bert/bert.h"
+#include "models/electra/electra.h"
 #include "models/elmo/elmo.h"
 #include "models/feedforward/feedforward.h"
 #include "models/gpt/gpt.h"
@@ -21,7 +22,7 @@ static const bp_model_family *families[ROOM] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
-    &bp_transformer_family, &bp_bart_family};
+    &bp_transformer_family, &bp_bart_family,  &bp_electra_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -70,12 +71,17 @@ const bp_option bp_model_options[] = {
      "of 64",
      false, .at = BP_AT(bp_model_keys, inner)},
     {"model.segments", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
-     "bert, roberta: kinds of segments that have an embedding; 2 if not given, of roberta 1", false,
-     .at = BP_AT(bp_model_keys, segments)},
+     "bert, roberta, electra: kinds of segments that have an embedding; 2 if not given, of roberta "
+     "1",
+     false, .at = BP_AT(bp_model_keys, segments)},
     {"model.pooler", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "bert: there is a head that tells whether a text's second part follows its first; yes if not "
      "given",
      false, .at = BP_AT(bp_model_keys, pooler)},
+    {"model.boundary", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "bert, roberta: masked words are found from the states beside their spans too, SpanBERT's "
+     "boundary objective; no if not given",
+     false, .at = BP_AT(bp_model_keys, boundary)},
     {"model.first_position", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
      "roberta: row of the position table of a text's first token, Hugging Face's pad_token_id + 1; "
      "2 if not given",
@@ -84,7 +90,7 @@ const bp_option bp_model_options[] = {
      "llama: tokens that a token looks at, the last ones; 0: all, as if not given", false,
      .at = BP_AT(bp_model_keys, window)},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
-     "what norms add to the mean square; 1e-5 if not given, of bert 1e-12", false,
+     "what norms add to the mean square; 1e-5 if not given, of bert and electra 1e-12", false,
      .at = BP_AT(bp_model_keys, norm_epsilon)},
     {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
      "llama, gpt_neox: base of the rotary positions' wavelengths; 10000 if not given", false,
@@ -117,8 +123,23 @@ const bp_option bp_model_options[] = {
      .at = BP_AT(bp_model_keys, attention_bias)},
     {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given. elmo: of a "
-     "character's vector; 16 if not given",
+     "character's vector; 16 if not given. electra: of token embeddings; model.width if not given",
      false, .at = BP_AT(bp_model_keys, embedding)},
+    {"model.generator_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
+     "electra: layers of the generator; model.layers if not given", false,
+     .at = BP_AT(bp_model_keys, generator_layers)},
+    {"model.generator_width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
+     "electra: width of the generator; a quarter of model.width if not given", false,
+     .at = BP_AT(bp_model_keys, generator_width)},
+    {"model.generator_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
+     "electra: heads of the generator, a multiple of mesh.tensor; a quarter of model.heads if not "
+     "given",
+     false, .at = BP_AT(bp_model_keys, generator_heads)},
+    {"model.generator_inner", BP_OPTION_INT, NULL, 1, 1 << 22, NULL, NULL,
+     "electra: inner width of the generator's MLP; 4 times its width if not given", false,
+     .at = BP_AT(bp_model_keys, generator_inner)},
+    {"model.part", BP_OPTION_CHOICE, NULL, 0, 0, BP_ELECTRA_PARTS, NULL,
+     "electra: what of it there is; both if not given", false, .at = BP_AT(bp_model_keys, part)},
     {"model.order", BP_OPTION_INT, NULL, 2, 1000, NULL, "tokens",
      "feedforward: a token is predicted from so many less one before it; 5 if not given", false,
      .at = BP_AT(bp_model_keys, network_order)},

@@ -35,6 +35,11 @@ typedef struct bp_model_keys {
     int64_t segments;
     int64_t first_position;
     int64_t embedding;
+    int64_t generator_layers;
+    int64_t generator_width;
+    int64_t generator_heads;
+    int64_t generator_inner;
+    const char *part;
     int64_t network_order; /* model.order; `order` is ngram.order */
     double norm_epsilon;
     double rope_theta;
@@ -46,6 +51,7 @@ typedef struct bp_model_keys {
     int64_t rope_original_context;
     bool tied;
     bool pooler;
+    bool boundary;
     bool direct;
     const char *char_filters;
     const char *char_activation;
@@ -195,6 +201,8 @@ struct bp_model_family {
                            those of scoring: context is that of training alone (the blocks have
                            what one piece leaves for the next: bp_network_add_carry). Rows need
                            those before them: tensor ranks do not share rows out */
+    bool whole_rows;    /* a row of training is needed by others: tensor ranks do not share rows out
+                         */
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
     /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the
@@ -212,6 +220,11 @@ struct bp_model_family {
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
+
+    /** Of a model that is exported as several of their folders: the "model" object (new reference)
+     * by which the k-th is written, and its name; NULL: there is none, and where there is not even
+     * the first, the model is one folder. A NULL function: it always is. */
+    json_t *(*half)(const bp_model_shape *shape, int k, const char **name);
 
     const char *no_distribution; /* why no text can be scored with it; NULL: one can */
     /** How it is trained, where that is not by passes through blocks (models/learner.h): it has

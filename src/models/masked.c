@@ -2,6 +2,7 @@
 #include "models/bert/bert.h"
 
 #include "base/rng.h"
+#include "nn/layers.h"
 
 #include <math.h>
 #include <string.h>
@@ -155,9 +156,20 @@ static void mask_text(masking *m, const bp_rng_key *length)
     }
 }
 
+/* A word from its span's boundaries: all but those far from the span's begin. */
+static void ask_boundaries(const int32_t *targets, int32_t *boundaries, int64_t T)
+{
+    int64_t number = 0;
+
+    for (int64_t t = 0; t < T; t++) {
+        boundaries[t] = targets[t] >= 0 && number < BP_BOUNDARY_PLACES ? targets[t] : -1;
+        number = targets[t] >= 0 ? number + 1 : 0;
+    }
+}
+
 /* [CLS], T - 2 tokens as they follow each other, texts parted by what ends them, [SEP]. */
-static void make_masked(const bp_example_maker *self, const int32_t *tokens, int64_t step,
-                        int64_t slot, bp_example *out)
+void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
+                    bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
     int64_t T = self->form.stream[0].T;
@@ -179,19 +191,22 @@ static void make_masked(const bp_example_maker *self, const int32_t *tokens, int
         memset(out->segments[0], 0, (size_t)T * sizeof *out->segments[0]);
     if (out->targets[BP_BERT_NEXT_SENTENCE])
         out->targets[BP_BERT_NEXT_SENTENCE][0] = -1;
+    if (out->targets[BP_BERT_BOUNDARY_WORDS])
+        ask_boundaries(out->targets[0], out->targets[BP_BERT_BOUNDARY_WORDS], T);
 }
 
 static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
                                      const bp_example_rules *rules)
 {
-    bool pooler = bp_bert_has_pooler(shape);
+    bool pooler = bp_bert_has_pooler(shape), boundary = shape->own[BP_BERT_BOUNDARY] != 0;
 
     return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_segments = pooler}}, .targets = {T, pooler ? 1 : 0}},
+        .form = {.stream = {{.T = T, .has_segments = pooler}},
+                 .targets = {T, pooler ? 1 : 0, boundary ? T : 0}},
         .window = T - 1, /* the next example goes on behind the T - 2 tokens of this one */
         .rules = rules,
-        .make = make_masked};
+        .make = bp_masked_make};
 }
 
 const bp_objective bp_objective_masked = {
-    .name = "masked", .terms = 2, .weight = {1, 1}, .masks = true, .maker = masked_maker};
+    .name = "masked", .terms = 3, .weight = {1, 1, 1}, .masks = true, .maker = masked_maker};

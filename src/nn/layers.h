@@ -77,10 +77,14 @@ typedef struct bp_row_shape {
     float epsilon;            /* of the norm */
     int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
     int item, stream;
+    bool linear;            /* nothing behind the product but the norm */
+    bool no_norm;           /* and no norm */
+    bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
 } bp_row_shape;
 #define BP_ROW_KEEPS_ALL (-1)
 
-/** x = dropout(ln(f(weight x + bias))): the norm behind an embedding, the transform before a head.
+/** x = dropout(ln(f(weight x + bias))): the norm behind an embedding, the transform before a head,
+ * a projection.
  * All columns are on each tensor rank; rows are shared out (bp_nn_rows). Adds its params to the
  * replicated group. Source: Devlin et al. 2019, BERT, as its published code has it. */
 void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape, bp_group *group);
@@ -139,6 +143,51 @@ typedef struct bp_text_head_shape {
  * al. 2019, section 4.2 (spans). */
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
+
+/** What stands between a generator and a discriminator. */
+typedef struct bp_replacement_shape {
+    bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */
+    const bp_block *head;        /* bp_lm_head_new's, which reads item 0 too; borrowed */
+    int term;                    /* the head's: places with a target are those that are replaced */
+    int ids_item;                /* of one column, without a gradient: the tokens of each place */
+} bp_replacement_shape;
+
+/** At places that the head is asked for a token is drawn from its distribution, by the inverse of
+ * the cumulated probabilities: in training a function of (seed, step, slot, place), else of (seed,
+ * the example's tokens, place). Item 0 becomes the embedding of that text. No gradient goes back to
+ * the head's rows. All rows are on each tensor rank (bp_model_family.whole_rows). Source: Clark et
+ * al. 2020, section 3.1. */
+void bp_replacement_new(bp_block **out, const bp_nn *nn, const bp_replacement_shape *shape);
+
+/** A head that judges each place. */
+typedef struct bp_binary_shape {
+    int64_t C;
+    int stream, term; /* the term's targets are tokens; -1: not asked */
+    int ids_item;     /* as above; 0: the tokens are the batch's inputs */
+} bp_binary_shape;
+
+/** Binary cross-entropy of sigmoid(replaced.weight h + replaced.bias), h being item 0, the label
+ * whether a place's token is another one than its target. All rows are on each tensor rank. In
+ * training forward only keeps what it reads; backward computes the loss and all gradients. Adds
+ * "replaced.weight" [1][C] and "replaced.bias" [1] to the replicated group. Source: Clark et al.
+ * 2020, section 3.1. */
+void bp_binary_head_new(bp_block **out, const bp_nn *nn, const bp_binary_shape *shape,
+                        bp_group *group);
+
+/** What SpanBERT's boundary objective looks at. */
+#define BP_BOUNDARY_PLACES 20 /* of a span that have a number; behind them nothing is asked */
+typedef struct bp_boundary_shape {
+    int64_t C;
+    int item; /* of 3 C columns, behind item 0, */
+    int term; /* whose places with a target, side by side, are the masked spans */
+} bp_boundary_shape;
+
+/** The item's row of a place in a span becomes the states before and behind the span, of item 0,
+ * and behind them boundary.positions of the place's number in it, from 0; other rows are 0. Adds
+ * "boundary.positions" [20][C] to the replicated group. Source: Joshi et al. 2020, section 3.2, as
+ * their program has it: neighbouring spans are one. */
+void bp_boundary_new(bp_block **out, const bp_nn *nn, const bp_boundary_shape *shape,
+                     bp_group *group);
 
 /** A recurrent layer. */
 typedef struct bp_recurrent_shape {

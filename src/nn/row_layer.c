@@ -44,8 +44,10 @@ static states alloc_saved(const row_layer *self, bp_arena *arena, int64_t N)
         kept.sums = bp_operand_alloc(arena, self->block.nn->gemm, N, self->shape.O);
     }
     kept.before = bp_arena_floats(arena, N * self->shape.O);
-    kept.mean = bp_arena_floats(arena, N);
-    kept.rstd = bp_arena_floats(arena, N);
+    if (!self->shape.no_norm) {
+        kept.mean = bp_arena_floats(arena, N);
+        kept.rstd = bp_arena_floats(arena, N);
+    }
     return kept;
 }
 
@@ -166,9 +168,10 @@ static void forward_product(const row_layer *self, bp_pass *pass, const states *
 
     memcpy(kept->x, x, (size_t)(N * self->shape.I) * sizeof *x);
     bp_operand_fill(&work.x, x);
-    bp_linear_forward_operand(self->block.nn->gemm, work.sums, &work.x, self->map,
-                              self->bias->value);
-    bp_activation_forward(self->shape.activation, &y, &kept->sums, work.sums);
+    bp_linear_forward_operand(self->block.nn->gemm, self->shape.linear ? kept->before : work.sums,
+                              &work.x, self->map, self->bias->value);
+    if (!self->shape.linear)
+        bp_activation_forward(self->shape.activation, &y, &kept->sums, work.sums);
     pass->scratch->used_bytes = mark;
 }
 
@@ -180,14 +183,18 @@ static void row_forward(bp_block *block, bp_pass *pass, bp_activations *activati
     size_t mark = pass->scratch->used_bytes;
     bp_arena keep = {.base = saved, .size_bytes = SIZE_MAX};
     states kept = alloc_saved(self, saved ? &keep : pass->scratch, N);
-    bp_norm norm = norm_of(self, &kept);
     bp_operand y = bp_operand_floats(rows, N, O);
 
     if (self->shape.has_product)
         forward_product(self, pass, &kept, rows, N);
     else
         memcpy(kept.before, rows, (size_t)(N * O) * sizeof *rows);
-    bp_layer_norm_forward(&y, NULL, &norm, &(bp_residual){.base = kept.before});
+    if (self->shape.no_norm) {
+        memcpy(rows, kept.before, (size_t)(N * O) * sizeof *rows);
+    } else {
+        bp_norm norm = norm_of(self, &kept);
+        bp_layer_norm_forward(&y, NULL, &norm, &(bp_residual){.base = kept.before});
+    }
     if (drops(self, pass)) {
         bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
         bp_add_dropout(rows, NULL, rows, N * O, block->nn->dropout, &key,
@@ -204,11 +211,26 @@ static void backward_product(const row_layer *self, bp_pass *pass, const states 
     product_work work = alloc_product(self, pass->scratch, kept->sums.rows, true);
     bp_bias_gradient bias = {self->bias->gradient, work.biases};
 
-    bp_activation_backward(self->shape.activation, &work.dy, &work.y, &bias, dy, &kept->sums);
+    if (self->shape.linear)
+        bp_operand_fill_sums(&work.dy, &bias, dy);
+    else
+        bp_activation_backward(self->shape.activation, &work.dy, &work.y, &bias, dy, &kept->sums);
     bp_linear_backward_input_operand(gemm, dx, &work.dy, self->map);
     bp_operand_fill(&work.x, kept->x);
     bp_linear_backward_weight_operand(gemm, self->weight->gradient, &work.dy, &work.x,
                                       bp_params_take_fresh(self->weight, 1));
+}
+
+/* The gradient of what the norm read, from work->dy, which is that of what it left. */
+static const float *backward_norm(const row_layer *self, const states *kept, norm_work *work,
+                                  float *rows, int64_t N)
+{
+    bp_norm norm = norm_of(self, kept);
+    bp_norm_gradients to = {work->dx ? work->dx : rows, self->gain->gradient, self->shift->gradient,
+                            true};
+
+    bp_layer_norm_backward(&to, NULL, work->dy, kept->before, &norm, N, self->shape.O, work->sums);
+    return work->dx;
 }
 
 static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
@@ -220,10 +242,6 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
     bp_arena keep = {.base = saved, .size_bytes = SIZE_MAX};
     states kept = alloc_saved(self, &keep, N);
     norm_work work = alloc_norm(self, pass->scratch, N);
-    bp_norm norm = norm_of(self, &kept);
-    bool has_product = self->shape.has_product;
-    bp_norm_gradients to = {has_product ? work.dx : rows, self->gain->gradient,
-                            self->shift->gradient, true};
 
     memcpy(work.dy, rows, (size_t)(N * O) * sizeof *rows);
     if (drops(self, pass)) {
@@ -231,9 +249,11 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
         bp_dropout_backward(work.dy, work.dy, N * O, block->nn->dropout, &key,
                             bp_nn_first_row(block->nn, pass) * O);
     }
-    bp_layer_norm_backward(&to, NULL, work.dy, kept.before, &norm, N, O, work.sums);
-    if (has_product)
-        backward_product(self, pass, &kept, work.dx, rows);
+    const float *dx = work.dy;
+    if (!self->shape.no_norm)
+        dx = backward_norm(self, &kept, &work, rows, N);
+    if (self->shape.has_product)
+        backward_product(self, pass, &kept, dx, rows);
     pass->scratch->used_bytes = mark;
 }
 
@@ -268,7 +288,8 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
     row_layer *self = bp_alloc("nn.layer", 1, sizeof *self);
     char name[BP_PARAM_NAME];
 
-    BP_ASSERT(shape->has_product || shape->I == shape->O);
+    BP_ASSERT(shape->has_product || (shape->I == shape->O && !shape->no_norm));
+    *out = &self->block;
     self->block.ops = &OPS;
     self->block.nn = nn;
     self->block.stream = shape->stream;
@@ -280,9 +301,12 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
         snprintf(name, sizeof name, "%s.bias", shape->name);
         self->bias = bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);
     }
+    self->gain = shape->gain;
+    self->shift = shape->shift;
+    if (shape->no_norm || shape->gain)
+        return;
     snprintf(name, sizeof name, "%s.ln.gain", shape->name);
     self->gain = bp_group_add_vector(group, name, shape->O, BP_INIT_ONE);
     snprintf(name, sizeof name, "%s.ln.bias", shape->name);
     self->shift = bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);
-    *out = &self->block;
 }

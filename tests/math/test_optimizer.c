@@ -44,56 +44,101 @@ static void adamw_equals_plain_loops(void **state)
         bp_free(all[j]);
 }
 
-static void sgd_equals_plain_loops(void **state)
-{
-    const bp_sgd sgd = {.rate = 0.01, .momentum = 0.9, .decay = 0.1, .gradient_scale = 0.5};
-    float *w = randoms(n, 1), *m = floats(n);
-    double *w2 = widened(w, n), *m2 = doubles(n);
+static const bp_torch_rule torch = {.rate = 0.01,
+                                    .keep = 0.9,
+                                    .momentum = 0.8,
+                                    .epsilon = 1e-6,
+                                    .decay = 0.1,
+                                    .gradient_scale = 0.5};
+enum { SGD, ADAGRAD, ADADELTA, RMSPROP, RMSPROP_MOMENTUM, RULES };
 
-    (void)state;
-    for (int64_t step = 1; step <= steps; step++) {
-        float *g = randoms(n, 10 + step);
-        bp_sgd_update(w, m, g, n, &sgd);
-        for (int i = 0; i < n; i++) {
-            m2[i] = sgd.momentum * m2[i] + (double)g[i] * sgd.gradient_scale;
-            w2[i] -= sgd.rate * (m2[i] + sgd.decay * w2[i]);
-        }
-        bp_free(g);
+static bp_update_sums apply(int kind, const bp_updated *at)
+{
+    bp_updated one = *at;
+
+    one.v = kind == ADADELTA || kind == RMSPROP_MOMENTUM ? at->v : NULL;
+    return kind == SGD        ? bp_sgd_update(&one, &torch)
+           : kind == ADAGRAD  ? bp_adagrad_update(&one, &torch)
+           : kind == ADADELTA ? bp_adadelta_update(&one, &torch)
+                              : bp_rmsprop_update(&one, &torch);
+}
+
+/* torch.optim's definitions, an element at a time. */
+static void plainly(int kind, double *w, double *m, double *v, double gradient)
+{
+    double g = gradient * torch.gradient_scale + torch.decay * *w, keep = torch.keep;
+
+    if (kind == SGD) {
+        *m = torch.momentum * *m + g;
+        *w -= torch.rate * *m;
+    } else if (kind == ADAGRAD) {
+        *m += g * g;
+        *w -= torch.rate * g / (sqrt(*m) + torch.epsilon);
+    } else if (kind == ADADELTA) {
+        *m = keep * *m + (1 - keep) * g * g;
+        double step = sqrt(*v + torch.epsilon) / sqrt(*m + torch.epsilon) * g;
+        *v = keep * *v + (1 - keep) * step * step;
+        *w -= torch.rate * step;
+    } else {
+        *m = keep * *m + (1 - keep) * g * g;
+        double step = g / (sqrt(*m) + torch.epsilon);
+        *v = torch.momentum * *v + step;
+        *w -= torch.rate * (kind == RMSPROP ? step : *v);
     }
-    assert_near(w, w2, n, 5e-6);
-    assert_near(m, m2, n, 5e-6);
-    void *all[] = {w, m, w2, m2};
-    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-        bp_free(all[j]);
+}
+
+static void torch_rules_equal_plain_loops(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < RULES; kind++) {
+        float *w = randoms(n, 1), *m = floats(n), *v = floats(n);
+        double *w2 = widened(w, n), *m2 = doubles(n), *v2 = doubles(n);
+
+        for (int64_t step = 1; step <= steps; step++) {
+            float *g = randoms(n, 10 + step);
+            apply(kind, &(bp_updated){w, m, v, g, n});
+            for (int i = 0; i < n; i++)
+                plainly(kind, &w2[i], &m2[i], &v2[i], (double)g[i]);
+            bp_free(g);
+        }
+        assert_near(w, w2, n, 5e-6);
+        assert_near(m, m2, n, 5e-6);
+        void *all[] = {w, m, v, w2, m2, v2};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            bp_free(all[j]);
+    }
 }
 
 /* Shards of data ranks start anywhere: vector bodies, tails and alignment must not show. */
 static void any_split_gives_the_same_bits(void **state)
 {
-    const bp_sgd sgd = {.rate = 0.01, .momentum = 0.9, .decay = 0.1, .gradient_scale = 0.5};
-    float *g = randoms(n, 2), *w = randoms(n, 1), *m = randoms(n, 3), *v = randoms(n, 4);
-
     (void)state;
-    for (int i = 0; i < n; i++)
-        v[i] = fabsf(v[i]);
-    float *w2 = copied(w, n), *m2 = copied(m, n), *v2 = copied(v, n), *w3 = copied(w, n),
-          *m3 = copied(m, n);
-    float *w4 = copied(w, n), *m4 = copied(m, n);
-    bp_adamw_update(w, m, v, g, n, &rule);
-    bp_sgd_update(w3, m3, g, n, &sgd);
-    for (int i = 0, length = 1; i < n; i += length, length = length * 3 % 1009) {
-        int count = length < n - i ? length : n - i;
-        bp_adamw_update(w2 + i, m2 + i, v2 + i, g + i, count, &rule);
-        bp_sgd_update(w4 + i, m4 + i, g + i, count, &sgd);
+    for (int kind = 0; kind <= RULES; kind++) { /* the last one is AdamW */
+        float *g = randoms(n, 2), *w = randoms(n, 1), *m = randoms(n, 3), *v = randoms(n, 4);
+
+        for (int i = 0; i < n; i++) {
+            v[i] = fabsf(v[i]);
+            m[i] = kind < RULES ? fabsf(m[i]) : m[i];
+        }
+        float *w2 = copied(w, n), *m2 = copied(m, n), *v2 = copied(v, n);
+        if (kind == RULES)
+            bp_adamw_update(w, m, v, g, n, &rule);
+        else
+            apply(kind, &(bp_updated){w, m, v, g, n});
+        for (int i = 0, length = 1; i < n; i += length, length = length * 3 % 1009) {
+            int count = length < n - i ? length : n - i;
+            if (kind == RULES)
+                bp_adamw_update(w2 + i, m2 + i, v2 + i, g + i, count, &rule);
+            else
+                apply(kind, &(bp_updated){w2 + i, m2 + i, v2 + i, g + i, count});
+        }
+        assert_same_bits(w, w2, n);
+        assert_same_bits(m, m2, n);
+        assert_same_bits(v, v2, n);
+        void *all[] = {g, w, m, v, w2, m2, v2};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            bp_free(all[j]);
     }
-    assert_same_bits(w, w2, n);
-    assert_same_bits(m, m2, n);
-    assert_same_bits(v, v2, n);
-    assert_same_bits(w3, w4, n);
-    assert_same_bits(m3, m4, n);
-    void *all[] = {g, w, m, v, w2, m2, v2, w3, m3, w4, m4};
-    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-        bp_free(all[j]);
 }
 
 static void square_sums_are_those_of_the_blocks(void **state)
@@ -150,8 +195,6 @@ static void check_sums(const uint32_t sums[BP_SUMS], const float *w, const float
 /* An update tells the bits that it found and those that it left, with any threads. */
 static void updates_tell_the_sums_of_bits(void **state)
 {
-    const bp_sgd sgd = {.rate = 0.01, .momentum = 0.9, .decay = 0.1, .gradient_scale = 0.5};
-
     (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         float *g = randoms(n, 2), *w = randoms(n, 1), *m = randoms(n, 3), *v = randoms(n, 4);
@@ -162,10 +205,19 @@ static void updates_tell_the_sums_of_bits(void **state)
         bp_update_sums sums = bp_adamw_update(w, m, v, g, n, &rule);
         check_sums(sums.before, w0, m0, v0);
         check_sums(sums.after, w, m, v);
-        sums = bp_sgd_update(w0, m0, g, n, &sgd);
-        check_sums(sums.after, w0, m0, NULL);
-        sums = bp_sgd_update(w0, m, g, n, &sgd);
-        assert_int_not_equal(sums.before[BP_SUM_WEIGHT], sums.after[BP_SUM_WEIGHT]);
+        for (int i = 0; i < n; i++)
+            m0[i] = fabsf(m0[i]);
+        for (int kind = 0; kind < RULES; kind++) {
+            bool two = kind == ADADELTA || kind == RMSPROP_MOMENTUM;
+            sums = apply(kind, &(bp_updated){w0, m0, v0, g, n});
+            check_sums(sums.after, w0, m0, two ? v0 : NULL);
+            sums = apply(kind, &(bp_updated){w0, m0, v0, g, n});
+            assert_int_not_equal(sums.before[BP_SUM_WEIGHT], sums.after[BP_SUM_WEIGHT]);
+            for (int i = 0; i < n; i++) { /* other rules keep squares there */
+                m0[i] = fabsf(m0[i]);
+                v0[i] = fabsf(v0[i]);
+            }
+        }
         void *all[] = {g, w, m, v, w0, m0, v0};
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             bp_free(all[j]);
@@ -177,7 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_equals_plain_loops),
-        cmocka_unit_test(sgd_equals_plain_loops),
+        cmocka_unit_test(torch_rules_equal_plain_loops),
         cmocka_unit_test(any_split_gives_the_same_bits),
         cmocka_unit_test(square_sums_are_those_of_the_blocks),
         cmocka_unit_test(updates_tell_the_sums_of_bits),

@@ -55,7 +55,7 @@ class Bert(FolderTest):
     def test_every_mesh_trains_the_same_model(self):
         meshes = (("all", 4, ["mesh.tensor=2", "mesh.data=2", "mesh.micro_batch=2"]),
                   ("chunks", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]))
-        for kind, many, more in (("bert", 2, []), ("roberta", 1, ["mask.span=3", "mask.whole_words=yes", "model.tied=no"])):
+        for kind, many, more in (("bert", 2, []), ("roberta", 2, ["mask.span=3", "mask.whole_words=yes", "model.tied=no", "model.boundary=yes"])):
             keys = [f"model.kind={kind}", *FIRST[kind], *more]
             one = metrics(self.trained(f"{kind}-one", 0, *keys, "train.recompute=yes"))
             for name, ranks, mesh in meshes[:many]:

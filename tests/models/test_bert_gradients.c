@@ -1,9 +1,11 @@
-/* The gradient of a BERT with dropout is the slope of its loss, masked words and next sentences
- * together: along each tensor's gradient, by central differences. Without dropout its numbers are
- * those of test_references.c. */
+/* The gradient of a BERT with dropout is the slope of its loss, masked words, next sentences and
+ * words from their spans' boundaries together: along each tensor's gradient, by central
+ * differences. Without dropout its numbers are those of test_references.c, and of the boundaries
+ * those of plain loops. */
 #include "bp_test_mpi.h"
 
 #include "models/bert/bert.h"
+#include "nn/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>
@@ -22,7 +24,7 @@ typedef struct fixture {
     void *bytes;
 } fixture;
 
-static const float WEIGHT[BP_TERMS] = {0.05F, 0.3F};
+static const float WEIGHT[BP_TERMS] = {0.05F, 0.3F, 0.05F};
 
 static void make_batch(fixture *f, const bp_model_shape *shape)
 {
@@ -33,6 +35,7 @@ static void make_batch(fixture *f, const bp_model_shape *shape)
                                            .sep = SEP,
                                            .mask = MASK,
                                            .rate = 0.4,
+                                           .span = 2.5,
                                            .keep = 0.1,
                                            .random = 0.1};
     bp_example_maker maker = shape->family->objective->maker(shape, T, &RULES);
@@ -61,6 +64,7 @@ static void open_fixture(fixture *f)
                             .width = 16,
                             .heads = 4,
                             .context = T,
+                            .own = {[BP_BERT_BOUNDARY] = 1},
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 
@@ -155,14 +159,127 @@ static void gradients_are_slopes(void **state)
                 fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
             checked++;
         }
-    assert_in_range(checked, 40, 1000);
+    assert_in_range(checked, 48, 1000);
     bp_free(gradients);
+    close_fixture(&f);
+}
+
+static const bp_param *find(const fixture *f, const char *name)
+{
+    for (int g = 0; g < f->network->group_count; g++)
+        for (int k = 0; k < f->network->groups[g].count; k++)
+            if (strcmp(f->network->groups[g].params[k].name, name) == 0)
+                return &f->network->groups[g].params[k];
+    fail_msg("there is no %s", name);
+    return NULL;
+}
+
+/* y[16] = ln(gelu(weight x + bias)). */
+static void plain_layer(const fixture *f, const char *name, double *y, const double *x, int ins)
+{
+    enum { C = 16 };
+    char full[64];
+    const float *values[4];
+    static const char *const ENDS[] = {"weight", "bias", "ln.gain", "ln.bias"};
+    double mean = 0, variance = 0;
+
+    for (int k = 0; k < 4; k++) {
+        snprintf(full, sizeof full, "%s.%s", name, ENDS[k]);
+        values[k] = find(f, full)->value;
+    }
+    for (int c = 0; c < C; c++) {
+        double sum = (double)values[1][c];
+
+        for (int i = 0; i < ins; i++)
+            sum += (double)values[0][c * ins + i] * x[i];
+        y[c] = sum * 0.5 * (1 + erf(sum / sqrt(2)));
+        mean += y[c] / C;
+    }
+    for (int c = 0; c < C; c++)
+        variance += (y[c] - mean) * (y[c] - mean) / C;
+    for (int c = 0; c < C; c++)
+        y[c] = (y[c] - mean) / sqrt(variance + 1e-12) * (double)values[2][c] + (double)values[3][c];
+}
+
+/* -log p of a word from the states beside its span and its number in it. */
+static double plain_loss(const fixture *f, const float *hidden, int before, int behind, int number,
+                         int word)
+{
+    enum { C = 16 };
+    double x[3 * C], first[C], second[C], sum = 0, own = 0;
+    const float *positions = find(f, "boundary.positions")->value, *wte = find(f, "wte")->value,
+                *bias = find(f, "head.bias")->value;
+
+    for (int c = 0; c < C; c++) {
+        x[c] = (double)hidden[before * C + c];
+        x[C + c] = (double)hidden[behind * C + c];
+        x[2 * C + c] = (double)positions[number * C + c];
+    }
+    plain_layer(f, "boundary.0", first, x, 3 * C);
+    plain_layer(f, "boundary.1", second, first, C);
+    for (int v = 0; v < VOCABULARY; v++) {
+        double logit = (double)bias[v];
+
+        for (int c = 0; c < C; c++)
+            logit += second[c] * (double)wte[v * C + c];
+        sum += exp(logit);
+        own = v == word ? logit : own;
+    }
+    return log(sum) - own;
+}
+
+/* The states before the boundaries: of as many blocks as there are before theirs. */
+static void run_backbone(fixture *f, float *hidden, bp_arena *scratch)
+{
+    bp_pass pass = bp_pass_over(&f->batch);
+
+    pass.scratch = scratch;
+    for (int k = 0; bp_network_at(f->network, k)->count == 1; k++) {
+        bp_activations at = *bp_network_at(f->network, k);
+
+        bp_activations_lay(&at, &f->network->nn, &pass, hidden, false);
+        bp_block_forward(f->network->blocks[k], &pass, &at, NULL);
+    }
+}
+
+static void boundaries_are_plain_loops(void **state)
+{
+    fixture f = {0};
+    double sums[BP_TERMS], plain = 0;
+    int64_t counts[BP_TERMS], count = 0;
+    bp_arena scratch = {.size_bytes = 1 << 22};
+
+    (void)state;
+    open_fixture(&f);
+    scratch.base = bp_alloc("test", (int64_t)scratch.size_bytes, 1);
+    float *hidden = bp_alloc("test", B * T * 16, sizeof *hidden);
+    run_backbone(&f, hidden, &scratch);
+    const int32_t *targets = f.batch.term[BP_BERT_WORDS].targets;
+    for (int b = 0; b < B; b++)
+        for (int t = 1, number = 0; t < T; t++) {
+            int behind = t, at = b * T + t;
+
+            number = targets[at] >= 0 ? number + 1 : 0;
+            if (number == 0)
+                continue;
+            while (targets[b * T + behind] >= 0)
+                behind++;
+            plain += plain_loss(&f, hidden, at - number, b * T + behind, number - 1, targets[at]);
+            count++;
+        }
+    bp_stage_evaluate(f.stage, &(bp_evaluation){.batch = &f.batch}, sums, counts);
+    assert_int_equal(counts[BP_BERT_BOUNDARY_WORDS], count);
+    assert_int_equal(count, bp_batch_scored(&f.batch, BP_BERT_WORDS));
+    assert_true(fabs(sums[BP_BERT_BOUNDARY_WORDS] - plain) < 1e-5 * plain);
+    bp_free(hidden);
+    bp_free(scratch.base);
     close_fixture(&f);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_slopes)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_slopes),
+                                              cmocka_unit_test(boundaries_are_plain_loops)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

@@ -7,6 +7,7 @@
 #include "io/huggingface/safetensors.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
+#include "models/electra/electra.h"
 #include "models/family.h"
 #include "train/engine/engine.h"
 #include "train/engine/stage.h"
@@ -38,7 +39,10 @@ typedef struct fixture {
                                          */
     int64_t S; /* of encoder-decoders: the source's places; and, of lengths that it has, the ids */
     int32_t *source, *source_lengths;
-    bool smoothed; /* losses with label smoothing */
+    bool smoothed;          /* losses with label smoothing */
+    bool judges;            /* a discriminator: targets are the text's tokens */
+    bp_objective objective; /* of ELECTRA's halves, each by itself */
+    bp_model_family family;
 } fixture;
 
 #define SMOOTHING 0.1F
@@ -140,6 +144,23 @@ static void read_pairs(fixture *f, const json_t *root)
     bp_free(seen);
 }
 
+/* A half of ELECTRA has its term alone, of weight 1. A label 1 tells that the text has another
+ * token. */
+static void take_half(fixture *f)
+{
+    f->objective = bp_objective_replaced;
+    f->objective.weight[BP_ELECTRA_REPLACED] = 1;
+    f->family = bp_electra_family;
+    f->family.objective = &f->objective;
+    f->shape.family = &f->family;
+    f->judges = f->shape.own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR;
+    for (int64_t k = 0; f->judges && k < f->B * f->T; k++) {
+        bool real = k % f->T < f->lengths[k / f->T];
+
+        f->targets[k] = real ? (f->inputs[k] + f->targets[k]) % (int32_t)f->shape.vocab_size : -1;
+    }
+}
+
 static bp_batch batch_of(const fixture *f)
 {
     bp_batch batch = bp_batch_of_places(f->B, f->T, f->inputs, f->targets);
@@ -155,6 +176,11 @@ static bp_batch batch_of(const fixture *f)
     batch.stream[0].segments = f->segments;
     batch.term[1].count = f->next ? 1 : 0;
     batch.term[1].targets = f->next;
+    if (f->judges) {
+        batch.term[BP_ELECTRA_REPLACED] = batch.term[0];
+        batch.term[0].count = 0;
+        batch.term[0].targets = NULL;
+    }
     return batch;
 }
 
@@ -179,6 +205,8 @@ static void open_fixture(fixture *f, const char *folder)
         read_pairs(f, root);
     else
         read_masked(f, root);
+    if (f->shape.family == &bp_electra_family)
+        take_half(f);
     f->V = f->shape.task.kind == BP_TASK_NONE ? f->shape.vocab_size : f->shape.task.outcomes;
     json_decref(root);
 }
@@ -451,6 +479,36 @@ static void check_gradients(fixture *f, parts *p)
     bp_test_check(MPI_COMM_WORLD, agrees);
 }
 
+/* Each place's logit, from its loss alone: log(1 + exp(z)) of a token that is the text's. */
+static void check_judgements(fixture *f, parts *p)
+{
+    int64_t T = f->T, places = f->B * T, count = f->B * f->stored;
+    const bp_safetensor *tensor = bp_safetensors_find(f->expected, "logits");
+    float *logits = bp_alloc("test", count, sizeof *logits);
+    int32_t *targets = bp_alloc("test", places, sizeof *targets);
+    double worst = 0;
+
+    bp_test_expect(bp_safetensors_read(f->expected, tensor, 0, count, logits), BP_OK);
+    for (int64_t place = 0; place < places; place++) {
+        bp_batch batch = batch_of(f);
+        double sums[BP_TERMS];
+        int64_t counts[BP_TERMS];
+
+        if (place % T >= f->lengths[place / T])
+            continue;
+        batch.term[BP_ELECTRA_REPLACED].targets = targets;
+        for (int64_t k = 0; k < places; k++)
+            targets[k] = k == place ? f->inputs[k] : -1;
+        bp_stage_evaluate(p->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
+        double z = (double)logits[place / T * f->stored + place % T];
+        bp_test_check(MPI_COMM_WORLD, counts[BP_ELECTRA_REPLACED] == 1);
+        worst = fmax(worst, fabs(sums[BP_ELECTRA_REPLACED] - log1p(exp(z))));
+    }
+    bp_free(logits);
+    bp_free(targets);
+    bp_test_check(MPI_COMM_WORLD, worst < 1e-5);
+}
+
 static void check_adamw(fixture *f, int tensors)
 {
     int size = bp_comm_size(MPI_COMM_WORLD),
@@ -517,6 +575,8 @@ static void check_family(const char *folder, int tensors, bool smoothed)
     open_parts(&p, &f, tensors);
     if (f.shape.task.kind == BP_TASK_SPANS)
         check_spans(&f, &p);
+    else if (f.judges)
+        check_judgements(&f, &p);
     else
         check_probabilities(&f, &p);
     check_gradients(&f, &p);
@@ -525,17 +585,32 @@ static void check_family(const char *folder, int tensors, bool smoothed)
     close_fixture(&f);
 }
 
+/* ELECTRA has one stage, and the generator three heads. */
+static bool goes_on(const char *folder, int size, int tensors)
+{
+    return !strstr(folder, "electra") ||
+           (tensors == size && (tensors == 1 || strstr(folder, "discriminator")));
+}
+
 static void families_are_the_references(void **state)
 {
-    static const char *const FOLDERS[] = {
-        "llama-tiny",   "mistral-tiny",       "qwen2-tiny",      "gpt_neox-tiny", "bert-tiny",
-        "roberta-tiny", "bert-sequence-tiny", "bert-token-tiny", "bert-span-tiny"};
+    static const char *const FOLDERS[] = {"llama-tiny",
+                                          "mistral-tiny",
+                                          "qwen2-tiny",
+                                          "gpt_neox-tiny",
+                                          "bert-tiny",
+                                          "roberta-tiny",
+                                          "bert-sequence-tiny",
+                                          "bert-token-tiny",
+                                          "bert-span-tiny",
+                                          "electra-generator-tiny",
+                                          "electra-discriminator-tiny"};
     int size = bp_comm_size(MPI_COMM_WORLD);
 
     (void)state;
     for (size_t k = 0; k < sizeof FOLDERS / sizeof FOLDERS[0]; k++)
         for (int tensors = 1; tensors <= size; tensors *= 2) /* of 4: two key heads on four ranks */
-            if (size % tensors == 0)
+            if (goes_on(FOLDERS[k], size, tensors))
                 check_family(FOLDERS[k], tensors, false);
 }
 

@@ -91,11 +91,12 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
 }
 
 /* By the first of its kind that takes it. */
-static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint,
+static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
                          const bp_hf_table *const *tables)
 {
     const char *where = bp_checkpoint_folder(checkpoint), *kind;
-    const json_t *state = bp_checkpoint_state(checkpoint), *model = json_object_get(state, "model");
+    const json_t *state = bp_checkpoint_state(checkpoint),
+                 *model = part ? part : json_object_get(state, "model");
     const json_t *eod = json_object_get(state, "eod_id");
     bool known = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
@@ -370,7 +371,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
     struct stat status;
     char *hidden = NULL;
     int lock = -1;
-    bp_err err = read_shape(&shape, checkpoint, tables);
+    bp_err err = read_shape(&shape, checkpoint, options->model, tables);
 
     BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)

@@ -180,10 +180,55 @@ typedef struct bp_adamw {
 } bp_adamw;
 bp_update_sums bp_adamw_update(float *w, float *m, float *v, const float *g, int64_t n,
                                const bp_adamw *rule);
-/** SGD with momentum: m = momentum m + g; w -= rate (m + decay w). */
-typedef struct bp_sgd {
-    double rate, momentum, decay, gradient_scale;
-} bp_sgd;
-bp_update_sums bp_sgd_update(float *w, float *m, const float *g, int64_t n, const bp_sgd *rule);
+
+/** n parameters, what is kept of them (NULL: what the rule has not), and their gradients. */
+typedef struct bp_updated {
+    float *w, *m, *v;
+    const float *g;
+    int64_t n;
+} bp_updated;
+
+/** Rules as torch.optim has them, of g = gradient * gradient_scale + decay w:
+ * sgd: m = momentum m + g; w -= rate m.
+ * adagrad: m += g^2; w -= rate g / (sqrt(m) + epsilon).
+ * adadelta: m = keep m + (1-keep) g^2; d = sqrt(v + epsilon) / sqrt(m + epsilon) g; v = keep v +
+ * (1-keep) d^2; w -= rate d.
+ * rmsprop: m = keep m + (1-keep) g^2; d = g / (sqrt(m) + epsilon); w -= rate d; where v is there,
+ * v = momentum v + d and w -= rate v.
+ * Source: Duchi et al. 2011; Zeiler 2012; Tieleman and Hinton 2012. */
+typedef struct bp_torch_rule {
+    double rate, keep, momentum, epsilon, decay, gradient_scale;
+} bp_torch_rule;
+bp_update_sums bp_sgd_update(const bp_updated *at, const bp_torch_rule *rule);
+bp_update_sums bp_adagrad_update(const bp_updated *at, const bp_torch_rule *rule);
+bp_update_sums bp_adadelta_update(const bp_updated *at, const bp_torch_rule *rule);
+bp_update_sums bp_rmsprop_update(const bp_updated *at, const bp_torch_rule *rule);
+
+/** LAMB, of one run of a parameter after the other: AdamW's moments; sums[2] += the squares of the
+ * weights, and of the steps r = m/(1-beta1^step) / (sqrt(v/(1-beta2^step)) + epsilon) + decay w; w
+ * -= rate trust r, where trust is the ratio of both norms over the whole parameter. `first` is the
+ * run's place in its group: sums are taken over blocks of BP_NORM_BLOCK, in their order. scratch:
+ * 2 bp_block_pieces(n). Source: You et al. 2020, algorithm 2. */
+void bp_lamb_moments(const bp_updated *at, const bp_adamw *rule);
+void bp_lamb_squares(double sums[2], double *scratch, const bp_updated *at, int64_t first,
+                     const bp_adamw *rule);
+void bp_lamb_apply(const bp_updated *at, const bp_adamw *rule, double trust);
+
+/** *sum += the squares of x, over such blocks. scratch: bp_block_pieces(n). */
+int64_t bp_block_pieces(int64_t n);
+void bp_blocks_square_sum(double *sum, double *scratch, const float *x, int64_t n, int64_t first);
+
+/** Adafactor: elements [place, place + n) of a matrix with so many columns, at place `first` of the
+ * group. Source: Shazeer and Stern 2018, algorithm 4. */
+typedef struct bp_factored {
+    int64_t place, n, columns, first;
+    double *row_sums, *column_sums; /* of the whole matrix; += (g scale)^2 + floor */
+    const float *row, *column;      /* the step of an element is g row column */
+} bp_factored;
+void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor);
+/** *sum += the squares of the steps. */
+void bp_factor_squares(double *sum, const bp_factored *at, const float *g);
+/** w = keep w - rate g row column. */
+void bp_factor_apply(float *w, const bp_factored *at, const float *g, double rate, double keep);
 
 #endif

@@ -23,6 +23,14 @@ static inline float lane_sum(float lanes[LANES])
     return lanes[0];
 }
 
+static inline double wide_sum(double lanes[LANES])
+{
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lanes[i] += lanes[i + width];
+    return lanes[0];
+}
+
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(gelu_exact_forward)(float *y, const float *x, int64_t n);
@@ -60,9 +68,27 @@ void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_bl
 int64_t LOOP(first_top)(const float *x, int64_t n, float max, float log_sum);
 void LOOP(temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 bp_update_sums LOOP(adamw)(float *w, float *m, float *v, const float *g, int64_t n,
-                           const bp_adamw_constants *constants);
-bp_update_sums LOOP(sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
-                         float decay, float gradient_scale);
+                           const bp_update_constants *constants);
+bp_update_sums LOOP(sgd)(float *w, float *m, float *v, const float *g, int64_t n,
+                         const bp_update_constants *constants);
+bp_update_sums LOOP(adagrad)(float *w, float *m, float *v, const float *g, int64_t n,
+                             const bp_update_constants *constants);
+bp_update_sums LOOP(adadelta)(float *w, float *m, float *v, const float *g, int64_t n,
+                              const bp_update_constants *constants);
+bp_update_sums LOOP(rmsprop)(float *w, float *m, float *v, const float *g, int64_t n,
+                             const bp_update_constants *constants);
+bp_update_sums LOOP(rmsprop_momentum)(float *w, float *m, float *v, const float *g, int64_t n,
+                                      const bp_update_constants *constants);
+void LOOP(lamb_moments)(float *m, float *v, const float *g, int64_t n,
+                        const bp_update_constants *constants);
+void LOOP(lamb_squares)(double sums[2], const float *w, const float *m, const float *v, int64_t n,
+                        const bp_update_constants *constants);
+void LOOP(lamb_apply)(float *w, const float *m, const float *v, int64_t n,
+                      const bp_update_constants *constants);
+double LOOP(factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
+double LOOP(factor_squares)(const float *g, const float *column, int64_t n, float row);
+void LOOP(factor_apply)(float *w, const float *g, const float *column, int64_t n, float row,
+                        float keep);
 int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
 void LOOP(tile_product)(const bp_tile *tile);
 void LOOP(tanh)(float *y, const float *x, int64_t n);

@@ -30,11 +30,15 @@ typedef struct bp_mask {
 } bp_mask;
 bp_mask bp_mask_of(float p, const bp_rng_key *key);
 
-/** An AdamW rule with its bias corrections, rounded to float32. */
-typedef struct bp_adamw_constants {
+/** An update rule, rounded to float32: AdamW's with its bias corrections; of others beta1 is what a
+ * moment keeps (rest1: what it takes), beta2 the momentum. */
+typedef struct bp_update_constants {
     float rate, beta1, rest1, beta2, rest2, correction1, correction2, epsilon, decay,
         gradient_scale;
-} bp_adamw_constants;
+} bp_update_constants;
+/** Of n parameters; a moment that the rule has not is NULL. */
+typedef bp_update_sums (*bp_update_loop)(float *w, float *m, float *v, const float *g, int64_t n,
+                                         const bp_update_constants *constants);
 
 /** C[M][N] (+)= sum over k of A(m, k) B[k][N], A(m, k) at a[m * a_row + k * a_column]; N is a
  * multiple of 16. */
@@ -125,10 +129,20 @@ typedef struct bp_loops {
     /* sums of exp(b u), u exp(b u) and u^2 exp(b u), u = logprob - shift */
     void (*temperature)(double sums[3], const float *logprob, int64_t n, float shift, float b);
 
-    bp_update_sums (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
-                            const bp_adamw_constants *constants);
-    bp_update_sums (*sgd)(float *w, float *m, const float *g, int64_t n, float rate, float momentum,
-                          float decay, float gradient_scale);
+    bp_update_loop adamw, sgd, adagrad, adadelta, rmsprop, rmsprop_momentum;
+    void (*lamb_moments)(float *m, float *v, const float *g, int64_t n,
+                         const bp_update_constants *constants);
+    /* sums of squares of the weights and of their steps */
+    void (*lamb_squares)(double sums[2], const float *w, const float *m, const float *v, int64_t n,
+                         const bp_update_constants *constants);
+    void (*lamb_apply)(float *w, const float *m, const float *v, int64_t n,
+                       const bp_update_constants *constants);
+    /* the sum of (g scale)^2 + floor over a part of a row, each added to its column's too */
+    double (*factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
+    /* the sum of squares of g row column[i] */
+    double (*factor_squares)(const float *g, const float *column, int64_t n, float row);
+    void (*factor_apply)(float *w, const float *g, const float *column, int64_t n, float row,
+                         float keep);
 
     /* As many multiply-adds as the registers hold, `times` times; the number of operations. *out is
      * there so that they are done. */

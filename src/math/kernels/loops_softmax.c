@@ -20,14 +20,6 @@ float LOOP(row_max)(const float *x, int64_t n)
     return lanes[0];
 }
 
-static inline double wide_sum(double lanes[LANES])
-{
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            lanes[i] += lanes[i + width];
-    return lanes[0];
-}
-
 #define LOG2_E 1.44269504088896341f
 #define BLOCK  2048 /* of a row: its exponentials find it in the first-level cache */
 

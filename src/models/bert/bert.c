@@ -34,7 +34,14 @@
         .optional = true, .quiet = true, .inverse = true                                           \
     }
 
+#define BOUNDARY_SIZE                                                                              \
+    {                                                                                              \
+        .name = "boundary", .at = BP_SIZE_AT(own[BP_BERT_BOUNDARY]), .type = BP_SIZE_FLAG,         \
+        .optional = true, .quiet = true                                                            \
+    }
+
 static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
+                                           BOUNDARY_SIZE,
                                            {.name = "pooler",
                                             .at = BP_SIZE_AT(own[BP_BERT_NO_POOLER]),
                                             .type = BP_SIZE_FLAG,
@@ -43,6 +50,7 @@ static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
                                            {0}};
 static const bp_model_size ROBERTA_SIZES[] = {
     COMMON_SIZES,
+    BOUNDARY_SIZE,
     {.name = "first_position", .at = BP_SIZE_AT(own[BP_BERT_FIRST_POSITION]), .optional = true},
     {0}};
 
@@ -115,11 +123,31 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
 /* ---- blocks ---- */
 
 /* What is a block of the list: of layers there are many. */
-typedef enum part { EMBEDDING, EMBEDDING_NORM, LAYER, POOLED, TRANSFORM, VOCABULARY } part;
+typedef enum part {
+    EMBEDDING,
+    EMBEDDING_NORM,
+    LAYER,
+    POOLED,
+    BOUNDARY,
+    BOUNDARY_FIRST,
+    BOUNDARY_SECOND,
+    TRANSFORM,
+    VOCABULARY
+} part;
+
+static bool has_boundary(const bp_model_shape *shape)
+{
+    return shape->own[BP_BERT_BOUNDARY] != 0;
+}
+
+static int boundary_blocks(const bp_model_shape *shape)
+{
+    return has_boundary(shape) ? TRANSFORM - BOUNDARY : 0;
+}
 
 static int blocks(const bp_model_shape *shape)
 {
-    return (int)shape->layers + 4 + bp_bert_has_pooler(shape);
+    return (int)shape->layers + 4 + bp_bert_has_pooler(shape) + boundary_blocks(shape);
 }
 
 static part part_of(const bp_model_shape *shape, int block)
@@ -130,7 +158,25 @@ static part part_of(const bp_model_shape *shape, int block)
         return block == 0 ? EMBEDDING : EMBEDDING_NORM;
     if (behind < 0)
         return LAYER;
-    return (part)(POOLED + behind + !bp_bert_has_pooler(shape));
+    behind += POOLED + !bp_bert_has_pooler(shape);
+    return (part)(behind < BOUNDARY ? behind
+                                    : behind + TRANSFORM - BOUNDARY - boundary_blocks(shape));
+}
+
+/* Beside the states the boundaries of masked spans pass on, to a transform of their own and the
+ * same vocabulary. */
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    bp_activations out = bp_transformer_behind(shape, block);
+    part of = part_of(shape, block);
+
+    if (has_boundary(shape) && of >= BOUNDARY) {
+        out.count = 2;
+        out.item[1].name = "boundary";
+        out.item[1].columns = (of == BOUNDARY ? 3 : 1) * shape->width;
+        out.item[1].has_gradient = true;
+    }
+    return out;
 }
 
 static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
@@ -182,16 +228,29 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
 
 static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
 {
-    bp_row_shape row = {.name = of == TRANSFORM ? "transform" : "embedding",
-                        .I = shape->width,
+    bp_row_shape row = {.name = of == TRANSFORM         ? "transform"
+                                : of == BOUNDARY_FIRST  ? "boundary.0"
+                                : of == BOUNDARY_SECOND ? "boundary.1"
+                                                        : "embedding",
+                        .I = (of == BOUNDARY_FIRST ? 3 : 1) * shape->width,
                         .O = shape->width,
-                        .has_product = of == TRANSFORM,
+                        .has_product = of != EMBEDDING_NORM,
                         .activation = BP_GELU_EXACT,
                         .epsilon = (float)shape->real[BP_BERT_EPSILON],
-                        .mask = of == TRANSFORM ? BP_ROW_KEEPS_ALL : 0};
+                        .item = of == BOUNDARY_FIRST || of == BOUNDARY_SECOND,
+                        .mask = of == EMBEDDING_NORM ? 0 : BP_ROW_KEEPS_ALL};
     bp_block *block;
 
     bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_boundary(bp_network *network, const bp_model_shape *shape)
+{
+    bp_boundary_shape boundary = {.C = shape->width, .item = 1, .term = BP_BERT_WORDS};
+    bp_block *block;
+
+    bp_boundary_new(&block, &network->nn, &boundary, bp_network_add_group(network, true));
     return block;
 }
 
@@ -212,7 +271,11 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
 {
     bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
     bp_group *split = bp_network_add_group(network, false);
-    bp_head_shape head = {.term = BP_BERT_WORDS, .sparse = true};
+    bp_head_shape head = {.term = BP_BERT_WORDS,
+                          .sparse = true,
+                          .twice = has_boundary(shape),
+                          .second_item = 1,
+                          .second_term = BP_BERT_BOUNDARY_WORDS};
     int64_t first, count;
     bp_block *block;
 
@@ -230,6 +293,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     bp_network_add_block(network, of == EMBEDDING    ? new_embedding(network, shape, shared)
                                   : of == LAYER      ? new_layer(network, shape, number - 2)
                                   : of == POOLED     ? new_pooled(network, shape)
+                                  : of == BOUNDARY   ? new_boundary(network, shape)
                                   : of == VOCABULARY ? new_vocabulary(network, shape, shared)
                                                      : new_rows(network, shape, of));
 }
@@ -263,10 +327,16 @@ static double cost(const bp_model_shape *shape, int block)
         return 2 * layer_matrices(shape) + 4 * (double)shape->context * heads;
     case POOLED:
         return 2 * C * C / (double)shape->context;
+    case BOUNDARY:
+        return 10 * C;
+    case BOUNDARY_FIRST:
+        return 6 * C * C;
+    case BOUNDARY_SECOND:
     case TRANSFORM:
         return 2 * C * C;
     default:
-        return vocabulary_share() * 2 * (double)shape->vocab_size * C;
+        return (has_boundary(shape) ? 2 : 1) * vocabulary_share() * 2 * (double)shape->vocab_size *
+               C;
     }
 }
 
@@ -277,6 +347,21 @@ static int64_t pooled_parameters(const bp_model_shape *shape)
     return bp_bert_has_pooler(shape) ? C * C + C + NEXT_SENTENCES * (C + 1) : 0;
 }
 
+/* Position numbers, and two layers with norms. */
+static int64_t boundary_parameters(const bp_model_shape *shape)
+{
+    int64_t C = shape->width;
+
+    return has_boundary(shape) ? BP_BOUNDARY_PLACES * C + 4 * C * C + 6 * C : 0;
+}
+
+static double head_matrices(const bp_model_shape *shape)
+{
+    double C = (double)shape->width, words = vocabulary_share() * (double)shape->vocab_size * C;
+
+    return has_boundary(shape) ? 5 * C * C + 2 * words : C * C + words;
+}
+
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
@@ -285,9 +370,9 @@ static bp_model_facts facts(const bp_model_shape *shape)
             embedding = (tables * V + bp_bert_first_position(shape) + shape->context +
                          segments(shape) + 2) *
                         C,
-            head = C * C + 3 * C + V, pooled = pooled_parameters(shape);
-    double matrices = (double)L * layer_matrices(shape) + (double)(C * C) +
-                      vocabulary_share() * (double)V * (double)C;
+            head = C * C + 3 * C + V + boundary_parameters(shape),
+            pooled = pooled_parameters(shape);
+    double matrices = (double)L * layer_matrices(shape) + head_matrices(shape);
 
     return (bp_model_facts){.parameters = layers + embedding + head + pooled,
                             .train_flops = 6 * matrices +
@@ -304,9 +389,9 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .pooler = true,
                          .segments = segments(shape),
                          .head_parameters = C * C + 3 * C + V + pooled_parameters(shape) +
+                                            boundary_parameters(shape) +
                                             (shape->own[BP_BERT_UNTIED] ? V * C : 0),
-                         .head_flops =
-                             6 * ((double)(C * C) + vocabulary_share() * (double)V * (double)C)};
+                         .head_flops = 6 * head_matrices(shape)};
 }
 
 #define FAMILY(kind, sizes_of, tables)                                                             \
@@ -315,7 +400,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
         .check_read = check_read, .facts = facts, .objective = &bp_objective_masked,               \
         .huggingface = tables, .blocks = blocks,                                                   \
         .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
-        .behind = bp_transformer_behind, .add_shared = add_shared, .add_block = add_block          \
+        .behind = behind, .add_shared = add_shared, .add_block = add_block                         \
     }
 
 const bp_model_family bp_bert_family = FAMILY("bert", BERT_SIZES, bp_bert_huggingface),

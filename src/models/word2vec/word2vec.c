@@ -67,9 +67,10 @@ static void check_optimizer(bp_config *config)
 /* What networks take and a learner of one thread has no use for. */
 static void check_unused(bp_config *config)
 {
-    static const char *const UNUSED[] = {"mesh.micro_batch", "mesh.schedule",    "mesh.chunks",
-                                         "train.recompute",  "train.reduction",  "optimizer.beta1",
-                                         "optimizer.beta2",  "optimizer.epsilon"};
+    static const char *const UNUSED[] = {"mesh.micro_batch", "mesh.schedule",     "mesh.chunks",
+                                         "train.recompute",  "train.reduction",   "optimizer.beta1",
+                                         "optimizer.beta2",  "optimizer.epsilon", "optimizer.rho",
+                                         "optimizer.alpha"};
 
     for (size_t k = 0; k < sizeof UNUSED / sizeof UNUSED[0]; k++)
         if (bp_config_departs(config, UNUSED[k]))

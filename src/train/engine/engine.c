@@ -257,12 +257,13 @@ static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
     double loss = 0;
 
     for (int t = 0; t < objective->terms; t++) {
+        if (scored[t] == 0)
+            continue;
         BP_MPI_WAIT("all_gather",
                     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses + t * all,
                                   bp_mpi_count(each), MPI_DOUBLE, mesh->data));
-        if (scored[t] > 0)
-            loss += objective->weight[t] *
-                    (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
+        loss +=
+            objective->weight[t] * (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
     }
     bp_all_sum_double(&loss, 1, mesh->pipeline);
     return loss;
@@ -398,6 +399,7 @@ static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slic
         for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
             bp_network_slices(engine->network, g, bp_optimizer_prefix(optimizer, k),
                               optimizer->moment[k] + at, first, count, slices, used, capacity);
+        bp_optimizer_factor_slices(optimizer, g, published_only, slices, used, capacity);
         at += count;
     }
 }

@@ -1,12 +1,30 @@
 /* The update of this data rank's shard (ZeRO stage 1): norm, clip, AdamW and others; then
  * parameters are gathered. */
-#include "train/engine/optimizer.h"
+#include "train/engine/optimizer_priv.h"
 
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
 #include <string.h>
+
+const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
+    [BP_ADAMW] = {"adamw", {"adamw.m/", "adamw.v/"}, NULL, NULL},
+    [BP_SGD] = {"sgd", {"sgd.m/"}, NULL, NULL},
+    [BP_ADAGRAD] = {"adagrad", {"adagrad.v/"}, "1e-10", NULL},
+    [BP_ADADELTA] = {"adadelta", {"adadelta.v/", "adadelta.u/"}, "1e-6", NULL},
+    [BP_RMSPROP] = {"rmsprop", {"rmsprop.v/", "rmsprop.m/"}, "1e-8", "0"},
+    [BP_LAMB] = {"lamb", {"lamb.m/", "lamb.v/"}, "1e-6", NULL},
+    [BP_ADAFACTOR] = {"adafactor", {NULL}, "1e-30", NULL},
+};
+
+int bp_optimizer_moments(const bp_optimizer_rule *rule)
+{
+    const bp_optimizer_row *row = &bp_optimizer_rows[rule->kind];
+
+    return (row->prefix[0] != NULL) +
+           (row->prefix[1] != NULL && !(rule->kind == BP_RMSPROP && rule->momentum == 0));
+}
 
 void bp_optimizer_shard(const bp_mesh *mesh, const bp_group *group, int64_t *first, int64_t *count)
 {
@@ -26,6 +44,7 @@ static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *par
                         .replicated = group->replicated,
                         .value = group->place + begin,
                         .moment = moments_at + begin - first,
+                        .within = begin - param->place,
                         .count = end - begin};
     return begin < end;
 }
@@ -62,7 +81,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
     optimizer->mesh = mesh;
     optimizer->async = async;
     optimizer->network = network;
-    optimizer->moments = rule->kind == BP_ADAMW ? 2 : 1;
+    optimizer->moments = bp_optimizer_moments(rule);
     optimizer->floats = network->trained_floats / mesh->datas;
     optimizer->changed = -1;
     optimizer->runs = bp_alloc("optimizer.runs", most, sizeof *optimizer->runs);
@@ -80,13 +99,16 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
                 "memory is short: at %lld optimizer moments; use more data ranks, which share them",
                 (long long)optimizer->floats);
     }
-    return BP_OK;
+    return bp_optimizer_layerwise_init(optimizer);
 }
 
 void bp_optimizer_clear(bp_optimizer *optimizer)
 {
     bp_free(optimizer->moment[0]);
     bp_free(optimizer->moment[1]);
+    bp_free(optimizer->totals);
+    bp_free(optimizer->scratch);
+    bp_free(optimizer->factors);
     bp_free(optimizer->runs);
     bp_free(optimizer->sums);
     bp_free(optimizer->first_run);
@@ -96,12 +118,10 @@ void bp_optimizer_clear(bp_optimizer *optimizer)
 
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k)
 {
-    if (optimizer->rule.kind == BP_SGD)
-        return "sgd.m/";
-    return k == 0 ? "adamw.m/" : "adamw.v/";
+    return bp_optimizer_rows[optimizer->rule.kind].prefix[k];
 }
 
-static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])
+void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS])
 {
     for (int k = 0; k < BP_SUMS && optimizer->changed < 0; k++)
         if (sums[k] != optimizer->sums[run][k]) {
@@ -110,8 +130,8 @@ static void note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP
         }
 }
 
-static void sum_run(const bp_optimizer *optimizer, int run, const float *values,
-                    uint32_t sums[BP_SUMS])
+void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *values,
+                          uint32_t sums[BP_SUMS])
 {
     const bp_own_run *at = &optimizer->runs[run];
 
@@ -125,7 +145,7 @@ void bp_optimizer_checksum(bp_optimizer *optimizer, float *values)
 {
     optimizer->guarded = true;
     for (int k = 0; k < optimizer->run_count; k++)
-        sum_run(optimizer, k, values, optimizer->sums[k]);
+        bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
 }
 
 bool bp_optimizer_check(bp_optimizer *optimizer, float *values)
@@ -133,61 +153,89 @@ bool bp_optimizer_check(bp_optimizer *optimizer, float *values)
     for (int k = 0; k < optimizer->run_count && optimizer->guarded; k++) {
         uint32_t sums[BP_SUMS];
 
-        sum_run(optimizer, k, values, sums);
-        note_change(optimizer, k, sums);
+        bp_optimizer_sum_run(optimizer, k, values, sums);
+        bp_optimizer_note_change(optimizer, k, sums);
     }
     return optimizer->changed < 0;
 }
 
-typedef struct update {
-    double rate, scale;
-    int64_t number; /* from 1 */
-} update;
+bp_updated bp_optimizer_at(const bp_optimizer *optimizer, const bp_own_run *run, float *values,
+                           const float *gradients)
+{
+    return (bp_updated){.w = values + run->value,
+                        .m = optimizer->moments > 0 ? optimizer->moment[0] + run->moment : NULL,
+                        .v = optimizer->moments > 1 ? optimizer->moment[1] + run->moment : NULL,
+                        .g = gradients + run->value,
+                        .n = run->count};
+}
 
-static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_run *at, float *w,
-                                    const float *g, const update *with)
+bp_adamw bp_optimizer_adam(const bp_optimizer_rule *rule, const bp_own_run *run,
+                           const bp_update *with)
+{
+    return (bp_adamw){.rate = with->rate,
+                      .beta1 = rule->beta1,
+                      .beta2 = rule->beta2,
+                      .epsilon = rule->epsilon,
+                      .decay = run->param->decays ? rule->weight_decay : 0,
+                      .gradient_scale = with->scale,
+                      .step = with->number};
+}
+
+static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_run *run,
+                                    const bp_updated *at, const bp_update *with)
 {
     const bp_optimizer_rule *rule = &optimizer->rule;
-    double decay = at->param->decays ? rule->weight_decay : 0;
-    float *m = optimizer->moment[0] + at->moment;
+    bp_adamw adam = bp_optimizer_adam(rule, run, with);
+    bp_torch_rule torch = {.rate = with->rate,
+                           .keep = rule->kind == BP_ADADELTA ? rule->rho : rule->alpha,
+                           .momentum = rule->momentum,
+                           .epsilon = rule->epsilon,
+                           .decay = adam.decay,
+                           .gradient_scale = with->scale};
 
-    if (rule->kind == BP_SGD)
-        return bp_sgd_update(w, m, g, at->count,
-                             &(bp_sgd){.rate = with->rate,
-                                       .momentum = rule->momentum,
-                                       .decay = decay,
-                                       .gradient_scale = with->scale});
-    return bp_adamw_update(w, m, optimizer->moment[1] + at->moment, g, at->count,
-                           &(bp_adamw){.rate = with->rate,
-                                       .beta1 = rule->beta1,
-                                       .beta2 = rule->beta2,
-                                       .epsilon = rule->epsilon,
-                                       .decay = decay,
-                                       .gradient_scale = with->scale,
-                                       .step = with->number});
+    switch (rule->kind) {
+    case BP_SGD:
+        return bp_sgd_update(at, &torch);
+    case BP_ADAGRAD:
+        return bp_adagrad_update(at, &torch);
+    case BP_ADADELTA:
+        return bp_adadelta_update(at, &torch);
+    case BP_RMSPROP:
+        return bp_rmsprop_update(at, &torch);
+    default:
+        return bp_adamw_update(at->w, at->m, at->v, at->g, at->n, &adam);
+    }
 }
 
 /* The sums cost nothing: an update waits for memory. */
-static void update_run(bp_optimizer *optimizer, int run, float *values, const float *gradients,
-                       const update *with)
+static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
+                       const bp_update *with)
 {
-    const bp_own_run *at = &optimizer->runs[run];
-    bp_update_sums sums =
-        update_values(optimizer, at, values + at->value, gradients + at->value, with);
+    const bp_own_run *run = &optimizer->runs[k];
+    bp_updated at = bp_optimizer_at(optimizer, run, values, gradients);
 
+    if (bp_optimizer_is_layerwise(&optimizer->rule)) {
+        bp_optimizer_layerwise_apply(optimizer, run, &at, with);
+        if (optimizer->guarded)
+            bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
+        return;
+    }
+    bp_update_sums sums = update_values(optimizer, run, &at, with);
     if (!optimizer->guarded)
         return;
-    note_change(optimizer, run, sums.before);
-    memcpy(optimizer->sums[run], sums.after, sizeof sums.after);
+    bp_optimizer_note_change(optimizer, k, sums.before);
+    memcpy(optimizer->sums[k], sums.after, sizeof sums.after);
 }
 
 void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gradients,
                          double rate, double scale, int64_t number)
 {
     const bp_network *network = optimizer->network;
-    const update with = {rate, scale, number};
+    const bp_update with = {rate, scale, number};
 
     BP_TRACE(BP_TRACE_OPTIMIZER, 0, (8.0 * optimizer->moments + 12.0) * (double)optimizer->floats);
+    if (bp_optimizer_is_layerwise(&optimizer->rule))
+        bp_optimizer_layerwise_prepare(optimizer, values, gradients, &with);
     for (int b = 0; b < network->block_count; b++)
         for (int g = 0; g < network->group_count; g++) {
             const bp_group *group = &network->groups[g];

@@ -8,19 +8,44 @@
 #include "mesh/mesh.h"
 #include "models/network.h"
 
-typedef enum bp_optimizer_kind { BP_ADAMW, BP_SGD } bp_optimizer_kind;
+typedef enum bp_optimizer_kind {
+    BP_ADAMW,
+    BP_SGD,
+    BP_ADAGRAD,
+    BP_ADADELTA,
+    BP_RMSPROP,
+    BP_LAMB,
+    BP_ADAFACTOR,
+    BP_OPTIMIZERS
+} bp_optimizer_kind;
+#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor"
 
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
-    double beta1, beta2, epsilon, weight_decay, clip, momentum;
+    double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
 } bp_optimizer_rule;
+
+/** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
+ * and what epsilon and momentum are unless they are given (NULL: the keys' defaults). */
+typedef struct bp_optimizer_row {
+    const char *name, *prefix[2], *epsilon, *momentum;
+} bp_optimizer_row;
+extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
+/** Moments of as many numbers as parameters. */
+int bp_optimizer_moments(const bp_optimizer_rule *rule);
+/** Bytes that a rank keeps beside them: what sums over whole parameters take, Adafactor's factors
+ * among them, of which this rank's checkpoints have so many floats. */
+size_t bp_optimizer_more_bytes(const bp_optimizer_rule *rule, const bp_network *network);
+int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_network *network);
 
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
     const bp_param *param;
-    bool replicated; /* its group's */
-    int64_t value;   /* in the network's flat memory */
-    int64_t moment;  /* in a moment's shards */
+    bool replicated;       /* its group's */
+    int64_t value;         /* in the network's flat memory */
+    int64_t moment;        /* in a moment's shards */
+    int64_t within;        /* elements of the slab before it */
+    int64_t total, factor; /* its parameter's, in bp_optimizer.totals and .factors */
     int64_t count;
 } bp_own_run;
 
@@ -30,7 +55,7 @@ typedef struct bp_optimizer {
     const bp_mesh *mesh; /* borrowed */
     bp_async *async;     /* of mesh->data, borrowed */
     bp_network *network; /* borrowed */
-    int moments;         /* 2 for AdamW (m, v), 1 for SGD (m) */
+    int moments;         /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
     int64_t floats;      /* of one moment's shards */
     float *moment[2];
     bool guarded;              /* sums are kept and checked: bp_optimizer_checksum was called */
@@ -41,7 +66,17 @@ typedef struct bp_optimizer {
     int64_t *gathering; /* [groups] the async's job that brings the others' shards; -1: none */
     int changed;        /* the run whose bits had changed before an update or a check; -1: none */
     int changed_part;   /* BP_SUM_ */
+    /* of rules that look at whole parameters: LAMB, Adafactor. All data ranks have the same */
+    double *totals;  /* [bp_optimizer_totals] */
+    double *scratch; /* of sums over blocks */
+    float *factors;  /* Adafactor: moving sums of each row and each column, and of this step the
+                        factors that they come to */
 } bp_optimizer;
+
+typedef struct bp_update {
+    double rate, scale;
+    int64_t number; /* from 1 */
+} bp_update;
 
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async *async,
@@ -70,8 +105,13 @@ void bp_optimizer_update(bp_optimizer *optimizer, float *values, const float *gr
 /** Until all of group `g` is there. Collective over mesh->data. */
 void bp_optimizer_gathered(bp_optimizer *optimizer, int g);
 
-/** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/". */
+/** Checkpoint name of moment k: "adamw.m/", "adamw.v/", "sgd.m/"... */
 const char *bp_optimizer_prefix(const bp_optimizer *optimizer, int k);
+/** Slices of Adafactor's factors of group `g`, "adafactor.r/NAME" [rows], "adafactor.c/NAME"
+ * [columns], of vectors "adafactor.v/NAME" alone; of other rules none. to_save: those that another
+ * rank saves are left out. Appends to slices[] from *used on; capacity is asserted. */
+void bp_optimizer_factor_slices(const bp_optimizer *optimizer, int g, bool to_save,
+                                bp_slice *slices, int64_t *used, int64_t capacity);
 
 /* ---- faults of memory and of arithmetic, as tests ask for them (base/fault.h): one bit of a value
  * flipped behind the engine's back, or a NaN as a computation would leave it ---- */

@@ -54,7 +54,7 @@ void bp_inject_flips(const bp_optimizer *optimizer, float *values)
 
     if (bp_fault("train.flip_weight") && run)
         flip(values + run->value + run->count / 2);
-    if (bp_fault("train.flip_moment") && run)
+    if (bp_fault("train.flip_moment") && run && optimizer->moments > 0)
         flip(optimizer->moment[0] + run->moment + run->count / 2);
     if (bp_fault("train.flip_copy") && copy)
         flip(copy);
@@ -95,7 +95,7 @@ void bp_inject_update(bp_optimizer *optimizer, float *values, int g)
         return;
     if (bp_fault("train.nan_weight"))
         values[run->value] = NAN;
-    else if (bp_fault("train.nan_moment"))
+    else if (bp_fault("train.nan_moment") && optimizer->moments > 0)
         optimizer->moment[0][run->moment] = NAN;
     else
         return;

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CHUNKS_BY_DEFAULT 2 /* mesh.chunks */
@@ -77,8 +78,9 @@ const bp_option bp_train_options[] = {
 };
 
 const bp_option bp_optimizer_options[] = {
-    {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, "adamw|sgd", NULL,
-     "AdamW, or SGD with momentum", false, .at = BP_AT(bp_optimizer_keys, kind)},
+    {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, BP_OPTIMIZER_KINDS, NULL,
+     "the rule of updates: torch.optim's; lamb and adafactor as published", false,
+     .at = BP_AT(bp_optimizer_keys, kind)},
     {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
      .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
@@ -89,20 +91,26 @@ const bp_option bp_optimizer_options[] = {
     {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
      "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
-     "AdamW: decay of the first moment", false, .at = BP_AT(bp_optimizer_keys, beta1)},
+     "adamw, lamb: decay of the first moment", false, .at = BP_AT(bp_optimizer_keys, beta1)},
     {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
-     "AdamW: decay of the second moment", false, .at = BP_AT(bp_optimizer_keys, beta2)},
+     "adamw, lamb: decay of the second moment", false, .at = BP_AT(bp_optimizer_keys, beta2)},
     {"optimizer.epsilon", BP_OPTION_REAL, "1e-8", 0, 1, NULL, NULL,
-     "AdamW: added to the root of the second moment", false,
-     .at = BP_AT(bp_optimizer_keys, epsilon)},
+     "added to the root of the second moment, adadelta: under it, adafactor: to squares; if not "
+     "given, of adagrad 1e-10, adadelta and lamb 1e-6, adafactor 1e-30",
+     false, .at = BP_AT(bp_optimizer_keys, epsilon)},
     {"optimizer.weight_decay", BP_OPTION_REAL, "0.1", 0, 100, NULL, NULL,
-     "times the rate; matrices and embeddings only", false,
-     .at = BP_AT(bp_optimizer_keys, weight_decay)},
+     "matrices and embeddings only; adamw, lamb, adafactor: times the rate; others: added to the "
+     "gradient",
+     false, .at = BP_AT(bp_optimizer_keys, weight_decay)},
     {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
      "largest norm of the whole gradient; 0: no clipping", false,
      .at = BP_AT(bp_optimizer_keys, clip)},
-    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL, "SGD: momentum", false,
-     .at = BP_AT(bp_optimizer_keys, momentum)},
+    {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
+     "sgd, rmsprop (0 there if not given)", false, .at = BP_AT(bp_optimizer_keys, momentum)},
+    {"optimizer.rho", BP_OPTION_REAL, "0.9", 0, 0.999999999, NULL, NULL,
+     "adadelta: what its means of squares keep", false, .at = BP_AT(bp_optimizer_keys, rho)},
+    {"optimizer.alpha", BP_OPTION_REAL, "0.99", 0, 0.999999999, NULL, NULL,
+     "rmsprop: what its mean of squares keeps", false, .at = BP_AT(bp_optimizer_keys, alpha)},
     END,
 };
 
@@ -125,8 +133,37 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
                                   : BP_SEQUENCE_PARALLEL_AUTO;
 }
 
+static bp_optimizer_kind kind_of(const bp_config *config)
+{
+    int kind = 0;
+
+    while (!is(config, "optimizer.kind", bp_optimizer_rows[kind].name))
+        kind++;
+    return (bp_optimizer_kind)kind;
+}
+
+void bp_optimizer_resolve(bp_config *config)
+{
+    const bp_optimizer_row *row = &bp_optimizer_rows[kind_of(config)];
+    const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
+                                   {"optimizer.momentum", row->momentum}};
+
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+        if (keys[k][1] && !bp_config_is_given(config, keys[k][0]) &&
+            bp_config_set(config, keys[k][0], keys[k][1]) != BP_OK)
+            bp_config_fault_err(config);
+}
+
+/* What is not given is the kind's. */
+static double usual(const bp_config *config, const char *key, const char *of_kind)
+{
+    return of_kind && !bp_config_is_given(config, key) ? strtod(of_kind, NULL)
+                                                       : bp_config_real(config, key);
+}
+
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
+    const bp_optimizer_row *kinds = &bp_optimizer_rows[kind_of(config)];
     bp_engine_spec spec = {
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
@@ -135,13 +172,15 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
         .digest_every = bp_train_keys_of(config)->digest_every,
-        .optimizer = {.kind = is(config, "optimizer.kind", "sgd") ? BP_SGD : BP_ADAMW,
+        .optimizer = {.kind = kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,
                       .beta2 = bp_optimizer_keys_of(config)->beta2,
-                      .epsilon = bp_optimizer_keys_of(config)->epsilon,
+                      .epsilon = usual(config, "optimizer.epsilon", kinds->epsilon),
                       .weight_decay = bp_optimizer_keys_of(config)->weight_decay,
                       .clip = bp_optimizer_keys_of(config)->clip,
-                      .momentum = bp_optimizer_keys_of(config)->momentum},
+                      .momentum = usual(config, "optimizer.momentum", kinds->momentum),
+                      .rho = bp_optimizer_keys_of(config)->rho,
+                      .alpha = bp_optimizer_keys_of(config)->alpha},
         .rate = {.peak = bp_optimizer_keys_of(config)->lr,
                  .warmup = bp_optimizer_keys_of(config)->warmup,
                  .steps =
@@ -224,10 +263,12 @@ static void check_rounds(const bp_engine_spec *spec, const bp_mesh_shape *mesh, 
         mesh->data == 0 ? ", times the data ranks" : "");
 }
 
-/* A row needs the one before it, in the window and behind it. */
+/* A row needs others: the one before it, in the window and behind it. */
 static bool needs_all_rows(const bp_model_shape *shape)
 {
-    return shape->family && (shape->family->unlimited || shape->family->carries_state);
+    const bp_model_family *family = shape->family;
+
+    return family && (family->unlimited || family->carries_state || family->whole_rows);
 }
 
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
@@ -255,8 +296,8 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
         return;
     if (needs_all_rows(shape)) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
-                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs those "
-                        "before it: at mesh.sequence_parallel; use auto",
+                        "mesh.sequence_parallel = yes, but a row of model.kind = %s needs other "
+                        "rows: at mesh.sequence_parallel; use auto",
                         shape->family->name);
         return;
     }

@@ -39,11 +39,12 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
         bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
     bp_stage_bytes bytes = bp_stage_plan(&stage, network);
     bp_product_bytes products = bp_network_product_bytes(network, &stage.most);
-    int moments = spec->optimizer.kind == BP_ADAMW ? 2 : 1;
+    int moments = bp_optimizer_moments(&spec->optimizer);
     int64_t slots = spec->batch / mesh->datas;
     int64_t carried = bp_engine_carried_floats(network, shape, slots);
     int64_t kept = bp_engine_carried_floats(network, shape, spec->micro_batch);
-    int64_t published = carried; /* and weights and moments of this rank's shards */
+    /* and weights and moments of this rank's shards */
+    int64_t published = carried + bp_optimizer_factor_floats(&spec->optimizer, network);
     bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     for (int g = 0; g < network->group_count; g++)
@@ -55,7 +56,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->parameters = (size_t)network->floats * sizeof(float);
     plan->copies = products.copies;
     plan->gradients = bytes.gradients;
-    plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float);
+    plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float) +
+                      bp_optimizer_more_bytes(&spec->optimizer, network);
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;

@@ -189,6 +189,7 @@ static void resolve_keys(trainer *self)
     bool dedicated = self->mesh_shape.coordinator == BP_COORDINATOR_DEDICATED;
 
     bp_model_shape_resolve(&self->shape, config);
+    bp_optimizer_resolve(config);
     if (bp_config_set_int(config, "mesh.data", self->mesh_shape.data) != BP_OK ||
         bp_config_set_int(config, "math.threads", bp_math_threads()) != BP_OK ||
         bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared") != BP_OK)

@@ -1,0 +1,482 @@
+/* The family of ELECTRA: its sizes, and its blocks: embedding, its norm and a projection;
+ * generator: layers, transform, vocabulary; the text with the generator's tokens, embedded and
+ * projected; discriminator: layers, and a head that judges each place. Both share the embeddings.
+ * Source: Clark et al. 2020, section 3. */
+#include "models/electra/electra.h"
+
+#include "mesh/mesh.h"
+#include "models/bert/bert.h"
+#include "models/transformer.h"
+#include "nn/layers.h"
+
+#include <string.h>
+
+#define EPSILON 1e-12
+#define QUARTER 4 /* of the discriminator's width and heads, the generator's */
+
+/* Streams of dropout masks: the generator's and the second embedding's lie apart. */
+#define LAYER_MASK(number) (4 * (number) + 1)
+#define GENERATOR_MASK     ((int64_t)1 << 32)
+#define REPLACED_MASK      ((int64_t)1 << 33)
+
+static const bp_model_size SIZES[] = {
+    {.name = "layers", .at = BP_SIZE_AT(layers)},
+    {.name = "width", .at = BP_SIZE_AT(width)},
+    {.name = "heads", .at = BP_SIZE_AT(heads)},
+    {.name = "context", .at = BP_SIZE_AT(context)},
+    {.name = "inner", .at = BP_SIZE_AT(own[BP_ELECTRA_INNER]), .optional = true},
+    {.name = "segments", .at = BP_SIZE_AT(own[BP_ELECTRA_SEGMENTS]), .optional = true},
+    {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELECTRA_EMBEDDING]), .optional = true},
+    {.name = "generator_layers", .at = BP_SIZE_AT(own[BP_ELECTRA_G_LAYERS]), .optional = true},
+    {.name = "generator_width", .at = BP_SIZE_AT(own[BP_ELECTRA_G_WIDTH]), .optional = true},
+    {.name = "generator_heads", .at = BP_SIZE_AT(own[BP_ELECTRA_G_HEADS]), .optional = true},
+    {.name = "generator_inner", .at = BP_SIZE_AT(own[BP_ELECTRA_G_INNER]), .optional = true},
+    {.name = "norm_epsilon",
+     .at = BP_SIZE_AT(real[BP_ELECTRA_EPSILON]),
+     .type = BP_SIZE_REAL,
+     .optional = true},
+    {.name = "part",
+     .at = BP_SIZE_AT(own[BP_ELECTRA_PART]),
+     .type = BP_SIZE_CHOICE,
+     .words = BP_ELECTRA_PARTS,
+     .optional = true,
+     .quiet = true},
+    {0}};
+
+static int64_t given_or(int64_t given, int64_t otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+static int64_t quarter(int64_t size)
+{
+    return size < QUARTER ? 1 : size / QUARTER;
+}
+
+static bool has(const bp_model_shape *shape, bp_electra_part part)
+{
+    return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_BOTH || shape->own[BP_ELECTRA_PART] == part;
+}
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *own = shape->own;
+
+    own[BP_ELECTRA_INNER] = given_or(own[BP_ELECTRA_INNER], 4 * shape->width);
+    own[BP_ELECTRA_SEGMENTS] = given_or(own[BP_ELECTRA_SEGMENTS], 2);
+    own[BP_ELECTRA_EMBEDDING] = given_or(own[BP_ELECTRA_EMBEDDING], shape->width);
+    own[BP_ELECTRA_G_LAYERS] = given_or(own[BP_ELECTRA_G_LAYERS], shape->layers);
+    own[BP_ELECTRA_G_WIDTH] = given_or(own[BP_ELECTRA_G_WIDTH], quarter(shape->width));
+    own[BP_ELECTRA_G_HEADS] = given_or(own[BP_ELECTRA_G_HEADS], quarter(shape->heads));
+    own[BP_ELECTRA_G_INNER] = given_or(own[BP_ELECTRA_G_INNER], 4 * own[BP_ELECTRA_G_WIDTH]);
+    if (!(shape->real[BP_ELECTRA_EPSILON] > 0))
+        shape->real[BP_ELECTRA_EPSILON] = EPSILON;
+}
+
+/* One of both stacks of layers. */
+typedef struct stack {
+    const char *name;
+    int64_t layers, C, H, F, mask;
+} stack;
+
+static stack stack_of(const bp_model_shape *shape, bp_electra_part part)
+{
+    const int64_t *own = shape->own;
+
+    return part == BP_ELECTRA_GENERATOR
+               ? (stack){"g",
+                         own[BP_ELECTRA_G_LAYERS],
+                         own[BP_ELECTRA_G_WIDTH],
+                         own[BP_ELECTRA_G_HEADS],
+                         own[BP_ELECTRA_G_INNER],
+                         GENERATOR_MASK}
+               : (stack){"h", shape->layers, shape->width, shape->heads, own[BP_ELECTRA_INNER], 0};
+}
+
+/* The checks of Transformers, of the generator's sizes too: said by its own names. */
+static void check_generator(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    stack g = stack_of(shape, BP_ELECTRA_GENERATOR);
+
+    if (g.C % g.H != 0)
+        bp_config_fault(config, "model.not_dividing",
+                        "model.generator_heads = %lld does not divide model.generator_width = "
+                        "%lld: at model.generator_heads; change one of both",
+                        (long long)g.H, (long long)g.C);
+    if (g.H % tensors != 0 || g.F % tensors != 0)
+        bp_config_fault(config, "mesh.not_dividing",
+                        "mesh.tensor = %d does not divide model.generator_heads = %lld and the "
+                        "generator's inner width %lld: at mesh.tensor; set model.generator_heads "
+                        "to a multiple of it",
+                        tensors, (long long)g.H, (long long)g.F);
+}
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    bp_transformer_check(shape, tensors, config);
+    bp_transformer_check_inner(shape, shape->own[BP_ELECTRA_INNER], tensors, config);
+    check_generator(shape, tensors, config);
+    if (shape->context < BP_MASKED_CONTEXT)
+        bp_config_fault(config, "model.short_context",
+                        "model.context = %lld has no room for a masked word between the tokens "
+                        "that begin and end a text: at model.context; use %d or more",
+                        (long long)shape->context, BP_MASKED_CONTEXT);
+    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && shape->task.kind == BP_TASK_NONE)
+        bp_config_fault(config, "electra.no_generator",
+                        "model.part = discriminator has no generator, without which no token of "
+                        "its training is replaced: at model.part; use both");
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    stack g = stack_of(shape, BP_ELECTRA_GENERATOR);
+
+    if (has(shape, BP_ELECTRA_GENERATOR) && g.C % g.H != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                       "the generator's %lld heads do not divide its width %lld: at %s; the "
+                       "checkpoint is wrong",
+                       (long long)g.H, (long long)g.C, where);
+    return bp_transformer_check_read(shape, where);
+}
+
+/* All masked tokens become masks, as in the paper, unless it is told otherwise. The discriminator
+ * reads what the generator drew in the same pass, and both read the embeddings in the middle of the
+ * list of blocks: of shared tables only the first and the last stage may have one. */
+static void resolve(const bp_model_shape *shape, bp_config *config)
+{
+    static const char *const ZERO[] = {"mask.keep", "mask.random"};
+    int64_t pipeline = bp_mesh_keys_of(config)->pipeline;
+
+    (void)shape;
+    for (int k = 0; k < 2; k++)
+        if (!bp_config_is_given(config, ZERO[k]) && bp_config_set(config, ZERO[k], "0") != BP_OK)
+            bp_config_fault_err(config);
+    if (pipeline > 1)
+        bp_config_fault(config, "electra.split_mesh",
+                        "mesh.pipeline = %lld, but generator and discriminator of electra share "
+                        "their embeddings, which lie on one stage: at mesh.pipeline; leave it at "
+                        "1, use mesh.tensor",
+                        (long long)pipeline);
+}
+
+/* ---- blocks ---- */
+
+typedef enum part {
+    EMBEDDING,
+    EMBEDDING_NORM,
+    G_PROJECTION,
+    G_LAYER,
+    G_TRANSFORM,
+    G_VOCABULARY,
+    REPLACEMENT,
+    REPLACED_NORM,
+    PROJECTION,
+    LAYER,
+    DENSE,
+    JUDGE,
+    PARTS
+} part;
+
+static int count_of(const bp_model_shape *shape, part of)
+{
+    bool generator = has(shape, BP_ELECTRA_GENERATOR),
+         discriminator = has(shape, BP_ELECTRA_DISCRIMINATOR);
+    int64_t E = shape->own[BP_ELECTRA_EMBEDDING];
+
+    switch (of) {
+    case EMBEDDING:
+    case EMBEDDING_NORM:
+        return 1;
+    case G_PROJECTION:
+        return generator && stack_of(shape, BP_ELECTRA_GENERATOR).C != E;
+    case G_LAYER:
+        return generator ? (int)shape->own[BP_ELECTRA_G_LAYERS] : 0;
+    case G_TRANSFORM:
+    case G_VOCABULARY:
+        return generator;
+    case REPLACEMENT:
+    case REPLACED_NORM:
+        return generator && discriminator;
+    case PROJECTION:
+        return discriminator && shape->width != E;
+    case LAYER:
+        return discriminator ? (int)shape->layers : 0;
+    default:
+        return discriminator;
+    }
+}
+
+static int blocks(const bp_model_shape *shape)
+{
+    int count = 0;
+
+    for (part of = EMBEDDING; of < PARTS; of++)
+        count += count_of(shape, of);
+    return count;
+}
+
+/* What block `block` is, and the how manieth of its kind. */
+static part part_of(const bp_model_shape *shape, int block, int *number)
+{
+    part of = EMBEDDING;
+
+    for (*number = block; *number >= count_of(shape, of); of++)
+        *number -= count_of(shape, of);
+    return of;
+}
+
+/* The ids that the discriminator reads pass on behind the states, whose room is the same from
+ * there on. */
+static bp_activations behind(const bp_model_shape *shape, int block)
+{
+    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width;
+    int number;
+    part of = part_of(shape, block, &number);
+    bp_activations out = {.count = 1,
+                          .item = {{.name = "hidden", .columns = E, .has_gradient = true}}};
+
+    if (of == G_PROJECTION || of == G_LAYER)
+        out.item[0].columns = stack_of(shape, BP_ELECTRA_GENERATOR).C;
+    else if (of >= PROJECTION)
+        out.item[0].columns = C;
+    if (of >= REPLACEMENT && has(shape, BP_ELECTRA_GENERATOR)) {
+        out.item[0].columns = E > C ? E : C;
+        out.item[1].name = "replaced";
+        out.item[1].columns = 1;
+        out.count = 2;
+    }
+    return out;
+}
+
+static bp_param *find_param(bp_network *network, const char *name)
+{
+    for (int g = 0; g < network->group_count; g++)
+        for (int k = 0; k < network->groups[g].count; k++)
+            if (strcmp(network->groups[g].params[k].name, name) == 0)
+                return &network->groups[g].params[k];
+    BP_ASSERT(!"a parameter that blocks share");
+    return NULL;
+}
+
+static bp_embedding_part embedding_of(bp_network *network)
+{
+    return (bp_embedding_part){.wte = find_param(network, "wte"),
+                               .wpe = find_param(network, "wpe"),
+                               .segments = find_param(network, "segments"),
+                               .keeps_all = true};
+}
+
+static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *split = bp_network_add_group(network, false),
+             *whole = bp_network_add_group(network, true);
+    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], first, count;
+    bp_block *block;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    bp_group_add_matrix_part(split, "wte", shape->vocab_size, E, BP_TRANSFORMER_STD, 0, first,
+                             count);
+    bp_group_add_matrix(whole, "wpe", shape->context, E, BP_TRANSFORMER_STD);
+    bp_group_add_matrix(whole, "segments", shape->own[BP_ELECTRA_SEGMENTS], E, BP_TRANSFORMER_STD);
+    bp_embedding_part own = embedding_of(network);
+    bp_embedding_new(&block, &network->nn, &own, 1);
+    return block;
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, bp_electra_part which,
+                           int number)
+{
+    stack of = stack_of(shape, which);
+    bp_layer_shape layer = {.C = of.C,
+                            .H = of.H,
+                            .F = of.F,
+                            .epsilon = (float)shape->real[BP_ELECTRA_EPSILON],
+                            .activation = BP_GELU_EXACT,
+                            .post_norm = true,
+                            .sees_all = true,
+                            .layers = of.layers,
+                            .number = number,
+                            .stack = of.name,
+                            .first_mask = of.mask + LAYER_MASK(number)};
+    bp_group *split = bp_network_add_group(network, false);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                             bp_network_add_group(network, true));
+    return block;
+}
+
+/* What is done to rows by themselves: the norms behind the embeddings, which are one and the same,
+ * projections, the transform before the vocabulary, and the layer before the judge. */
+static bp_block *new_rows(bp_network *network, const bp_model_shape *shape, part of)
+{
+    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width,
+            G = stack_of(shape, BP_ELECTRA_GENERATOR).C;
+    bool norms = of == EMBEDDING_NORM || of == REPLACED_NORM;
+    bp_row_shape row = {.name = norms                ? "embedding"
+                                : of == G_PROJECTION ? "g.project"
+                                : of == G_TRANSFORM  ? "transform"
+                                : of == PROJECTION   ? "project"
+                                                     : "judge",
+                        .I = of == G_TRANSFORM ? G
+                             : of == DENSE     ? C
+                                               : E,
+                        .O = of == G_PROJECTION                ? G
+                             : of == PROJECTION || of == DENSE ? C
+                                                               : E,
+                        .has_product = !norms,
+                        .linear = of == G_PROJECTION || of == PROJECTION,
+                        .no_norm = of == G_PROJECTION || of == PROJECTION || of == DENSE,
+                        .activation = BP_GELU_EXACT,
+                        .epsilon = (float)shape->real[BP_ELECTRA_EPSILON],
+                        .mask = of == EMBEDDING_NORM  ? 0
+                                : of == REPLACED_NORM ? REPLACED_MASK
+                                                      : BP_ROW_KEEPS_ALL};
+    bp_block *block;
+
+    if (of == REPLACED_NORM) {
+        row.gain = find_param(network, "embedding.ln.gain");
+        row.shift = find_param(network, "embedding.ln.bias");
+    }
+    bp_row_layer_new(&block, &network->nn, &row,
+                     of == REPLACED_NORM ? NULL : bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *split = bp_network_add_group(network, false);
+    bp_head_shape head = {.term = BP_ELECTRA_WORDS,
+                          .sparse = true,
+                          .passes_on = has(shape, BP_ELECTRA_DISCRIMINATOR)};
+    int64_t first, count;
+    bp_block *block;
+
+    bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
+    head.bias = bp_group_add_vector_part(split, "head.bias", shape->vocab_size, first, count);
+    bp_lm_head_new(&block, &network->nn, &head, find_param(network, "wte"), NULL);
+    return block;
+}
+
+static bp_block *new_replacement(bp_network *network)
+{
+    bp_replacement_shape shape = {.embedding = embedding_of(network),
+                                  .head = network->blocks[network->block_count - 1],
+                                  .term = BP_ELECTRA_WORDS,
+                                  .ids_item = 1};
+    bp_block *block;
+
+    bp_replacement_new(&block, &network->nn, &shape);
+    return block;
+}
+
+static bp_block *new_judge(bp_network *network, const bp_model_shape *shape)
+{
+    bp_binary_shape judge = {.C = shape->width,
+                             .term = BP_ELECTRA_REPLACED,
+                             .ids_item = has(shape, BP_ELECTRA_GENERATOR) ? 1 : 0};
+    bp_block *block;
+
+    bp_binary_head_new(&block, &network->nn, &judge, bp_network_add_group(network, true));
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int block, bp_param *shared)
+{
+    int number;
+    part of = part_of(shape, block, &number);
+
+    (void)shared;
+    bp_network_add_block(network,
+                         of == EMBEDDING ? new_embedding(network, shape)
+                         : of == G_LAYER ? new_layer(network, shape, BP_ELECTRA_GENERATOR, number)
+                         : of == G_VOCABULARY ? new_vocabulary(network, shape)
+                         : of == REPLACEMENT  ? new_replacement(network)
+                         : of == LAYER ? new_layer(network, shape, BP_ELECTRA_DISCRIMINATOR, number)
+                         : of == JUDGE ? new_judge(network, shape)
+                                       : new_rows(network, shape, of));
+}
+
+/* ---- what follows from sizes ---- */
+
+static double layer_matrices(const stack *of)
+{
+    return 4 * (double)of->C * (double)of->C + 2 * (double)of->C * (double)of->F;
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    stack g = stack_of(shape, BP_ELECTRA_GENERATOR), d = stack_of(shape, BP_ELECTRA_DISCRIMINATOR);
+    double E = (double)shape->own[BP_ELECTRA_EMBEDDING], T = (double)shape->context;
+    int number;
+
+    switch (part_of(shape, block, &number)) {
+    case G_LAYER:
+        return 2 * layer_matrices(&g) + 4 * T * (double)g.C;
+    case LAYER:
+        return 2 * layer_matrices(&d) + 4 * T * (double)d.C;
+    case G_PROJECTION:
+    case G_TRANSFORM:
+        return 2 * E * (double)g.C;
+    case PROJECTION:
+        return 2 * E * (double)d.C;
+    case DENSE:
+        return 2 * (double)d.C * (double)d.C;
+    case G_VOCABULARY:
+    case REPLACEMENT:
+        return BP_MASK_RATE * 2 * (double)shape->vocab_size * E;
+    default:
+        return 50 * E;
+    }
+}
+
+static int64_t stack_parameters(const stack *of)
+{
+    return of->layers * (4 * of->C * of->C + 2 * of->C * of->F + 3 * of->C + of->F + 6 * of->C);
+}
+
+static int64_t projection(int64_t from, int64_t to)
+{
+    return from == to ? 0 : from * to + to;
+}
+
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    stack g = stack_of(shape, BP_ELECTRA_GENERATOR), d = stack_of(shape, BP_ELECTRA_DISCRIMINATOR);
+    int64_t E = shape->own[BP_ELECTRA_EMBEDDING], V = shape->vocab_size, C = d.C;
+    bp_model_facts out = {.parameters =
+                              (V + shape->context + shape->own[BP_ELECTRA_SEGMENTS] + 2) * E};
+    double forward = 0;
+
+    if (has(shape, BP_ELECTRA_GENERATOR))
+        out.parameters += projection(E, g.C) + stack_parameters(&g) + g.C * E + 3 * E + V;
+    if (has(shape, BP_ELECTRA_DISCRIMINATOR))
+        out.parameters += projection(E, C) + stack_parameters(&d) + C * C + C + C + 1;
+    for (int block = 2; block < blocks(shape); block++)
+        forward += cost(shape, block);
+    out.train_flops = 3 * forward;
+    return out;
+}
+
+const bp_model_family bp_electra_family = {
+    .name = "electra",
+    .sizes = SIZES,
+    .settle = settle,
+    .resolve = resolve,
+    .check = check,
+    .check_read = check_read,
+    .facts = facts,
+    .whole_rows = true,
+    .objective = &bp_objective_replaced,
+    .no_distribution = "its discriminator judges tokens, and gives no probability of one",
+    .huggingface = bp_electra_huggingface,
+    .half = bp_electra_half,
+    .folder_form = "Hugging Face's generator/ and discriminator/",
+    .folder_is = bp_electra_folder_is,
+    .folder_read = bp_electra_folder_read,
+    .blocks = blocks,
+    .blocks_are = "embeddings, generator, discriminator",
+    .cost = cost,
+    .behind = behind,
+    .add_block = add_block,
+};

@@ -1,0 +1,47 @@
+/* ELECTRA: a generator that fills in masked tokens, and a discriminator that finds those that are
+ * not the text's, trained together. */
+#ifndef BP_MODELS_ELECTRA_ELECTRA_H
+#define BP_MODELS_ELECTRA_ELECTRA_H
+
+#include "models/family.h"
+
+/** Where its own sizes lie in bp_model_shape: 0 is what the family has if nothing is given. */
+enum {
+    BP_ELECTRA_HEAD_WIDTH,
+    BP_ELECTRA_INNER,
+    BP_ELECTRA_SEGMENTS,
+    BP_ELECTRA_EMBEDDING,
+    BP_ELECTRA_G_LAYERS,
+    BP_ELECTRA_G_WIDTH,
+    BP_ELECTRA_G_HEADS,
+    BP_ELECTRA_G_INNER,
+    BP_ELECTRA_PART
+};
+enum { BP_ELECTRA_EPSILON };
+/** What of it a model has: a folder of Hugging Face has one of both. */
+typedef enum bp_electra_part {
+    BP_ELECTRA_BOTH,
+    BP_ELECTRA_GENERATOR,
+    BP_ELECTRA_DISCRIMINATOR
+} bp_electra_part;
+#define BP_ELECTRA_PARTS "both|generator|discriminator"
+
+extern const bp_model_family bp_electra_family;
+extern const bp_hf_table *const bp_electra_huggingface[];
+
+/** Loss terms: masked tokens, which the generator finds; places, of which the discriminator tells
+ * whether they hold the text's token. */
+enum { BP_ELECTRA_WORDS, BP_ELECTRA_REPLACED };
+#define BP_ELECTRA_WEIGHT 50 /* of the discriminator's loss: Clark et al. 2020, section 3 */
+
+/** Examples of masked models; the second term's targets are the text's own tokens. */
+extern const bp_objective bp_objective_replaced;
+
+/** bp_model_family.half, .folder_is and .folder_read: folders of both, generator/ and
+ * discriminator/, as Hugging Face has each. */
+json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name);
+bool bp_electra_folder_is(const char *path);
+bp_err bp_electra_folder_read(bp_model_folder *out, const char *path,
+                              const bp_tokenizer *tokenizer);
+
+#endif

@@ -1,0 +1,126 @@
+/* ELECTRA's halves as Hugging Face folders hold them, a generator or a discriminator: every weight
+ * [out, in], as ours. */
+#include "models/electra/electra.h"
+
+#define COMMON_SIZES                                                                               \
+    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
+        {"heads", "num_attention_heads", NULL}, {"inner", "intermediate_size", NULL},              \
+        {"context", "max_position_embeddings", NULL}, {"segments", "type_vocab_size", NULL},       \
+        {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},                               \
+        {"vocab_size", "vocab_size", NULL},                                                        \
+        {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},                             \
+    {                                                                                              \
+        "projected", NULL, NULL, BP_HF_FLAG, "embedding+-1*width", .quiet = true                   \
+    }
+#define PART(number)                                                                               \
+    {                                                                                              \
+        "part", NULL, NULL, BP_HF_CHOICE, number, .words = BP_ELECTRA_PARTS                        \
+    }
+#define ALWAYS(ours, same)                                                                         \
+    {                                                                                              \
+        ours, NULL, NULL, BP_HF_COUNT, same                                                        \
+    }
+
+static const bp_hf_size GENERATOR_SIZES[] = {COMMON_SIZES,
+                                             ALWAYS("generator_layers", "layers"),
+                                             ALWAYS("generator_width", "width"),
+                                             ALWAYS("generator_heads", "heads"),
+                                             ALWAYS("generator_inner", "inner"),
+                                             PART("1"),
+                                             {0}},
+                        DISCRIMINATOR_SIZES[] = {COMMON_SIZES, PART("2"), {0}};
+
+static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
+                                         {"position_embedding_type", "\"absolute\""},
+                                         {"is_decoder", "false"},
+                                         {"tie_word_embeddings", "true"},
+                                         {0}};
+
+#define MATRIX(theirs, rows, columns, ours, flag)                                                  \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define VECTOR(theirs, rows, ours, flag)                                                           \
+    {                                                                                              \
+        theirs, rows, NULL, false, 1, {ours}, .only_if = flag                                      \
+    }
+#define NORM(theirs, columns, ours)                                                                \
+    VECTOR(theirs ".weight", columns, ours ".gain", NULL),                                         \
+        VECTOR(theirs ".bias", columns, ours ".bias", NULL)
+#define LINEAR(theirs, rows, columns, ours)                                                        \
+    MATRIX(theirs ".weight", rows, columns, ours ".weight", NULL),                                 \
+        VECTOR(theirs ".bias", rows, ours ".bias", NULL)
+
+#define LAYER     "encoder.layer.*."
+#define ATTENTION LAYER "attention."
+#define ENCODER(stack, project)                                                                    \
+    MATRIX("embeddings.word_embeddings.weight", "vocab_size", "embedding", "wte", NULL),           \
+        MATRIX("embeddings.position_embeddings.weight", "context", "embedding", "wpe", NULL),      \
+        MATRIX("embeddings.token_type_embeddings.weight", "segments", "embedding", "segments",     \
+               NULL),                                                                              \
+        NORM("embeddings.LayerNorm", "embedding", "embedding.ln"),                                 \
+        MATRIX("embeddings_project.weight", "width", "embedding", project ".weight", "projected"), \
+        VECTOR("embeddings_project.bias", "width", project ".bias", "projected"),                  \
+        LINEAR(ATTENTION "self.query", "width", "width", stack ".*.attn.q"),                       \
+        LINEAR(ATTENTION "self.key", "width", "width", stack ".*.attn.k"),                         \
+        LINEAR(ATTENTION "self.value", "width", "width", stack ".*.attn.v"),                       \
+        LINEAR(ATTENTION "output.dense", "width", "width", stack ".*.attn.out"),                   \
+        NORM(ATTENTION "output.LayerNorm", "width", stack ".*.ln1"),                               \
+        LINEAR(LAYER "intermediate.dense", "inner", "width", stack ".*.mlp.up"),                   \
+        LINEAR(LAYER "output.dense", "width", "inner", stack ".*.mlp.down"),                       \
+        NORM(LAYER "output.LayerNorm", "width", stack ".*.ln2")
+
+static const bp_hf_row
+    GENERATOR_ROWS[] = {ENCODER("g", "g.project"),
+                        NORM("generator_predictions.LayerNorm", "embedding", "transform.ln"),
+                        LINEAR("generator_predictions.dense", "embedding", "width", "transform"),
+                        VECTOR("generator_lm_head.bias", "vocab_size", "head.bias", NULL),
+                        {0}},
+    DISCRIMINATOR_ROWS[] = {
+        ENCODER("h", "project"),
+        LINEAR("discriminator_predictions.dense", "width", "width", "judge"),
+        LINEAR("discriminator_predictions.dense_prediction", "1", "width", "replaced"),
+        {0}};
+
+static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids", NULL},
+                         *const HARMLESS[] = {"hidden_dropout_prob",
+                                              "attention_probs_dropout_prob",
+                                              "classifier_dropout",
+                                              "summary_activation",
+                                              "summary_last_dropout",
+                                              "summary_type",
+                                              "summary_use_proj",
+                                              NULL},
+                         *const HEADS[] = {"generator_predictions.", "generator_lm_head.",
+                                           "discriminator_predictions.", NULL};
+
+static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
+{
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width");
+
+    if (width % heads != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
+                       "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
+                       (long long)heads, (long long)width, path);
+    return BP_OK;
+}
+
+#define TABLE(class, own, sizes_of, rows_of)                                                       \
+    {                                                                                              \
+        .kind = "electra", .model_type = "electra", .architecture = class, .told_by = own,         \
+        .prefix = "electra.", .first = "embeddings.word_embeddings.weight",                        \
+        .head = "generator_lm_head.weight", .tied = "embeddings.word_embeddings.weight",           \
+        .sizes = sizes_of, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,              \
+        .harmless = HARMLESS,                                                                      \
+        .more = "{\"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0,"            \
+                " \"torch_dtype\": \"float32\", \"use_cache\": true}",                             \
+        .check = check_sizes, .bare = HEADS                                                        \
+    }
+
+static const bp_hf_table DISCRIMINATOR = TABLE("ElectraForPreTraining",
+                                               "discriminator_predictions.dense_prediction.weight",
+                                               DISCRIMINATOR_SIZES, DISCRIMINATOR_ROWS),
+                         GENERATOR = TABLE("ElectraForMaskedLM", "generator_lm_head.bias",
+                                           GENERATOR_SIZES, GENERATOR_ROWS);
+
+const bp_hf_table *const bp_electra_huggingface[] = {&DISCRIMINATOR, &GENERATOR, NULL};

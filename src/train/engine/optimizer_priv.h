@@ -1,0 +1,31 @@
+/* Inside the optimizers: what the rules that look at whole parameters share with the others. */
+#ifndef BP_TRAIN_ENGINE_OPTIMIZER_PRIV_H
+#define BP_TRAIN_ENGINE_OPTIMIZER_PRIV_H
+
+#include "train/engine/optimizer.h"
+
+bp_updated bp_optimizer_at(const bp_optimizer *optimizer, const bp_own_run *run, float *values,
+                           const float *gradients);
+bp_adamw bp_optimizer_adam(const bp_optimizer_rule *rule, const bp_own_run *run,
+                           const bp_update *with);
+/** What is guarded: the sums of a run's bits, and that they have changed. */
+void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *values,
+                          uint32_t sums[BP_SUMS]);
+void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS]);
+
+/* ---- LAMB and Adafactor: a parameter's step depends on sums over all of it ---- */
+
+static inline bool bp_optimizer_is_layerwise(const bp_optimizer_rule *rule)
+{
+    return rule->kind == BP_LAMB || rule->kind == BP_ADAFACTOR;
+}
+/** Errors: BP_ERR_SYSTEM. Local. */
+bp_err bp_optimizer_layerwise_init(bp_optimizer *optimizer);
+/** Moments, and the sums. Collective over mesh->data and mesh->tensor. */
+void bp_optimizer_layerwise_prepare(bp_optimizer *optimizer, float *values, const float *gradients,
+                                    const bp_update *with);
+/** The weights of a run. Local. */
+void bp_optimizer_layerwise_apply(const bp_optimizer *optimizer, const bp_own_run *run,
+                                  const bp_updated *at, const bp_update *with);
+
+#endif

@@ -1,0 +1,96 @@
+"""ELECTRA: generator and discriminator train together, to the same losses on tensor ranks, to the same bits on 1, 2 and 4 data ranks, with
+recomputation and across a kill; draws have the generator's distribution; the model goes into a pair of Hugging Face folders and back."""
+import os
+import pathlib
+
+import bagpipe_test
+from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from test_bert import ENDS, WORDS
+
+ELECTRA = ["model.kind=electra", "model.layers=2", "model.width=32", "model.heads=8", "model.generator_width=16", "model.generator_heads=2",
+           "model.embedding=24", "model.context=24", "model.dropout=0.1", "train.batch=8", "train.steps=6", "train.valid_every=3",
+           "train.log_every=1", "optimizer.lr=1e-2", "optimizer.weight_decay=0.01"]
+
+
+class Electra(FolderTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."] + WORDS + ENDS) + "\n")
+        cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
+        for name, documents in (("train", 90), ("valid", 11)):
+            lines = [" ".join(WORDS[(d * 7 + k * k + k // 3) % len(WORDS)] + ("ing", "", "", "ed", "")[(d + k) % 5] for k in range(20 + d % 17))
+                     + " ." for d in range(documents)]
+            cls.write(f"{name}.txt", "\n".join(lines) + "\n")
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
+                      cls.at(f"{name}.txt")])
+        cls.write("electra.ini", "[corpus]\ntrain = %s\nvalid = %s\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+
+    def pretrain(self, name, ranks, *keys):
+        return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("electra.ini"), f"run.dir={self.at(name)}", *ELECTRA, *keys], ranks)
+
+    def trained(self, name, ranks, *keys):
+        result = self.pretrain(name, ranks, *keys)
+        self.assertEqual(result.status, 0, str(result))
+        return self.at(name)
+
+    def test_every_mesh_trains_the_same_model(self):
+        one = self.trained("one", 0)
+        for ranks in (2, 4):
+            other = self.trained(f"data{ranks}", ranks)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+        self.assertEqual(digests(one), digests(self.trained("again", 0, "train.recompute=yes")))
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("all", 4, ["mesh.tensor=2", "mesh.micro_batch=2"])):
+            for a, b in zip(metrics(one), metrics(self.trained(name, ranks, *mesh)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 1e-4 * a["loss"], name)
+                self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 1e-2, name)
+
+    def test_a_killed_training_goes_on_and_both_halves_learn(self):
+        keys = ["checkpoint.every=2", "train.steps=40", "model.dropout=0", "train.batch=16"]
+        straight = self.trained("straight", 0, *keys)
+        self.assertLess(metrics(straight)[-1]["valid_loss"], metrics(straight)[2]["valid_loss"] - 1)
+        result = run(["env", "BP_FAULT=step.end:3=kill", bagpipe_test.program("bagpipe"), "pretrain", self.at("electra.ini"),
+                      f"run.dir={self.at('killed')}", *ELECTRA, *keys])
+        self.assertEqual(result.status, -9, str(result))
+        self.assertLess(len(metrics(self.at("killed"))), 40)
+        killed = self.trained("killed", 0, *keys)
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(killed)))
+        self.assertEqual(digests(straight), digests(killed))
+
+    def test_a_pair_of_folders_comes_back_as_it_went(self):
+        for name, keys in (("small", []), ("wide", ["model.embedding=32", "model.generator_width=32", "model.generator_layers=1"])):
+            trained = self.trained(f"hf-{name}", 0, "train.steps=1", *keys)
+            self.must(["bagpipe-data", "export", trained, "--out", self.at(f"{name}-folder")])
+            self.assertEqual(sorted(os.listdir(self.at(f"{name}-folder"))), ["discriminator", "generator"])
+            self.must(["bagpipe-data", "import", self.at(f"{name}-folder"), "--out", self.at(f"{name}-back")])
+            self.assertEqual(state_of(trained)["model"], read_json(self.at(f"{name}-back"), "manifest.json")["state"]["model"])
+            self.must(["bagpipe-data", "export", self.at(f"{name}-back"), "--out", self.at(f"{name}-again")])
+            for half in ("generator", "discriminator"):
+                self.assertEqual(read_json(self.at(f"{name}-folder"), half, "config.json")["embedding_size"], 24 if name == "small" else 32)
+                self.must(["bagpipe-data", "import", self.at(f"{name}-folder/{half}"), "--out", self.at(f"{name}-{half}")])
+                self.must(["bagpipe-data", "export", self.at(f"{name}-{half}"), "--out", self.at(f"{name}-{half}-again")])
+                for file in ("config.json", "model.safetensors"):
+                    for again in (f"{name}-again/{half}", f"{name}-{half}-again"):
+                        self.assertEqual(pathlib.Path(self.at(f"{name}-folder"), half, file).read_bytes(),
+                                         pathlib.Path(self.at(again), file).read_bytes(), file)
+
+    def test_bad_input(self):
+        self.assert_error(self.pretrain("stages", 2, "mesh.pipeline=2"), 78, "[electra.split_mesh]", "mesh.pipeline")
+        self.assert_error(self.pretrain("heads", 0, "model.generator_heads=3"), 78, "[model.not_dividing]", "model.generator_heads")
+        self.assert_error(self.pretrain("tensors", 2, "mesh.tensor=2", "model.generator_heads=1"), 78, "[mesh.not_dividing]")
+        self.assert_error(self.pretrain("half", 0, "model.part=discriminator"), 78, "[electra.no_generator]", "model.part")
+        trained = self.trained("scored", 0, "train.steps=1")
+        result = run([bagpipe_test.program("bagpipe"), "score", self.at("electra.ini"), f"score.model={trained}", f"score.corpus={self.at('valid.h5')}",
+                      f"run.dir={self.at('scores')}"])
+        self.assert_error(result, 78, "[model.no_distribution]", "electra")
+        self.must(["bagpipe-data", "export", trained, "--out", self.at("pair")])
+        other = self.trained("other", 0, "train.steps=2")
+        self.must(["bagpipe-data", "export", other, "--out", self.at("pair2")])
+        os.rename(self.at("pair/generator"), self.at("pair/first"))
+        os.rename(self.at("pair2/generator"), self.at("pair/generator"))
+        self.assert_error(run([bagpipe_test.program("bagpipe-data"), "import", self.at("pair"), "--out", self.at("mixed")]), 65, "[electra.other_embeddings]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

@@ -1,0 +1,246 @@
+/* The gradient of an ELECTRA with dropout is the slope of its loss, generator and discriminator
+ * together, in what they share too: along each tensor's gradient, by central differences, while the
+ * draws stay as they are. And the draws have the generator's distribution. The numbers of each half
+ * are those of test_references.c. */
+#include "bp_test_mpi.h"
+
+#include "base/mem.h"
+#include "models/electra/electra.h"
+#include "train/engine/stage.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { T = 12, B = 3, VOCABULARY = 40, CLS = 2, SEP = 3, MASK = 4 };
+
+typedef struct fixture {
+    bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    bp_stage *stage;
+    float *values;
+    bp_batch batch;
+    int32_t lengths[B], segments[B * T];
+    void *bytes;
+} fixture;
+
+static const float WEIGHT[BP_TERMS] = {0.05F, 0.1F};
+
+static void make_batch(fixture *f, const bp_model_shape *shape)
+{
+    static const bp_example_rules RULES = {.seed = 1,
+                                           .eod = -1,
+                                           .vocab_size = VOCABULARY,
+                                           .cls = CLS,
+                                           .sep = SEP,
+                                           .mask = MASK,
+                                           .rate = 0.4,
+                                           .keep = 0};
+    bp_example_maker maker = shape->family->objective->maker(shape, T, &RULES);
+    int32_t windows[B * (T - 1)];
+
+    for (int i = 0; i < B * (T - 1); i++)
+        windows[i] = 5 + (i * 19 + 6) % (VOCABULARY - 5);
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, B), 1);
+    f->batch = bp_batch_make(&maker, windows, 1, 0, B, f->bytes);
+    for (int k = 0; k < B * T; k++)
+        f->segments[k] = k % T > 5;
+    for (int b = 0; b < B; b++)
+        f->lengths[b] = T;
+    f->batch.stream[0].segments = f->segments;
+    f->batch.stream[0].lengths = f->lengths;
+}
+
+static void open_fixture(fixture *f)
+{
+    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    bp_model_shape shape = {.family = &bp_electra_family,
+                            .layers = 2,
+                            .width = 16,
+                            .heads = 4,
+                            .own = {[BP_ELECTRA_EMBEDDING] = 12,
+                                    [BP_ELECTRA_G_LAYERS] = 1,
+                                    [BP_ELECTRA_G_WIDTH] = 8,
+                                    [BP_ELECTRA_G_HEADS] = 2},
+                            .context = T,
+                            .vocab_size = VOCABULARY};
+    bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
+
+    shape.family->settle(&shape);
+    bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
+    bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
+    bp_nn nn = {
+        .gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1, .seed = 5, .dropout = 0.2F};
+    bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
+    bp_network_lay_out(f->network, 1);
+    f->values = bp_alloc("test", f->network->floats, sizeof(float));
+    bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
+    bp_network_initialise(f->network, 7);
+    for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
+        f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    bp_network_refresh(f->network);
+    bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
+    make_batch(f, &shape);
+}
+
+static void close_fixture(fixture *f)
+{
+    bp_stage_free(&f->stage);
+    bp_network_free(&f->network);
+    bp_gemm_free(&f->gemm);
+    bp_mesh_free(&f->mesh);
+    bp_free(f->values);
+    bp_free(f->bytes);
+}
+
+/* In training: dropout's masks are those of the step. */
+static double loss_of(fixture *f)
+{
+    bp_stage_step step = {.batch = &f->batch, .step = 1};
+    double sums[BP_TERMS] = {0}, loss = 0;
+
+    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
+    bp_network_refresh(f->network);
+    bp_stage_accumulate(f->stage, &step, sums, 1);
+    for (int t = 0; t < BP_TERMS; t++)
+        loss += (double)WEIGHT[t] * sums[t];
+    return loss;
+}
+
+/* The slope of the loss along a param's gradient, whose norm it should be. */
+static double slope_of(fixture *f, bp_param *param, const float *gradient, double norm)
+{
+    int64_t n = bp_param_floats(param);
+    float *kept = bp_alloc("test", n, sizeof *kept);
+    double step = 1e-3, loss[2];
+
+    memcpy(kept, param->value, (size_t)n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; i < n; i++)
+            param->value[i] = kept[i] + (float)((side ? step : -step) * (double)gradient[i] / norm);
+        loss[side] = loss_of(f);
+    }
+    memcpy(param->value, kept, (size_t)n * sizeof *kept);
+    bp_free(kept);
+    return (loss[1] - loss[0]) / (2 * step);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    fixture f = {0};
+    float *gradients;
+    int checked = 0;
+
+    (void)state;
+    open_fixture(&f);
+    assert_in_range(bp_batch_scored(&f.batch, BP_ELECTRA_WORDS), B, B * T / 2);
+    assert_int_equal(bp_batch_scored(&f.batch, BP_ELECTRA_REPLACED), B * T);
+    assert_true(isfinite(loss_of(&f)));
+    gradients = bp_alloc("test", f.network->floats, sizeof *gradients);
+    memcpy(gradients, f.stage->gradient, (size_t)f.network->floats * sizeof *gradients);
+    for (int g = 0; g < f.network->group_count; g++)
+        for (int k = 0; k < f.network->groups[g].count; k++) {
+            bp_group *group = &f.network->groups[g];
+            bp_param *param = &group->params[k];
+            const float *gradient = gradients + group->place + param->place;
+            double norm = 0, slope;
+
+            for (int64_t i = 0; i < bp_param_floats(param); i++)
+                norm += (double)gradient[i] * (double)gradient[i];
+            norm = sqrt(norm);
+            if (strstr(param->name, ".k.bias") || norm < 1e-3) {
+                assert_true(norm < 1e-2); /* a constant in all of a query's scores */
+                continue;
+            }
+            slope = slope_of(&f, param, gradient, norm);
+            if (fabs(slope - norm) > 1e-2 * norm + 2e-3)
+                fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
+            checked++;
+        }
+    assert_in_range(checked, 40, 1000);
+    bp_free(gradients);
+    close_fixture(&f);
+}
+
+/* log p(v) of each token at a place, from the generator's loss. */
+static void find_distribution(fixture *f, int place, double *p)
+{
+    bp_batch batch = f->batch;
+    int32_t targets[B * T];
+
+    for (int v = 0; v < VOCABULARY; v++) {
+        double sums[BP_TERMS];
+        int64_t counts[BP_TERMS];
+
+        for (int k = 0; k < B * T; k++)
+            targets[k] = k == place ? v : -1;
+        batch.term[BP_ELECTRA_WORDS].targets = targets;
+        bp_stage_evaluate(f->stage, &(bp_evaluation){.batch = &batch}, sums, counts);
+        p[v] = exp(-sums[BP_ELECTRA_WORDS]);
+    }
+}
+
+/* What the discriminator reads at a place, with another seed. */
+static int draw(fixture *f, uint64_t seed, int place, float *data, bp_arena *scratch)
+{
+    bp_pass pass = bp_pass_over(&f->batch);
+
+    f->network->nn.seed = seed;
+    pass.scratch = scratch;
+    for (int k = 0; k < f->network->block_count; k++) {
+        bp_activations at = *bp_network_at(f->network, k);
+
+        bp_activations_lay(&at, &f->network->nn, &pass, data, false);
+        bp_block_forward(f->network->blocks[k], &pass, &at, NULL);
+        if (at.count > 1)
+            return (int)at.item[1].data[place];
+    }
+    fail_msg("nothing was drawn");
+    return -1;
+}
+
+static void draws_have_the_generators_distribution(void **state)
+{
+    enum { DRAWS = 4000 };
+    fixture f = {0};
+    double p[VOCABULARY], chi = 0, rest = 0;
+    int counts[VOCABULARY] = {0}, place = 0, bins = 0, others = 0;
+
+    (void)state;
+    open_fixture(&f);
+    while (f.batch.term[BP_ELECTRA_WORDS].targets[place] < 0)
+        place++;
+    find_distribution(&f, place, p);
+    bp_arena scratch = {.size_bytes = 1 << 22};
+    scratch.base = bp_alloc("test", (int64_t)scratch.size_bytes, 1);
+    float *data = bp_alloc("test", B * T * 17, sizeof *data);
+    for (int k = 0; k < DRAWS; k++)
+        counts[draw(&f, (uint64_t)k, place, data, &scratch)]++;
+    for (int v = 0; v < VOCABULARY; v++) {
+        double expected = p[v] * DRAWS;
+
+        if (expected < 5) {
+            rest += expected;
+            others += counts[v];
+            continue;
+        }
+        chi += (counts[v] - expected) * (counts[v] - expected) / expected;
+        bins++;
+    }
+    assert_in_range(bins, 5, VOCABULARY);
+    assert_true(fabs(others - rest) < 5 * sqrt(rest + 1));
+    /* one in a million is above the mean by five standard deviations and more */
+    assert_true(chi < bins + 6 * sqrt(2.0 * bins));
+    bp_free(data);
+    bp_free(scratch.base);
+    close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(draws_have_the_generators_distribution)};
+
+    return BP_TEST_RUN_MPI(argc, argv, tests);
+}
