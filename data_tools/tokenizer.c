@@ -206,7 +206,7 @@ static bp_err split_specials(tokenizer_arguments *arguments)
                            "between");
         for (int k = 0; k < arguments->special_count - 1; k++)
             if (strcmp(arguments->specials[k], name) == 0)
-                return BP_FAIL(BP_ERR_USAGE, "tokenizer.special_twice",
+                return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_special",
                                "the name %s is there twice: at --special; leave one out", name);
     }
     return BP_OK;

@@ -107,7 +107,7 @@ static void pieces_and_special_tokens_are_written(void **state)
     expect(0, "--kind unigram --size 24 --sentinels 1 --special '[X]' --out uni.json text.txt", 0,
            "unigram");
     expect(0, "--kind word --special cat --out x.json text.txt", 64, "[tokenizer.special_twice]");
-    expect(0, "--kind word --special 'q,q' --out x.json text.txt", 64, "[tokenizer.special_twice]");
+    expect(0, "--kind word --special 'q,q' --out x.json text.txt", 64, "[tokenizer.bad_special]");
     expect(0, "--kind word --special 'q,' --out x.json text.txt", 64, "[tokenizer.bad_special]");
     expect(0, "--kind word --cased --out x.json text.txt", 64, "[command.bad_cased]");
     expect(0, "--from wp.json --special q --out x.json", 64, "[command.exclusive]");
