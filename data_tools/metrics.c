@@ -1,5 +1,6 @@
 /* bagpipe-data metrics: the field's metrics of hypotheses against references, with intervals. */
 #include "arguments.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "metrics_files.h"
@@ -12,7 +13,7 @@
 typedef struct metrics_arguments {
     tool_files files;
     tool_texts references;
-    const char *kind, *hypothesis, *against, *words;
+    const char *kind, *hypothesis, *against, *words, *wordnet;
     int64_t seed;
 } metrics_arguments;
 
@@ -22,11 +23,12 @@ enum {
     KEY_HYPOTHESIS = 'y',
     KEY_AGAINST = 'a',
     KEY_WORDS = 256,
-    KEY_SEED
+    KEY_SEED,
+    KEY_WORDNET
 };
 
 static const struct argp_option OPTIONS[] = {
-    {"kind", KEY_KIND, "bleu|chrf|rouge|classes|regression|tags|spans", 0,
+    {"kind", KEY_KIND, "bleu|chrf|rouge|meteor|classes|regression|tags|spans", 0,
      "what to measure (required)", 0},
     {"reference", KEY_REFERENCE, "FILE", 0,
      "what is right, a document a line (required); bleu, chrf, rouge and spans may have several",
@@ -35,9 +37,12 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"against", KEY_AGAINST, "FILE", 0, "what another system says: a paired bootstrap", 0},
     {"words", KEY_WORDS, "13a|zh|none", 0,
-     "bleu: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or what "
+     "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
+     "what "
      "stands between white space",
      0},
+    {"wordnet", KEY_WORDNET, "FOLDER", 0,
+     "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 0},
     {0}};
 
@@ -76,6 +81,7 @@ typedef struct inputs {
     const metrics_arguments *arguments;
     const answer_file *references; /* [arguments->references.count] */
     const bp_line **lines;         /* of each */
+    bp_wordnet *wordnet;           /* meteor; NULL: not there */
 } inputs;
 
 static bp_text_pairs pairs_of(const inputs *in, const answer_file *hypothesis)
@@ -84,15 +90,18 @@ static bp_text_pairs pairs_of(const inputs *in, const answer_file *hypothesis)
                            in->lines};
 }
 
+static bp_bleu_words words_of(const metrics_arguments *arguments)
+{
+    return strcmp(arguments->words, "zh") == 0     ? BP_WORDS_ZH
+           : strcmp(arguments->words, "none") == 0 ? BP_WORDS_NONE
+                                                   : BP_WORDS_13A;
+}
+
 static bp_err count_bleu(answers_of *out, const inputs *in, const answer_file *hypothesis)
 {
-    const char *words = in->arguments->words;
     bp_text_pairs pairs = pairs_of(in, hypothesis);
 
-    return bp_bleu_count(&out->text, &pairs,
-                         strcmp(words, "zh") == 0     ? BP_WORDS_ZH
-                         : strcmp(words, "none") == 0 ? BP_WORDS_NONE
-                                                      : BP_WORDS_13A);
+    return bp_bleu_count(&out->text, &pairs, words_of(in->arguments));
 }
 
 static bp_err count_chrf(answers_of *out, const inputs *in, const answer_file *hypothesis)
@@ -107,6 +116,13 @@ static bp_err count_rouge(answers_of *out, const inputs *in, const answer_file *
     bp_text_pairs pairs = pairs_of(in, hypothesis);
 
     return bp_rouge_count(&out->text, &pairs);
+}
+
+static bp_err count_meteor(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    bp_text_pairs pairs = pairs_of(in, hypothesis);
+
+    return bp_meteor_count(&out->text, &pairs, words_of(in->arguments), in->wordnet);
 }
 
 static bp_err count_spans(answers_of *out, const inputs *in, const answer_file *hypothesis)
@@ -157,6 +173,7 @@ static const metrics_kind KINDS[] = {
     {&bp_metric_chrf, true, count_chrf, offsetof(answers_of, text),
      "nrefs:%d|case:mixed|eff:yes|nc:6|nw:0|space:no|version:bagpipe-" BAGPIPE_VERSION},
     {&bp_metric_rouge, true, count_rouge, offsetof(answers_of, text), NULL},
+    {&bp_metric_meteor, true, count_meteor, offsetof(answers_of, text), NULL},
     {&bp_metric_classes, false, count_classes, offsetof(answers_of, classes), NULL},
     {&bp_metric_regression, false, count_numbers, offsetof(answers_of, real), NULL},
     {&bp_metric_tags, false, count_tags, offsetof(answers_of, tags), NULL},
@@ -244,6 +261,8 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     json_t *root = new_root(kind, in->arguments);
     bp_err err = BP_OK;
 
+    if (kind->metric == &bp_metric_meteor)
+        (void)json_object_set_new(root, "synonyms", json_boolean(in->wordnet != NULL));
     for (int k = 0; k < 2 && hypotheses[k].path != NULL && err == BP_OK; k++)
         err = kind->count(&systems[k], in, &hypotheses[k]);
     if (err == BP_OK)
@@ -282,6 +301,20 @@ static bp_err read_all(answer_file *files, const inputs *in)
     return err;
 }
 
+/* The one that is named has to be there. */
+static bp_err open_wordnet(bp_wordnet **out, const char *folder)
+{
+    bp_err err = bp_wordnet_open(out, folder != NULL ? folder : BP_WORDNET_FOLDER);
+
+    if (err != BP_ERR_INPUT || folder != NULL)
+        return err;
+    BP_WARN("metrics.no_wordnet",
+            "no synonyms: there is no WordNet at %s; install it (Debian: wordnet-base), or give "
+            "--wordnet",
+            BP_WORDNET_FOLDER);
+    return BP_OK;
+}
+
 static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *arguments)
 {
     int count = arguments->references.count;
@@ -289,10 +322,13 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
     inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
     bp_err err = read_all(files, &in);
 
+    if (err == BP_OK && kind->metric == &bp_metric_meteor)
+        err = open_wordnet(&in.wordnet, arguments->wordnet);
     if (err == BP_OK)
         err = measure(kind, &in, files + count);
     for (int k = 0; k < count + 2; k++)
         answer_file_clear(&files[k]);
+    bp_wordnet_free(&in.wordnet);
     bp_free(in.lines);
     bp_free(files);
     return err;
@@ -305,6 +341,7 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
     if (kind == NULL)
         return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_kind",
                        "there is no kind of metric '%s': at --kind; choose bleu, chrf, rouge, "
+                       "meteor, "
                        "classes, regression, tags or spans",
                        arguments->kind != NULL ? arguments->kind : "");
     if (arguments->references.count == 0 || arguments->hypothesis == NULL)
@@ -337,6 +374,7 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_HYPOTHESIS, .text = &arguments.hypothesis},
         {.key = KEY_AGAINST, .text = &arguments.against},
         {.key = KEY_WORDS, .text = &arguments.words},
+        {.key = KEY_WORDNET, .text = &arguments.wordnet},
         {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
@@ -361,7 +399,8 @@ const bp_tool bp_tool_metrics = {
                  "the differences, hypothesis less against, on the same resamples: wins is the "
                  "share of resamples in which the hypothesis is better.\n"
                  "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
-                 "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming.\n"
+                 "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
+                 "to 1, by words, stems and WordNet's synonyms.\n"
                  "classes: a label a line; accuracy, macro and micro F1, Matthews correlation. "
                  "regression: a number a line; Pearson and Spearman correlation, squared and "
                  "absolute error. tags: CoNLL's columns, a token and its tag a line, an empty line "

@@ -1,8 +1,9 @@
-/* Metrics of texts against references: BLEU, chrF, ROUGE. What a document counts for is found once;
- * figures, and those of resamples, are of sums over documents. Local: no MPI. */
+/* Metrics of texts against references: BLEU, chrF, ROUGE, METEOR. What a document counts for is
+ * found once; figures, and those of resamples, are of sums over documents. Local: no MPI. */
 #ifndef BP_METRICS_TEXT_METRICS_H
 #define BP_METRICS_TEXT_METRICS_H
 
+#include "metrics/wordnet.h"
 #include "statistics/metric.h"
 
 #include <stddef.h>
@@ -54,6 +55,18 @@ bp_err bp_chrf_count(bp_text_answers *out, const bp_text_pairs *pairs);
  * Source:     Lin 2004; google-research/rouge (rouge_scorer.py). */
 extern const bp_metric bp_metric_rouge;
 bp_err bp_rouge_count(bp_text_answers *out, const bp_text_pairs *pairs);
+
+/** meteor (0 to 1): the mean over documents of the harmonic mean of precision and recall, of which
+ * recall weighs 9 times as much, less a penalty for words in another order. Words in lower case are
+ * aligned where they are equal, then where their stems are, then (`wordnet`, NULL: not at all)
+ * where a stem is among the synonyms of the other; of several references the best.
+ *
+ * Errors:     as above.
+ * Source:     Lavie and Agarwal 2007, with alpha 0.9, beta 3, gamma 0.5; the alignment is nltk's
+ * (nltk/translate/meteor_score.py). */
+extern const bp_metric bp_metric_meteor;
+bp_err bp_meteor_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu_words words,
+                       const bp_wordnet *wordnet);
 
 /** exact and f1 [documents] of bp_span_answers: the best over references of answers in lower case
  * without punctuation and articles; an empty text is no answer.

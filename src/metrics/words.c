@@ -9,18 +9,28 @@
 void bp_words_clear(bp_words *words)
 {
     bp_free(words->list);
+    bp_free(words->places);
     bp_buffer_clear(&words->text[0]);
     bp_buffer_clear(&words->text[1]);
     *words = (bp_words){0};
 }
 
-static void add(bp_words *words, uint64_t word)
+void bp_words_add(bp_words *words, uint64_t word)
 {
     if (words->count == words->room) {
         words->room = 2 * words->room + 64;
         words->list = bp_realloc("metrics.words", words->list, words->room, sizeof *words->list);
     }
     words->list[words->count++] = word;
+}
+
+static void add_span(bp_words *words, const char *text, size_t bytes)
+{
+    bp_words_add(words, bp_xxh3(text, bytes));
+    if (words->spans) {
+        words->places = bp_realloc("metrics.words", words->places, words->room, sizeof(bp_line));
+        words->places[words->count - 1] = (bp_line){text, bytes};
+    }
 }
 
 /* Runs between white space. */
@@ -35,11 +45,11 @@ static void split(bp_words *words, const char *text, size_t bytes)
         if (!bp_character_is_space(c))
             continue;
         if (at > start)
-            add(words, bp_xxh3(text + start, at - start));
+            add_span(words, text + start, at - start);
         start = at + length;
     }
     if (bytes > start)
-        add(words, bp_xxh3(text + start, bytes - start));
+        add_span(words, text + start, bytes - start);
 }
 
 /* ---- BLEU ---- */
@@ -268,6 +278,6 @@ void bp_words_of_characters(bp_words *words, bp_line line)
 
         length = bp_character_at(line.text + at, line.bytes - at, &c);
         if (!bp_character_is_space(c))
-            add(words, c);
+            bp_words_add(words, c);
     }
 }

@@ -12,8 +12,12 @@ typedef struct bp_words { /* {0}, ends with bp_words_clear */
     uint64_t *list;
     int64_t count, room;
     bp_buffer text[2]; /* scratch */
+    bool spans;        /* keep `places` too */
+    bp_line *places;   /* [room]: the words' text, until the next line */
 } bp_words;
 void bp_words_clear(bp_words *words);
+
+void bp_words_add(bp_words *words, uint64_t word);
 
 /** The words of a line, in place of those before. */
 void bp_words_of_bleu(bp_words *words, bp_line line, bp_bleu_words how);

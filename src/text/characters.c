@@ -14,6 +14,13 @@ size_t bp_character_at(const char *text, size_t bytes, uint32_t *code_point)
     return 1;
 }
 
+void bp_character_add(bp_buffer *out, uint32_t code_point)
+{
+    uint8_t bytes[4] = {(uint8_t)(code_point - BP_CODE_POINTS)};
+
+    bp_buffer_add(out, bytes, code_point < BP_CODE_POINTS ? bp_utf8_encode(bytes, code_point) : 1);
+}
+
 bool bp_text_is_utf8(const char *text, size_t bytes)
 {
     for (size_t at = 0, length; at < bytes; at += length) {

@@ -12,6 +12,9 @@
  * own, whose code point is beyond Unicode. bytes > 0. */
 size_t bp_character_at(const char *text, size_t bytes, uint32_t *code_point);
 
+/** Append a character of bp_character_at. */
+void bp_character_add(bp_buffer *out, uint32_t code_point);
+
 /** Has the text no invalid byte? */
 bool bp_text_is_utf8(const char *text, size_t bytes);
 

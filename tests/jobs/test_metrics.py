@@ -1,13 +1,17 @@
 """bagpipe-data metrics: published examples of sacreBLEU and rouge-score, nltk, scikit-learn and scipy, and what is refused."""
 import collections
 import json
+import os
 import random
 import re
 
+import nltk
 import numpy
 import scipy.stats
 import sklearn.metrics
+from nltk.corpus.reader.wordnet import WordNetCorpusReader
 from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu
+from nltk.translate.meteor_score import single_meteor_score
 
 import bagpipe_test
 from bagpipe_test import FolderTest, program, run
@@ -17,6 +21,12 @@ REFERENCES = [["The dog bit the man.", "It was not unexpected.", "The man bit hi
 HYPOTHESIS = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
 PIECES = ["the", "cat's", "sat", "on", "3,000.5", "mats", ".", ",", "e.g.", "(well)", "2-3", "x-y", "10,", "...", "&quot;", "&amp;lt;", "\u674e\u767d",
           "\u2014", "caf\u00e9.", "A/B", "<skipped>", "$5", "\uff0c", "\u3002", "[a]", "it", "it", "it", "is", "is"]
+
+
+class NoWordNet:
+    @staticmethod
+    def synsets(word):
+        return []
 
 
 def words(line, chinese=False):
@@ -124,6 +134,67 @@ class Metrics(FolderTest):
         got = self.values("rouge", [["a b", "x"], ["a c d", "x"]], ["a, C! \u00c9d", "y"])  # the better reference of each kind
         self.near(got["rouge1"], 1 / 2)
         self.near(got["rouge2"], 1 / 2)
+
+    def nltk_meteor(self, folder):
+        """nltk's score of two lists of words; it also wants a list of lexicographers' files, which it does not use."""
+        if folder is None:
+            return lambda reference, hypothesis: single_meteor_score(reference, hypothesis, wordnet=NoWordNet())
+        own = self.at("wordnet")
+        if not os.path.exists(own):
+            os.mkdir(own)
+            for name in os.listdir(folder):
+                os.symlink(os.path.join(folder, name), os.path.join(own, name))
+            with open(os.path.join(own, "lexnames"), "w", encoding="utf-8") as file:
+                file.write("".join(f"{k:02}\tnoun.thing\t1\n" for k in range(45)))
+        wordnet = WordNetCorpusReader(nltk.data.FileSystemPathPointer(own), None)
+        return lambda reference, hypothesis: single_meteor_score(reference, hypothesis, wordnet=wordnet)
+
+    def meteor_texts(self):
+        """Words of many endings, others for some, in another order here and there."""
+        draw = random.Random(5)
+        known = ("the cats were running quickly dogs automobile car cars buy purchased purchases happy happiest glad skies sky dying died die flies "
+                 "relational conditionally analogousli big larger large children child geese goose men man oxen teeth better good well ate eat eating "
+                 "hopefulness decisions national nationally triplicate adjustable adoption controlling rolled fizzed failing filing happily y yes "
+                 "Caf\u00e9s generously news innings feed agreed plastered motoring physician doctor doctors apologies generalization").split()
+        lines = [[draw.choice(known) for _ in range(draw.randrange(0, 15))] for _ in range(150)]
+        said = []
+        for line in lines:
+            other = [draw.choice(known) if draw.random() < 0.5 else word for word in line if draw.random() < 0.9]
+            cut = draw.randrange(len(other) + 1)
+            said.append(other[cut:] + other[:cut])
+        return lines, said
+
+    def test_meteor_is_that_of_nltk(self):
+        truth, said = self.meteor_texts()
+        files = [[" ".join(line) for line in lines] for lines in (truth, said)]
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        score = self.nltk_meteor(None)
+        for name in ("index", "data"):
+            for part in ("noun", "verb", "adj", "adv"):
+                self.write(f"empty/{name}.{part}", "")
+        for part in ("noun", "verb", "adj", "adv"):
+            self.write(f"empty/{part}.exc", "")
+        got = self.values("meteor", [files[0]], files[1], "--wordnet", empty)["meteor"]
+        self.near(got, numpy.mean([score(a, b) for a, b in zip(truth, said)]))
+        got = self.values("meteor", [["It is a guide to action that ensures that the military will forever heed Party commands"]],
+                          ["It is a guide to action which ensures that the military always obeys the commands of the party"], "--wordnet", empty)["meteor"]
+        self.near(got, 0.6944, 1e-4)
+        self.assertEqual(self.values("meteor", [["this is a cat"]], ["non matching hypothesis"], "--wordnet", empty)["meteor"], 0)
+        self.assert_error(run([program("bagpipe-data"), "metrics", "--kind", "meteor", "--wordnet", self.at("none"), "--reference", self.write("r", "a\n"),
+                               "--hypothesis", self.write("h", "a\n")]), 66, "[file.missing]")
+
+    def test_synonyms_are_those_of_wordnet(self):
+        if not os.path.exists("/usr/share/wordnet/index.noun"):
+            self.skipTest("there is no WordNet (Debian: wordnet-base)")
+        truth, said = self.meteor_texts()
+        score = self.nltk_meteor("/usr/share/wordnet")
+        got = self.measure("meteor", [[" ".join(line) for line in truth]], [" ".join(line) for line in said])
+        self.assertIs(got["synonyms"], True)
+        want = [score(a, b) for a, b in zip(truth, said)]
+        self.near(got["figures"]["meteor"]["value"], numpy.mean(want))
+        without = self.nltk_meteor(None)
+        self.assertGreater(numpy.mean(want), numpy.mean([without(a, b) for a, b in zip(truth, said)]) + 0.002)
 
     # ---- tasks ----
 
