@@ -21,6 +21,9 @@ typedef struct tokenizer_arguments {
     int64_t min_count;
     int64_t sentinels;
     bool cased;
+    char **specials; /* names within `special` */
+    int special_count;
+    const char *special;
     char **files;
     int file_count;
     bp_err err;
@@ -34,22 +37,33 @@ enum {
     KEY_FROM,
     KEY_CASED,
     KEY_SENTINELS,
-    KEY_MIN_COUNT
+    KEY_MIN_COUNT,
+    KEY_SPECIAL
 };
 
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the tokenizer.json to write (required)", 0},
     {NULL, 0, NULL, 0, "Training:", 1},
-    {"kind", 'k', "bpe|word|char|unigram", 0,
-     "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); word, words "
-     "between white space; char, code points; unigram, SentencePiece's pieces of words, after NFKC",
+    {"kind", 'k', "bpe|wordpiece|unigram|word|char", 0,
+     "bpe, byte-level BPE with GPT-2's pattern, which spells any text (the default); wordpiece, "
+     "BERT's pieces of words; unigram, SentencePiece's pieces of words, after NFKC; word, words "
+     "between white space; char, code points",
      1},
     {"size", 's', "N", 0,
      "tokens of the vocabulary, special tokens included (bpe: at least 257); word and char have "
      "all "
      "without it",
      1},
-    {"min-count", KEY_MIN_COUNT, "N", 0, "word, char: leave out what occurs less (default 1)", 1},
+    {"min-count", KEY_MIN_COUNT, "N", 0,
+     "word, char: leave out what occurs less (default 1); wordpiece: do not join pieces that occur "
+     "less side by side (default 2)",
+     1},
+    {"cased", KEY_CASED, NULL, 0,
+     "wordpiece: keep case and accents; also with a vocab.txt, whose model keeps them", 1},
+    {"special", KEY_SPECIAL, "A,B", 0,
+     "more special tokens: the ids before <|endoftext|>, before the sentinels of unigram, or "
+     "(wordpiece) the last ones",
+     1},
     {"sentinels", KEY_SENTINELS, "N", 0,
      "unigram: the last N tokens are <extra_id_N-1> to <extra_id_0> (default 0)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl", 0,
@@ -62,7 +76,6 @@ static const struct argp_option OPTIONS[] = {
     {"vocab", KEY_VOCAB, "FILE", 0,
      "vocab.json of a byte-level BPE such as GPT-2's; or, without --merges, a BERT's vocab.txt", 2},
     {"merges", KEY_MERGES, "FILE", 0, "its merges.txt", 2},
-    {"cased", KEY_CASED, NULL, 0, "with a vocab.txt: its model keeps case and accents", 2},
     {"from", KEY_FROM, "FILE", 0, "a tokenizer.json to check and to write again", 2},
     {0}};
 
@@ -127,6 +140,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case KEY_CASED:
         arguments->cased = true;
         return 0;
+    case KEY_SPECIAL:
+        arguments->special = value;
+        return 0;
     case ARGP_KEY_ARGS:
         arguments->files = state->argv + state->next;
         arguments->file_count = state->argc - state->next;
@@ -149,23 +165,51 @@ static const struct argp ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, 
 
 static bp_err check_kind(const tokenizer_arguments *arguments)
 {
-    if (strcmp(arguments->kind, "wordpiece") == 0)
-        return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
-                       "WordPiece tokenizers are not in this version: at --kind; "
-                       "choose bpe, word, char or unigram");
-    if (strcmp(arguments->kind, "unigram") != 0 && strcmp(arguments->kind, "bpe") != 0 &&
-        strcmp(arguments->kind, "word") != 0 && strcmp(arguments->kind, "char") != 0)
-        return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
-                       "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char "
-                       "or unigram",
-                       arguments->kind);
-    return BP_OK;
+    static const char *const kinds[] = {"bpe", "wordpiece", "unigram", "word", "char"};
+
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (strcmp(arguments->kind, kinds[k]) == 0)
+            return BP_OK;
+    return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
+                   "there is no kind of tokenizer '%s': at --kind; choose bpe, wordpiece, unigram, "
+                   "word or char",
+                   arguments->kind);
 }
 
 /* Vocabularies of what the text has, by its counts. */
 static bool is_counted(const tokenizer_arguments *arguments)
 {
     return strcmp(arguments->kind, "word") == 0 || strcmp(arguments->kind, "char") == 0;
+}
+
+static bool is_wordpiece(const tokenizer_arguments *arguments)
+{
+    return strcmp(arguments->kind, "wordpiece") == 0;
+}
+
+/* "A,B" to names. */
+static bp_err split_specials(tokenizer_arguments *arguments)
+{
+    char *rest = arguments->special != NULL ? bp_strdup(arguments->special) : NULL, *name;
+
+    if (rest == NULL)
+        return BP_OK;
+    arguments->specials = bp_alloc("tool.specials", (int64_t)strlen(rest) + 1, sizeof(char *));
+    while ((name = strsep(&rest, ",")) != NULL) {
+        json_t *text = json_string(name); /* NULL: no UTF-8 */
+
+        arguments->specials[arguments->special_count++] = name;
+        json_decref(text);
+        if (name[0] == '\0' || text == NULL)
+            return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_special",
+                           "a name is empty or no UTF-8: at --special; give names with a comma "
+                           "between");
+        for (int k = 0; k < arguments->special_count - 1; k++)
+            if (strcmp(arguments->specials[k], name) == 0)
+                return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_special",
+                               "the name %s is there twice: at --special; leave one out", name);
+    }
+    return BP_OK;
 }
 
 static bp_err check_output(const tokenizer_arguments *arguments)
@@ -202,9 +246,15 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
     if (pair && arguments->vocab == NULL)
         return BP_FAIL(BP_ERR_USAGE, "command.no_vocabulary",
                        "--merges has no vocabulary: at the command line; give --vocab");
-    if (arguments->cased && (arguments->vocab == NULL || arguments->merges != NULL))
+    if (arguments->cased && (converts ? arguments->vocab == NULL || arguments->merges != NULL
+                                      : !is_wordpiece(arguments)))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_cased",
-                       "--cased is for a BERT's vocab.txt: at the command line; leave it out");
+                       "--cased is for --kind wordpiece and a BERT's vocab.txt: at the command "
+                       "line; leave it out");
+    if (converts && arguments->special != NULL)
+        return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
+                       "a tokenizer that is converted keeps its tokens: at --special; leave it "
+                       "out");
     if (pair && arguments->from != NULL)
         return BP_FAIL(BP_ERR_USAGE, "command.exclusive",
                        "--from and --vocab exclude each other: at the command line; choose one");
@@ -217,10 +267,12 @@ static bp_err check_arguments(const tokenizer_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "there is no text to train on: at the command line; name one "
                        "or more files");
-    if (arguments->min_count > 0 && (converts || !is_counted(arguments)))
+    if (arguments->min_count > 0 &&
+        (converts || !(is_counted(arguments) || is_wordpiece(arguments))))
         return BP_FAIL(BP_ERR_USAGE, "tokenizer.no_min_count",
-                       "only vocabularies of words and characters leave out what is rare: at "
-                       "--min-count; use --kind word or char");
+                       "a %s vocabulary has no choice of what is rare: at --min-count; use --kind "
+                       "wordpiece, word or char",
+                       converts ? "converted" : arguments->kind);
     if (!converts && arguments->size == 0 && !is_counted(arguments))
         return BP_FAIL(
             BP_ERR_USAGE, "command.no_size",
@@ -324,6 +376,9 @@ static bp_err train(const tokenizer_arguments *arguments)
                                   .size = arguments->size,
                                   .min_count = arguments->min_count,
                                   .sentinels = arguments->sentinels,
+                                  .cased = arguments->cased,
+                                  .specials = (const char *const *)arguments->specials,
+                                  .special_count = arguments->special_count,
                                   .text_field = arguments->text_field,
                                   .progress = true};
     bp_trainer_report report;
@@ -356,14 +411,19 @@ static bp_err run(int argc, char **argv)
                                 "the command line is not understood; see "
                                 "bagpipe-data tokenizer --help");
     err = check_arguments(&arguments);
+    if (err == BP_OK)
+        err = split_specials(&arguments);
     if (err == BP_OK && root)
         err = check_folder(arguments.out);
     err = bp_agree(MPI_COMM_WORLD, err);
-    if (err != BP_OK)
-        return err;
-    if (arguments.vocab == NULL && arguments.from == NULL)
-        return train(&arguments);
-    return bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
+    if (err == BP_OK && arguments.vocab == NULL && arguments.from == NULL)
+        err = train(&arguments);
+    else if (err == BP_OK)
+        err = bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
+    if (arguments.specials != NULL)
+        bp_free(arguments.specials[0]); /* all names lie in the first one's text */
+    bp_free(arguments.specials);
+    return err;
 }
 
 const bp_tool bp_tool_tokenizer = {
@@ -383,8 +443,11 @@ const bp_tool bp_tool_tokenizer = {
                  "bytes at any number of ranks, and under mpirun the text is read faster.\n"
                  "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
                  "is id 0; in unigram ones <pad>, </s> and <unk> are ids 0 to 2, and </s> ends a "
-                 "document. If the text has fewer words than N, or (bpe) no more pairs that "
-                 "occur twice, the vocabulary is smaller than N, and a warning says so.",
+                 "document; in wordpiece ones [PAD], [UNK], [CLS], [SEP] and [MASK] are ids 0 to "
+                 "4, [SEP] ends a document, and text is in lower case without accents unless "
+                 "--cased is given. If the text has fewer words than N, or (bpe, wordpiece) no "
+                 "more pairs "
+                 "that occur twice, the vocabulary is smaller than N, and a warning says so.",
              .options = OPTIONS,
              .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
                          "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"

@@ -3,14 +3,32 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "text/bert_priv.h"
 #include "text/tokenizer_priv.h"
 
 #include <string.h>
 
 #define FILE_LIMIT_BYTES ((int64_t)1 << 28)
 
-static const char *const SPECIALS[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-#define SPECIAL_COUNT 5
+const char *const bp_bert_specials[BP_BERT_SPECIALS] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",
+                                                        "[MASK]"};
+
+json_t *bp_bert_special_json(const char *name, int64_t id)
+{
+    return json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content", name,
+                     "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
+}
+
+json_t *bp_bert_normalizer_json(bool lowercase)
+{
+    return json_pack("{s:s, s:b, s:b, s:n, s:b}", "type", "BertNormalizer", "clean_text", 1,
+                     "handle_chinese_chars", 1, "strip_accents", "lowercase", (int)lowercase);
+}
+
+json_t *bp_bert_pretokenizer_json(void)
+{
+    return json_pack("{s:s}", "type", "BertPreTokenizer");
+}
 
 static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const char *path)
 {
@@ -49,16 +67,14 @@ static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const ch
 
 static bp_err add_specials(json_t *added, const json_t *vocab, const char *path)
 {
-    for (int k = 0; k < SPECIAL_COUNT; k++) {
-        const json_t *id = json_object_get(vocab, SPECIALS[k]);
+    for (int k = 0; k < BP_BERT_SPECIALS; k++) {
+        const json_t *id = json_object_get(vocab, bp_bert_specials[k]);
 
         if (id == NULL)
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_special",
-                           "the vocabulary lacks \"%s\": at %s", SPECIALS[k], path);
-        json_array_append_new(added, json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
-                                               json_integer_value(id), "content", SPECIALS[k],
-                                               "single_word", 0, "lstrip", 0, "rstrip", 0,
-                                               "normalized", 0, "special", 1));
+                           "the vocabulary lacks \"%s\": at %s", bp_bert_specials[k], path);
+        json_array_append_new(added,
+                              bp_bert_special_json(bp_bert_specials[k], json_integer_value(id)));
     }
     return BP_OK;
 }
@@ -79,16 +95,15 @@ static json_t *template_json(const json_t *vocab)
         "ids", cls, "tokens", "[CLS]", "[SEP]", "id", "[SEP]", "ids", sep, "tokens", "[SEP]");
 }
 
-static json_t *root_json(json_t *vocab, json_t *added, bool lowercase)
+json_t *bp_bert_json(json_t *vocab, json_t *added, bool lowercase)
 {
-    return json_pack("{s:s, s:n, s:n, s:O, s:{s:s, s:b, s:b, s:n, s:b}, s:{s:s}, s:o,"
+    return json_pack("{s:s, s:n, s:n, s:O, s:o, s:o, s:o,"
                      " s:{s:s, s:s, s:b}, s:{s:s, s:s, s:s, s:i, s:O}}",
                      "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer",
-                     "type", "BertNormalizer", "clean_text", 1, "handle_chinese_chars", 1,
-                     "strip_accents", "lowercase", (int)lowercase, "pre_tokenizer", "type",
-                     "BertPreTokenizer", "post_processor", template_json(vocab), "decoder", "type",
-                     "WordPiece", "prefix", "##", "cleanup", 1, "model", "type", "WordPiece",
-                     "unk_token", "[UNK]", "continuing_subword_prefix", "##",
+                     bp_bert_normalizer_json(lowercase), "pre_tokenizer",
+                     bp_bert_pretokenizer_json(), "post_processor", template_json(vocab), "decoder",
+                     "type", "WordPiece", "prefix", BP_BERT_PREFIX, "cleanup", 1, "model", "type",
+                     "WordPiece", "unk_token", "[UNK]", "continuing_subword_prefix", BP_BERT_PREFIX,
                      "max_input_chars_per_word", 100, "vocab", vocab);
 }
 
@@ -108,7 +123,7 @@ bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool l
     if (err == BP_OK)
         err = add_specials(added, vocab, vocab_path);
     if (err == BP_OK) {
-        root = root_json(vocab, added, lowercase);
+        root = bp_bert_json(vocab, added, lowercase);
         json = root == NULL ? NULL : bp_json_text(root);
         err = json == NULL ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
                            : bp_tokenizer_parse(out, json, strlen(json), vocab_path);

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
+#include "text/bert_priv.h"
 #include "text/trainer_priv.h"
+#include "text/unicode_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,9 @@ typedef struct queued {
 typedef struct learner {
     const bp_strmap *words;
     bp_tokenizer *tokenizer;
+    bool pieces;           /* characters, with BP_BERT_PREFIX within a word; else bytes */
+    int64_t min_count;     /* of a pair that is merged */
+    uint32_t symbols[256]; /* of bytes */
     node *nodes;
     int64_t node_count;
     pair *pairs;
@@ -191,7 +196,7 @@ static void push(learner *l, uint32_t number)
     queued entry = {l->pairs[number].count, number};
     int64_t at = l->heap_count;
 
-    if (entry.count < BP_BPE_MIN_COUNT)
+    if (entry.count < l->min_count)
         return;
     l->heap_count++;
     while (at > 0 && goes_before(l, &entry, &l->heap[(at - 1) / 2])) {
@@ -308,7 +313,8 @@ static bp_err merge_everywhere(learner *l, uint32_t number, uint32_t symbol)
 static bp_err name_merge(learner *l, const pair *p, uint32_t *symbol)
 {
     const bp_strmap *names = &l->tokenizer->names;
-    size_t left = names->entries[p->left].bytes, right = names->entries[p->right].bytes;
+    size_t prefix = l->pieces ? strlen(BP_BERT_PREFIX) : 0; /* a right part always has it */
+    size_t left = names->entries[p->left].bytes, right = names->entries[p->right].bytes - prefix;
     char name[BP_TOKEN_LIMIT_BYTES];
     int64_t id;
     bp_err err = BP_OK;
@@ -317,7 +323,7 @@ static bp_err name_merge(learner *l, const pair *p, uint32_t *symbol)
     if (left + right > BP_TOKEN_LIMIT_BYTES)
         return BP_OK;
     memcpy(name, bp_strmap_key(names, p->left), left);
-    memcpy(name + left, bp_strmap_key(names, p->right), right);
+    memcpy(name + left, bp_strmap_key(names, p->right) + prefix, right);
     id = bp_tokenizer_id(l->tokenizer, name, left + right);
     if (id < 0) {
         id = names->count;
@@ -338,13 +344,13 @@ static void report_merging(const learner *l, int64_t size, double *last)
                     (long long)size);
 }
 
-/* Merge until there are `size` tokens, one of them still to come: <|endoftext|>. */
+/* Merge until there are so many tokens. */
 static bp_err learn(learner *l, int64_t size, bool progress)
 {
     double last = bp_clock_now();
     bp_err err = BP_OK;
 
-    while (l->tokenizer->names.count + 1 < size && err == BP_OK) {
+    while (l->tokenizer->names.count < size && err == BP_OK) {
         uint32_t number = next_pair(l), symbol;
 
         if (number == NONE)
@@ -369,7 +375,7 @@ static bp_err learn(learner *l, int64_t size, bool progress)
 
 /* ---- the start ---- */
 
-static bp_err add_bytes(bp_tokenizer *tokenizer, uint32_t symbols[256])
+static bp_err add_bytes(bp_tokenizer *tokenizer)
 {
     bp_err err = BP_OK;
 
@@ -377,49 +383,68 @@ static bp_err add_bytes(bp_tokenizer *tokenizer, uint32_t symbols[256])
         uint8_t byte = bp_byte_of_rank(k);
         char name[4];
 
-        symbols[byte] = (uint32_t)k;
         err = bp_tokenizer_add(tokenizer, name, bp_name_of_bytes(name, &byte, 1));
     }
     return err;
 }
 
-static void add_word(learner *l, int64_t word, const uint32_t symbols[256])
+/* The symbol at text[0], and its length. */
+static uint32_t symbol_at(const learner *l, const uint8_t *text, size_t bytes, bool inner,
+                          size_t *length)
+{
+    char name[8] = BP_BERT_PREFIX;
+    size_t prefix = inner ? strlen(BP_BERT_PREFIX) : 0;
+    uint32_t code;
+
+    if (!l->pieces) {
+        *length = 1;
+        return l->symbols[*text];
+    }
+    *length = bp_utf8_decode(text, bytes, &code);
+    memcpy(name + prefix, text, *length);
+    return (uint32_t)bp_tokenizer_id(l->tokenizer, name, prefix + *length);
+}
+
+static void add_word(learner *l, int64_t word)
 {
     const uint8_t *text = (const uint8_t *)bp_strmap_key(l->words, word);
-    uint32_t bytes = l->words->entries[word].bytes;
-    uint32_t first = (uint32_t)l->node_count;
+    size_t bytes = l->words->entries[word].bytes, length;
+    uint32_t first = (uint32_t)l->node_count, count = 0;
 
-    for (uint32_t k = 0; k < bytes; k++)
-        l->nodes[first + k] = (node){.symbol = symbols[text[k]],
-                                     .left = k == 0 ? NONE : first + k - 1,
-                                     .right = k + 1 == bytes ? NONE : first + k + 1,
-                                     .pair = NONE,
-                                     .word = (uint32_t)word};
-    l->node_count += bytes;
-    for (uint32_t k = 0; k < bytes; k++)
+    for (size_t at = 0; at < bytes; at += length, count++)
+        l->nodes[first + count] =
+            (node){.symbol = symbol_at(l, text + at, bytes - at, at > 0, &length),
+                   .left = at == 0 ? NONE : first + count - 1,
+                   .right = first + count + 1,
+                   .pair = NONE,
+                   .word = (uint32_t)word};
+    l->nodes[first + count - 1].right = NONE;
+    l->node_count += count;
+    for (uint32_t k = 0; k < count; k++)
         link_pair(l, first + k, NONE - 1);
 }
 
 static bp_err start(learner *l)
 {
-    uint32_t symbols[256];
-    int64_t bytes = 0;
-    bp_err err = add_bytes(l->tokenizer, symbols);
+    int64_t bytes = 0, symbols = l->tokenizer->names.count;
+    bp_err err = BP_OK;
 
+    for (int k = 0; k < 256; k++)
+        l->symbols[bp_byte_of_rank(k)] = (uint32_t)k;
     for (int64_t k = 0; k < l->words->count; k++)
         bytes += l->words->entries[k].bytes;
-    if (err == BP_OK && bytes >= NONE)
+    if (bytes >= NONE)
         err = BP_FAIL(BP_ERR_SYSTEM, "text.too_large",
                       "the different pieces of the text have %lld bytes, more than "
                       "4 GiB; train on less text",
                       (long long)bytes);
-    if (err == BP_OK)
-        err = reserve_pairs(l, 256 * 256);
+    if (err == BP_OK) /* pairs are no more than nodes, nor than symbols make */
+        err = reserve_pairs(l, symbols < bytes / symbols ? symbols * symbols : bytes);
     if (err != BP_OK)
         return err;
     l->nodes = bp_alloc("text.trainer", bytes, sizeof *l->nodes);
     for (int64_t k = 0; k < l->words->count; k++)
-        add_word(l, k, symbols);
+        add_word(l, k);
     queue_touched(l);
     return BP_OK;
 }
@@ -435,28 +460,55 @@ static void clear(learner *l)
     bp_free(l->merges);
 }
 
-bp_err bp_build_bpe(bp_tokenizer **out, const bp_strmap *words, int64_t size, bool progress)
+bp_err bp_learn_merges(bp_merge **list, int64_t *count, const bp_learning *learning)
 {
-    learner l = {.words = words};
-    bp_err err = bp_tokenizer_new(&l.tokenizer, BP_KIND_BPE);
+    learner l = {.words = learning->words,
+                 .tokenizer = learning->tokenizer,
+                 .pieces = learning->pieces,
+                 .min_count = learning->min_count};
+    bp_err err = start(&l);
 
+    *list = NULL;
+    *count = 0;
     if (err == BP_OK)
-        err = start(&l);
-    if (err == BP_OK)
-        err = learn(&l, size, progress);
-    if (err == BP_OK)
-        err = bp_tokenizer_add(l.tokenizer, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
-    if (err == BP_OK)
-        err = bp_tokenizer_add_special(l.tokenizer, l.tokenizer->names.count - 1);
+        err = learn(&l, learning->size - learning->reserved, learning->progress);
     if (err == BP_OK) {
-        bp_merge *merges = l.merges;
-
+        *list = l.merges;
+        *count = l.merge_count;
         l.merges = NULL; /* taken */
-        err = bp_tokenizer_finish(l.tokenizer, merges, l.merge_count, "a trained tokenizer");
     }
-    if (err != BP_OK)
-        bp_tokenizer_free(&l.tokenizer);
     clear(&l);
-    *out = l.tokenizer;
+    return err;
+}
+
+bp_err bp_build_bpe(bp_tokenizer **out, const bp_strmap *words, const bp_trainer_options *options)
+{
+    bp_merge *merges = NULL;
+    int64_t count;
+    bp_err err = bp_tokenizer_new(out, BP_KIND_BPE);
+
+    if (err == BP_OK)
+        err = add_bytes(*out);
+    if (err == BP_OK)
+        err = bp_learn_merges(&merges, &count,
+                              &(bp_learning){.tokenizer = *out,
+                                             .words = words,
+                                             .size = options->size,
+                                             .reserved = options->special_count + 1,
+                                             .min_count = BP_BPE_MIN_COUNT,
+                                             .progress = options->progress});
+    if (err == BP_OK)
+        err = bp_add_specials(*out, options);
+    if (err == BP_OK)
+        err = bp_tokenizer_add(*out, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN));
+    if (err == BP_OK)
+        err = bp_tokenizer_add_special(*out, (*out)->names.count - 1);
+    if (err == BP_OK) {
+        err = bp_tokenizer_finish(*out, merges, count, "a trained tokenizer");
+        merges = NULL; /* taken */
+    }
+    bp_free(merges);
+    if (err != BP_OK)
+        bp_tokenizer_free(out);
     return err;
 }

@@ -320,7 +320,7 @@ static int add_special(json_t *vocab, json_t *added, const char *name)
 
 /* Sentinel 0 is the last id, as T5 has it. */
 static int fill_lists(json_t *vocab, json_t *added, const scored *list, int64_t count,
-                      int64_t sentinels)
+                      const bp_unigram_options *options)
 {
     char name[32];
     int bad = 0;
@@ -330,7 +330,9 @@ static int fill_lists(json_t *vocab, json_t *added, const scored *list, int64_t 
     for (int64_t k = 0; k < count; k++)
         bad |= json_array_append_new(
             vocab, json_pack("[s%, f]", list[k].text, list[k].bytes, list[k].score));
-    for (int64_t k = sentinels - 1; k >= 0; k--) {
+    for (int k = 0; k < options->special_count; k++)
+        bad |= add_special(vocab, added, options->specials[k]);
+    for (int64_t k = options->sentinels - 1; k >= 0; k--) {
         snprintf(name, sizeof name, "<extra_id_%lld>", (long long)k);
         bad |= add_special(vocab, added, name);
     }
@@ -360,13 +362,14 @@ static json_t *root_json(json_t *vocab, json_t *added)
         "unk_id", 2, "vocab", vocab, "byte_fallback", 0);
 }
 
-static bp_err write_out(bp_tokenizer **out, const scored *list, int64_t count, int64_t sentinels)
+static bp_err write_out(bp_tokenizer **out, const scored *list, int64_t count,
+                        const bp_unigram_options *options)
 {
     json_t *vocab = json_array(), *added = json_array(), *root = NULL;
     char *text = NULL;
     bp_err err = BP_OK;
 
-    if (fill_lists(vocab, added, list, count, sentinels) == 0)
+    if (fill_lists(vocab, added, list, count, options) == 0)
         root = root_json(vocab, added);
     if (root != NULL)
         text = bp_json_text(root);
@@ -386,7 +389,8 @@ static bp_err write_out(bp_tokenizer **out, const scored *list, int64_t count, i
 static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *letters,
                     int64_t size, const bp_unigram_options *options)
 {
-    int64_t room = size - SPECIAL_COUNT - options->sentinels, count = 0;
+    int64_t specials = SPECIAL_COUNT + options->sentinels + options->special_count;
+    int64_t room = size - specials, count = 0;
     bp_unigrams pieces = {0};
     scored *list;
     bp_err err;
@@ -395,9 +399,8 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
         return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
                        "a unigram vocabulary of %lld tokens has no room for the %lld characters of "
                        "the text and %lld special tokens: at --size; give %lld at least",
-                       (long long)size, (long long)letters->count,
-                       (long long)(SPECIAL_COUNT + options->sentinels),
-                       (long long)(letters->count + SPECIAL_COUNT + options->sentinels));
+                       (long long)size, (long long)letters->count, (long long)specials,
+                       (long long)(letters->count + specials));
     if (!bp_unigram_fits(&text->words))
         return BP_FAIL(BP_ERR_FORMAT, "text.too_many_bytes",
                        "the text has %lld different words of %lld bytes together, more than a "
@@ -408,7 +411,7 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
     if (err == BP_OK) {
         add_lost_letters(&pieces, letters);
         list = choose_pieces(&pieces, letters->count, room, &count);
-        err = write_out(out, list, count, options->sentinels);
+        err = write_out(out, list, count, options);
         bp_free(list);
     }
     bp_unigrams_clear(&pieces);

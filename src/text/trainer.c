@@ -120,6 +120,7 @@ static bp_cut cut_of(bp_kind kind)
     case BP_KIND_CHAR:
         return BP_CUT_CHAR;
     case BP_KIND_UNIGRAM:
+    case BP_KIND_WORDPIECE:
         return BP_CUT_BLANK;
     default:
         return BP_CUT_SPACE;
@@ -142,16 +143,22 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
                                     .share_rank = bp_comm_rank(comm),
                                     .share_size = bp_comm_size(comm),
                                     .piece_bytes = options->piece_bytes};
-    bp_documents *documents;
+    bp_documents *documents = NULL;
     bp_documents_stats stats;
+    bp_word_cutter *cutter = NULL;
     bp_piece piece;
     double last = bp_clock_now();
-    bp_err err = bp_documents_open(&documents, paths, count, &reading);
+    bp_err err = kind == BP_KIND_WORDPIECE ? bp_word_cutter_new(&cutter, !options->cased) : BP_OK;
 
-    if (err != BP_OK)
+    if (err == BP_OK)
+        err = bp_documents_open(&documents, paths, count, &reading);
+    if (err != BP_OK) {
+        bp_word_cutter_free(&cutter);
         return err;
+    }
     while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text != NULL) {
-        err = bp_count_words(words, kind, piece.text, piece.bytes, piece.last);
+        err = cutter != NULL ? bp_word_cutter_count(cutter, words, piece.text, piece.bytes)
+                             : bp_count_words(words, kind, piece.text, piece.bytes, piece.last);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_training_stopped();
         if (err != BP_OK)
@@ -164,6 +171,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
     report->skipped_lines = stats.skipped_lines;
     report->text_bytes = stats.text_bytes;
     bp_documents_close(&documents);
+    bp_word_cutter_free(&cutter);
     return err;
 }
 
@@ -258,13 +266,14 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
 
 static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
 {
-    static const char *const names[] = {"bpe", "word", "char", "unigram"};
+    static const char *const names[] = {"bpe", "word", "char", "unigram", "wordpiece"};
     static const int64_t smallest[] = {BP_TRAINER_BPE_SIZE, BP_TRAINER_WORD_SIZE,
-                                       BP_TRAINER_WORD_SIZE, BP_TRAINER_UNIGRAM_SIZE};
+                                       BP_TRAINER_WORD_SIZE, BP_TRAINER_UNIGRAM_SIZE,
+                                       BP_TRAINER_PIECE_SIZE};
 
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 5; k++)
         if (strcmp(options->kind, names[k]) == 0) {
-            int64_t least = smallest[k] + options->sentinels;
+            int64_t least = smallest[k] + options->sentinels + options->special_count;
             bool all = options->size == 0 && smallest[k] == BP_TRAINER_WORD_SIZE;
 
             *kind = (bp_kind)k;
@@ -276,32 +285,55 @@ static bp_err check_options(const bp_trainer_options *options, bp_kind *kind)
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE, "tokenizer.unknown_kind",
-                   "there is no kind of tokenizer '%s': at --kind; choose bpe, word, char or "
-                   "unigram",
+                   "there is no kind of tokenizer '%s': at --kind; choose bpe, wordpiece, unigram, "
+                   "word or char",
                    options->kind);
+}
+
+bp_err bp_add_specials(bp_tokenizer *tokenizer, const bp_trainer_options *options)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < options->special_count && err == BP_OK; k++) {
+        const char *name = options->specials[k];
+
+        if (bp_tokenizer_id(tokenizer, name, strlen(name)) >= 0)
+            return BP_FAIL(BP_ERR_USAGE, "tokenizer.special_twice",
+                           "the vocabulary has the token \"%s\" already: at --special; choose "
+                           "another name",
+                           name);
+        err = bp_tokenizer_add(tokenizer, name, strlen(name));
+        if (err == BP_OK)
+            err = bp_tokenizer_add_special(tokenizer, tokenizer->names.count - 1);
+    }
+    return err;
 }
 
 /* On rank 0 alone. */
 static bp_err build(bp_tokenizer **out, bp_kind kind, const bp_strmap *words,
                     const bp_trainer_options *options, bp_trainer_report *report)
 {
+    int64_t merges = 0;
     bp_err err;
 
     if (report->text_bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "text.none",
                        "there is no text to train on: in the files given");
     if (kind == BP_KIND_BPE)
-        err = bp_build_bpe(out, words, options->size, options->progress);
+        err = bp_build_bpe(out, words, options);
+    else if (kind == BP_KIND_WORDPIECE)
+        err = bp_build_wordpiece(out, words, options, &merges);
     else if (kind == BP_KIND_UNIGRAM)
         err = bp_build_unigram(out, words, options->size,
-                               &(bp_unigram_options){options->sentinels, options->progress});
+                               &(bp_unigram_options){options->sentinels, options->specials,
+                                                     options->special_count, options->progress});
     else
         err = bp_build_words(out, kind, words, options);
     if (err != BP_OK)
         return err;
     report->words = words->count;
     report->size = bp_tokenizer_size(*out);
-    report->merges = (*out)->merges.count;
+    report->merges = merges + (*out)->merges.count;
     return BP_OK;
 }
 

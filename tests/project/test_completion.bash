@@ -62,7 +62,7 @@ gives "bagpipe pretrain small.ini --pl" --plan
 gives "bagpipe-data corpus --tok" --tokenizer=
 gives "bagpipe-data corpus --format l" lines
 gives "bagpipe-data corpus --format=" "text|lines|jsonl|tsv|pairs|hdf5"
-gives "bagpipe-data tokenizer --kind " "bpe|unigram|word|char"
+gives "bagpipe-data tokenizer --kind " "bpe|wordpiece|unigram|word|char"
 gives "bagpipe-data corpus --out=tr" train.h5
 gives "bagpipe-data corpus --tokenizer no" notes.txt
 has "bagpipe requeue pretrain small.ini --" --status= --most=

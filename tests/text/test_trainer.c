@@ -128,7 +128,8 @@ static void merges_are_those_of_the_plain_loop(void **state)
 /* Hashes of what one rank makes of this text; every number of ranks has to come to them. */
 static void any_number_of_ranks_makes_the_same(void **state)
 {
-    static const char *const kinds[] = {"bpe", "word", "char"};
+    static const char *const kinds[] = {"bpe", "word", "char", "wordpiece"};
+    static const int64_t sizes[] = {400, 400, 400, 20000}; /* random text has many characters */
     static char text[60000];
     size_t bytes;
     random_text r = random_text_of(9);
@@ -137,9 +138,9 @@ static void any_number_of_ranks_makes_the_same(void **state)
     bytes = random_fill(&r, text, sizeof text / 2, true);
     bytes += make_text(text + bytes, sizeof text / 2, 9);
     const char *path = shared_file("t", text, bytes);
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         bp_trainer_options options = {
-            .kind = kinds[k], .size = 400, .format = BP_TEXT_LINES, .piece_bytes = 100};
+            .kind = kinds[k], .size = sizes[k], .format = BP_TEXT_LINES, .piece_bytes = 100};
         bp_trainer_report report;
         bp_tokenizer *together = train(path, options, &report), *alone = NULL;
         bp_err err = bp_tokenizer_train(&alone, MPI_COMM_SELF, &path, 1, &options, &report);
@@ -150,6 +151,79 @@ static void any_number_of_ranks_makes_the_same(void **state)
         bp_test_check(COMM, report.size > 257 && report.documents > 10);
         bp_tokenizer_free(&together);
         bp_tokenizer_free(&alone);
+    }
+}
+
+/* ---- WordPiece ---- */
+
+/* Letters and commas of the text as ids of the tokenizer: those within a word have ##. */
+static void split_to_pieces(plain_words *words, const bp_tokenizer *tokenizer, const char *text,
+                            size_t bytes)
+{
+    uint32_t *room = words->room;
+
+    words->count = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        bool inner = at > 0 && text[at] >= 'a' && text[at - 1] >= 'a';
+        char name[4] = {'#', '#', text[at], 0};
+
+        if (text[at] == ' ' || text[at] == '\n')
+            continue;
+        if (!inner) {
+            assert_true(words->count < 20000);
+            words->symbols[words->count] = room;
+            words->counts[words->count] = 1;
+            words->lengths[words->count++] = 0;
+        }
+        *room++ = (uint32_t)bp_tokenizer_id(tokenizer, inner ? name : name + 2, inner ? 3 : 1);
+        words->lengths[words->count - 1]++;
+    }
+}
+
+/* Merge anew from the characters on: each merge's name is the next token, or one before it. */
+static bool pieces_are_merges(const bp_tokenizer *tokenizer, plain_words *words, int64_t characters,
+                              int64_t min_count)
+{
+    int64_t made = 5 + characters, size = bp_tokenizer_size(tokenizer);
+    bp_merge best = {0};
+
+    while (made < size && plain_bpe_best(words->symbols, words->lengths, words->counts,
+                                         words->count, &best) >= min_count) {
+        char name[200];
+
+        (void)snprintf(name, sizeof name, "%s%s", bp_strmap_key(&tokenizer->names, best.left),
+                       bp_strmap_key(&tokenizer->names, best.right) + 2);
+        int64_t id = bp_tokenizer_id(tokenizer, name, strlen(name));
+        if (id < 0 || id > made)
+            return false;
+        made += id == made;
+        best.result = (uint32_t)id;
+        for (int64_t w = 0; w < words->count; w++)
+            words->lengths[w] = plain_bpe_apply(&best, words->symbols[w], words->lengths[w]);
+    }
+    return made == size;
+}
+
+static void pieces_of_words_are_those_of_the_plain_loop(void **state)
+{
+    static plain_words words;
+    static char text[8000];
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        size_t bytes = make_text(text, seed < 3 ? sizeof text : 700, seed);
+        bp_trainer_options options = {.kind = "wordpiece",
+                                      .size = seed < 3 ? 60 : 300,
+                                      .min_count = seed == 2 ? 40 : 0,
+                                      .piece_bytes = 200};
+        bp_trainer_report report;
+        bp_tokenizer *tokenizer = train(shared_file("wp", text, bytes), options, &report);
+
+        split_to_pieces(&words, tokenizer, text, bytes);
+        bp_test_check(COMM, pieces_are_merges(tokenizer, &words, 9, seed == 2 ? 40 : 2));
+        bp_test_check(COMM, report.size == bp_tokenizer_size(tokenizer) && report.size > 20);
+        bp_test_check(COMM, (report.size == options.size) == (seed < 2));
+        bp_tokenizer_free(&tokenizer);
     }
 }
 
@@ -180,6 +254,52 @@ static void frequent_words_come_first_and_ties_in_order_of_bytes(void **state)
     options.size = 4;
     tokenizer = train(path, options, &report);
     check_names(tokenizer, few, 4);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* BERT's normalizer: accents go, Chinese characters stand alone, a control character is none. */
+static void words_are_those_of_bert(void **state)
+{
+    static const char text[] = "\xC3\x89t\xC3\xA9 ETE e\1te \xE6\x9D\x8E\xE7\x99\xBD\xFF!";
+    static const char *const lower[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]",        "[MASK]",
+                                        "!",     "e",     "t",     "\xE6\x9D\x8E", "\xE7\x99\xBD",
+                                        "##e",   "##t",   "et",    "ete",          "[X]"};
+    static const char *const cased[] = {"[PAD]",
+                                        "[UNK]",
+                                        "[CLS]",
+                                        "[SEP]",
+                                        "[MASK]",
+                                        "!",
+                                        "E",
+                                        "T",
+                                        "e",
+                                        "t",
+                                        "\xC3\x89",
+                                        "\xC3\xA9",
+                                        "\xE6\x9D\x8E",
+                                        "\xE7\x99\xBD",
+                                        "##E",
+                                        "##T",
+                                        "##e",
+                                        "##t",
+                                        "##\xC3\xA9",
+                                        "[X]"};
+    static const char *const specials[] = {"[X]"};
+    bp_trainer_options options = {
+        .kind = "wordpiece", .size = 100, .specials = specials, .special_count = 1};
+    bp_trainer_report report;
+    const char *path = shared_file("wp", text, sizeof text - 1);
+    bp_tokenizer *tokenizer = train(path, options, &report);
+
+    (void)state;
+    check_names(tokenizer, lower, 15);
+    bp_test_check(COMM, report.words == 4 && report.merges == 2);
+    bp_test_check(COMM, bp_tokenizer_role(tokenizer, BP_ROLE_MASK) == 4 &&
+                            bp_tokenizer_eod(tokenizer) == 3);
+    bp_tokenizer_free(&tokenizer);
+    options.cased = true;
+    tokenizer = train(path, options, &report);
+    check_names(tokenizer, cased, 20);
     bp_tokenizer_free(&tokenizer);
 }
 
@@ -298,6 +418,13 @@ static void failures_are_shared(void **state)
     expect_failure(shared_file("e", "", 0), options, BP_ERR_FORMAT, "[text.none]");
     options.size = 256;
     expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "257");
+    options = (bp_trainer_options){.kind = "wordpiece", .size = 8};
+    expect_failure(shared_file("p", "ab cd", 5), options, BP_ERR_USAGE,
+                   "6 characters ... 11 at least ... [tokenizer.bad_size]");
+    expect_failure(shared_file("q", " \xFF ", 3), options, BP_ERR_FORMAT, "[text.no_words]");
+    options.size = 5;
+    expect_failure(bp_test_path("p"), options, BP_ERR_USAGE, "from 6 to");
+    options.size = 300;
     options.kind = "sentence";
     expect_failure(bp_test_path("j"), options, BP_ERR_USAGE, "sentence");
 }
@@ -340,6 +467,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(merges_are_those_of_the_plain_loop),
         cmocka_unit_test(any_number_of_ranks_makes_the_same),
         cmocka_unit_test(frequent_words_come_first_and_ties_in_order_of_bytes),
+        cmocka_unit_test(pieces_of_words_are_those_of_the_plain_loop),
+        cmocka_unit_test(words_are_those_of_bert),
         cmocka_unit_test(characters_are_counted_one_by_one),
         cmocka_unit_test(unigram_vocabularies_depend_on_the_text_alone),
         cmocka_unit_test(unigram_pieces_are_frequent_words),

@@ -1,0 +1,207 @@
+/* Files of answers: lines, labels, numbers, tags. */
+#include "metrics_files.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "text/characters.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES ((int64_t)1 << 32)
+
+void answer_file_clear(answer_file *file)
+{
+    bp_free(file->text);
+    bp_free(file->lines);
+    *file = (answer_file){0};
+}
+
+static bp_err split_lines(answer_file *file, char *text, size_t bytes)
+{
+    char *end = text + bytes;
+    int64_t count = 0;
+
+    for (char *at = text; at < end; at++)
+        count += *at == '\n';
+    file->lines = bp_try_alloc("tool.lines", count + 1, sizeof *file->lines);
+    if (file->lines == NULL)
+        return bp_fail_memory("lines", count + 1, sizeof *file->lines);
+    for (char *at = text; at < end;) {
+        char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+        size_t length = (size_t)(stop - at);
+
+        if (length > 0 && at[length - 1] == '\r')
+            length--;
+        at[length] = '\0';
+        if (!bp_text_is_utf8(at, length) || strlen(at) != length)
+            return BP_FAIL(BP_ERR_FORMAT, "metrics.not_utf8",
+                           "a line is not valid UTF-8: at %s, line %" PRId64 "; convert the file",
+                           file->path, file->count + 1);
+        file->lines[file->count++] = (bp_line){at, length};
+        at = stop + 1;
+    }
+    return BP_OK;
+}
+
+bp_err answer_file_read(answer_file *file, const char *path)
+{
+    size_t bytes, mark;
+    bp_err err;
+
+    *file = (answer_file){.path = path};
+    err = bp_file_read(path, FILE_BYTES, &file->text, &bytes);
+    if (err != BP_OK)
+        return err;
+    mark = bp_mark_bytes(file->text, bytes);
+    err = split_lines(file, file->text + mark, bytes - mark);
+    if (err == BP_OK && file->count == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_lines",
+                      "there are no lines: at %s; give a file with a document a line", path);
+    return err;
+}
+
+bp_err answer_files_match(const answer_file *one, const answer_file *other)
+{
+    if (one->count == other->count)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "metrics.other_lines",
+                   "%" PRId64 " and %" PRId64 " lines: at %s and %s; line n of each has to be of "
+                   "the same document",
+                   one->count, other->count, one->path, other->path);
+}
+
+/* ---- classes ---- */
+
+static int compare_labels(const void *a, const void *b)
+{
+    return strcmp((*(const bp_line *const *)a)->text, (*(const bp_line *const *)b)->text);
+}
+
+bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *reference,
+                    const answer_file *hypothesis)
+{
+    const answer_file *files[2] = {reference, hypothesis};
+    int64_t n = reference->count;
+    const bp_line **sorted = bp_alloc("tool.labels", 2 * n, sizeof *sorted);
+    bp_err err = BP_OK;
+
+    *codes = bp_alloc("tool.labels", 2 * n, sizeof **codes);
+    *out = (bp_class_answers){n, 0, *codes, *codes + n};
+    for (int64_t k = 0; k < 2 * n && err == BP_OK; k++) {
+        sorted[k] = &files[k / n]->lines[k % n];
+        if (sorted[k]->bytes == 0)
+            err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_label",
+                          "a line has no label: at %s, line %" PRId64 "; give one a line",
+                          files[k / n]->path, k % n + 1);
+    }
+    if (err == BP_OK)
+        qsort(sorted, (size_t)(2 * n), sizeof *sorted, compare_labels);
+    for (int64_t k = 0; k < 2 * n && err == BP_OK; k++) {
+        bool of_reference = sorted[k] >= reference->lines && sorted[k] < reference->lines + n;
+        int64_t at =
+            of_reference ? sorted[k] - reference->lines : n + (sorted[k] - hypothesis->lines);
+
+        out->classes += k == 0 || strcmp(sorted[k]->text, sorted[k - 1]->text) != 0;
+        (*codes)[at] = (int32_t)(out->classes - 1);
+    }
+    bp_free(sorted);
+    return err;
+}
+
+/* ---- numbers ---- */
+
+bp_err read_numbers(double **out, const answer_file *file)
+{
+    *out = bp_alloc("tool.numbers", file->count, sizeof **out);
+    for (int64_t k = 0; k < file->count; k++) {
+        char *end;
+
+        (*out)[k] = strtod(file->lines[k].text, &end);
+        end += strspn(end, " \t");
+        if (end != file->lines[k].text + file->lines[k].bytes || file->lines[k].bytes == 0 ||
+            !isfinite((*out)[k]))
+            return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_number",
+                           "'%.40s' is no finite number: at %s, line %" PRId64 "; give one a line",
+                           file->lines[k].text, file->path, k + 1);
+    }
+    return BP_OK;
+}
+
+/* ---- tags ---- */
+
+/* The last word of a line, NULL: it has none; *token is its first (cut off by a zero byte). */
+static const char *tag_of(bp_line line)
+{
+    char *text = (char *)line.text, *end = text + line.bytes;
+
+    while (end > text && strchr(" \t", end[-1]) != NULL)
+        *--end = '\0';
+    while (end > text && strchr(" \t", end[-1]) == NULL)
+        end--;
+    return *end != '\0' ? end : NULL;
+}
+
+static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int64_t line)
+{
+    size_t bytes[2];
+    const char *texts[2] = {files[0]->lines[line].text, files[1]->lines[line].text};
+
+    for (int k = 0; k < 2 && tags[0] != NULL && tags[1] != NULL; k++)
+        bytes[k] = strcspn(texts[k], " \t");
+    if ((tags[0] == NULL) != (tags[1] == NULL) ||
+        (tags[0] != NULL && tags[0] != texts[0] && tags[1] != texts[1] &&
+         (bytes[0] != bytes[1] || memcmp(texts[0], texts[1], bytes[0]) != 0)))
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
+                       "the tokens differ: at %s and %s, line %" PRId64 "; tag the same sentences",
+                       files[0]->path, files[1]->path, line + 1);
+    return BP_OK;
+}
+
+/* tags[2][count]; NULL at an empty line. */
+static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t *sentences)
+{
+    int64_t n = files[0]->count;
+    bool entities = false;
+    bp_err err = BP_OK;
+
+    *sentences = 0;
+    for (int64_t k = 0; k < n && err == BP_OK; k++) {
+        const char *pair[2];
+
+        for (int side = 0; side < 2; side++)
+            pair[side] = tags[side * n + k] = tag_of(files[side]->lines[k]);
+        err = same_tokens(files, pair, k);
+        *sentences += pair[0] != NULL && (k == 0 || tags[k - 1] == NULL);
+        entities = entities || (err == BP_OK && pair[0] != NULL && bp_tags_have_entities(pair, 2));
+    }
+    if (err == BP_OK && !entities)
+        err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_entities",
+                      "no tag begins with B, I, E or S, and a dash: at %s and %s; for other tags "
+                      "use --kind classes",
+                      files[0]->path, files[1]->path);
+    return err;
+}
+
+bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_file *reference,
+                 const answer_file *hypothesis)
+{
+    const answer_file *files[2] = {reference, hypothesis};
+    int64_t n = reference->count, sentences;
+    const char **tags = bp_alloc("tool.tags", 2 * n, sizeof *tags);
+    bp_err err = find_tags(tags, files, &sentences);
+
+    *counts = bp_alloc("tool.tags", sentences, sizeof **counts);
+    *out = (bp_tag_answers){0, *counts};
+    for (int64_t first = 0, end; first < n && err == BP_OK; first = end + 1) {
+        for (end = first; end < n && tags[end] != NULL; end++)
+            ;
+        if (end > first)
+            (*counts)[out->documents++] =
+                bp_entities_compare(tags + first, tags + n + first, end - first);
+    }
+    bp_free(tags);
+    return err;
+}

@@ -1,0 +1,37 @@
+/* Files of answers, a document a line. */
+#ifndef BP_DATA_TOOLS_METRICS_FILES_H
+#define BP_DATA_TOOLS_METRICS_FILES_H
+
+#include "metrics/text_metrics.h"
+#include "statistics/task_metrics.h"
+
+#include <stdbool.h>
+
+typedef struct answer_file {
+    const char *path; /* borrowed */
+    char *text;       /* lines end with a zero byte in it */
+    bp_line *lines;   /* [count] */
+    int64_t count;
+} answer_file;
+
+/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended.
+ *
+ * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT there is none, or one is not valid UTF-8;
+ * clear after an error too. */
+bp_err answer_file_read(answer_file *file, const char *path);
+void answer_file_clear(answer_file *file);
+/** Errors: BP_ERR_FORMAT another number of lines. */
+bp_err answer_files_match(const answer_file *one, const answer_file *other);
+
+/** Codes of labels: [count] of each file, bp_free(). Errors: BP_ERR_FORMAT an empty line. */
+bp_err read_classes(bp_class_answers *out, int32_t **codes, const answer_file *reference,
+                    const answer_file *hypothesis);
+/** A finite number a line: *out [count], bp_free(). Errors: BP_ERR_FORMAT another line. */
+bp_err read_numbers(double **out, const answer_file *file);
+/** Entities of sentences: a token a line, whose last word is its tag, and an empty line between
+ * sentences. *counts [out->documents], bp_free(). Errors: BP_ERR_FORMAT sentences end otherwise, a
+ * token differs, or no tag is B-, I-, E- or S-. */
+bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_file *reference,
+                 const answer_file *hypothesis);
+
+#endif
