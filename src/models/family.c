@@ -461,7 +461,7 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
     if (err == BP_OK)
         err = bp_task_from_json(&shape->task, model, where);
     if (err == BP_OK && shape->task.kind != BP_TASK_NONE && !shape->family->backbone)
-        err = BP_FAIL(BP_ERR_FORMAT, "task.no_backbone",
+        err = BP_FAIL(BP_ERR_FORMAT, "task.unexpected",
                       "a model of kind %s has no head of a task: at %s; the checkpoint was not "
                       "written by bagpipe",
                       kind, where);

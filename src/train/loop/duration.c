@@ -57,7 +57,7 @@ void trainer_say_steps(const trainer *self)
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
                " %s in batches of %" PRId64,
                bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
-                self->task ? "documents" : trainer_examples_name(self), self->spec.batch);
+               self->task ? "documents" : trainer_examples_name(self), self->spec.batch);
     if (self->mesh->coordinates && bp_stream_weights(self->stream))
         say_weights(self);
 }
