@@ -116,16 +116,14 @@ class Ensemble(JobTest):
 
     def test_a_mesh_that_does_not_fit_is_78_with_what_fits(self):
         result = self.ensemble("refused", 0, "mesh.members=4")
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("use 3 or fewer", result.err)
+        self.assert_error(result, 78, "[mesh.too_many_members]", "mesh.members = 4", "3")
         result = self.ensemble("refused", 3, "mesh.members=2")
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("2, 4, 6", result.err)
-        for keys, said in ((("ensemble.only=3",), "members are 0 to 2"), (("mesh.members=2", "ensemble.parallel=3"), "another name"),
-                           (("ensemble.kind=seed", "corpus.resample=bag"), "ensemble.kind"), (("run.member=1",), "ensemble.only")):
-            result = self.ensemble("refused", 0, *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(said, result.err)
+        self.assert_error(result, 78, "[mesh.wrong_ranks]", "2, 4, 6")
+        for keys, words in ((("ensemble.only=3",), ("[ensemble.no_such_member]", "ensemble.only = 3", "0 to 2")),
+                            (("mesh.members=2", "ensemble.parallel=3"), ("[mesh.contradiction]", "ensemble.parallel = 3")),
+                            (("ensemble.kind=seed", "corpus.resample=bag"), ("[ensemble.no_bags]", "ensemble.kind")),
+                            (("run.member=1",), ("[ensemble.member_given]", "ensemble.only"))):
+            self.assert_error(self.ensemble("refused", 0, *keys), 78, *words)
         self.assertFalse(os.path.exists(self.at("refused")))
 
     def test_plan_says_memory_of_a_member_and_writes_nothing(self):
@@ -193,11 +191,9 @@ class Ensemble(JobTest):
         self.assertIn("finished", result.out)
         self.assertEqual(before, {path: os.stat(path).st_mtime_ns for path in before})
         result = self.ensemble("whole", 0, "optimizer.lr=0.5")
-        self.assertEqual(result.status, 78, str(result))
-        for text in ("optimizer.lr", "0.5", "0.003"):
-            self.assertIn(text, result.err)
-        self.assertEqual(self.ensemble("whole", 0, "ensemble.kind=seed").status, 78)
-        self.assertEqual(self.ensemble("whole", 0, "ensemble.members=101").status, 78)  # m000 is not m00
+        self.assert_error(result, 78, "[run.other_keys]", "optimizer.lr", "0.5", "0.003")
+        self.assert_error(self.ensemble("whole", 0, "ensemble.kind=seed"), 78, "[run.other_keys]", "ensemble.kind", lines=2)
+        self.assert_error(self.ensemble("whole", 0, "ensemble.members=101"), 78, "[ensemble.other_count]")  # m000 is not m00
 
     def test_more_steps_and_more_members_go_on_and_scores_follow_the_weights(self):
         straight = self.made("straight", 0, "optimizer.decay=constant", "train.valid_every=0")
@@ -245,9 +241,7 @@ class Ensemble(JobTest):
                                    "mesh.members=2"], 2)
         self.until(lambda: all(self.trains(f"stopped/members/m{k:02}") for k in range(2)), process)
         os.kill(self.ranks_of(process)[-1], signal.SIGUSR1)
-        _, err = process.communicate()
-        self.assertEqual(process.returncode, 75, err)
-        self.assertIn("the same command goes on", err)
+        self.assert_stopped(process.result())
         self.assertFalse(os.path.exists(self.at("stopped/ensemble.json")))
         for k in range(2):
             self.assertLess(int(steps(self.at(f"stopped/members/m{k:02}"))[-1][5:]), count)
@@ -284,8 +278,7 @@ class Ensemble(JobTest):
                           ("uncertainty", (f"uncertainty.models=a={self.at('array')}", f"uncertainty.in_domain={self.at('valid.h5')}",
                                            f"uncertainty.shifted={self.at('train.h5')}"))):
             result = run([program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('too_early')}"] + list(keys))
-            self.assertEqual(result.status, 66, str(result))
-            self.assertIn("an ensemble without ensemble.json; finish or gather it first", result.err)
+            self.assert_error(result, 66, "[ensemble.not_finished]", self.at("array"))
         self.made("array", 0, "ensemble.only=1", "mesh.members=2")  # of an array's own ranks all train it
         self.made("array")
         self.same(whole, self.at("array"))
@@ -315,7 +308,7 @@ class Ensemble(JobTest):
         self.assertEqual(keys[0], "f32")
         result = self.ensemble("nodes", 0, "math.precision=auto", "math.threads=2", "ensemble.members=2")
         self.assertEqual(result.status, 0, str(result))
-        self.assertNotIn("other bits", result.err)
+        self.assert_warning(result, "[run.other_bits]", times=0)
         text = read(path).decode()
         keys[1] = "f32" if keys[1] == "bf16" else "bf16"
         text = re.sub("precision = .*", f"precision = {keys[1]}", text)
@@ -326,7 +319,7 @@ class Ensemble(JobTest):
         os.remove(self.at("nodes/ensemble.json"))
         result = self.ensemble("nodes", 0, "math.precision=auto", "math.threads=2")  # with a third one that is new
         self.assertEqual(result.status, 0, str(result))
-        self.assertNotIn("other bits", result.err)
+        self.assert_warning(result, "[run.other_bits]", times=0)
         self.assertEqual(len(read_json(self.at("nodes/ensemble.json"))["members"]), 3)
         for k in range(2):
             found = keys_of(self.at(f"nodes/members/m{k:02}"))
@@ -364,8 +357,7 @@ class Ensemble(JobTest):
         with open(self.at("broken/members/m01"), "w", encoding="utf-8") as file:
             file.write("no folder\n")
         result = self.ensemble("broken", 0, "train.steps=2")
-        self.assertEqual(result.status, 73, str(result))
-        self.assertIn("m01", result.err)
+        self.assert_error(result, 73, "[file.in_the_way]", "m01")
         self.assertEqual(steps(self.at("broken/members/m00")), [f"step-{2:012d}"])
         self.assertFalse(os.path.exists(self.at("broken/members/m02")))  # nothing more was handed out
         self.assertFalse(os.path.exists(self.at("broken/ensemble.json")))
@@ -380,8 +372,7 @@ class Ensemble(JobTest):
             os.link(self.at("train.h5"), self.at(f"{folder}/train.h5"))
         for alone in ((), ("ensemble.only=1",)):
             result = self.ensemble("namesakes", 0, f"corpus.train={self.at('a/train.h5')},{self.at('b/train.h5')}", *alone)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn("the name 'train'", result.err)
+            self.assert_error(result, 78, "[corpus.same_name]", "'train'")
             self.assertFalse(os.path.exists(self.at("namesakes/members")))
 
     def corpus_of(self, lines):
@@ -394,12 +385,11 @@ class Ensemble(JobTest):
 
     def test_few_documents_are_refused_or_warned_of(self):
         result = self.ensemble("too_few", 0, self.corpus_of(1))
-        self.assertEqual(result.status, 65, str(result))
-        self.assertIn("at least 2 documents", result.err)
+        self.assert_error(result, 65, "[corpus.too_few_documents]")
         self.assertEqual(self.ensemble("too_few_seeds", 0, self.corpus_of(1), "ensemble.kind=seed", "train.steps=1").status, 0)
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('too_few_scored')}",
                       f"score.model={self.whole()}/members/m00", f"score.corpus={self.at('lines1.h5')}", "score.select=out_of_bag"])
-        self.assertEqual(result.status, 65, str(result))
+        self.assert_error(result, 65, "[corpus.too_few_documents]")
         for alone in (("ensemble.only=1",), ()):
             result = self.ensemble("few", 0, self.corpus_of(99), "train.steps=1", *alone)
             self.assertEqual(result.status, 0, str(result))

@@ -202,8 +202,7 @@ class Generate(GenerateTest):
         self.made("kept")
         for keys in (("generate.tokens=11",), ("generate.strategy=beam",), ("run.seed=3",)):
             result = self.result("kept", 0, *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(keys[0].split("=")[0], result.err)
+            self.assert_error(result, 78, "[run.other_keys]", keys[0].split("=")[0])
 
     # ---- ensembles ----
 
@@ -254,8 +253,7 @@ class Generate(GenerateTest):
 
     def test_memory_that_does_not_suffice_is_said_before_loading(self):
         result = self.result("crowded", 0, "run.memory=1MiB")
-        self.assertEqual(result.status, 71, str(result))
-        self.assertIn("run.memory", result.err)
+        self.assert_error(result, 71, "[memory.over_limit]", "run.memory")
         self.assertFalse(os.path.exists(self.at("crowded")))
 
     def test_memory_that_another_mesh_would_do_with_names_it(self):

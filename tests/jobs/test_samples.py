@@ -86,12 +86,10 @@ class Samples(JobTest):
     def test_what_cannot_be_is_refused(self):
         result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('never')}", *EVERY,
                       f"train.sample_prompt={'king ' * 40}"], 2)
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("[train.bad_sample_prompt]", result.err)
+        self.assert_error(result, 78, "[train.bad_sample_prompt]")
         self.write("counts.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n[model]\nkind = ngram\n[train]\nsample_every = 1\n")
         result = run([program("bagpipe"), "pretrain", self.at("counts.ini"), f"run.dir={self.at('never')}"])
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("[model.not_causal]", result.err)
+        self.assert_error(result, 78, "[model.not_causal]")
         self.assertFalse(os.path.exists(self.at("never")))
 
     def test_a_recurrent_model_writes_behind_a_prompt_of_any_length(self):

@@ -256,8 +256,7 @@ class ScoreEnsemble(ScoreFiles, JobTest):
         self.scored("taken")
         self.list("fewer", [("first", "model0", None), ("m01", "model1", None)])
         result = run(self.command("taken", "fewer.json"))
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("score.model", result.err)
+        self.assert_error(result, 78, "[run.other_keys]", "score.model")
         self.list("single", [("m00", "model1", None)])
         self.scored("of_one", "single.json")
         result = run(self.command("of_one", "model1"))  # the same weights, but fewer values a token

@@ -95,10 +95,9 @@ class Trace(JobTest):
             self.assertEqual({e["args"]["number"] for e in passes}, set(range(BATCH)))
 
     def test_a_path_that_cannot_be_written_is_refused_at_start(self):
-        for path in (self.at("missing/trace.json"), self.folder):
+        for path, identifier in ((self.at("missing/trace.json"), "[file.no_folder]"), (self.folder, "[file.not_replaced]")):
             result = self.pretrain("refused", 2, "train.trace=" + path)
-            self.assertEqual(result.status, 73, str(result))
-            self.assertIn("train.trace", result.err)
+            self.assert_error(result, 73, identifier, "train.trace")
             self.assertEqual(metrics(self.at("refused")), [])
         result = self.pretrain("refused", 0, "train.trace=/proc/trace.json")
         self.assertIn(result.status, (73, 77), str(result))

@@ -96,16 +96,13 @@ class Epochs(JobTest):
         self.assertEqual(digests(folder), digests(straight))
 
     def test_exactly_one_of_steps_and_epochs(self):
-        for keys, words in (((), "none of train.steps, train.epochs is set"),
-                            (("train.steps=3", "train.epochs=2"), "train.steps = 3 and train.epochs = 2 exclude each other"),
-                            (("train.epochs=0",), "train.epochs"), (("train.epochs=-1",), "train.epochs")):
+        for keys, words in (((), ("[config.missing_key]", "train.steps", "train.epochs")),
+                            (("train.steps=3", "train.epochs=2"), ("[config.exclusive_keys]", "train.steps = 3", "train.epochs = 2")),
+                            (("train.epochs=0",), ("[train.no_epochs]", "train.epochs")),
+                            (("train.epochs=-1",), ("[config.bad_value]", "train.epochs"))):
             for ranks in (0, 2):
                 with self.subTest(keys=keys, ranks=ranks):
-                    result = self.pretrain("refused", ranks, *keys)
-                    self.assertEqual(result.status, 78, str(result))
-                    said = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[78]: ")]
-                    self.assertEqual(len(said), 1, str(result))
-                    self.assertIn(words, said[0])
+                    self.assert_error(self.pretrain("refused", ranks, *keys), 78, *words)
         self.assertFalse(os.path.exists(self.at("refused")))
         unset = self.pretrain("unset", 0, "train.steps=3", "train.epochs=2", "train.epochs=")
         self.assertEqual(unset.status, 0, str(unset))
@@ -223,13 +220,10 @@ class Patience(JobTest):
         self.assertEqual(state_of(folder)["validations_since_best"], 2)
 
     def test_it_needs_validations(self):
-        for keys, words in ((("train.patience=2",), "train.valid_every is 0"),
-                            (("train.patience=2", "train.valid_every=2", "corpus.valid="), "there is no corpus.valid"),
-                            (("train.patience=-1",), "train.patience")):
-            result = self.pretrain("refused", 0, *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(words, result.err)
-            self.assertEqual(result.err.count("error[78]"), 1)
+        for keys, words in ((("train.patience=2",), ("[train.no_validation]", "train.valid_every")),
+                            (("train.patience=2", "train.valid_every=2", "corpus.valid="), ("[train.no_validation]", "corpus.valid")),
+                            (("train.patience=-1",), ("[config.bad_value]", "train.patience"))):
+            self.assert_error(self.pretrain("refused", 0, *keys), 78, *words)
 
     def test_members_end_each_by_itself(self):
         keys = ["ensemble.members=4", "ensemble.kind=both", "train.patience=1", "train.valid_every=1", "train.steps=60", "train.batch=2",
@@ -332,8 +326,7 @@ class TensorBoard(JobTest):
     def test_a_file_that_cannot_be_written_ends_the_run_as_metrics_do(self):
         result = run(["env", "BP_FAULT=metrics.append_half:7", program("bagpipe"), "pretrain", self.at("small.ini"),
                       f"run.dir={self.at('half')}"] + list(self.KEYS))  # behind 2 events, a start, the first step's 2, a line
-        self.assertEqual(result.status, 74, str(result))
-        self.assertIn("tensorboard", result.err)
+        self.assert_error(result, 74, "[file.io_error]", "tensorboard")
         told = tfevents.events(self.files(self.at("half"))[0])  # whole records alone
         self.assertEqual([event["step"] for event in told], [0, 1, 1])
         folder = self.trained("half", 0, *self.KEYS)
@@ -341,8 +334,7 @@ class TensorBoard(JobTest):
         os.mkdir(self.at("taken"))
         self.write("taken/tensorboard", "a file")
         result = self.pretrain("taken", 2, *self.KEYS)
-        self.assertEqual(result.status, 73, str(result))
-        self.assertIn("tensorboard", result.err)
+        self.assert_error(result, 73, "[file.in_the_way]", "tensorboard")
 
 
 if __name__ == "__main__":

@@ -161,8 +161,7 @@ class Bert(FolderTest):
         for keys, name in ((["score.convention=rolling"], "other_convention"), (["score.convention=pll", "score.stride=3"], "stride_not_context")):
             result = run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no')}", f"score.model={model}",
                           f"score.corpus={self.at('few.h5')}", *keys])
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(f"[score.{name}]", result.err)
+            self.assert_error(result, 78, f"[score.{name}]")
 
     def test_what_does_not_fit_is_said(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", self.at("char.json"), self.at("valid.txt")])
@@ -180,8 +179,7 @@ class Bert(FolderTest):
                            (["model.kind=bert", "model.heads=3", "model.head_width=8", "mesh.tensor=3"], "mesh.not_dividing"),
                            (["model.kind=bert", "train.sample_every=1"], "model.not_causal")):
             result = self.pretrain("refused", {"corpus.no_sentences": 2, "mesh.not_dividing": 3}.get(name, 0), *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(f"[{name}]", result.err)
+            self.assert_error(result, 78, f"[{name}]")
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ class Elmo(JobTest):
         os.remove(os.path.join(folder, "weights.hdf5"))
         result = run([program("bagpipe-data"), "import", folder, "--out", self.at("released-back")])
         self.assertEqual(result.status, 0, str(result))
-        self.assertIn("no softmax", result.err)
+        self.assert_warning(result, "[bilm.no_softmax]")
         back = tensors_of(self.at("released-back"))
         ours = tensors_of(os.path.join(trained, "checkpoints", steps(trained)[-1]))
         for key in back:
@@ -245,15 +245,14 @@ class Elmo(JobTest):
                  ("h5.missing", 65, dataset("RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", None)),
                  ("h5.wrong_type", 65, dataset("CNN/b_cnn_0", lambda x: x.astype(int))),
                  ("h5.wrong_dims", 65, dataset("char_embed", lambda x: x[:-1])),
-                 ("bilm.ambiguous", 65, both), ("bilm.no_words", 66, no_words), ("", 65, cut))
+                 ("bilm.ambiguous", 65, both), ("bilm.no_words", 66, no_words), ("h5.wrong_bytes", 65, cut))
         for number, (identifier, status, damage) in enumerate(cases):
             with self.subTest(identifier, number=number):
                 folder = self.at(f"bad-{number}")
                 shutil.copytree(good, folder)
                 damage(folder)
                 result = run([program("bagpipe-data"), "import", folder, "--out", self.at("never")])
-                self.assertEqual(result.status, status, str(result))
-                self.assertIn(identifier, result.err)
+                self.assert_error(result, status, f"[{identifier}]")
                 self.assertFalse(os.path.exists(self.at("never")))
 
     def gru(self):
@@ -285,8 +284,7 @@ class Elmo(JobTest):
             with self.subTest(arguments):
                 job, *keys = arguments
                 result = run([program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('refused')}", *KEYS, *keys], ranks)
-                self.assertEqual(result.status, 78, str(result))
-                self.assertIn(f"[{identifier}]", result.err)
+                self.assert_error(result, 78, f"[{identifier}]")
 
 
 if __name__ == "__main__":

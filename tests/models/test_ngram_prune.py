@@ -119,8 +119,7 @@ class Prune(JobTest):
     def test_a_model_without_back_off_is_refused(self):
         result = run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('refused')}", "ngram.smoothing=mle",
                       "ngram.prune_entropy=1e-8"])
-        self.assertEqual(result.status, 78, str(result))
-        self.assertIn("[ngram.prune_without_back_off]", result.err)
+        self.assert_error(result, 78, "[ngram.prune_without_back_off]")
 
 
 if __name__ == "__main__":

@@ -104,8 +104,7 @@ class Vectors(FolderTest):
 
     def refuse(self, arguments, status, name):
         result = bagpipe_test.run([program("bagpipe-data")] + arguments)
-        self.assertEqual(result.status, status, str(result))
-        self.assertIn(f"[{name}]", result.err)
+        self.assert_error(result, status, f"[{name}]")
 
     def test_bad_files_are_refused(self):
         text, binary = self.text(WORDS, self.values), self.binary(WORDS, self.values)
