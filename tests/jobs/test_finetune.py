@@ -31,7 +31,7 @@ class TaskTest(FolderTest):
         draw = random.Random(3)
         cls.write("vocab.txt", "\n".join(SPECIAL + WORDS + [word for words in KINDS.values() for word in words]) + "\n")
         cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
-        rows = [{"text": document(draw, kind, 6 + k % 25), "topic": kind, "length": str(6 + k % 25)}
+        rows = [{"text": document(draw, kind, 6 + k % 25), "topic": kind, "length": str(6 + k % 25), "score": str(len(kind) / 4)}
                 for k in range(60) for kind in KINDS]
         cls.corpus("train", rows[:150])
         cls.corpus("valid", rows[150:])

@@ -71,12 +71,13 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertEqual((again.status, "finished" in again.out), (0, True), str(again))
 
     def test_numbers_are_correlated(self):
-        tuned = self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=40")
+        tuned = self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=score", "task.pool=mean", "train.steps=60",
+                           "optimizer.lr=5e-3")
         summary = self.scored("number-score", tuned)
         rows = self.predictions("number-score")
         truth, said = [float(row["label"]) for row in rows], [float(row["prediction"]) for row in rows]
-        self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 6)
-        self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 6)
+        self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 5)
+        self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["mse"]["value"], bagpipe_test.metrics(tuned)[-1]["valid_loss"], 3)
         self.assert_error(self.score("no-mixture", self.ensemble("numbers", tuned, tuned)), 78, "[task.no_mixture]")
 
