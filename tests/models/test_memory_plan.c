@@ -44,6 +44,8 @@ static bp_model_shape random_shape(int tensors, int stages)
         shape.own[BP_LLAMA_KV_HEADS] = draw(0, 1); /* one: ranks share it */
         shape.own[BP_LLAMA_INNER] = 2 * shape.width;
     }
+    if (shape.family == &bp_bert_family || shape.family == &bp_roberta_family)
+        shape.own[BP_BERT_BOUNDARY] = draw(0, 1);
     shape.family->settle(&shape);
     return shape;
 }
