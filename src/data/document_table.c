@@ -20,6 +20,7 @@ typedef struct file_columns {
 typedef struct described {
     bp_document document;
     int64_t *starts; /* [most_segments + 1] */
+    int32_t *tokens; /* [BP_DOCUMENT_MOST] of bp_document_table_read; NULL until then */
 } described;
 
 struct bp_document_table {
@@ -32,7 +33,6 @@ struct bp_document_table {
     int64_t *document;       /* [count] */
     int64_t *segment;        /* [count] runs: the first one, of the file's; NULL: whole documents */
     int64_t *file_first;     /* [files + 1] entries, with weights */
-    int32_t *tokens;         /* [BP_DOCUMENT_MOST] of bp_document_table_read; NULL until then */
     described out[2];
     int next_out;
 };
@@ -130,7 +130,7 @@ static bp_err load_columns(bp_document_table *table, int64_t k)
         out->values = err == BP_OK ? value.values : NULL;
     }
     if (err == BP_OK && spec->run_tokens > 0 && !out->segments)
-        err = BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
+        err = BP_FAIL(BP_ERR_CONFIG, "corpus.no_segments",
                       "the corpus does not tell where sentences begin: at %s; make it with "
                       "bagpipe-data corpus --sentences lines (or punctuation)",
                       bp_corpus_file_path(file));
@@ -274,15 +274,16 @@ void bp_document_table_free(bp_document_table **out)
         return;
     for (int64_t k = 0; k < table->files; k++)
         bp_free(table->columns[k].class_of);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
         bp_free(table->out[k].starts);
+        bp_free(table->out[k].tokens);
+    }
     bp_free(table->columns);
     bp_free(table->first_document);
     bp_free(table->file_first);
     bp_free(table->first);
     bp_free(table->document);
     bp_free(table->segment);
-    bp_free(table->tokens);
     bp_free(table);
     *out = NULL;
 }
@@ -354,7 +355,7 @@ static void describe_segments(const file_columns *c, int64_t d, int64_t first, i
 }
 
 const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
-                                              const int32_t *tokens)
+                                              const int32_t *tokens, const bp_document *other)
 {
     described *out = &table->out[table->next_out];
     int64_t number = table->document[entry], k = file_of(table, number);
@@ -369,6 +370,7 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
     out->document = (bp_document){.tokens = tokens,
                                   .count = tokens_read,
                                   .number = number,
+                                  .other = other,
                                   .is_run = is_run,
                                   .is_cut = tokens_read < all,
                                   .label = c->codes ? c->class_of[c->codes[d]] : -1,
@@ -379,16 +381,30 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
     return &out->document;
 }
 
-bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_document **out)
+bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_document *other,
+                              const bp_document **out)
 {
+    described *next = &table->out[table->next_out];
     bp_err err;
 
-    if (!table->tokens)
-        table->tokens = bp_alloc("data.documents", BP_DOCUMENT_MOST, sizeof *table->tokens);
+    if (!next->tokens)
+        next->tokens = bp_alloc("data.documents", BP_DOCUMENT_MOST, sizeof *next->tokens);
     err = bp_stream_read(table->spec.stream, table->first[entry],
-                         bp_document_table_tokens(table, entry), table->tokens);
-    *out = err == BP_OK ? bp_document_table_describe(table, entry, table->tokens) : NULL;
+                         bp_document_table_tokens(table, entry), next->tokens);
+    *out = err == BP_OK ? bp_document_table_describe(table, entry, next->tokens, other) : NULL;
     return err;
+}
+
+int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, int64_t first,
+                                int64_t count, const bp_rng_key *key)
+{
+    for (int draw = 0; draw < BP_OTHER_DRAWS; draw++) {
+        int64_t other = first + bp_rng_below(key, (uint64_t)draw, count);
+
+        if (table->document[other] != table->document[entry])
+            return other;
+    }
+    return -1;
 }
 
 /* ---- classes ---- */

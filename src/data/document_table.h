@@ -3,6 +3,7 @@
 #ifndef BP_DATA_DOCUMENT_TABLE_H
 #define BP_DATA_DOCUMENT_TABLE_H
 
+#include "base/rng.h"
 #include "data/stream.h"
 #include "tensor/batch.h"
 
@@ -44,12 +45,19 @@ int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);
 
-/** Entry `entry`, whose tokens (as many as are read) lie at `tokens`. Borrowed, with `other` NULL,
- * until two calls later. */
+/** Entry `entry`, whose tokens (as many as are read) lie at `tokens`, with `other` (NULL: none)
+ * beside it. Borrowed until two calls later. */
 const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
-                                              const int32_t *tokens);
-/** The same, tokens read from the stream. Errors: those of bp_corpus_file_read. */
-bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_document **out);
+                                              const int32_t *tokens, const bp_document *other);
+/** The same, tokens read from the stream; until two calls later. Errors: those of
+ * bp_corpus_file_read. */
+bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_document *other,
+                              const bp_document **out);
+/** An entry of another document than `entry`, of entries [first, first + count): the first of a few
+ * draws by `key` that is one; -1: none is. */
+int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, int64_t first,
+                                int64_t count, const bp_rng_key *key);
+#define BP_OTHER_DRAWS 32 /* so many */
 
 /** Values of a label that documents of the corpus have, sorted by their bytes; "" is none.
  *

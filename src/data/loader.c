@@ -238,6 +238,35 @@ static char *ring_at(const bp_loader *loader, int64_t step)
     return loader->ring + (size_t)(step % DEPTH) * loader->batch_bytes;
 }
 
+/* A run of another document: of the shuffle buffer, which is decoded; where one document fills it,
+ * of the whole source. NULL: there is no other document, or few tokens are of others. */
+static bp_err find_other(bp_loader *loader, source *from, const bp_order_buffer *buffer,
+                         int64_t window, int64_t step, int64_t slot, const bp_document **out)
+{
+    const bp_loader_spec *spec = &loader->spec;
+    bp_rng_key key = bp_rng_key_of(spec->seed, BP_RNG_PAIR, spec->member, step, slot);
+    int64_t own = from->first + window, document = bp_document_table_document(loader->table, own);
+    int64_t entry;
+
+    *out = NULL;
+    for (int draw = 0; draw < BP_OTHER_DRAWS; draw++) {
+        int64_t block, other;
+        const int32_t *tokens;
+        bp_err err;
+
+        entry = buffer->first + bp_rng_below(&key, (uint64_t)draw, buffer->windows);
+        other = bp_order_window(&from->order, buffer, entry, &block);
+        if (bp_document_table_document(loader->table, from->first + other) == document)
+            continue;
+        err = find_window(loader, from, block, other, &tokens);
+        if (err == BP_OK)
+            *out = bp_document_table_describe(loader->table, from->first + other, tokens, NULL);
+        return err;
+    }
+    entry = bp_document_table_other(loader->table, own, from->first, from->windows, &key);
+    return entry >= 0 ? bp_document_table_read(loader->table, entry, NULL, out) : BP_OK;
+}
+
 static bp_err make_example(bp_loader *loader, int64_t step, int64_t slot)
 {
     const bp_loader_spec *spec = &loader->spec;
@@ -246,18 +275,24 @@ static bp_err make_example(bp_loader *loader, int64_t step, int64_t slot)
     const bp_order_buffer *buffer = enter_buffer(loader, from, slot, epoch, entry);
     int64_t window = bp_order_window(&from->order, buffer, entry, &block);
     const int32_t *tokens;
+    const bp_document *other = NULL;
     bp_err err = find_window(loader, from, block, window, &tokens);
 
     if (err != BP_OK)
         return err;
-    if (loader->table)
-        bp_example_make_document(
-            &spec->maker, bp_document_table_describe(loader->table, from->first + window, tokens),
-            step, of_all, ring_at(loader, step), spec->slots, slot);
-    else
+    if (!loader->table) {
         bp_example_make(&spec->maker, tokens, step, of_all, ring_at(loader, step), spec->slots,
                         slot);
-    return BP_OK;
+        return BP_OK;
+    }
+    if (spec->maker.feed == BP_FEED_RUNS)
+        err = find_other(loader, from, buffer, window, step, of_all, &other);
+    if (err == BP_OK)
+        bp_example_make_document(
+            &spec->maker,
+            bp_document_table_describe(loader->table, from->first + window, tokens, other), step,
+            of_all, ring_at(loader, step), spec->slots, slot);
+    return err;
 }
 
 static bp_err make_step(bp_loader *loader, int64_t step)

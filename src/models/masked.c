@@ -195,17 +195,110 @@ void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t
         ask_boundaries(out->targets[0], out->targets[BP_BERT_BOUNDARY_WORDS], T);
 }
 
+/* ---- pairs ---- */
+
+enum { PAIR_RANDOM, PAIR_END, PAIR_START, PAIR_CUT }; /* draws; those of cuts go on */
+
+/* The two sides of an example. */
+typedef struct pair {
+    const int32_t *side[2];
+    int64_t count[2];
+    int32_t target; /* 0: the second follows; 1: it does not; -1: one is empty */
+} pair;
+
+/* Sentences of `other` from `first` on, until there are `wanted` tokens. */
+static int64_t take_sentences(const bp_document *other, int64_t first, int64_t wanted)
+{
+    int64_t end = first;
+
+    while (end < other->segments && other->starts[end] - other->starts[first] < wanted)
+        end++;
+    return other->starts[end] - other->starts[first];
+}
+
+static pair choose_pair(const bp_document *run, const bp_rng_key *key, int64_t most)
+{
+    const bp_document *other = run->other;
+    int64_t n = run->segments;
+    int64_t end = n > 1 ? 1 + bp_rng_below(key, PAIR_END, n - 1) : 1, split = run->starts[end];
+    pair out = {.side = {run->tokens, run->tokens + split}, .count = {split, run->count - split}};
+
+    if (other && (n == 1 || bp_rng_uniform(key, PAIR_RANDOM) < 0.5)) {
+        int64_t first = bp_rng_below(key, PAIR_START, other->segments);
+
+        out.side[1] = other->tokens + other->starts[first];
+        out.count[1] = take_sentences(other, first, most > split ? most - split : 1);
+        out.target = 1;
+    }
+    if (out.count[0] == 0 || out.count[1] == 0)
+        out.target = -1;
+    return out;
+}
+
+static void cut_pair(pair *p, const bp_rng_key *key, int64_t most)
+{
+    for (uint64_t cut = PAIR_CUT; p->count[0] + p->count[1] > most; cut++) {
+        int longer = p->count[1] >= p->count[0];
+
+        p->side[longer] += bp_rng_uniform(key, cut) < 0.5;
+        p->count[longer]--;
+    }
+}
+
+static void make_pair(const bp_example_maker *self, const bp_document *run, int64_t step,
+                      int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    int64_t T = self->form.stream[0].T, most = T - 3, all;
+    bp_rng_key key = bp_rng_key_of(rules->seed, BP_RNG_PAIR, rules->member, step, slot),
+               length = key_of(rules, step, slot, LENGTH);
+    int32_t *text = out->segments[0]; /* until it is masked */
+    pair p = choose_pair(run, &key, most);
+
+    cut_pair(&p, &key, most);
+    all = p.count[0] + 1 + p.count[1]; /* between the first and the last place */
+    memcpy(text, p.side[0], (size_t)p.count[0] * sizeof *text);
+    text[p.count[0]] = (int32_t)rules->sep;
+    memcpy(text + p.count[0] + 1, p.side[1], (size_t)p.count[1] * sizeof *text);
+    for (int64_t t = 0; t < T; t++) {
+        out->inputs[0][t] = (int32_t)rules->pad;
+        out->targets[0][t] = -1;
+    }
+    out->inputs[0][0] = (int32_t)rules->cls;
+    mask_text(&(masking){.rules = rules,
+                         .order = key_of(rules, step, slot, ORDER),
+                         .kind = key_of(rules, step, slot, KIND),
+                         .token = key_of(rules, step, slot, TOKEN),
+                         .text = text,
+                         .inputs = out->inputs[0] + 1,
+                         .targets = out->targets[0] + 1,
+                         .n = all},
+              &length);
+    out->inputs[0][all + 1] = (int32_t)rules->sep;
+    for (int64_t t = 0; t < T; t++)
+        out->segments[0][t] = t > p.count[0] + 1 && t < all + 2;
+    out->length[0][0] = (int32_t)all + 2;
+    out->targets[BP_BERT_NEXT_SENTENCE][0] = p.target;
+    if (out->targets[BP_BERT_BOUNDARY_WORDS])
+        ask_boundaries(out->targets[0], out->targets[BP_BERT_BOUNDARY_WORDS], T);
+}
+
 static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
                                      const bp_example_rules *rules)
 {
     bool pooler = bp_bert_has_pooler(shape), boundary = shape->own[BP_BERT_BOUNDARY] != 0;
+    bool pairs = rules && rules->pairs;
+    int64_t framed =
+        pairs ? 3 : 1; /* the next example goes on behind the T - 2 tokens of this one */
 
     return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_segments = pooler}},
+        .form = {.stream = {{.T = T, .has_lengths = pairs, .has_segments = pooler}},
                  .targets = {T, pooler ? 1 : 0, boundary ? T : 0}},
-        .window = T - 1, /* the next example goes on behind the T - 2 tokens of this one */
+        .feed = pairs ? BP_FEED_RUNS : BP_FEED_WINDOWS,
+        .window = T - framed,
         .rules = rules,
-        .make = bp_masked_make};
+        .make = bp_masked_make,
+        .make_document = make_pair};
 }
 
 const bp_objective bp_objective_masked = {

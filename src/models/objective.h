@@ -25,8 +25,10 @@ typedef struct bp_example_rules {
     uint64_t seed;
     int64_t member;                     /* of an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
+    int64_t pad;                        /* at places behind an example; they count for nothing */
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
-    double rate;                        /* of the tokens so many are masked, at least one */
+    bool pairs;            /* of masked models: examples are pairs (mask.next_sentence) */
+    double rate;           /* of the tokens so many are masked, at least one */
     double keep, random;   /* of those so many stay as they are, or become another token */
     double span;           /* mean length of masked spans; 0: single tokens, or words */
     const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
@@ -53,11 +55,20 @@ extern const bp_objective bp_objective_causal;
  * by another token, and some stay. Chosen are about rate * n of n tokens: single ones, words, or
  * spans, in a random order, until there are enough; never those that begin and end texts. All is a
  * function of (seed, member, step, slot, position). Source: Devlin et al. 2019, section 3.1; Joshi
- * et al. 2020, SpanBERT, section 3.1. */
+ * et al. 2020, SpanBERT, section 3.1.
+ *
+ * Pairs: [CLS] A [SEP] B [SEP], padded. A is the first sentences of a run that has about T - 3
+ * tokens, so many as a draw says. Half of the time, and where the run is one sentence, B is of
+ * another document, from any sentence of a run on (target 1); else it is the rest of the run (0).
+ * Of what is too long the longer side loses tokens at its begin or end, one by one. Where a side is
+ * empty, nothing is asked. Source: Devlin et al. 2019, appendix A.2, and their
+ * create_pretraining_data.py; there the rest of a run that a pair left over is used again at once,
+ * here in another epoch. */
 extern const bp_objective bp_objective_masked;
 /** The target given the source, token by token. */
 extern const bp_objective bp_objective_seq2seq;
 #define BP_MASKED_CONTEXT 3    /* the shortest that has something to mask */
+#define BP_PAIRS_CONTEXT  5    /* [CLS] A [SEP] B [SEP] */
 #define BP_MASK_RATE      0.15 /* if nothing is given */
 
 #endif

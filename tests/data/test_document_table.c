@@ -275,7 +275,7 @@ static void segments_and_values_are_told(void **state)
     bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
     assert_int_equal(bp_document_table_count(table), 5);
     for (int64_t d = 0; d < 5; d++) {
-        bp_test_expect(bp_document_table_read(table, d, &document), BP_OK);
+        bp_test_expect(bp_document_table_read(table, d, NULL, &document), BP_OK);
         assert_int_equal(document->count, d + 2);
         assert_int_equal(document->tokens[d + 1], 10 * d + d + 1);
         assert_int_equal(document->segments, 2);
@@ -323,7 +323,7 @@ static void runs_hold_whole_sentences(void **state)
     asked.stream = w.stream;
     bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
     for (int64_t k = 0, at = 0; k < bp_document_table_count(table); k++) {
-        bp_test_expect(bp_document_table_read(table, k, &run), BP_OK);
+        bp_test_expect(bp_document_table_read(table, k, NULL, &run), BP_OK);
         assert_int_equal(run->count, runs[k % 5]);
         assert_int_equal(run->segments, k % 5 == 0 ? 3 : k % 5 == 2 ? 2 : 1);
         assert_int_equal(run->number, k / 5);
@@ -337,8 +337,94 @@ static void runs_hold_whole_sentences(void **state)
     w = open_world(toy_write(&plain, "plain.h5"), false, NULL);
     asked.stream = w.stream;
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_CONFIG);
-    bp_test_message_has("plain.h5 ... [corpus.no_sentences]");
+    bp_test_message_has("plain.h5 ... [corpus.no_segments]");
     end_world(&w);
+}
+
+static void note_pair(const bp_example_maker *self, const bp_document *document, int64_t step,
+                      int64_t slot, bp_example *out)
+{
+    (void)self, (void)step, (void)slot;
+    assert_true(document->is_run);
+    assert_int_equal(document->starts[document->segments], document->count);
+    out->inputs[0][0] = (int32_t)document->number;
+    out->inputs[0][1] = document->other ? (int32_t)document->other->number : -1;
+    out->inputs[0][2] = document->tokens[0];
+    out->inputs[0][3] = document->other ? document->other->tokens[0] : -1;
+}
+
+static const bp_example_maker PAIRS = {
+    .form = {.stream = {{.T = 4}}}, .feed = BP_FEED_RUNS, .window = 20, .make_document = note_pair};
+
+/* Documents of `sentences` sentences of 7 tokens, whose id is the document's number. */
+static const char *write_sentences(const char *name, const int64_t *sentences, int documents)
+{
+    bp_corpus_spec spec = {
+        .vocab_size = 1000, .eod_id = 999, .tokenizer_hash = TOY_HASH_A, .has_segments = true};
+    const char *path = bp_test_path(name);
+    bp_corpus_writer *writer;
+
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (int d = 0; d < documents; d++) {
+        for (int64_t s = 0; s < sentences[d]; s++) {
+            const uint32_t id = (uint32_t)d, ids[] = {id, id, id, id, id, id, id};
+
+            bp_test_expect(bp_corpus_writer_segment(writer), BP_OK);
+            bp_test_expect(bp_corpus_writer_tokens(writer, ids, 7), BP_OK);
+        }
+        bp_test_expect(bp_corpus_writer_end(writer, &(bp_corpus_row){0}), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    return path;
+}
+
+/* Beside each run stands one of another document, on any ranks the same; a document that fills the
+ * shuffle buffers does not hide the others, and where there is no other none is told. */
+static void another_document_stands_beside_a_run(void **state)
+{
+    static const int64_t few[] = {9, 4, 0, 30, 5}, giant[] = {60000, 3}, one[] = {10};
+    const struct {
+        const char *path;
+        int documents;
+    } cases[] = {{write_sentences("few.h5", few, 5), 5},
+                 {write_sentences("giant.h5", giant, 2), 2},
+                 {write_sentences("one.h5", one, 1), 1}};
+
+    (void)state;
+    for (int c = 0; c < 3; c++) {
+        world all = open_world(cases[c].path, false, NULL),
+              half = open_world(cases[c].path, false, NULL);
+        bp_loader *whole, *part;
+        bp_loader_spec spec = {
+            .stream = all.stream, .maker = PAIRS, .batch = 4, .slots = 4, .seed = 9};
+        int64_t lone = 0, seen[5] = {0};
+
+        bp_test_expect(bp_loader_new(&whole, &spec), BP_OK);
+        spec.stream = half.stream;
+        spec.first_slot = spec.slots = 2;
+        bp_test_expect(bp_loader_new(&part, &spec), BP_OK);
+        for (int64_t step = 1; step <= 200; step++) {
+            const int32_t *got = read_step(whole, step);
+
+            assert_memory_equal(got + 8, read_step(part, step), 8 * sizeof *got);
+            for (int b = 0; b < 4; b++, got += 4) {
+                lone += got[1] < 0;
+                assert_int_not_equal(got[0], got[1]);
+                if (got[1] >= 0) {
+                    assert_int_equal(got[1] == 2 ? 2 : got[3], got[1]); /* 2 is empty */
+                    seen[got[1]]++;
+                }
+            }
+        }
+        assert_true(c == 2 ? lone == 800 : c == 0 ? lone == 0 : lone < 800);
+        for (int d = 0; c == 0 && d < 5; d++)
+            assert_true(seen[d] > 20);
+        bp_loader_free(&whole);
+        bp_loader_free(&part);
+        end_world(&all);
+        end_world(&half);
+    }
 }
 
 static void classes_are_the_values_in_order(void **state)
@@ -368,6 +454,7 @@ int main(void)
         cmocka_unit_test(weights_share_batches_out),
         cmocka_unit_test(segments_and_values_are_told),
         cmocka_unit_test(runs_hold_whole_sentences),
+        cmocka_unit_test(another_document_stands_beside_a_run),
         cmocka_unit_test(classes_are_the_values_in_order),
     };
     return BP_TEST_RUN(tests);

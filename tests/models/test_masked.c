@@ -175,12 +175,193 @@ static void spans_are_runs(void **state)
     assert_in_range(longest, 8, 10);
 }
 
+/* ---- pairs ---- */
+
+enum { MOST = 400, FIRST_OTHER = 500 }; /* tokens of a run; those of another begin with this id */
+
+/* A run of sentences of the given lengths, whose tokens count up from `first`. */
+typedef struct run {
+    bp_document document;
+    int32_t tokens[MOST];
+    int64_t starts[8];
+} run;
+
+static void make_run(run *out, int32_t first, const int64_t *lengths, int64_t sentences)
+{
+    out->document = (bp_document){.tokens = out->tokens, .starts = out->starts, .is_run = true};
+    out->starts[0] = 0;
+    for (int64_t s = 0; s < sentences; s++)
+        out->starts[s + 1] = out->starts[s] + lengths[s];
+    out->document.segments = sentences;
+    out->document.count = out->starts[sentences];
+    for (int64_t t = 0; t < out->document.count; t++)
+        out->tokens[t] = first + (int32_t)t;
+}
+
+typedef struct seen {
+    int32_t text[T]; /* with masked words put back */
+    int32_t target;
+    int64_t length, side[2]; /* tokens of the sides, */
+    int32_t first[2];        /* and their first ones */
+    int64_t scored;
+} seen;
+
+static seen see_pair(const bp_example_rules *rules, const bp_document *document, int64_t step,
+                     int64_t slot)
+{
+    bp_model_shape shape = {.family = &bp_bert_family, .context = T};
+    bp_example_maker maker = bp_objective_masked.maker(&shape, T, rules);
+    static int32_t values[3 * T + 2];
+    seen out = {0};
+
+    assert_true(maker.feed == BP_FEED_RUNS && maker.window == T - 3);
+    assert_int_equal(bp_batch_bytes(&maker.form, 1), sizeof values);
+    memset(values, 0x55, sizeof values);
+    bp_example_make_document(&maker, document, step, slot, values, 1, 0);
+    bp_batch batch = bp_batch_over(&maker.form, 1, values);
+    const int32_t *segments = batch.stream[0].segments, *words = batch.term[0].targets;
+
+    out.length = batch.stream[0].lengths[0];
+    out.target = batch.term[BP_BERT_NEXT_SENTENCE].targets[0];
+    for (int64_t t = 0; t < T; t++) {
+        out.text[t] = words[t] >= 0 ? words[t] : batch.stream[0].inputs[t];
+        out.scored += words[t] >= 0;
+        if (t >= out.length)
+            assert_true(out.text[t] == rules->pad && words[t] < 0 && segments[t] == 0);
+    }
+    assert_int_equal(out.text[0], CLS);
+    for (int64_t t = 1, side = 0; t < out.length; t++) {
+        assert_int_equal(segments[t], side);
+        if (out.text[t] == SEP) {
+            assert_true(words[t] < 0);
+            side++;
+            continue;
+        }
+        if (out.side[side]++ == 0)
+            out.first[side] = out.text[t];
+        else
+            assert_int_equal(out.text[t], out.text[t - 1] + 1);
+    }
+    assert_int_equal(out.text[out.length - 1], SEP);
+    assert_int_equal(out.length, out.side[0] + out.side[1] + 3);
+    return out;
+}
+
+static bool begins_sentence(const run *r, int32_t token)
+{
+    for (int64_t s = 0; s < r->document.segments; s++)
+        if (r->tokens[r->starts[s]] == token)
+            return true;
+    return false;
+}
+
+static bool ends_sentence(const run *r, int32_t token)
+{
+    return begins_sentence(r, token + 1) || token == r->tokens[r->document.count - 1];
+}
+
+/* Of what fits: sides are whole sentences; half of the second ones follow, and a side ends anywhere
+ * that it may. */
+static void sides_of_pairs_are_sentences(void **state)
+{
+    enum { PAIRS = 4000 };
+    static const int64_t lengths[] = {5, 7, 3, 9}, others[] = {8, 4, 6};
+    bp_example_rules rules = rules_of();
+    run own, other;
+    int64_t random = 0, ends[3] = {0}, starts[3] = {0};
+
+    (void)state;
+    rules.pairs = true;
+    rules.pad = 1;
+    make_run(&own, FIRST, lengths, 4);
+    make_run(&other, FIRST_OTHER, others, 3);
+    own.document.other = &other.document;
+    for (int64_t slot = 0; slot < PAIRS; slot++) {
+        seen e = see_pair(&rules, &own.document, 1, slot);
+        const run *second = e.target == 1 ? &other : &own;
+
+        assert_int_equal(e.first[0], FIRST);
+        assert_int_equal(e.scored, (int)floor(0.15 * (double)(e.side[0] + e.side[1]) + 0.5));
+        assert_true(ends_sentence(&own, FIRST + (int32_t)e.side[0] - 1));
+        assert_true(begins_sentence(second, e.first[1]));
+        if (e.target == 0)
+            assert_int_equal(e.first[1], FIRST + e.side[0]);
+        assert_int_equal(e.first[1] + e.side[1] - second->tokens[0], second->document.count);
+        random += e.target;
+        for (int k = 0; k < 3; k++) {
+            ends[k] += own.starts[k + 1] == e.side[0];
+            starts[k] += e.target == 1 && other.tokens[other.starts[k]] == e.first[1];
+        }
+    }
+    assert_true(fabs((double)random - PAIRS / 2.0) < 5 * sqrt(PAIRS / 4.0));
+    for (int k = 0; k < 3; k++) { /* within five standard deviations of a third */
+        assert_true(fabs((double)ends[k] - PAIRS / 3.0) < 5 * sqrt(PAIRS * 2 / 9.0));
+        assert_true(fabs((double)starts[k] - (double)random / 3) <
+                    5 * sqrt(2.0 / 9 * (double)random));
+    }
+}
+
+/* The longer side loses tokens, at both ends; nothing but seed, member, step and slot decides it.
+ */
+static void pairs_are_cut_to_the_context(void **state)
+{
+    static const int64_t lengths[] = {100, 60}, others[] = {50, 200};
+    bp_example_rules rules = rules_of();
+    run own, other;
+    int64_t cut_front = 0;
+
+    (void)state;
+    rules.pairs = true;
+    make_run(&own, FIRST, lengths, 2);
+    make_run(&other, FIRST_OTHER, others, 2);
+    own.document.other = &other.document;
+    for (int64_t slot = 0; slot < 200; slot++) {
+        seen e = see_pair(&rules, &own.document, 3, slot);
+        seen again = see_pair(&rules, &own.document, 3, slot);
+
+        assert_memory_equal(&e, &again, sizeof e);
+        assert_int_equal(e.length, T);
+        assert_in_range(e.side[0] - e.side[1] + 1, 0, 2);
+        cut_front += e.first[0] - FIRST;
+    }
+    /* 100 tokens to 31 or 32: half of the 68.5 at the front, on average */
+    assert_true(fabs((double)cut_front / 200 - 34.25) < 5 * sqrt(68.5 / 4 / 200) + 0.3);
+}
+
+static void a_side_may_be_missing(void **state)
+{
+    static const int64_t one[] = {9}, two[] = {4, 5}, none[] = {0};
+    bp_example_rules rules = rules_of();
+    run own, other;
+    seen e;
+
+    (void)state;
+    rules.pairs = true;
+    make_run(&own, FIRST, one, 1);
+    e = see_pair(&rules, &own.document, 1, 1); /* no other document, and nothing that follows */
+    assert_true(e.target == -1 && e.side[0] == 9 && e.side[1] == 0);
+    make_run(&other, FIRST_OTHER, two, 2);
+    own.document.other = &other.document;
+    e = see_pair(&rules, &own.document, 1, 1); /* nothing follows: always another one */
+    assert_true(e.target == 1 && e.side[0] == 9);
+    own.document.other = NULL;
+    make_run(&own, FIRST, two, 2);
+    e = see_pair(&rules, &own.document, 1, 1); /* no other: always what follows */
+    assert_true(e.target == 0 && e.side[0] == 4 && e.side[1] == 5);
+    make_run(&own, FIRST, none, 1);
+    e = see_pair(&rules, &own.document, 1, 1); /* an empty document */
+    assert_true(e.target == -1 && e.length == 3 && e.scored == 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(shares_are_those_asked_for),
                                               cmocka_unit_test(masks_are_a_function_of_their_key),
                                               cmocka_unit_test(whole_words_are_masked_whole),
-                                              cmocka_unit_test(spans_are_runs)};
+                                              cmocka_unit_test(spans_are_runs),
+                                              cmocka_unit_test(sides_of_pairs_are_sentences),
+                                              cmocka_unit_test(pairs_are_cut_to_the_context),
+                                              cmocka_unit_test(a_side_may_be_missing)};
 
     return BP_TEST_RUN(tests);
 }

@@ -261,9 +261,11 @@ static bp_block *new_pooled(bp_network *network, const bp_model_shape *shape)
                             .classes = NEXT_SENTENCES,
                             .term = BP_BERT_NEXT_SENTENCE,
                             .mask = BP_ROW_KEEPS_ALL};
+    bp_group *whole = bp_network_add_group(network, true);
     bp_block *block;
 
-    bp_pooled_head_new(&block, &network->nn, &head, bp_network_add_group(network, true));
+    whole->frozen = shape->asks_no_pairs;
+    bp_pooled_head_new(&block, &network->nn, &head, whole);
     return block;
 }
 

@@ -28,19 +28,38 @@ static bp_err refuse_keys(const trainer *self)
     return BP_OK;
 }
 
-/* BERT's examples are pairs unless it is told otherwise, and a corpus does not tell where its
- * sentences begin. */
+/* BERT's examples are pairs unless it is told otherwise. */
+static bool wants_pairs(const trainer *self)
+{
+    return bp_config_is_set(self->config, "mask.next_sentence")
+               ? bp_mask_keys_of(self->config)->next_sentence
+               : self->shape.family == &bp_bert_family && bp_bert_has_pooler(&self->shape);
+}
+
 static bp_err check_pairs(const trainer *self)
 {
     bool given = bp_config_is_set(self->config, "mask.next_sentence");
-    bool pairs = given ? bp_mask_keys_of(self->config)->next_sentence
-                       : strcmp(self->shape.family->name, "bert") == 0;
 
-    if (!pairs)
+    if (!self->rules.pairs)
+        return BP_OK;
+    if (!bp_bert_has_pooler(&self->shape))
+        return BP_FAIL(
+            BP_ERR_CONFIG, "mask.no_pooler",
+            "mask.next_sentence = yes, but this %s has no pooler, whose head tells it: at "
+            "mask.next_sentence; set it to no",
+            self->shape.family->name);
+    if (self->shape.context < BP_PAIRS_CONTEXT)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "mask.short_context",
+            "model.context = %lld has no room for a pair of sentences: at model.context; "
+            "use %d or more",
+            (long long)self->shape.context, BP_PAIRS_CONTEXT);
+    if (self->facts.has_segments)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
                    "mask.next_sentence = yes%s needs to know where sentences begin, which the "
-                   "corpus does not tell: at mask.next_sentence; set it to no",
+                   "corpus does not tell: at mask.next_sentence; make it with bagpipe-data corpus "
+                   "--sentences lines or punctuation, or set it to no",
                    given ? "" : ", as of bert if it is not given,");
 }
 
@@ -121,6 +140,7 @@ bp_err trainer_find_rules(trainer *self)
                                      .cls = roles[BP_ROLE_CLS],
                                      .sep = roles[BP_ROLE_SEP],
                                      .mask = roles[BP_ROLE_MASK],
+                                     .pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0,
                                      .eod = self->facts.eod_id,
                                      .rate = keys->rate,
                                      .keep = keys->keep,
@@ -128,6 +148,8 @@ bp_err trainer_find_rules(trainer *self)
                                      .span = keys->span};
     if (!bp_model_objective(&self->shape) || !bp_model_objective(&self->shape)->masks)
         return refuse_keys(self);
+    self->rules.pairs = wants_pairs(self);
+    self->shape.asks_no_pairs = !self->rules.pairs;
     err = check_pairs(self);
     if (err == BP_OK)
         err = check_positions(self);

@@ -144,6 +144,15 @@ static bp_err check_valid_corpus(const trainer *self)
     return BP_OK;
 }
 
+static bool has_segments(const bp_corpus *corpus)
+{
+    bool all = true;
+
+    for (int64_t k = 0; k < bp_corpus_files(corpus); k++)
+        all = all && bp_corpus_file_info(bp_corpus_file_at(corpus, k))->has_segments;
+    return all;
+}
+
 /* What the coordinator finds in the corpora, for all ranks. */
 static bp_err find_facts(trainer *self)
 {
@@ -157,6 +166,8 @@ static bp_err find_facts(trainer *self)
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
+    facts->has_segments =
+        has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
     if (facts->has_valid) {
         facts->valid_tokens = bp_stream_tokens(self->valid_stream);
         snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",

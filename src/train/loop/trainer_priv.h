@@ -26,6 +26,7 @@ typedef struct corpus_facts {
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
+    bool has_segments; /* in all corpora: texts of tasks, or sentences */
 } corpus_facts;
 
 /* What a checkpoint keeps beside tensors. */

@@ -87,6 +87,16 @@ static int64_t token_of(const trainer *self, const layout *all, const piece *p, 
                                       : (slot_first(all, p->slot + w) + p->round) * stride;
 }
 
+/* A run of another document, the same whenever it is asked for. */
+static bp_err read_other(trainer *self, int64_t entry, const bp_document **out)
+{
+    bp_rng_key key = bp_rng_key_of(self->spec.seed, BP_RNG_PAIR, 0, 0, entry);
+    int64_t other =
+        bp_document_table_other(self->valid_table, entry, 0, self->facts.valid_documents, &key);
+
+    return other >= 0 ? bp_document_table_read(self->valid_table, other, NULL, out) : BP_OK;
+}
+
 static bp_err read_documents(trainer *self, const layout *all, const piece *p,
                              const bp_example_maker *maker)
 {
@@ -96,7 +106,12 @@ static bp_err read_documents(trainer *self, const layout *all, const piece *p,
         int64_t entry = slot_first(all, p->slot + w);
         const bp_document *document;
 
-        err = bp_document_table_read(self->valid_table, entry, &document);
+        const bp_document *other = NULL;
+
+        if (maker->feed == BP_FEED_RUNS)
+            err = read_other(self, entry, &other);
+        if (err == BP_OK)
+            err = bp_document_table_read(self->valid_table, entry, other, &document);
         if (err == BP_OK)
             bp_example_make_document(maker, document, 0, entry, self->examples, p->windows, w);
     }
