@@ -61,28 +61,46 @@ static bp_err print_documents(bp_corpus_file *file)
     return BP_OK;
 }
 
+/* How often each value is there, among `count` codes; what carries none is not counted. */
+static void print_counts(const bp_corpus_label *label, int64_t count)
+{
+    int64_t *counts = bp_alloc("tool.counts", label->value_count, sizeof *counts);
+
+    for (int64_t d = 0; d < count; d++)
+        if (label->codes[d] < label->value_count)
+            counts[label->codes[d]]++;
+    for (int64_t v = 0; v < label->value_count && v < SHOWN_LABELS; v++) {
+        printf("%s ", v == 0 ? "" : ",");
+        put_clean(label->values[v][0] != '\0' ? label->values[v] : "\"\"", SIZE_MAX, "");
+        printf(" (%s)", grouped(counts[v]));
+    }
+    printf("%s\n", label->value_count > SHOWN_LABELS ? ", ..." : "");
+    bp_free(counts);
+}
+
 static bp_err print_label(bp_corpus_file *file, int k)
 {
-    int64_t documents = bp_corpus_file_info(file)->documents;
     bp_corpus_label label;
-    int64_t *counts;
     bp_err err = bp_corpus_file_label(file, k, &label);
 
     if (err != BP_OK)
         return err;
-    counts = bp_alloc("tool.counts", label.value_count, sizeof *counts);
-    for (int64_t d = 0; d < documents; d++)
-        counts[label.codes[d]]++;
     printf("  label       ");
     put_clean(label.name, SIZE_MAX, "");
     printf(": %s values:", grouped(label.value_count));
-    for (int64_t v = 0; v < label.value_count && v < SHOWN_LABELS; v++) {
-        printf("%s ", v == 0 ? "" : ",");
-        put_clean(label.values[v][0] != '\0' ? label.values[v] : "\"\"", SIZE_MAX, "");
-        printf(" (%s)", grouped(counts[v]));
-    }
-    printf("%s\n", label.value_count > SHOWN_LABELS ? ", ..." : "");
-    bp_free(counts);
+    print_counts(&label, bp_corpus_file_info(file)->documents);
+    return BP_OK;
+}
+
+static bp_err print_tags(bp_corpus_file *file)
+{
+    bp_corpus_label tags;
+    bp_err err = bp_corpus_file_tags(file, &tags);
+
+    if (err != BP_OK)
+        return err;
+    printf("  tags        %s of words:", grouped(tags.value_count));
+    print_counts(&tags, bp_corpus_file_info(file)->tokens);
     return BP_OK;
 }
 
@@ -182,6 +200,8 @@ static bp_err inspect_corpus(const char *path)
     err = print_documents(file);
     for (int k = 0; k < info->labels && err == BP_OK; k++)
         err = print_label(file, k);
+    if (err == BP_OK && info->has_tags)
+        err = print_tags(file);
     for (int k = 0; k < info->values && err == BP_OK && info->documents > 0; k++)
         err = print_value(file, k);
     if (err == BP_OK && info->has_segments)

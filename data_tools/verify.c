@@ -47,6 +47,8 @@ static bp_err read_all(bp_corpus_file *file)
         err = bp_corpus_file_label(file, k, &label);
     if (err == BP_OK)
         err = bp_corpus_file_segments(file, &start, &bytes);
+    if (err == BP_OK)
+        err = bp_corpus_file_tags(file, &label);
     for (int k = 0; k < info->values && err == BP_OK; k++)
         err = bp_corpus_file_value(file, k, &value);
     if (err == BP_OK)

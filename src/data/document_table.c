@@ -15,12 +15,16 @@ typedef struct file_columns {
     const uint32_t *codes;
     int32_t *class_of; /* [values]: of a code, -1: no class */
     const float *values;
+    const uint32_t *tags; /* [tokens] */
+    int32_t *tag_of;      /* [tag names]: of a code, -1: none that was asked for */
+    int64_t tag_names;
 } file_columns;
 
 typedef struct described {
     bp_document document;
     int64_t *starts; /* [most_segments + 1] */
     int32_t *tokens; /* [BP_DOCUMENT_MOST] of bp_document_table_read; NULL until then */
+    int32_t *tags;   /* [BP_DOCUMENT_MOST]; NULL: none */
 } described;
 
 struct bp_document_table {
@@ -113,6 +117,36 @@ static bp_err load_label(const bp_document_table *table, bp_corpus_file *file, f
     return BP_OK;
 }
 
+static bp_err find_tags(bp_corpus_file *file, bp_corpus_label *tags)
+{
+    if (bp_corpus_file_info(file)->has_tags)
+        return bp_corpus_file_tags(file, tags);
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.no_tags",
+                   "the corpus has no tags of words: at %s; make it with bagpipe-data corpus "
+                   "--format conll",
+                   bp_corpus_file_path(file));
+}
+
+static bp_err load_tags(const bp_document_table *table, bp_corpus_file *file, file_columns *out)
+{
+    const bp_document_columns *asked = &table->spec.columns;
+    bp_corpus_label tags;
+    bp_err err = find_tags(file, &tags);
+
+    if (err != BP_OK)
+        return err;
+    out->tags = tags.codes;
+    out->tag_names = tags.value_count;
+    out->tag_of = bp_alloc("data.classes", tags.value_count, sizeof *out->tag_of);
+    for (int64_t v = 0; v < tags.value_count; v++) {
+        out->tag_of[v] = -1;
+        for (int64_t k = 0; k < asked->tag_count; k++)
+            if (strcmp(tags.values[v], asked->tags[k]) == 0)
+                out->tag_of[v] = (int32_t)k;
+    }
+    return BP_OK;
+}
+
 static bp_err load_columns(bp_document_table *table, int64_t k)
 {
     const bp_document_table_spec *spec = &table->spec;
@@ -125,6 +159,8 @@ static bp_err load_columns(bp_document_table *table, int64_t k)
         err = bp_corpus_file_segments(file, &out->segments, &out->segment_start);
     if (err == BP_OK && spec->columns.label)
         err = load_label(table, file, out);
+    if (err == BP_OK && spec->columns.tags)
+        err = load_tags(table, file, out);
     if (err == BP_OK && spec->columns.value) {
         err = find_value(file, spec->columns.value, &value);
         out->values = err == BP_OK ? value.values : NULL;
@@ -257,6 +293,8 @@ bp_err bp_document_table_new(bp_document_table **out, const bp_document_table_sp
         err = load_columns(table, k);
     if (err == BP_OK)
         err = list_entries(table);
+    for (int k = 0; k < 2 && spec->columns.tags; k++)
+        table->out[k].tags = bp_alloc("data.documents", BP_DOCUMENT_MOST, sizeof(int32_t));
     for (int k = 0; k < 2; k++)
         table->out[k].starts =
             bp_alloc("data.documents", table->most_segments + 1, sizeof(int64_t));
@@ -272,11 +310,14 @@ void bp_document_table_free(bp_document_table **out)
 
     if (!table)
         return;
-    for (int64_t k = 0; k < table->files; k++)
+    for (int64_t k = 0; k < table->files; k++) {
         bp_free(table->columns[k].class_of);
+        bp_free(table->columns[k].tag_of);
+    }
     for (int k = 0; k < 2; k++) {
         bp_free(table->out[k].starts);
         bp_free(table->out[k].tokens);
+        bp_free(table->out[k].tags);
     }
     bp_free(table->columns);
     bp_free(table->first_document);
@@ -354,6 +395,16 @@ static void describe_segments(const file_columns *c, int64_t d, int64_t first, i
     document->starts = out->starts;
 }
 
+static void describe_tags(const file_columns *c, int64_t begin, described *out)
+{
+    for (int64_t t = 0; t < out->document.count; t++) {
+        uint32_t code = c->tags[begin + t];
+
+        out->tags[t] = code < c->tag_names ? c->tag_of[code] : -1;
+    }
+    out->document.tags = out->tags;
+}
+
 const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
                                               const int32_t *tokens, const bp_document *other)
 {
@@ -377,6 +428,8 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
                                   .value = c->values ? c->values[d] : 0};
     if (tokens_read == all && all > 0 && eod >= 0 && tokens[all - 1] == eod)
         out->document.count--;
+    if (c->tags)
+        describe_tags(c, c->segments ? c->segment_start[first] : c->doc_start[d], out);
     describe_segments(c, d, first, c->segments ? c->segment_start[first] : c->doc_start[d], out);
     return &out->document;
 }
@@ -436,6 +489,26 @@ bp_err bp_corpus_classes(const bp_corpus *corpus, const char *name, char ***name
         for (int64_t v = 0; err == BP_OK && v < label.value_count; v++)
             if (label.values[v][0] != '\0')
                 add_class(names, count, label.values[v]);
+    }
+    if (err == BP_OK && *count > 1)
+        qsort(*names, (size_t)*count, sizeof **names, by_bytes);
+    if (err != BP_OK)
+        bp_names_free(names, *count);
+    return err;
+}
+
+bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count)
+{
+    bp_err err = BP_OK;
+
+    *names = NULL;
+    *count = 0;
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+        bp_corpus_label tags;
+
+        err = find_tags(bp_corpus_file_at(corpus, k), &tags);
+        for (int64_t v = 0; err == BP_OK && v < tags.value_count; v++)
+            add_class(names, count, tags.values[v]);
     }
     if (err == BP_OK && *count > 1)
         qsort(*names, (size_t)*count, sizeof **names, by_bytes);

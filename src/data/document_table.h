@@ -12,7 +12,9 @@ typedef struct bp_document_columns {
     const char *label;          /* a label column; NULL: none */
     const char *const *classes; /* [class_count]: bp_document.label k is this value */
     int64_t class_count;
-    const char *value; /* a column of numbers; NULL: none */
+    const char *value;       /* a column of numbers; NULL: none */
+    const char *const *tags; /* [tag_count]: tag k of bp_document.tags is this one; NULL: none */
+    int64_t tag_count;
 } bp_document_columns;
 
 typedef struct bp_document_table bp_document_table;
@@ -65,5 +67,7 @@ int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, i
  * Errors:     BP_ERR_FORMAT a file has no such label (its labels are named); what reading columns
  *             gives. */
 bp_err bp_corpus_classes(const bp_corpus *corpus, const char *label, char ***names, int64_t *count);
+/** The same of the tags of words. Errors: BP_ERR_FORMAT a file has none. */
+bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count);
 
 #endif

@@ -71,10 +71,12 @@ typedef struct bp_document {
     const int64_t *starts; /* [segments + 1]: where its texts or sentences begin in tokens,
                               ascending, from 0 to count; one from 0 where the corpus tells none */
     int64_t segments;
-    int64_t number;                  /* of the document, over all files of the corpus */
-    bool is_run;                     /* some sentences of it */
-    int32_t label;                   /* its class; -1: none, or none that was asked for */
-    float value;                     /* 0: none was asked for */
+    int64_t number;      /* of the document, over all files of the corpus */
+    bool is_run;         /* some sentences of it */
+    const int32_t *tags; /* [count]: of the task's tags, at the first token of each word; -1
+                            elsewhere; NULL: none were asked for */
+    int32_t label;       /* its class; -1: none, or none that was asked for */
+    float value;         /* 0: none was asked for */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
 } bp_document;
 

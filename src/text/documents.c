@@ -22,10 +22,10 @@ struct bp_documents {
     char *buffer; /* text not yet given: [at, end) of buffer[room] */
     size_t at, end, room;
     bool source_ended;
-    int64_t line;
-    bool inside;        /* of a document: its first piece was given */
-    int64_t past_bytes; /* of the files before */
-    char *id;           /* [id_room] for formats without ids of their own */
+    int64_t line, document_line; /* the one read; of conll the first one of the document */
+    bool inside;                 /* of a document: its first piece was given */
+    int64_t past_bytes;          /* of the files before */
+    char *id;                    /* [id_room] for formats without ids of their own */
     size_t id_room;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
@@ -36,16 +36,16 @@ struct bp_documents {
 
 bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks)
 {
-    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv"};
+    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv", "conll"};
 
-    for (int k = 0; k < (of_tasks ? 5 : 3); k++)
+    for (int k = 0; k < (of_tasks ? 6 : 3); k++)
         if (strcmp(name, names[k]) == 0) {
             *out = (bp_text_format)k;
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
                    "there is no text format '%s': at --format; choose text, lines%s", name,
-                   of_tasks ? ", jsonl, pairs or tsv" : " or jsonl");
+                   of_tasks ? ", jsonl, pairs, tsv or conll" : " or jsonl");
 }
 
 /* ---- opening ---- */
@@ -362,7 +362,8 @@ static bp_err next_span(bp_documents *documents, span *piece)
             return err;
         bool empty =
             documents->options.format == BP_TEXT_JSONL ? is_blank(piece) : piece->bytes == 0;
-        if (!by_line || documents->inside || !empty || documents->options.format == BP_TEXT_PAIRS)
+        if (!by_line || documents->inside || !empty || documents->options.format == BP_TEXT_PAIRS ||
+            documents->options.format == BP_TEXT_CONLL)
             return BP_OK;
         documents->stats.skipped_lines++;
     }
@@ -378,6 +379,36 @@ static void add_start(bp_documents *documents, size_t at)
             bp_realloc("text.starts", documents->starts, documents->start_room, sizeof at);
     }
     documents->starts[documents->start_count++] = at;
+}
+
+/* A sentence of words and tags: the lines up to one without a word. Its line is its first one. */
+static bp_err next_tagged(bp_documents *documents, span *piece)
+{
+    bp_text_record *record = &documents->record;
+
+    record->joined.bytes = record->tags.bytes = 0;
+    documents->start_count = documents->document_line = 0;
+    *piece = (span){0};
+    for (;;) {
+        span line;
+        bp_err err = next_span(documents, &line);
+
+        if (err != BP_OK)
+            return err;
+        if (line.found && !is_blank(&line)) {
+            if (documents->start_count == 0)
+                documents->document_line = documents->line;
+            add_start(documents, record->joined.bytes);
+            err = bp_conll_add(record, line.text, line.bytes);
+            if (err != BP_OK)
+                return wrap_line(documents, err, "correct the line");
+        } else if (documents->start_count > 0) {
+            *piece = (span){record->joined.data, record->joined.bytes, true, true};
+            return BP_OK;
+        } else if (!line.found) {
+            return BP_OK;
+        }
+    }
 }
 
 static void find_sentences(bp_documents *documents, bp_piece *piece)
@@ -419,12 +450,13 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     piece->label_types = record->types;
     piece->values = record->values;
     piece->id = documents->id;
+    if (options->format == BP_TEXT_CONLL)
+        piece->line = documents->document_line;
     if (options->format == BP_TEXT_FILE)
         (void)snprintf(documents->id, documents->id_room, "%s", base);
     else
-        (void)snprintf(documents->id, documents->id_room, "%s:%lld", base,
-                       (long long)documents->line);
-    if (options->format >= BP_TEXT_JSONL) {
+        (void)snprintf(documents->id, documents->id_room, "%s:%lld", base, (long long)piece->line);
+    if (options->format >= BP_TEXT_JSONL && options->format != BP_TEXT_CONLL) {
         err = parse(documents, found, target);
         if (err != BP_OK)
             return wrap_line(documents, err,
@@ -438,6 +470,11 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     }
     if (options->sentences != BP_SENTENCES_NONE) {
         find_sentences(documents, piece);
+    } else if (options->format == BP_TEXT_CONLL) {
+        piece->starts = documents->starts;
+        piece->start_count = documents->start_count;
+        piece->tags = record->tags.data;
+        piece->tags_bytes = record->tags.bytes;
     } else if (options->format >= BP_TEXT_PAIRS) {
         piece->starts = record->starts;
         piece->start_count = options->format == BP_TEXT_PAIRS ? 2 : record->field_count;
@@ -475,7 +512,8 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 
         if (err != BP_OK || documents->source == NULL)
             return err;
-        err = next_span(documents, &found);
+        err = options->format == BP_TEXT_CONLL ? next_tagged(documents, &found)
+                                               : next_span(documents, &found);
         if (err == BP_OK && documents->target != NULL)
             err = next_target(documents, found.found, &target);
         if (err != BP_OK)

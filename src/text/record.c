@@ -55,6 +55,7 @@ void bp_text_record_clear(bp_text_record *record)
     bp_free(record->values);
     bp_free(record->columns);
     bp_buffer_clear(&record->joined);
+    bp_buffer_clear(&record->tags);
     *record = (bp_text_record){0};
 }
 

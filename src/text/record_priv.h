@@ -26,7 +26,8 @@ typedef struct bp_text_record {
     int label_count, value_count, field_count;
     char *text_field; /* of jsonl */
     json_t *object;
-    bp_buffer joined; /* texts of a line, one behind the other */
+    bp_buffer joined; /* texts of a line, one behind the other; words of a sentence */
+    bp_buffer tags;   /* conll: of words, each ended by a zero byte */
     int *columns;     /* tsv: of fields, labels, values, of each kind as asked for */
     int id_column, column_count;
 } bp_text_record;
@@ -46,6 +47,11 @@ bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes);
 /** Errors: BP_ERR_FORMAT more or fewer fields than columns, a value that is no number, a label or
  * id that is no UTF-8, has a zero byte or is too long. */
 bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes);
+
+/** A word and its tag, the first and the last field of a line; the word goes to the end of
+ * `joined`, behind a space if it is not the first. Errors: BP_ERR_FORMAT there is one field; the
+ * tag is no UTF-8, has a zero byte or is too long. */
+bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
 /** Two texts behind each other. Errors: BP_ERR_FORMAT one of them is empty or white space. */
 bp_err bp_pair_join(bp_text_record *record, const char *const text[2], const size_t bytes[2]);

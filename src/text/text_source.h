@@ -64,7 +64,9 @@ typedef enum bp_text_format {
                       above */
     /* of tasks, whose documents hold several texts: */
     BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line */
-    BP_TEXT_TSV    /* "tsv": a table; its first line names the columns; empty lines as above */
+    BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
+    BP_TEXT_CONLL  /* "conll": a word a line, its tag behind it; lines without a word end documents
+                    */
 } bp_text_format;
 
 /** The format called `name`; one of the first three without `of_tasks`. Errors: BP_ERR_USAGE there
@@ -143,10 +145,13 @@ typedef struct bp_piece {
     const char *label_types; /* [label_count]: bp_label_type of each */
     const float *values;     /* [value_count] */
     /* Where texts begin, or sentences (then a piece begins with one): starts[start_count], from 0,
-     * ascending; the white space before a sentence is its own. NULL: neither was asked for. */
+     * ascending; the white space before a sentence is its own. NULL: neither was asked for. Of
+     * conll words, with a space between them that is the later one's own. */
     const size_t *starts;
     int64_t start_count;
-    bool apart; /* texts: each is encoded on its own */
+    bool apart;       /* texts: each is encoded on its own */
+    const char *tags; /* conll: of words, each ended by a zero byte; NULL: none */
+    size_t tags_bytes;
 } bp_piece;
 
 typedef struct bp_documents_stats {
@@ -177,8 +182,9 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * with file and line: no JSON object, invalid UTF-8, the text missing or no string, `id` or a label
  * neither string, number, boolean nor null, or beyond
  * BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different length, with
- * an empty side; tsv without a column that was asked for, a row of another length than the first
- * line; a jsonl line or a run without a cut beyond BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
+ * an empty side; conll with a word without a tag; tsv without a column that was asked for, a row of
+ * another length than the first line; a jsonl line or a run without a cut beyond
+ * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);
 bp_documents_stats bp_documents_stats_of(const bp_documents *documents);

@@ -143,6 +143,39 @@ bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes)
     return err;
 }
 
+/* ---- words and tags ---- */
+
+static bool is_gap(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes)
+{
+    size_t word = 0, tag;
+    char *copy = NULL;
+    bp_err err;
+
+    while (bytes > 0 && is_gap(line[bytes - 1]))
+        bytes--;
+    for (tag = bytes; tag > 0 && !is_gap(line[tag - 1]);)
+        tag--;
+    while (word < bytes && !is_gap(line[word]))
+        word++;
+    if (word == bytes || word == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "conll.no_tag", "'%.*s' is not a word with a tag behind it",
+                       (int)(bytes < 80 ? bytes : 80), line);
+    err = set_text(&copy, &(field){line + tag, bytes - tag}, "tag");
+    if (err == BP_OK) {
+        if (record->joined.bytes > 0)
+            bp_buffer_add(&record->joined, " ", 1);
+        bp_buffer_add(&record->joined, line, word);
+        bp_buffer_add(&record->tags, copy, strlen(copy) + 1);
+    }
+    bp_free(copy);
+    return err;
+}
+
 /* ---- pairs ---- */
 
 bp_err bp_pair_join(bp_text_record *record, const char *const text[2], const size_t bytes[2])

@@ -427,6 +427,56 @@ static void another_document_stands_beside_a_run(void **state)
     }
 }
 
+/* Tags in the order that is asked for, -1 where there is none or another one. */
+static void tags_stand_at_words(void **state)
+{
+    static const char *const wanted[] = {"B", "O"}, *const given[] = {"O", NULL, "B", "I", NULL};
+    static const int32_t expected[] = {1, -1, 0, -1, -1};
+    bp_corpus_spec spec = {
+        .vocab_size = 100, .eod_id = 99, .tokenizer_hash = TOY_HASH_A, .has_tags = true};
+    bp_document_table_spec asked = {.columns = {.tags = wanted, .tag_count = 2}};
+    const char *path = bp_test_path("tags.h5");
+    const bp_document *document;
+    bp_document_table *table;
+    bp_corpus_writer *writer;
+    char **names;
+    int64_t count;
+
+    (void)state;
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (uint32_t d = 0; d < 3; d++) {
+        for (uint32_t t = 0; t < 5; t++) {
+            if (given[t])
+                bp_test_expect(bp_corpus_writer_tag(writer, given[t]), BP_OK);
+            bp_test_expect(bp_corpus_writer_tokens(writer, &t, 1), BP_OK);
+        }
+        bp_test_expect(bp_corpus_writer_end(writer, &(bp_corpus_row){0}), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    world w = open_world(path, false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
+    for (int64_t d = 0; d < 3; d++) {
+        bp_test_expect(bp_document_table_read(table, d, NULL, &document), BP_OK);
+        assert_int_equal(document->count, 5);
+        assert_memory_equal(document->tags, expected, sizeof expected);
+    }
+    bp_document_table_free(&table);
+    bp_test_expect(bp_corpus_tags(w.corpus, &names, &count), BP_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(names[0], "B");
+    assert_string_equal(names[2], "O");
+    bp_names_free(&names, count);
+    end_world(&w);
+    toy_corpus plain = {.documents = 3, .length = 9, .vocab_size = 1000, .eod_id = 999};
+    w = open_world(toy_write(&plain, "plain.h5"), false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("plain.h5 ... [corpus.no_tags]");
+    end_world(&w);
+}
+
 static void classes_are_the_values_in_order(void **state)
 {
     toy_corpus toy = {.documents = 5, .length = 9, .vocab_size = 1000, .eod_id = 999};
@@ -455,6 +505,7 @@ int main(void)
         cmocka_unit_test(segments_and_values_are_told),
         cmocka_unit_test(runs_hold_whole_sentences),
         cmocka_unit_test(another_document_stands_beside_a_run),
+        cmocka_unit_test(tags_stand_at_words),
         cmocka_unit_test(classes_are_the_values_in_order),
     };
     return BP_TEST_RUN(tests);

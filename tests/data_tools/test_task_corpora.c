@@ -136,6 +136,44 @@ static void sentences_change_no_token(void **state)
     expect_tool(0, "inspect line0.h5", 0, "segments    2 (texts or sentences), 2 to 2 a document");
 }
 
+/* A tag at the first token of each word, none elsewhere. */
+static void words_carry_their_tags(void **state)
+{
+    static const char text[] = "the\tO\ncat\tB-animal\nzzzq\tI-animal\n\n.\tO\n";
+    static const char *const tags[] = {"O", "B-animal", "I-animal", "O"};
+    bp_corpus_file *file;
+    bp_corpus_label found;
+    const int64_t *documents;
+    int words = 0;
+
+    (void)state;
+    make_input();
+    bp_test_write("w.conll", text, sizeof text - 1);
+    same_bytes_on_any_ranks("--format conll w.conll", "tag");
+    expect_tool(0, "inspect tag0.h5", 0,
+                "tags        3 of words: O (2), B-animal (1), I-animal (1)");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("tag0.h5")), BP_OK);
+    assert_int_equal(bp_corpus_file_info(file)->documents, 2);
+    assert_false(bp_corpus_file_info(file)->has_segments);
+    bp_test_expect(bp_corpus_file_tags(file, &found), BP_OK);
+    bp_test_expect(bp_corpus_file_doc_start(file, &documents), BP_OK);
+    int64_t tokens = bp_corpus_file_info(file)->tokens;
+    for (int64_t t = 0; t < tokens; t++) {
+        bool ends = t + 1 == documents[1] || t + 1 == documents[2];
+
+        if (ends)
+            assert_true(found.codes[t] == UINT32_MAX);
+        else if (found.codes[t] != UINT32_MAX)
+            assert_string_equal(found.values[found.codes[t]], tags[words++]);
+    }
+    assert_int_equal(words, 4);
+    assert_true(found.codes[0] != UINT32_MAX && tokens > 6); /* zzzq is several tokens */
+    bp_corpus_file_close(&file);
+    bp_test_write("no.conll", "the\n", 4);
+    expect_tool(0, "corpus --tokenizer t.json --format conll --out no.h5 no.conll", 65,
+                "'the' is not a word with a tag ... line 1 ... [conll.no_tag]");
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -180,6 +218,7 @@ int main(void)
         cmocka_unit_test(rows_have_texts_labels_and_values),
         cmocka_unit_test(pairs_have_two_texts),
         cmocka_unit_test(sentences_change_no_token),
+        cmocka_unit_test(words_carry_their_tags),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return BP_TEST_RUN(tests);

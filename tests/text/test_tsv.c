@@ -21,7 +21,7 @@ static bp_err tell(bp_buffer *out, const char *const *paths, int count,
         err = bp_documents_next(shares[number % size], &piece);
         if (err != BP_OK || piece.text == NULL)
             break;
-        assert_true(piece.apart && piece.first && piece.last);
+        assert_true(piece.apart == (options.format != BP_TEXT_CONLL) && piece.first && piece.last);
         bp_buffer_printf(out, "%s|", piece.id);
         for (int64_t k = 0; k < piece.start_count; k++) {
             size_t end = k + 1 < piece.start_count ? piece.starts[k + 1] : piece.bytes;
@@ -33,6 +33,8 @@ static bp_err tell(bp_buffer *out, const char *const *paths, int count,
             bp_buffer_printf(out, "%s|", piece.labels[k]);
         for (int k = 0; k < options.value_count; k++)
             bp_buffer_printf(out, "%g|", piece.values[k]);
+        for (size_t at = 0; piece.tags && at < piece.tags_bytes; at += strlen(piece.tags + at) + 1)
+            bp_buffer_printf(out, "%s|", piece.tags + at);
         bp_buffer_add(out, ";", 1);
     }
     for (int rank = 0; rank < size; rank++)
@@ -142,11 +144,31 @@ static void pairs_are_lines_of_two_files(void **state)
            "source ... b.en, line 2 ... [pairs.empty_side]");
 }
 
+static void words_have_tags(void **state)
+{
+    static const bp_documents_options options = {.format = BP_TEXT_CONLL};
+    static const char text[] = "\n\nAn\tO\r\nold NN x B-man \n\t\n \n\nWell\tO\n";
+    static const struct {
+        const char *text, *message;
+    } cases[] = {{"a\tO\n\nb\n", "'b' is not ... at ... w.conll, line 3 ... [conll.no_tag]"},
+                 {"a\tO\n\tB\n", "line 2 ... [conll.no_tag]"},
+                 {"a\t\xff\n", "line 1 ... [tsv.bad_field]"}};
+    const char *path = bp_test_write("w.conll", text, sizeof text - 1);
+
+    (void)state;
+    expect(&path, 1, options, "w.conll:3|An| old|O|B-man|;w.conll:8|Well|O|;");
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        path = bp_test_write("w.conll", cases[k].text, strlen(cases[k].text));
+        refuse(&path, 1, options, cases[k].message);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_documents),
         cmocka_unit_test(what_is_wrong_with_a_table_is_named),
+        cmocka_unit_test(words_have_tags),
         cmocka_unit_test(pairs_are_lines_of_two_files),
     };
     return BP_TEST_RUN(tests);

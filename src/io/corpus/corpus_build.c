@@ -224,16 +224,30 @@ static bp_err end_document(master *m, const bp_record *record)
     return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
 }
 
+/* Behind the id and the labels. */
+static const char *tags_of(const master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+
+    text += strlen(text) + 1;
+    for (int k = 0; k < m->build->label_count; k++)
+        text += 1 + strlen(text + 1) + 1;
+    return text;
+}
+
 static bp_err join(master *m, const bp_record *record)
 {
     const uint32_t *ids = bp_record_ids(record), *starts = bp_record_starts(record);
+    const char *tag = tags_of(m, record);
     int64_t at = 0;
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < record->start_count && err == BP_OK; at = starts[k++]) {
         err = bp_corpus_writer_tokens(m->writer, ids + at, starts[k] - at);
         if (err == BP_OK)
-            err = bp_corpus_writer_segment(m->writer);
+            err = record->is_tagged ? bp_corpus_writer_tag(m->writer, tag)
+                                    : bp_corpus_writer_segment(m->writer);
+        tag += record->is_tagged ? strlen(tag) + 1 : 0;
     }
     if (err == BP_OK)
         err = bp_corpus_writer_tokens(m->writer, ids + at, record->id_count - at);
@@ -359,7 +373,9 @@ static bp_err create_writer(master *m)
                                  .values = build->values,
                                  .value_count = build->value_count,
                                  .has_segments = build->sentences != BP_SENTENCES_NONE ||
-                                                 build->format >= BP_TEXT_PAIRS,
+                                                 build->format == BP_TEXT_PAIRS ||
+                                                 build->format == BP_TEXT_TSV,
+                                 .has_tags = build->format == BP_TEXT_CONLL,
                                  .has_ids = true,
                                  .sources = m->sources,
                                  .source_count = source_count,

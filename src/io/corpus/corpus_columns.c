@@ -107,6 +107,23 @@ static bp_err find_values(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err;
 }
 
+static bp_err find_tags(bp_corpus_file *file, bp_h5 *h5, bool walk)
+{
+    bp_err err = bp_h5_find(h5, "tags", &file->info.has_tags);
+
+    if (err != BP_OK || !file->info.has_tags || walk) /* a foreign file's are ignored */
+        return err;
+    err = find_column(file, h5, walk, "tags", &file->tags.codes);
+    if (err == BP_OK)
+        err = find_column(file, h5, walk, "tag_names", &file->tags.names);
+    if (err == BP_OK)
+        err = expect(file, &file->tags.codes, INTEGERS, -1);
+    if (err == BP_OK)
+        err = expect(file, &file->tags.names, TEXT, -1);
+    file->info.tag_names = file->tags.names.shape.count;
+    return err;
+}
+
 static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
 {
     char **names;
@@ -171,7 +188,9 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
     file->info.has_ids = file->columns[BP_COLUMN_IDS].name != NULL;
     if (err == BP_OK)
         err = find_labels(file, h5, walk);
-    return err == BP_OK ? find_values(file, h5, walk) : err;
+    if (err == BP_OK)
+        err = find_values(file, h5, walk);
+    return err == BP_OK ? find_tags(file, h5, walk) : err;
 }
 
 /* Special tokens but the end-of-document one, which is known. */

@@ -162,6 +162,23 @@ static bp_err write_document_columns(bp_corpus_writer *writer)
     return err;
 }
 
+static bp_err write_names(bp_corpus_writer *writer, const char *name, const bp_dictionary *names)
+{
+    column values = {.writer = writer,
+                     .name = name,
+                     .count = names->count,
+                     .width = 1,
+                     .is_text = true,
+                     .produce = from_dictionary,
+                     .values = names};
+
+    for (int64_t v = 0; v < names->count; v++) {
+        size_t bytes = strlen(names->texts[v]);
+        values.width = bytes > values.width ? bytes : values.width;
+    }
+    return write_column(&values);
+}
+
 static bp_err write_label(bp_corpus_writer *writer, int k)
 {
     label_column *label = &writer->labels[k];
@@ -173,23 +190,12 @@ static bp_err write_label(bp_corpus_writer *writer, int k)
                     .type = BP_H5_U32,
                     .produce = from_spill,
                     .spill = label->codes};
-    column values = {.writer = writer,
-                     .name = name,
-                     .count = label->values.count,
-                     .width = 1,
-                     .is_text = true,
-                     .produce = from_dictionary,
-                     .values = &label->values};
     bp_err err;
 
-    for (int64_t v = 0; v < label->values.count; v++) {
-        size_t bytes = strlen(label->values.texts[v]);
-        values.width = bytes > values.width ? bytes : values.width;
-    }
     snprintf(name, sizeof name, "labels/%s", writer->spec.labels[k]);
     err = write_column(&codes);
     snprintf(name, sizeof name, "label_names/%s", writer->spec.labels[k]);
-    return err == BP_OK ? write_column(&values) : err;
+    return err == BP_OK ? write_names(writer, name, &label->values) : err;
 }
 
 static bp_err write_value(bp_corpus_writer *writer, int k)
@@ -205,6 +211,22 @@ static bp_err write_value(bp_corpus_writer *writer, int k)
 
     snprintf(name, sizeof name, "values/%s", writer->spec.values[k]);
     return write_column(&values);
+}
+
+static bp_err write_tags(bp_corpus_writer *writer)
+{
+    column tags = {.writer = writer,
+                   .name = "tags",
+                   .count = writer->token_count,
+                   .width = sizeof(uint32_t),
+                   .type = BP_H5_U32,
+                   .produce = from_spill,
+                   .spill = writer->tags};
+    bp_err err = bp_corpus_writer_pad_tags(writer, writer->token_count);
+
+    if (err == BP_OK)
+        err = write_column(&tags);
+    return err == BP_OK ? write_names(writer, "tag_names", &writer->tag_names) : err;
 }
 
 /* ---- what the rest of the file tells ---- */
@@ -358,6 +380,8 @@ static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
         err = write_label(writer, k);
     for (int k = 0; k < writer->spec.value_count && err == BP_OK; k++)
         err = write_value(writer, k);
+    if (err == BP_OK && writer->spec.has_tags)
+        err = write_tags(writer);
     if (err == BP_OK)
         err = write_sources(writer);
     if (err == BP_OK)

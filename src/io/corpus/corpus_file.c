@@ -170,6 +170,11 @@ void bp_corpus_file_close(bp_corpus_file **out)
         bp_free(file->values[k].column.name);
         bp_free(file->values[k].loaded);
     }
+    bp_free(file->tags.codes.name);
+    bp_free(file->tags.names.name);
+    bp_free(file->tags.loaded_codes);
+    bp_free(file->tags.text);
+    bp_free(file->tags.values);
     bp_free(file->values);
     bp_free(file->labels);
     bp_free(file->ids);
@@ -360,15 +365,18 @@ bp_err bp_corpus_file_doc_id(bp_corpus_file *file, int64_t document, char *out, 
 
 /* ---- labels ---- */
 
-static bp_err load_codes(bp_corpus_file *file, bp_label_column *label)
+/* Codes below the number of names; tags also say that there is none. */
+static bp_err load_codes(bp_corpus_file *file, bp_label_column *label, bool may_lack)
 {
-    int64_t documents = file->info.documents, values = label->names.shape.count;
-    int64_t *wide = bp_alloc("io.codes", documents, sizeof *wide);
-    uint32_t *codes = bp_alloc("io.codes", documents, sizeof *codes);
-    bp_err err = bp_column_read_numbers(file, &label->codes, 0, documents, wide);
-    for (int64_t d = 0; d < documents && err == BP_OK; d++) {
+    int64_t count = label->codes.shape.count, values = label->names.shape.count;
+    int64_t *wide = bp_try_alloc("io.codes", count, sizeof *wide);
+    uint32_t *codes = bp_try_alloc("io.codes", count, sizeof *codes);
+    bp_err err = wide == NULL || codes == NULL
+                     ? bp_fail_memory(label->codes.name, count, sizeof *wide + sizeof *codes)
+                     : bp_column_read_numbers(file, &label->codes, 0, count, wide);
+    for (int64_t d = 0; d < count && err == BP_OK; d++) {
         codes[d] = (uint32_t)wide[d];
-        if (wide[d] < 0 || wide[d] >= values)
+        if ((wide[d] < 0 || wide[d] >= values) && !(may_lack && wide[d] == BP_CORPUS_NO_TAG))
             err = BP_FAIL(BP_ERR_FORMAT, "label.unknown_code",
                           "code %" PRId64 " has no name among %" PRId64 ": at %s, %s[%" PRId64 "]",
                           wide[d], values, file->path, label->codes.name, d);
@@ -416,9 +424,29 @@ bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out)
     if (label->values == NULL)
         err = load_values(file, label);
     if (err == BP_OK && label->loaded_codes == NULL)
-        err = load_codes(file, label);
+        err = load_codes(file, label, false);
     *out = (bp_corpus_label){label->name, label->loaded_codes, label->values,
                              label->names.shape.count};
+    return bp_err_advise(err, BP_H5_REMEDY);
+}
+
+bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out)
+{
+    bp_label_column *tags = &file->tags;
+    bp_err err = BP_OK;
+
+    *out = (bp_corpus_label){0};
+    if (tags->codes.name == NULL)
+        return BP_OK;
+    if (tags->codes.shape.count != file->info.tokens)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.wrong_length",
+                       "tags has %" PRId64 " values, not %" PRId64 ": at %s; give one a token",
+                       tags->codes.shape.count, file->info.tokens, file->path);
+    if (tags->values == NULL)
+        err = load_values(file, tags);
+    if (err == BP_OK && tags->loaded_codes == NULL)
+        err = load_codes(file, tags, true);
+    *out = (bp_corpus_label){"tags", tags->loaded_codes, tags->values, tags->names.shape.count};
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 

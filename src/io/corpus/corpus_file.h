@@ -22,7 +22,8 @@ typedef struct bp_corpus_info {
     bool has_words_split, has_ids;
     int labels; /* label columns */
     int values; /* columns of numbers */
-    bool has_segments;
+    bool has_segments, has_tags;
+    int64_t tag_names;
     int64_t segments; /* texts of documents, or sentences; 0 without them */
 } bp_corpus_info;
 
@@ -62,6 +63,10 @@ typedef struct bp_corpus_label {
 } bp_corpus_label;
 bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out);
 
+/** Tags of words: codes[tokens], the word's at its first token, BP_CORPUS_NO_TAG at all others; and
+ * names of the codes [value_count]. NULL where the file has none. Borrowed, loaded on first use.
+ * Errors: BP_ERR_FORMAT damaged, or a code without a name. */
+bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out);
 /** Column k of numbers: its name, values[documents], finite. Borrowed, loaded on first use. Errors:
  * BP_ERR_FORMAT damaged, a value that is not finite; BP_ERR_IO. */
 typedef struct bp_corpus_value {

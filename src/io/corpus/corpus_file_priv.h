@@ -47,6 +47,7 @@ struct bp_corpus_file {
     bp_column columns[BP_COLUMN_KINDS];
     int64_t *loaded[BP_COLUMN_IDS]; /* numbers; NULL until first used */
     bp_label_column *labels;        /* [info.labels] */
+    bp_label_column tags;           /* a code a token */
     bp_value_column *values;        /* [info.values] */
     char *ids;                      /* a run of doc_id as last read ... */
     int64_t ids_first, ids_count;   /* ... of which documents */

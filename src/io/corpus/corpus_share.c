@@ -43,7 +43,21 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
     return record;
 }
 
-/* Texts and sentences one by one. A sentence without a token is none. */
+/* A word that the tokenizer makes nothing of carries its tag all the same. */
+static bp_err add_unknown(bp_share *share, const bp_piece *piece)
+{
+    if (share->unknown_id < 0)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "conll.no_token",
+            "the tokenizer makes no token of a word: at %s; use one that has a token for "
+            "unknown words",
+            piece->id);
+    bp_ids_reserve(&share->ids, 1);
+    share->ids.data[share->ids.count++] = (uint32_t)share->unknown_id;
+    return BP_OK;
+}
+
+/* Texts, sentences and words one by one. A sentence without a token is none. */
 static bp_err encode(bp_share *share, const bp_piece *piece)
 {
     const size_t whole[] = {0}, *starts = piece->starts != NULL ? piece->starts : whole;
@@ -57,6 +71,8 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
 
         err = bp_encode_piece(share->encoder, piece->text + starts[k], end - starts[k],
                               piece->apart || (piece->first && k == 0), &share->ids);
+        if (err == BP_OK && piece->tags != NULL && share->ids.count == before)
+            err = add_unknown(share, piece);
         if (piece->starts != NULL && (piece->apart || share->ids.count > before)) {
             bp_ids_reserve(&share->starts, 1);
             share->starts.data[share->starts.count++] = (uint32_t)before;
@@ -94,6 +110,7 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
         return err;
     for (int k = 0; k < share->label_count; k++)
         text_bytes += 1 + strlen(piece->labels[k]) + 1;
+    text_bytes += piece->tags_bytes;
     record = add_record(batch, BP_RECORD_PIECE, text_bytes,
                         share->ids.count + share->starts.count + share->value_count);
     record->id_count = share->ids.count;
@@ -109,6 +126,9 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
         *to = piece->label_types[k];
         to = stpcpy(to + 1, piece->labels[k]) + 1;
     }
+    record->is_tagged = piece->tags != NULL;
+    if (piece->tags != NULL)
+        memcpy(to, piece->tags, piece->tags_bytes);
     words = (uint32_t *)(void *)((char *)(record + 1) + padded(text_bytes));
     if (share->ids.count > 0)
         memcpy(words, share->ids.data, (size_t)share->ids.count * sizeof *words);
@@ -161,6 +181,7 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
     memset(share, 0, sizeof *share);
     share->label_count = build->label_count;
     share->value_count = build->value_count;
+    share->unknown_id = bp_tokenizer_unk(build->tokenizer);
     err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
     if (err == BP_OK)
         err = bp_encoder_new(&share->encoder, build->tokenizer);

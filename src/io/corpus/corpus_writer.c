@@ -160,6 +160,8 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
     writer->values = bp_alloc("io.labels", spec->value_count, sizeof *writer->values);
     for (int k = 0; k < spec->value_count; k++)
         writer->values[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
+    if (spec->has_tags)
+        writer->tags = bp_spill_new(writer->folder, SPILL_MEMORY);
     if (spec->has_segments)
         writer->segments = bp_spill_new(writer->folder, SPILL_MEMORY);
     for (int k = 0; k < SPILLS; k++)
@@ -195,6 +197,8 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
         bp_spill_free(&writer->values[k]);
     bp_free(writer->values);
     bp_spill_free(&writer->segments);
+    bp_spill_free(&writer->tags);
+    bp_dictionary_clear(&writer->tag_names);
     bp_spill_free(&writer->ids);
     bp_packer_free(&writer->packer);
     bp_free(writer->labels);
@@ -313,6 +317,32 @@ bp_err bp_corpus_writer_segment(bp_corpus_writer *writer)
 
     writer->segment_count++;
     return bp_spill_add(writer->segments, &start, sizeof start);
+}
+
+bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end)
+{
+    const uint32_t none = BP_CORPUS_NO_TAG;
+    bp_err err = BP_OK;
+
+    for (; writer->tag_count < end && err == BP_OK; writer->tag_count++)
+        err = bp_spill_add(writer->tags, &none, sizeof none);
+    return err;
+}
+
+bp_err bp_corpus_writer_tag(bp_corpus_writer *writer, const char *tag)
+{
+    int64_t code = bp_dictionary_code(&writer->tag_names, tag);
+    uint32_t stored = (uint32_t)code;
+    bp_err err;
+
+    if (code >= BP_CORPUS_TAG_NAMES)
+        return BP_FAIL(BP_ERR_FORMAT, "conll.too_many_tags",
+                       "there are more than %d tags: at document %" PRId64
+                       " of %s; the last field of a line is its tag",
+                       BP_CORPUS_TAG_NAMES, writer->document_count, writer->path);
+    err = bp_corpus_writer_pad_tags(writer, writer->token_count);
+    writer->tag_count++;
+    return err == BP_OK ? bp_spill_add(writer->tags, &stored, sizeof stored) : err;
 }
 
 static bp_err add_label(bp_corpus_writer *writer, int k, const char *value)

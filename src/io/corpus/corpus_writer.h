@@ -48,6 +48,7 @@ typedef struct bp_corpus_spec {
     const char *const *values;  /* ... and of those of numbers [value_count] */
     int label_count, value_count;
     bool has_segments; /* bp_corpus_writer_segment is called */
+    bool has_tags;     /* bp_corpus_writer_tag is called */
     bool has_ids;
     bool without_bytes, without_words, without_words_split; /* of the original text: not known */
     const bp_corpus_source *sources;
@@ -73,6 +74,13 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
 /** A segment of the open document (a text of a task, a sentence) begins with the next token. A
  * document whose first one is not told has one that begins with it. Errors: as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
+
+#define BP_CORPUS_TAG_NAMES 4096
+#define BP_CORPUS_NO_TAG    UINT32_MAX /* of a token that carries none */
+
+/** The next token, which must come, carries this tag. Errors: BP_ERR_FORMAT more than
+ * BP_CORPUS_TAG_NAMES of them; BP_ERR_IO, BP_ERR_SYSTEM. */
+bp_err bp_corpus_writer_tag(bp_corpus_writer *writer, const char *tag);
 
 typedef struct bp_corpus_row {
     int64_t bytes, words, words_split; /* of the original text */

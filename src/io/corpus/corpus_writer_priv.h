@@ -27,10 +27,13 @@ struct bp_corpus_writer {
     bool committed, finished;
 
     bp_corpus_spec spec;
-    uint32_t last_id;                         /* of the tokens so far */
-    int64_t open_ends;                        /* documents without the end-of-document token */
-    label_column *labels;                     /* [spec.label_count] */
-    bp_spill **values;                        /* [spec.value_count]: float32 a document */
+    uint32_t last_id;     /* of the tokens so far */
+    int64_t open_ends;    /* documents without the end-of-document token */
+    label_column *labels; /* [spec.label_count] */
+    bp_spill **values;    /* [spec.value_count]: float32 a document */
+    bp_dictionary tag_names;
+    bp_spill *tags; /* uint32 a token, of the first tag_count */
+    int64_t tag_count;
     bp_spill *segments;                       /* uint64 a segment: its first token */
     int64_t segment_count, document_segments; /* of all documents, of those before the open one */
 
@@ -49,6 +52,8 @@ struct bp_corpus_writer {
     int64_t extent_count, extent_room;
 };
 
+/** Tags of all tokens before `end`: those that were not told carry none. */
+bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end);
 /** A row at the end of the table. */
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);
 
