@@ -28,12 +28,17 @@ static bp_err refuse_keys(const trainer *self)
     return BP_OK;
 }
 
+static bool has_pairs_head(const trainer *self)
+{
+    return self->shape.family == &bp_bert_family && bp_bert_has_pooler(&self->shape);
+}
+
 /* BERT's examples are pairs unless it is told otherwise. */
 static bool wants_pairs(const trainer *self)
 {
     return bp_config_is_set(self->config, "mask.next_sentence")
                ? bp_mask_keys_of(self->config)->next_sentence
-               : self->shape.family == &bp_bert_family && bp_bert_has_pooler(&self->shape);
+               : has_pairs_head(self);
 }
 
 static bp_err check_pairs(const trainer *self)
@@ -42,10 +47,10 @@ static bp_err check_pairs(const trainer *self)
 
     if (!self->rules.pairs)
         return BP_OK;
-    if (!bp_bert_has_pooler(&self->shape))
+    if (!has_pairs_head(self))
         return BP_FAIL(
             BP_ERR_CONFIG, "mask.no_pooler",
-            "mask.next_sentence = yes, but this %s has no pooler, whose head tells it: at "
+            "mask.next_sentence = yes, but this %s has no pooler with a head that tells it: at "
             "mask.next_sentence; set it to no",
             self->shape.family->name);
     if (self->shape.context < BP_PAIRS_CONTEXT)
