@@ -242,6 +242,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- what follows from sizes ---- */
 
+static int64_t start_token(const bp_model_shape *shape)
+{
+    return shape->own[BP_SEQ2SEQ_START] - 1;
+}
+
 /* Multiplications of one token in the matrices of a layer. */
 static double layer_matrices(const bp_model_shape *shape, bool crosses)
 {
@@ -306,9 +311,10 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle,                     \
         .resolve = refuse_training, .check = check, .check_read = check_read, .facts = facts,      \
-        .objective = &bp_objective_seq2seq, .huggingface = tables, .blocks = blocks,               \
-        .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
-        .behind = behind, .begin = begin, .add_shared = add_shared, .add_block = add_block         \
+        .start_token = start_token, .objective = &bp_objective_seq2seq, .huggingface = tables,     \
+        .blocks = blocks, .blocks_are = "embeddings, layers of encoder and decoder, head",         \
+        .cost = cost, .behind = behind, .begin = begin, .add_shared = add_shared,                  \
+        .add_block = add_block                                                                     \
     }
 
 const bp_model_family bp_transformer_family = FAMILY("transformer", TRANSFORMER_SIZES,
