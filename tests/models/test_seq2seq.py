@@ -67,6 +67,22 @@ class Seq2Seq(JobTest):
         self.assertEqual(timeless(metrics(straight)), timeless(metrics(self.at("killed"))))
         self.assertEqual(digests(straight), digests(self.at("killed")))
 
+    def test_every_mesh_writes_the_same(self):
+        """From texts, by beams, that sources of several lengths are given for."""
+        model, prompts = self.pairs("writer"), self.at("valid.src")
+        texts = []
+        for name, ranks, mesh in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"]), ("data", 2, []), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            folder = self.at("write-" + name)
+            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={folder}", f"generate.model={model}", f"generate.prompts={prompts}", "generate.strategy=beam",
+                       "generate.tokens=12", "math.precision=f32", *mesh], ranks)
+            with open(os.path.join(folder, "generate", "outputs.jsonl"), encoding="utf-8") as file:
+                texts.append([(line["tokens"], line["logprob"]) for line in map(json.loads, file)])
+        self.assertEqual(len(texts[0]), 14)
+        for other in texts[1:]:
+            for (tokens, logprob), (same, near) in zip(texts[0], other, strict=True):
+                self.assertEqual(tokens, same)
+                self.assertLess(abs(logprob - near), 1e-4)
+
     def test_what_is_no_pair_or_too_long_is_said(self):
         pairs = ["model.kind=transformer", f"corpus.train={self.at('pairs-train.h5')}", f"corpus.valid={self.at('pairs-valid.h5')}", *PAIRS]
         self.assert_error(self.pretrain("long", 0, *pairs, "model.context=4"), 65, "[corpus.long_pairs]")
