@@ -47,6 +47,12 @@ const bp_option bp_corpus_options[] = {
      .max = 1e6,
      .help = "which bag is drawn (with run.seed); keys nothing else",
      .at = BP_AT(bp_corpus_keys, member)},
+    {.key = "corpus.cut",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "transformer, bart: pairs with a text longer than model.context are cut, and counted; "
+             "else they are refused",
+     .at = BP_AT(bp_corpus_keys, cut)},
     {.key = NULL}};
 
 struct bp_corpus {

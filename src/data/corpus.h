@@ -17,6 +17,7 @@ typedef struct bp_corpus_keys {
     const char *valid;
     const char *resample;
     int64_t member;
+    bool cut;
 } bp_corpus_keys;
 
 static inline const bp_corpus_keys *bp_corpus_keys_of(const bp_config *config)

@@ -31,6 +31,18 @@ bp_pass decoding_pass(const int32_t *tokens, int64_t rows)
     return bp_pass_over(&batch);
 }
 
+bp_pass decoding_source_pass(const int32_t *tokens, int64_t places)
+{
+    bp_batch batch = {.B = 1, .stream[1] = {.T = places, .inputs = tokens}};
+
+    return bp_pass_over(&batch);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* The blocks' caches of one group, and the most scratch that one of them takes for attention.
  * False: a block of this stage can't continue sequences. */
 static bool lay_caches(const network_model *model, bp_arena *arena, const bp_decoding *of,
@@ -38,7 +50,7 @@ static bool lay_caches(const network_model *model, bp_arena *arena, const bp_dec
 {
     for (int k = 0; k < decoding_blocks(model); k++) {
         const bp_block *block = model->network->blocks[k];
-        bp_cache_need need = {0};
+        bp_cache_need need = {.sources = of->slots, .source_room = model->face.info.source_room};
 
         if (!block->ops->cache || !block->ops->cache(block, of->slots, of->room, &need))
             return false;
@@ -50,9 +62,8 @@ static bool lay_caches(const network_model *model, bp_arena *arena, const bp_dec
     return true;
 }
 
-static size_t blocks_scratch(const network_model *model, int64_t rows)
+static size_t blocks_scratch(const network_model *model, bp_extent most)
 {
-    bp_extent most = {1, {rows}};
     size_t largest = 0;
 
     for (int k = 0; k < decoding_blocks(model); k++) {
@@ -92,7 +103,8 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
 {
     const network_model *model = (const network_model *)self->face.lm;
     int64_t slots = self->face.slots, cells = slots * self->face.room, rows = self->most_rows;
-    bp_pass pass = decoding_pass(NULL, rows);
+    int64_t S = model->face.info.source_room;
+    bp_pass pass = decoding_pass(NULL, rows), source = decoding_source_pass(NULL, S);
     size_t attention = 0;
 
     for (int g = 0; g < self->face.groups; g++) {
@@ -103,6 +115,8 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
         group->cells = take(arena, cells, sizeof *group->cells);
         group->fed = take(arena, slots, sizeof *group->fed);
         group->state = take(arena, slots, sizeof *group->state);
+        group->source_of = take(arena, slots, sizeof *group->source_of);
+        group->source_ends = take(arena, slots, sizeof *group->source_ends);
     }
     self->cells = take(arena, cells, sizeof *self->cells);
     self->fed = take(arena, slots, sizeof *self->fed);
@@ -114,12 +128,20 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
     self->tokens = take(arena, rows, sizeof *self->tokens);
     self->positions = take(arena, rows, sizeof *self->positions);
     self->slots = take(arena, rows, sizeof *self->slots);
-    self->data =
-        take(arena, bp_network_activation_floats(model->network, &pass), sizeof *self->data);
+    self->source_slots = take(arena, rows, sizeof *self->source_slots);
+    self->source_positions = take(arena, rows, sizeof *self->source_positions);
+    self->source_cells = take(arena, slots * S, sizeof *self->source_cells);
+    self->data = take(arena,
+                      larger(bp_network_activation_floats(model->network, &pass),
+                             S > 0 ? bp_network_activation_floats(model->network, &source) : 0),
+                      sizeof *self->data);
     self->attention = take(arena, (int64_t)(attention / sizeof(float)), sizeof(float));
     if (network_is_last(model))
         lay_last(self, arena);
-    self->scratch_bytes = blocks_scratch(model, rows);
+    self->scratch_bytes = blocks_scratch(model, pass.extent);
+    if (S > 0)
+        self->scratch_bytes = (size_t)larger((int64_t)self->scratch_bytes,
+                                             (int64_t)blocks_scratch(model, source.extent));
     self->scratch = (char *)bp_arena_floats(arena, (int64_t)(self->scratch_bytes / sizeof(float)));
     return true;
 }
@@ -172,6 +194,8 @@ static bp_err reserve(network_decoding *self)
             bp_alloc("model.decoding", decoding_blocks(model) + 1, sizeof(float *));
     arena = (bp_arena){.base = self->memory, .size_bytes = arena.used_bytes};
     lay_out(self, &arena);
+    for (int64_t k = 0; k < self->face.slots * model->face.info.source_room; k++)
+        self->source_cells[k] = (int32_t)(k / model->face.info.source_room);
     return BP_OK;
 }
 

@@ -11,7 +11,9 @@ typedef struct decoding_group {
     int32_t *cells; /* [slots][room] whose memory in the caches has a sequence's position */
     int32_t *fed;   /* [slots] positions of each */
     int32_t *state; /* [slots] whose place has a sequence's state, in blocks that keep but one */
-    bool shared;    /* a sequence has gone on from another one: cells may be others' */
+    int32_t *source_of, *source_ends; /* [slots] which source a sequence is for, and a source's last
+                                         place */
+    bool shared; /* a sequence has gone on from another one: cells may be others' */
 } decoding_group;
 
 /* What the last stage works on: of the slots that are fed, one after another. */
@@ -36,9 +38,12 @@ typedef struct network_decoding {
     int32_t *used;                       /* [slots] cells of a position that others use */
     int32_t *ends;                       /* [slots] positions that each slot has after the step */
     int32_t *tokens, *positions, *slots; /* [most_rows] of a piece */
-    float *data;                         /* activations of a piece */
-    void *attention;                     /* scratch of cached attention */
-    char *scratch;                       /* of the block at work */
+    int32_t *source_slots,
+        *source_positions; /* [most_rows] of a piece: bp_continuation.source_rows */
+    int32_t *source_cells; /* [slots][source room] each source's own */
+    float *data;           /* activations of a piece */
+    void *attention;       /* scratch of cached attention */
+    char *scratch;         /* of the block at work */
     size_t scratch_bytes;
     last_work last;
     char *memory; /* all of it */
@@ -51,6 +56,8 @@ int decoding_blocks(const network_model *model);
 int64_t decoding_filled_rows(const network_model *model, int64_t rows);
 /** A pass over rows of several sequences. */
 bp_pass decoding_pass(const int32_t *tokens, int64_t rows);
+/** A pass that reads a source. */
+bp_pass decoding_source_pass(const int32_t *tokens, int64_t places);
 /** Runs each shape of product once, so that a step makes none. Collective over mesh->tensor. */
 void decoding_warm_up(network_decoding *self);
 
@@ -63,6 +70,7 @@ void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step
                     float *statistics);
 void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,
                            float *hidden);
+void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 void network_decode_logits(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
                            float *logits);
 

@@ -120,12 +120,16 @@ static int64_t take_piece(network_decoding *self, decoding_group *group, const b
 static bp_continuation continuation_of(const network_decoding *self, const decoding_group *group,
                                        int64_t rows)
 {
-    return (bp_continuation){.rows = {rows, self->positions, self->slots, group->cells},
-                             .slots = self->face.slots,
-                             .room = self->face.room,
-                             .states_from = self->states_from,
-                             .states_to = self->states_to,
-                             .scratch = self->attention};
+    return (bp_continuation){
+        .rows = {rows, self->positions, self->slots, group->cells},
+        .slots = self->face.slots,
+        .room = self->face.room,
+        .states_from = self->states_from,
+        .states_to = self->states_to,
+        .sources = self->face.slots,
+        .source_room = self->face.lm->info.source_room,
+        .source_rows = {rows, self->source_positions, self->source_slots, self->source_cells},
+        .scratch = self->attention};
 }
 
 /* Blocks [first, end). */
@@ -178,11 +182,35 @@ static void run_piece(network_decoding *self, const decoding_group *group, int64
     bp_pass pass = decoding_pass(self->tokens, filled);
     bp_continuation rest = continuation_of(self, group, rows);
 
+    for (int64_t r = 0; r < rows; r++) {
+        self->source_slots[r] = group->source_of[self->slots[r]];
+        self->source_positions[r] = group->source_ends[self->source_slots[r]];
+    }
     for (int64_t r = rows; r < filled; r++)
         self->tokens[r] = self->positions[r] = 0;
     pass.continuation = &rest;
     for (int c = 0; c < model->network->chunk_count; c++)
         run_chunk(self, group, &pass, c);
+}
+
+void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
+{
+    network_decoding *self = (network_decoding *)decoding;
+    decoding_group *of = &self->groups[group];
+
+    for (int64_t s = 0; s < sources->count * sources->slots_each; s++)
+        of->source_of[s] = (int32_t)(s / sources->slots_each);
+    for (int64_t k = 0; k < sources->count; k++) {
+        int64_t places = sources->starts[k + 1] - sources->starts[k];
+        bp_pass pass = decoding_source_pass(sources->tokens + sources->starts[k], places);
+        bp_continuation rest = continuation_of(self, of, 0);
+
+        rest.source = k;
+        pass.continuation = &rest;
+        of->source_ends[k] = (int32_t)places - 1;
+        for (int c = 0; c < ((const network_model *)decoding->lm)->network->chunk_count; c++)
+            run_chunk(self, of, &pass, c);
+    }
 }
 
 /* Keeps the states of rows that are the last of their slots, behind the `kept` of pieces before. */
@@ -320,7 +348,8 @@ void decoding_warm_up(network_decoding *self)
         bp_continuation rest = continuation_of(self, group, rows);
 
         for (int64_t r = 0; r < rows; r++)
-            self->tokens[r] = self->positions[r] = 0;
+            self->tokens[r] = self->positions[r] = self->source_slots[r] =
+                self->source_positions[r] = 0;
         for (int64_t r = 0; r < rows; r++)
             self->slots[r] = (int32_t)(r < self->face.slots ? r : self->face.slots - 1);
         bp_zero(self->data, rows * model->C);

@@ -199,12 +199,15 @@ struct bp_model_family {
     bp_model_facts (*facts)(const bp_model_shape *shape);
     /** Columns of the state before the vocabulary (bp_model_info.width); NULL: the width. */
     int64_t (*state_width)(const bp_model_shape *shape);
-    bool unlimited;     /* windows may have any number of inputs, and be handed over in pieces, also
-                           those of scoring: context is that of training alone (the blocks have
-                           what one piece leaves for the next: bp_network_add_carry). Rows need
-                           those before them: tensor ranks do not share rows out */
-    bool whole_rows;    /* a row of training is needed by others: tensor ranks do not share rows out
-                         */
+    bool unlimited;  /* windows may have any number of inputs, and be handed over in pieces, also
+                        those of scoring: context is that of training alone (the blocks have
+                        what one piece leaves for the next: bp_network_add_carry). Rows need
+                        those before them: tensor ranks do not share rows out */
+    bool whole_rows; /* a row of training is needed by others: tensor ranks do not share rows out
+                      */
+    /** Of an encoder-decoder: the token that targets begin with; -1: the end-of-document token. A
+     * NULL function: no source is read. */
+    int64_t (*start_token)(const bp_model_shape *shape);
     bool carries_state; /* in training too, from window to window of a batch slot: windows are read
                            in order, and tensor ranks do not share rows out */
     /** What a new model's initial values need of the tokenizer (NULL: none is known): *out is the

@@ -72,6 +72,13 @@ void bp_model_decode_reset(bp_decoding *decoding, int group)
     decoding->lm->ops->decode_reset(decoding, group);
 }
 
+void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
+{
+    BP_ASSERT(group >= 0 && group < decoding->groups && decoding->lm->info.reads_source &&
+              sources->count * sources->slots_each <= decoding->slots);
+    decoding->lm->ops->decode_sources(decoding, group, sources);
+}
+
 void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics)
 {

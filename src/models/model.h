@@ -71,6 +71,10 @@ typedef struct bp_model_info {
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states */
+    bool reads_source;   /* it continues a target given a source (bp_model_decode_sources), */
+    int64_t start_token; /* which begins with this */
+    int64_t source_room; /* places of a source that later decodings have room for: the context,
+                            unless it is set to less */
 } bp_model_info;
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
@@ -110,6 +114,13 @@ typedef struct bp_decode_step {
                                this step (beams: an index table changes, no cache is copied), also
                                where its count is 0; NULL: each from its own */
 } bp_decode_step;
+
+/** Texts that the sequences of a group are written for: sequence s is for source s / slots_each. */
+typedef struct bp_decode_sources {
+    int64_t count, slots_each;
+    const int64_t *starts; /* [count + 1] in tokens */
+    const int32_t *tokens;
+} bp_decode_sources;
 
 /** Statistics of a next token's distribution (bp_model_ops.decode), in nats. */
 typedef enum bp_decode_statistic {
@@ -167,6 +178,7 @@ typedef struct bp_model_ops {
     void (*decode)(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                    float *statistics);
     void (*decode_free)(bp_decoding *decoding);
+    void (*decode_sources)(bp_decoding *decoding, int group, const bp_decode_sources *sources);
     /* The parts that an ensemble puts together: a step up to hidden[slots that are fed][width],
      * what the last linear map is applied to, valid on the last pipeline stage; and logits of such
      * rows, as `logits` gives them. */
@@ -227,6 +239,12 @@ void bp_model_decode_free(bp_decoding **decoding);
 
 /** Forget what a group has been fed: new prompts may begin. Local. */
 void bp_model_decode_reset(bp_decoding *decoding, int group);
+
+/** Of a model that reads a source (info.reads_source): read those of a group, before its first
+ * step. The encoder runs once a source, by itself, so that its bits depend on no other; blocks keep
+ * the keys and values that sequences look at. Collective as bp_model_decode; equal on all ranks. A
+ * source has 1 to info.source_room tokens. */
+void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 
 /** This rank's part of one step of a group. Stage 0 embeds the tokens, each stage receives from the
  * one before it and sends to the next. A call returns when this stage's part is done, so calls for

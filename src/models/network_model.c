@@ -410,6 +410,7 @@ static const bp_model_ops OPS = {.score = network_score,
                                  .decode_reset = network_decode_reset,
                                  .decode = network_decode,
                                  .decode_free = network_decode_free,
+                                 .decode_sources = network_decode_sources,
                                  .decode_bytes = network_decode_bytes,
                                  .decode_states = network_decode_states,
                                  .decode_logits = network_decode_logits};
@@ -461,6 +462,11 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .words = shape->vocab_size,
                                       .task = shape->task,
                                       .states = network_state_form(shape)};
+    if (shape->family->start_token) {
+        self->face.info.reads_source = true;
+        self->face.info.start_token = shape->family->start_token(shape);
+        self->face.info.source_room = shape->context;
+    }
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    bp_model_outcomes(shape), &self->face.info.vocab_first,
                    &self->face.info.vocab_count);
@@ -554,6 +560,7 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
 
     if (task->groups == 0)
         return 0;
+    model.face.info.source_room = shape->family->start_token ? shape->context : 0;
     bp_vocab_share(&network->nn, bp_model_outcomes(shape), &model.face.info.vocab_first,
                    &model.face.info.vocab_count);
     return network_decode_bytes(&model.face, task->groups, task->slots, task->room);

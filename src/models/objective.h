@@ -26,6 +26,7 @@ typedef struct bp_example_rules {
     int64_t member;                     /* of an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
     int64_t pad;                        /* at places behind an example; they count for nothing */
+    int64_t start;                      /* what targets of pairs begin with */
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
     bool pairs;            /* of masked models: examples are pairs (mask.next_sentence) */
     double rate;           /* of the tokens so many are masked, at least one */
@@ -41,6 +42,7 @@ typedef struct bp_objective {
     int terms;
     double weight[BP_TERMS];
     bool scores_all; /* no target of an example is ever -1: nothing needs to be counted */
+    bool pairs;      /* examples are documents of two texts: a source and its target */
     bool masks;      /* inputs of scoring are framed, and have masks, already */
     /** Of examples whose longest stream has T places; rules (borrowed) NULL: only their form is
      * asked for. */

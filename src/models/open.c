@@ -84,6 +84,8 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->eod_id = told.eod_id;
     memcpy(info->labels_hash, told.labels_hash, sizeof told.labels_hash);
     info->words = told.words;
+    if (info->reads_source && info->start_token < 0)
+        info->start_token = told.eod_id;
     memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
     memcpy(info->digest, told.digest, sizeof told.digest);
     return BP_OK;

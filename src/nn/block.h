@@ -69,9 +69,16 @@ typedef struct bp_continuation {
     const int32_t *states_from, *states_to;
     float *cache;  /* of the block at work */
     void *scratch; /* for it, as `cache` says */
+    /* Of models that read a source: sources that there may be, and places of each. A pass without
+     * rows of stream 0 reads one of them, `source`, which blocks keep what they need of; in others
+     * source_rows say for each row which source it sees (as `slots`), its last place (as
+     * `positions`) and the cells, each source's own */
+    int64_t sources, source_room, source;
+    bp_cached_rows source_rows;
 } bp_continuation;
 /** What a block takes for that: kept, and at work. */
 typedef struct bp_cache_need {
+    int64_t sources, source_room; /* asked for; 0: no source is read */
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 

@@ -178,12 +178,65 @@ static void gather_source(const layer *self, const bp_pass *pass, const bp_opera
     bp_nn_gather(nn, &source, all);
 }
 
-void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
-                   const float *source, const float *base, float *h)
+/* ---- decoding: a source's keys and values are made once ---- */
+
+static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t room)
+{
+    return (bp_cached_shape){.H = self->Hl,
+                             .key_heads = self->Hl,
+                             .D = self->D,
+                             .slots = sources,
+                             .room = room,
+                             .stored = true};
+}
+
+void cross_cache(const layer *self, bp_cache_need *need)
+{
+    bp_cached_shape shape = cached_shape(self, need->sources, need->source_room);
+    size_t scratch = bp_cached_scratch_bytes(&shape);
+
+    need->kept_bytes += (size_t)bp_cached_floats(&shape) * sizeof(float);
+    need->scratch_bytes = scratch > need->scratch_bytes ? scratch : need->scratch_bytes;
+}
+
+static float *cached_keys(const layer *self, const bp_continuation *rest)
+{
+    return rest->cache + layer_cached_floats(self, rest->slots, rest->room);
+}
+
+void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source)
+{
+    const bp_continuation *rest = pass->continuation;
+    cross_work own = alloc_forward(self, pass->scratch, pass, kept);
+    int64_t S = pass->extent.T[self->shape.source_stream], heads = self->Hl, D = self->D;
+    float *cache = cached_keys(self, rest);
+
+    BP_ASSERT(S <= rest->source_room && rest->source < rest->sources);
+    gather_source(self, pass, &own.source, source);
+    bp_linear_forward_operand(self->block.nn->gemm, kept->cross_kv, &own.source, self->cross_kv,
+                              layer_value_of(self->cross_k_bias));
+    for (int64_t s = 0; s < S; s++)
+        for (int64_t k = 0; k < 2 * heads; k++) { /* keys' heads, then values' */
+            int64_t place = k / heads * rest->sources + rest->source;
+
+            memcpy(cache + ((place * heads + k % heads) * rest->source_room + s) * D,
+                   kept->cross_kv + (s * 2 * heads + k) * D, (size_t)D * sizeof *cache);
+        }
+}
+
+static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
+{
+    bp_cached_shape shape = cached_shape(self, rest->sources, rest->source_room);
+
+    bp_attention_cached(kept->cross_attended, cached_keys(self, rest), kept->cross_q,
+                        &rest->source_rows, &shape, rest->scratch);
+}
+
+/* attended = attention of the queries to the source. */
+static void attend_source(layer *self, bp_pass *pass, const saved *kept, const cross_work *own,
+                          const float *source)
 {
     bp_gemm *gemm = self->block.nn->gemm;
-    size_t mark = pass->scratch->used_bytes;
-    cross_work own = alloc_forward(self, pass->scratch, pass, kept);
     bp_pass of_source = layer_source_pass(self, pass);
     bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
@@ -193,13 +246,26 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
         memcpy(kept->source, source,
                (size_t)(bp_nn_rows(self->block.nn, &of_source).count * self->shape.C) *
                    sizeof *source);
-    gather_source(self, pass, &own.source, source);
+    gather_source(self, pass, &own->source, source);
+    bp_linear_forward_operand(gemm, kept->cross_kv, &own->source, self->cross_kv,
+                              layer_value_of(self->cross_k_bias));
+    bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own->scratch);
+    bp_probe_attention(pass, "cross_attention", &in, kept->cross_lse, &shape);
+}
+
+void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                   const float *source, const float *base, float *h)
+{
+    bp_gemm *gemm = self->block.nn->gemm;
+    size_t mark = pass->scratch->used_bytes;
+    cross_work own = alloc_forward(self, pass->scratch, pass, kept);
+
     bp_linear_forward_operand(gemm, kept->cross_q, &work->normed, self->cross_q,
                               layer_value_of(self->cross_q_bias));
-    bp_linear_forward_operand(gemm, kept->cross_kv, &own.source, self->cross_kv,
-                              layer_value_of(self->cross_k_bias));
-    bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own.scratch);
-    bp_probe_attention(pass, "cross_attention", &in, kept->cross_lse, &shape);
+    if (pass->continuation)
+        attend_cached(self, pass->continuation, kept);
+    else
+        attend_source(self, pass, kept, &own, source);
     bp_operand_fill(&own.attended, kept->cross_attended);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->cross_out,
                               layer_bias_once(self, self->cross_out_bias));

@@ -115,7 +115,8 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     int64_t C = width_of(self);
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
-    const int32_t *positions = pass->continuation ? pass->continuation->rows.positions : NULL;
+    bool continues = pass->continuation && part->stream == self->block.stream;
+    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL;
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
     bp_embedding_forward(all, wte->value, pass->batch.stream[part->stream].inputs,
@@ -221,9 +222,10 @@ static void embedding_free(bp_block *block)
 
 static bool embedding_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
 {
+    const embedding *self = (const embedding *)block;
+
     (void)slots, (void)room;
-    *need = (bp_cache_need){0};
-    return ((const embedding *)block)->count == 1;
+    return self->count == 1 || need->source_room > 0;
 }
 
 static const bp_block_ops OPS = {

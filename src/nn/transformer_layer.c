@@ -214,14 +214,25 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
                              .room = room};
 }
 
+int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t room)
+{
+    bp_cached_shape shape = cached_shape(self, slots, room);
+
+    return bp_cached_floats(&shape);
+}
+
 static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
 {
     const layer *self = (const layer *)block;
     bp_cached_shape shape = cached_shape(self, slots, room);
 
-    *need = (bp_cache_need){(size_t)bp_cached_floats(&shape) * sizeof(float),
-                            bp_cached_scratch_bytes(&shape)};
-    return !self->shape.crosses && !self->shape.sees_all;
+    if (self->shape.sees_all) /* a source's layer is done with once that is read */
+        return need->source_room > 0 && block->stream > 0;
+    need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
+    need->scratch_bytes = bp_cached_scratch_bytes(&shape);
+    if (self->shape.crosses)
+        cross_cache(self, need);
+    return !self->shape.crosses || need->source_room > 0;
 }
 
 static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
@@ -244,7 +255,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
 
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     turn(self, pass, kept->qkv, false);
-    if (pass->continuation)
+    if (pass->continuation && !self->shape.sees_all)
         attend_cached(self, pass->continuation, kept);
     else
         bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
@@ -298,6 +309,12 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     float *middle = pass->training && !stays ? kept.before[MLP] : h,
           *first = crosses && pass->training && !stays ? kept.before[CROSS] : middle;
 
+    if (pass->T == 0) { /* a source is read, or was read before */
+        if (crosses && pass->extent.T[self->shape.source_stream] > 0)
+            cross_keep(self, pass, &kept, activations->item[self->shape.source_item].data);
+        pass->scratch->used_bytes = mark;
+        return;
+    }
     enter(self, pass, &kept, &work, h);
     keys_gather(self, pass);
     forward_attention(self, pass, &kept, &work, h, first, crosses ? CROSS : MLP);

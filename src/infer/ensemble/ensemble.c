@@ -370,4 +370,5 @@ const bp_model_ops ensemble_ops = {.score = ensemble_score,
                                    .decode_reset = ensemble_decode_reset,
                                    .decode = ensemble_decode,
                                    .decode_free = ensemble_decode_free,
+                                   .decode_sources = ensemble_decode_sources,
                                    .decode_bytes = ensemble_decode_bytes};

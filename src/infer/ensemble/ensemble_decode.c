@@ -39,6 +39,7 @@ static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, co
                        "a member of kind %s does not continue sequences: at model.kind; take "
                        "checkpoints of causal networks",
                        backbone->lm->info.kind);
+    backbone->lm->info.source_room = of->lm->info.source_room;
     return bp_model_decode_new(out, backbone->lm, of->groups, of->slots, of->room);
 }
 
@@ -99,6 +100,14 @@ void ensemble_decode_reset(bp_decoding *decoding, int group)
 
     for (int64_t t = 0; t < ((const ensemble *)decoding->lm)->backbone_count; t++)
         bp_model_decode_reset(self->parts[t], group);
+}
+
+void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
+{
+    const ensemble_decoding *self = (const ensemble_decoding *)decoding;
+
+    for (int64_t t = 0; t < ((const ensemble *)decoding->lm)->backbone_count; t++)
+        bp_model_decode_sources(self->parts[t], group, sources);
 }
 
 int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room)

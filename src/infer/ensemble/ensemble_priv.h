@@ -109,6 +109,7 @@ bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t 
                            int64_t room);
 void ensemble_decode_free(bp_decoding *decoding);
 void ensemble_decode_reset(bp_decoding *decoding, int group);
+void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
 int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);

@@ -90,7 +90,15 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
                        "the prompts are texts, but no tokenizer is known: the model brings none, "
                        "and tokenizer.path is not set; set it, or give prompts as \"tokens\"");
     bp_buffer_add(&self->prompts->text, text, bytes);
-    return bp_encode(self->encoder, text, bytes, &self->prompts->ids);
+    bp_err err = bp_encode(self->encoder, text, bytes, &self->prompts->ids);
+
+    if (err == BP_OK && self->spec->has_end) {
+        bp_ids *ids = &self->prompts->ids;
+
+        bp_ids_reserve(ids, 1);
+        ids->data[ids->count++] = (uint32_t)self->spec->end;
+    }
+    return err;
 }
 
 static bp_err add_ids(reader *self, const json_t *list)

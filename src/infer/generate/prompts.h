@@ -17,6 +17,8 @@ typedef struct bp_prompts_spec {
     const char *template_path;     /* NULL: none */
     const bp_tokenizer *tokenizer; /* NULL: prompts are ids */
     int64_t vocab_size, context;   /* of the model */
+    bool has_end;                  /* this token is put behind texts, which are sources: */
+    int64_t end;
 } bp_prompts_spec;
 
 typedef struct bp_prompts {

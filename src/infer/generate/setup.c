@@ -232,7 +232,9 @@ static bp_err read_prompts(generator *self)
                                   .template_path = keys->template_path,
                                   .tokenizer = self->tokenizer,
                                   .vocab_size = self->info.vocab_size,
-                                  .context = self->info.context};
+                                  .context = self->info.context,
+                                  .has_end = self->info.reads_source && self->info.eod_id >= 0,
+                                  .end = self->info.eod_id};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
     bp_err err = bp_prompts_read(prompts, &spec);
@@ -295,10 +297,12 @@ static bp_err open_prompts(generator *self)
     if (err != BP_OK)
         return err;
     share_prompts(self);
-    self->plan = bp_generate_plan_of(&self->rule, self->prompts.count, self->prompts.longest,
-                                     keys->batch, keys->tokens, self->info.context,
-                                     self->mesh->computes ? self->mesh->pipelines
-                                                          : self->mesh_shape.pipeline);
+    int64_t longest = self->info.reads_source ? 1 : self->prompts.longest;
+    self->plan = bp_generate_plan_of(
+        &self->rule, self->prompts.count, longest, keys->batch, keys->tokens, self->info.context,
+        self->mesh->computes ? self->mesh->pipelines : self->mesh_shape.pipeline);
+    self->plan.reads_source = self->info.reads_source;
+    self->plan.start = (int32_t)self->info.start_token;
     warn_of_room(self);
     return BP_OK;
 }

@@ -78,7 +78,7 @@ bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts
 
 int64_t bp_generate_room(const bp_generate_plan *plan, int64_t length)
 {
-    int64_t room = plan->context - length + 1;
+    int64_t room = plan->context - (plan->reads_source ? 1 : length) + 1;
 
     return room < plan->tokens ? room : plan->tokens;
 }
@@ -171,6 +171,9 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     const bp_generate_plan *plan = spec->plan;
     const bp_mesh *mesh = spec->mesh;
     bp_decoding *decoding;
+
+    if (plan->reads_source)
+        spec->lm->info.source_room = spec->prompts->longest;
     bp_err err = bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->room);
 
     *out = NULL;
@@ -270,8 +273,9 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
     group->next[0] = GOES_ON;
     memset(counts_of(group), 0, (size_t)group->slots * sizeof(int32_t));
     for (int64_t p = 0; p < prompts; p++) {
-        const int32_t *ids = bp_prompts_ids(spec->prompts, first + p);
-        int64_t length = bp_prompts_length(spec->prompts, first + p);
+        bool reads = spec->plan->reads_source;
+        const int32_t *ids = reads ? &spec->plan->start : bp_prompts_ids(spec->prompts, first + p);
+        int64_t length = reads ? 1 : bp_prompts_length(spec->prompts, first + p);
 
         counts_of(group)[p * unit->K] = (int32_t)length;
         memcpy(tokens, ids, (size_t)length * sizeof *tokens);
@@ -465,6 +469,20 @@ static void hand_over(bp_unit *unit, bp_buffer *result)
     bp_buffer_clear(&mine);
 }
 
+/* The sources of a group. */
+static void read_sources(bp_unit *unit, int g)
+{
+    const bp_prompts *prompts = unit->spec.prompts;
+    const unit_group *group = &unit->groups[g];
+    const bp_decode_sources sources = {.count = group->prompts,
+                                       .slots_each = unit->K,
+                                       .starts = prompts->starts + group->first,
+                                       .tokens = (const int32_t *)prompts->ids.data};
+
+    if (unit->spec.plan->reads_source && group->prompts > 0)
+        bp_model_decode_sources(unit->decoding, g, &sources);
+}
+
 static void begin(bp_unit *unit, int64_t number)
 {
     const bp_generate_plan *plan = unit->spec.plan;
@@ -481,6 +499,7 @@ static void begin(bp_unit *unit, int64_t number)
                     left < 0                     ? 0
                     : left < plan->group_prompts ? left
                                                  : plan->group_prompts);
+        read_sources(unit, g);
     }
 }
 

@@ -16,6 +16,8 @@ typedef struct bp_generate_plan {
     int64_t room;                 /* positions that a sequence may fill */
     int64_t tokens;               /* new ones of a text, at most */
     int64_t context;              /* of the model */
+    bool reads_source;            /* prompts are sources, and texts begin with `start` */
+    int32_t start;
 } bp_generate_plan;
 
 /** `sequences` side by side where a prompt has no more of its own, `stages` of the pipeline.

@@ -220,6 +220,12 @@ static bp_err settle_convention(bp_config *config, const bp_model_info *model)
 {
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
 
+    if (model->reads_source)
+        return BP_FAIL(BP_ERR_CONFIG, "score.reads_source",
+                       "a model of kind %s tells a target's probability given its source, which "
+                       "is not scored yet: at score.model; generate tells log-probabilities of "
+                       "what it writes",
+                       model->kind ? model->kind : "seq2seq");
     if (model->masks && !bp_config_is_given(config, "score.convention") &&
         bp_config_set(config, "score.convention", "pll") != BP_OK)
         bp_config_fault_err(config);

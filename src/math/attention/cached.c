@@ -71,7 +71,7 @@ size_t bp_cached_scratch_bytes(const bp_cached_shape *shape)
 
 static int64_t row_floats(const bp_cached_shape *shape)
 {
-    return (shape->H + 2 * shape->key_heads) * shape->D;
+    return (shape->H + (shape->stored ? 0 : 2 * shape->key_heads)) * shape->D;
 }
 
 /* Of keys (which 0) or values (1). */
@@ -226,7 +226,7 @@ void bp_attention_cached(float *out, float *cache, const float *qkv, const bp_ca
     int64_t heads = shape->key_heads;
 
     BP_TRACE(BP_TRACE_ATTENTION_FORWARD, 0, 0);
-    for (int64_t row = 0; row < rows->count; row++)
+    for (int64_t row = 0; !shape->stored && row < rows->count; row++)
         store(&all, row);
 #pragma omp parallel
     {

@@ -8,6 +8,7 @@
 #ifndef BP_MATH_ATTENTION_CACHED_H
 #define BP_MATH_ATTENTION_CACHED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ typedef struct bp_cached_shape {
                                 0: H / key_heads */
     int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
     int64_t slots, room;     /* of the cache: sequences, and positions of each */
+    bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
+                    and see all positions of their slot up to their own */
 } bp_cached_shape;
 
 /** Rows of a call: row r is position positions[r] of sequence slots[r]. Rows of a sequence follow

@@ -75,14 +75,6 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.encoder_layers and model.decoder_layers");
 }
 
-static void refuse_training(const bp_model_shape *shape, bp_config *config)
-{
-    bp_config_fault(config, "model.needs_pairs",
-                    "model.kind = %s learns from pairs of documents, which this version does not "
-                    "train by yet: at model.kind; import a trained one, or use another kind",
-                    shape->family->name);
-}
-
 static bp_err check_read(const bp_model_shape *shape, const char *where)
 {
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
@@ -242,6 +234,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- what follows from sizes ---- */
 
+static int64_t start_token(const bp_model_shape *shape)
+{
+    return shape->own[BP_SEQ2SEQ_START] - 1;
+}
+
 /* Multiplications of one token in the matrices of a layer. */
 static double layer_matrices(const bp_model_shape *shape, bool crosses)
 {
@@ -304,8 +301,8 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 
 #define FAMILY(kind, sizes_of, tables, any)                                                        \
     {                                                                                              \
-        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle,                     \
-        .resolve = refuse_training, .check = check, .check_read = check_read, .facts = facts,      \
+        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle, .check = check,     \
+        .check_read = check_read, .facts = facts, .start_token = start_token,                      \
         .objective = &bp_objective_seq2seq, .huggingface = tables, .blocks = blocks,               \
         .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
         .behind = behind, .begin = begin, .add_shared = add_shared, .add_block = add_block         \

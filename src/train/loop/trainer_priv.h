@@ -194,6 +194,12 @@ bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 
+/* pairs.c */
+/** Rules of an objective of pairs, whose corpora have them, none longer than the context unless
+ * corpus.cut allows it (a warning counts those). Collective over world. Errors: BP_ERR_CONFIG,
+ * BP_ERR_FORMAT: the same on all ranks. */
+bp_err trainer_find_pair_rules(trainer *self);
+
 /* documents.c */
 /** What examples are made of, for people: "windows". */
 const char *trainer_examples_name(const trainer *self);
