@@ -277,11 +277,11 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_corpus = {
     .name = "corpus",
-    .help =
-        {.name = "bagpipe-data corpus",
-         .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
-         .summary = "makes a compressed corpus (HDF5) of text",
-         .text = "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
+    .help = {.name = "bagpipe-data corpus",
+             .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
+             .summary = "makes a compressed corpus (HDF5) of text",
+             .text =
+                 "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
                  "reaches one rank alone, so with several ranks it is refused. The corpus "
                  "depends on the text "
                  "alone: it has the same bytes at any number of ranks, and under mpirun it is "
@@ -298,16 +298,16 @@ const bp_tool bp_tool_corpus = {
                  "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "
                  "doc_words, doc_id and labels. A damaged file cannot harm the process that "
                  "asks: another one reads it.",
-         .options = OPTIONS,
-         .examples =
-             "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
-             "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
-             "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
-             "      --label genre --out brown.h5 brown.jsonl\n"
-             "  bagpipe-data corpus --tokenizer t.json --format pairs --out de-en.h5 a.de a.en\n"
-             "  bagpipe-data corpus --tokenizer t.json --format tsv --fields text_a,text_b \\\n"
-             "      --label class --value score --out pairs.h5 pairs.tsv\n"
-             "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
-             "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
-         .statuses = STATUSES},
+             .options = OPTIONS,
+             .examples =
+                 "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
+                 "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
+                 "      --label genre --out brown.h5 brown.jsonl\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format pairs --out de.h5 a.de a.en\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format tsv --fields text_a,text_b \\\n"
+                 "      --label class --value score --out pairs.h5 pairs.tsv\n"
+                 "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
+                 "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
+             .statuses = STATUSES},
     .run = run};

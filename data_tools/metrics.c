@@ -391,7 +391,7 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_metrics = {
     .name = "metrics",
     .help = {.name = "bagpipe-data metrics",
-             .usage = "--kind KIND --reference FILE --hypothesis FILE [--against FILE]",
+             .usage = "--kind KIND --reference FILE --hypothesis FILE",
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
                  "Line n of each file is of document n. It prints JSON: each figure with its 95 % "

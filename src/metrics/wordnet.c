@@ -230,13 +230,13 @@ static void see_entry(const bp_wordnet *self, int part, const char *entry,
     char *at;
     long synsets = strtol(entry + 2, &at, 10), signs = strtol(at, &at, 10);
 
-    for (long k = 0; k < signs; k++) {
+    for (long k = 0; k < signs && *at != '\n' && *at != '\0'; k++) {
         at += strspn(at, " ");
         at += strcspn(at, " \n");
     }
     (void)strtol(at, &at, 10);
     (void)strtol(at, &at, 10);
-    for (long k = 0; k < synsets; k++)
+    for (long k = 0; k < synsets && *at == ' '; k++)
         see_synset(&self->data[part], strtol(at, &at, 10), see, context);
 }
 

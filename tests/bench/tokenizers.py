@@ -16,7 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "text"))
 import compare_ids  # noqa: E402
 
 TOKENIZERS = [("gpt2", compare_ids.make_gpt2), ("llama3", compare_ids.make_llama3), ("split", compare_ids.make_split),
-              ("llama2", compare_ids.make_llama2), ("unigram", compare_ids.make_unigram), ("bert", compare_ids.make_bert)]
+              ("llama2", compare_ids.make_llama2), ("unigram", compare_ids.make_unigram), ("bert", compare_ids.make_bert),
+              ("wordpiece", compare_ids.make_wordpiece)]
 FOREIGN = {"gpt2": ("tiktoken", "tokenizers"), "llama3": ("tiktoken", "tokenizers"), "split": ("tiktoken", "tokenizers")}
 
 
