@@ -304,9 +304,10 @@ const bp_tool bp_tool_corpus = {
                  "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
                  "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
                  "      --label genre --out brown.h5 brown.jsonl\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format pairs --out de.h5 a.de a.en\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format tsv --fields text_a,text_b \\\n"
-                 "      --label class --value score --out pairs.h5 pairs.tsv\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format pairs \\\n"
+                 "      --out de.h5 a.de a.en\n"
+                 "  bagpipe-data corpus --tokenizer t.json --format tsv \\\n"
+                 "      --fields a,b --label class --value score --out pairs.h5 pairs.tsv\n"
                  "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
                  "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
              .statuses = STATUSES},

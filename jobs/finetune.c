@@ -32,7 +32,7 @@ const bp_job bp_job_finetune = {
             "from pretrain's: train.epochs=3, optimizer.lr=5e-5, optimizer.decay=linear, "
             "optimizer.warmup a tenth of the steps. The same command again resumes.",
     .examples = "  bagpipe finetune genres.ini run.dir=runs/genres model.init=runs/bert\n"
-                "  mpirun -n 2 bagpipe finetune genres.ini task.label=genre\n",
+                "  mpirun -n 4 bagpipe finetune genres.ini task.label=genre\n",
     .options = OPTIONS,
     .require = bp_finetune_require,
     .check = bp_finetune_check,
