@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "io/huggingface/hf_model.h"
+#include "models/adapter.h"
 #include "models/family.h"
 #include "text/tokenizer.h"
 #include "tools.h"
@@ -194,7 +195,8 @@ static bp_err export(const exchange_arguments *arguments)
                                                    .shard_bytes = arguments->shard_bytes,
                                                    .tokenizer = text,
                                                    .progress = show,
-                                                   .context = &progress});
+                                                   .context = &progress,
+                                                   .merge = bp_adapter_merge});
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));

@@ -237,7 +237,9 @@ static bool has_key(const bp_model_family *family, const char *key)
 /* Keys that other families have. */
 static void refuse_others(bp_config *config, const bp_model_family *family)
 {
-    static const char *const ALL[] = {"model.kind", "model.dropout", "model.init", NULL};
+    static const char *const ALL[] = {
+        "model.kind",   "model.dropout", "model.init",      "adapter.kind",
+        "adapter.rank", "adapter.scale", "adapter.targets", NULL};
 
     for (const bp_option *row = bp_model_options; row->key; row++) {
         bool of_all = false;
@@ -288,6 +290,13 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
         read_size(&shape, config, size, known && known->family);
     if (shape.family->settle && bp_model_shape_is_whole(&shape))
         shape.family->settle(&shape);
+    shape.adapter = bp_adapter_of(&bp_model_keys_of(config)->adapter, config,
+                                  known && known->family ? &known->adapter : NULL, shape.width);
+    if (shape.adapter.kind != BP_ADAPTER_NONE && !shape.family->backbone)
+        bp_config_fault(config, "adapter.no_place",
+                        "adapter.kind = %s adapts layers of Transformers, and model.kind = %s has "
+                        "none: at adapter.kind; leave the key out",
+                        bp_model_keys_of(config)->adapter.kind, shape.family->name);
     return shape;
 }
 
@@ -317,6 +326,18 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
     }
 }
 
+/* Heads of keys that tensor ranks have copies of (nn/transformer_keys.c) are not adapted. */
+static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (strcmp(size->name, "kv_heads") == 0 && shape->adapter.kind != BP_ADAPTER_NONE &&
+            (int64_t)value_of(shape, size) % tensors != 0)
+            bp_config_fault(config, "mesh.not_dividing",
+                            "mesh.tensor = %d does not divide model.kv_heads = %.0f, and weights "
+                            "are adapted: at mesh.tensor; use a divisor of both",
+                            tensors, value_of(shape, size));
+}
+
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config)
 {
     int blocks = bp_model_blocks(shape);
@@ -324,6 +345,7 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
     if (!bp_model_shape_is_whole(shape))
         return;
     shape->family->check(shape, tensors, config);
+    check_adapter(shape, tensors, config);
     if (blocks > 0 && stages > blocks)
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
@@ -353,6 +375,7 @@ json_t *bp_model_shape_json(const bp_model_shape *shape)
             (void)json_object_set_new(model, size->name, json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
     bp_task_to_json(model, &shape->task);
+    bp_adapter_to_json(model, &shape->adapter);
     return model;
 }
 
@@ -460,6 +483,13 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         shape->family->settle(shape);
     if (err == BP_OK)
         err = bp_task_from_json(&shape->task, model, where);
+    if (err == BP_OK)
+        err = bp_adapter_from_json(&shape->adapter, model, where);
+    if (err == BP_OK && shape->adapter.kind != BP_ADAPTER_NONE && !shape->family->backbone)
+        err = BP_FAIL(BP_ERR_FORMAT, "adapter.misplaced",
+                      "a model of kind %s has no adapter: at %s; the checkpoint was not written by "
+                      "bagpipe",
+                      kind, where);
     if (err == BP_OK && shape->task.kind != BP_TASK_NONE && !shape->family->backbone)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unexpected",
                       "a model of kind %s has no head of a task: at %s; the checkpoint was not "

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "io/huggingface/hf_table.h"
+#include "models/adapter.h"
 #include "models/model.h"
 #include "models/network.h"
 #include "models/objective.h"
@@ -64,6 +65,7 @@ typedef struct bp_model_keys {
     bool parallel_residual;
     double dropout;
     const char *init;
+    bp_adapter_keys adapter; /* adapter.*, of all families of Transformers */
     int64_t order;
     const char *smoothing;
     double delta;
@@ -106,6 +108,7 @@ typedef struct bp_model_shape {
     bp_task_shape task;            /* whose head stands in the place of the family's */
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
                            only tells that keeps its values */
+    bp_adapter adapter;            /* then it alone is trained, and a task's head */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
@@ -346,7 +349,9 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
 int64_t bp_model_state_width(const bp_model_shape *shape);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
+/** Of the model, without those of an adapter; and those that training changes. */
 int64_t bp_model_parameters(const bp_model_shape *shape);
+int64_t bp_model_trained_parameters(const bp_model_shape *shape);
 double bp_model_train_flops(const bp_model_shape *shape);
 
 /** What its training minimises: of its task, or its family's; NULL: a family of counts, or a

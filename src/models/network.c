@@ -135,17 +135,25 @@ int bp_network_chunk_first(const bp_network *network, int chunk)
     return chunk == 0 ? 0 : network->chunk_end[chunk - 1];
 }
 
-void bp_network_lay_out(bp_network *network, int64_t multiple)
+static void place_groups(bp_network *network, bool frozen, int64_t multiple)
 {
-    network->floats = network->trained_floats = 0;
     for (int g = 0; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
+        if (group->frozen != frozen)
+            continue;
         group->place = network->floats;
         group->padded = (group->floats + multiple - 1) / multiple * multiple;
         network->floats += group->padded;
-        network->trained_floats += group->frozen ? 0 : group->padded;
     }
+}
+
+void bp_network_lay_out(bp_network *network, int64_t multiple)
+{
+    network->floats = 0;
+    place_groups(network, false, multiple);
+    network->trained_floats = network->floats;
+    place_groups(network, true, multiple);
 }
 
 bp_err bp_network_bind_values(bp_network *network, float *values)
@@ -171,11 +179,14 @@ void bp_network_bind_gradients(bp_network *network, float *gradients)
 void bp_group_bind_gradients(bp_group *group, float *gradients)
 {
     for (int k = 0; k < group->count; k++)
-        group->params[k].gradient = gradients + group->place + group->params[k].place;
+        group->params[k].gradient =
+            group->frozen ? NULL : gradients + group->place + group->params[k].place;
 }
 
 void bp_group_open_gradients(bp_group *group, float *gradients)
 {
+    if (group->frozen)
+        return;
     for (int k = 0; k < group->count; k++) {
         bp_param *param = &group->params[k];
 

@@ -22,7 +22,7 @@ typedef struct bp_network {
     bp_activations before[BP_NETWORK_CHUNKS]; /* what each chunk is given */
     int chunk_count;
     int64_t floats;         /* of the flat memory: all groups with their padding, */
-    int64_t trained_floats; /* and without the frozen ones */
+    int64_t trained_floats; /* and the first of it, without the frozen ones: gradients' */
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
@@ -59,7 +59,8 @@ void bp_network_end_chunk(bp_network *network);
 /** Chunk c is blocks [this, network->chunk_end[c]). */
 int bp_network_chunk_first(const bp_network *network, int chunk);
 
-/** Give each group its place: padded to a multiple of `multiple` floats. */
+/** Give each group its place, padded to a multiple of `multiple` floats: frozen ones lie behind the
+ * others. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
 /** Point the params into flat memory of network->floats floats (borrowed), and tell the blocks.
  * Errors: BP_ERR_SYSTEM no memory for the products' copies. */

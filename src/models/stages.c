@@ -106,15 +106,32 @@ static int count_blocks(const bp_model_shape *shape, int stage, int stages, int 
     return count;
 }
 
-/* Of all params. */
-static int64_t count_parameters(const bp_network *network)
+/* Of all params but an adapter's; or of those that train. */
+static int64_t count_parameters(const bp_network *network, bool trained)
 {
     int64_t count = 0;
 
     for (int g = 0; g < network->group_count; g++)
-        for (int k = 0; k < network->groups[g].count; k++)
+        for (int k = 0; k < network->groups[g].count &&
+                        !(trained ? network->groups[g].frozen : network->groups[g].added);
+             k++)
             count += bp_param_floats(&network->groups[g].params[k]);
     return count;
+}
+
+/* What an adapter adds to the last block. */
+static void adapt_block(bp_network *network, const bp_adapter *adapter)
+{
+    bp_block *block = network->blocks[network->block_count - 1];
+    bp_group *split, *partial;
+
+    if (!block->ops->adapt)
+        return;
+    split = bp_network_add_group(network, false);
+    partial = bp_network_add_group(network, true);
+    split->block = partial->block = network->block_count - 1;
+    split->added = partial->added = partial->partial = true;
+    block->ops->adapt(block, adapter, split, partial);
 }
 
 /* A block of the family, or of the task's head; what training leaves as it is has no moments. */
@@ -122,15 +139,22 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                       bp_param *shared)
 {
     const bp_model_family *family = shape->family;
-    bool of_task = shape->task.kind != BP_TASK_NONE;
+    bool of_task = shape->task.kind != BP_TASK_NONE,
+         adapts = shape->adapter.kind != BP_ADAPTER_NONE;
     int backbone = of_task ? family->backbone(shape).blocks : 0, before = network->group_count;
 
+    adapts = adapts && !(of_task && number >= backbone);
     if (of_task && number >= backbone)
         bp_task_add_block(network, shape, number - backbone);
     else
         family->add_block(network, shape, number, shared);
-    for (int g = before; g < network->group_count; g++)
-        network->groups[g].frozen = network->groups[g].frozen || number < shape->task.frozen;
+    if (adapts)
+        adapt_block(network, &shape->adapter);
+    for (int g = before; g < network->group_count; g++) {
+        bp_group *group = &network->groups[g];
+
+        group->frozen = group->frozen || number < shape->task.frozen || (adapts && !group->added);
+    }
 }
 
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
@@ -138,15 +162,18 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 {
     const bp_model_family *family = shape->family;
     int blocks = count_blocks(shape, stage, stages, chunks);
+    bool adapts = shape->adapter.kind != BP_ADAPTER_NONE;
     bp_network *network = NULL;
     bp_param *shared = NULL;
 
-    bp_network_new(&network, nn, blocks, 2 * blocks + 1);
+    bp_network_new(&network, nn, blocks, (adapts ? 4 : 2) * blocks + 1);
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
     if (family->add_shared && shape->task.kind == BP_TASK_NONE) /* a task's head shares nothing */
         shared = family->add_shared(network, shape, stage, stages, blocks);
+    if (shared)
+        network->groups[0].frozen = adapts;
     for (int c = 0; c < chunks; c++) {
         int first, end;
 
@@ -160,7 +187,8 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
         }
         bp_network_end_chunk(network);
     }
-    BP_ASSERT(stages * nn->tensors > 1 || count_parameters(network) == bp_model_parameters(shape));
+    BP_ASSERT(stages * nn->tensors > 1 ||
+              count_parameters(network, false) == bp_model_parameters(shape));
     *out = network;
     return BP_OK;
 }
@@ -169,4 +197,16 @@ bp_err bp_model_network_new(bp_network **out, const bp_nn *nn, const bp_model_sh
                             int stage, int stages)
 {
     return bp_model_network_new_chunks(out, nn, shape, stage, stages, 1);
+}
+
+int64_t bp_model_trained_parameters(const bp_model_shape *shape)
+{
+    const bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = 1};
+    bp_network *network = NULL;
+    int64_t count = 0;
+
+    if (bp_model_network_new(&network, &nn, shape, 0, 1) == BP_OK)
+        count = count_parameters(network, true);
+    bp_network_free(&network);
+    return count;
 }

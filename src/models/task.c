@@ -250,9 +250,10 @@ double bp_model_train_flops(const bp_model_shape *shape)
 {
     double all = shape->family->facts(shape).train_flops;
 
-    return is_language_model(shape)
-               ? all
-               : all - shape->family->backbone(shape).head_flops + bp_task_flops(shape);
+    if (!is_language_model(shape))
+        all += bp_task_flops(shape) - shape->family->backbone(shape).head_flops;
+    /* of three products of a weight the one for its gradient is left out */
+    return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
 }
 
 int bp_model_blocks(const bp_model_shape *shape)

@@ -13,6 +13,7 @@
 #include "math/attention/attention.h"
 #include "math/attention/cached.h"
 #include "math/gemm/linear.h"
+#include "nn/adapter.h"
 #include "tensor/batch.h"
 #include "tensor/param.h"
 #include <mpi.h>
@@ -26,6 +27,7 @@ typedef struct bp_nn {
     int tensor_at, tensors;
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
                          stream of its share of the rows alone (bp_nn_rows) */
+    bool distills;          /* training has a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
     float label_smoothing; /* of the losses that vocabularies train by: 1 - so much of a target's
@@ -119,6 +121,8 @@ typedef struct bp_pass {
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
     bp_probe *probe;               /* NULL: nobody looks */
+    const struct bp_teacher *teacher; /* training: the last block learns from it too (nn/distill.h);
+                                         NULL: there is none */
     /* results, of the last block */
     float *logprob; /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                        asked */
@@ -177,8 +181,13 @@ typedef struct bp_block_ops {
     bool (*cache)(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
-     * this rank's rows alone in replicated groups, by all rows in the others. */
+     * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is
+     * NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
+    /** Add the parameters of an adapter, once, before anything is planned or bound: what is cut
+     * over tensor ranks to `split`, the rest to `partial` (param.h). NULL: none has a place here.
+     * Local. */
+    void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial);
     void (*free)(bp_block *block);
 } bp_block_ops;
 
@@ -215,6 +224,11 @@ float *bp_arena_floats(bp_arena *arena, int64_t floats);
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins);
+
+/** The gradients of `count` weights that lie one after another and make one product of it:
+ * bp_linear_backward_weight_operand, but for frozen ones. Local. */
+void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
+                           const bp_operand *x);
 
 /** The key of one dropout mask; `stream` tells a network's masks apart. Elements are numbered
  * through slots of one length. Training has one; at test time windows are of several lengths, and

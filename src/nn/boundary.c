@@ -142,7 +142,8 @@ static void boundary_backward(bp_block *block, bp_pass *pass, bp_activations *ac
             continue;
         bp_add(to + at.before * C, from + 3 * k * C, C);
         bp_add(to + at.behind * C, from + (3 * k + 1) * C, C);
-        bp_add(self->positions->gradient + at.number * C, from + (3 * k + 2) * C, C);
+        if (self->positions->gradient)
+            bp_add(self->positions->gradient + at.number * C, from + (3 * k + 2) * C, C);
     }
     if (all) {
         bp_nn_sum(nn, pass, all, C);

@@ -285,8 +285,7 @@ static void backward_source(layer *self, bp_pass *pass, const saved *kept, backw
 
     bp_operand_fill_sums(&work->dkv_operand, layer_wanted(&kv), work->dkv);
     gather_source(self, pass, &work->source, kept->source);
-    bp_linear_backward_weight_operand(nn->gemm, self->cross_k_weight->gradient, &work->dkv_operand,
-                                      &work->source, bp_params_take_fresh(self->cross_k_weight, 2));
+    bp_nn_backward_weight(nn, self->cross_k_weight, 2, &work->dkv_operand, &work->source);
     bp_linear_backward_input_operand(nn->gemm, work->dsource, &work->dkv_operand, self->cross_kv);
     bp_nn_sum(nn, &source, work->dsource, C);
     bp_add(dsource, work->dsource + own.first * C, own.count * C);
@@ -310,17 +309,14 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dh, MASK_CROSS_SUM);
     bp_operand_fill(&work.attended, kept->cross_attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
-    bp_linear_backward_weight_operand(gemm, self->cross_out_weight->gradient, &work.dbranch,
-                                      &work.attended,
-                                      bp_params_take_fresh(self->cross_out_weight, 1));
+    bp_nn_backward_weight(self->block.nn, self->cross_out_weight, 1, &work.dbranch, &work.attended);
     bp_attention_backward(gemm, &to, work.dattended, kept->cross_attended, kept->cross_lse, &in,
                           &shape, work.scratch);
     bp_operand_fill_sums(&work.dq_operand, layer_wanted(&q), work.dq);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dq_operand, self->cross_q);
     layer_backward_norm(self, pass, CROSS, kept, &work.norm, dh);
-    bp_linear_backward_weight_operand(gemm, self->cross_q_weight->gradient, &work.dq_operand,
-                                      &work.norm.normed,
-                                      bp_params_take_fresh(self->cross_q_weight, 1));
+    bp_nn_backward_weight(self->block.nn, self->cross_q_weight, 1, &work.dq_operand,
+                          &work.norm.normed);
     backward_source(self, pass, kept, &work, dsource);
     pass->scratch->used_bytes = mark;
 }

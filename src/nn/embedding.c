@@ -183,21 +183,22 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
         bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
                             bp_nn_first_row(nn, pass) * C);
     }
-    if (part->wpe)
+    if (part->wpe && part->wpe->gradient)
         bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
-    if (part->segments)
+    if (part->segments && part->segments->gradient)
         add_segment_gradients(part, pass, own, dhidden);
     clear_padding(part, pass, own, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
-    if (all != dhidden) {
+    if (all != dhidden && wte->gradient) {
         bp_operand whole = bp_operand_floats(all, rows, C);
         memcpy(all + own.first * C, dhidden, (size_t)(own.count * C) * sizeof *all);
         bp_nn_gather(nn, pass, &whole);
     }
-    bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
-                          wte->offset[0], wte->extent[0]);
+    if (wte->gradient)
+        bp_embedding_backward(wte->gradient, all, pass->batch.stream[part->stream].inputs, rows, C,
+                              wte->offset[0], wte->extent[0]);
     pass->scratch->used_bytes = mark;
 }
 

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
+#include "nn/distill.h"
 #include "nn/layers.h"
 
 #include <math.h>
@@ -113,6 +114,7 @@ typedef struct backward_work {
     float *sums;
     bp_operand scored; /* sparse: [chunk rows][C] of normed, and of dnormed */
     float *dscored;
+    bp_distill_work soft; /* where the training has a teacher */
 } backward_work;
 
 static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_pass *pass,
@@ -133,6 +135,8 @@ static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_
         work.scored = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
         work.dscored = bp_arena_floats(arena, work.c.rows * C);
     }
+    if (self->block.nn->distills)
+        work.soft = bp_distill_alloc(arena, work.c.rows, self->wte->extent[0]);
     return work;
 }
 
@@ -148,6 +152,7 @@ static size_t head_scratch(const bp_block *block, const bp_extent *most, bool tr
         return count.used_bytes;
     }
     alloc_backward(self, &count, &pass, rows);
+    bp_arena_floats(&count, block->nn->distills ? 2 * rows : 0);
     bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &pass, self->wte->shape[1]));
     return count.used_bytes;
 }
@@ -266,6 +271,7 @@ static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const in
                        int64_t rows)
 {
     int term = self->shape.term;
+    double hard = pass->teacher ? 1 - pass->teacher->weight : 1;
     bp_smoothing smoothing = smoothing_of(self, pass);
     double share = (double)smoothing.share;
 
@@ -280,7 +286,7 @@ static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const in
             if (share > 0)
                 logprob = (1 - share) * logprob + share * (c->all[r] / (double)smoothing.V -
                                                            (double)c->max[r] - log(c->sums[r]));
-            pass->loss_sum[term] -= logprob;
+            pass->loss_sum[term] -= hard * logprob;
             pass->loss_count[term]++;
             pass->right += term == 0 && !pass->training && (float)c->sums[rows + r] >= c->max[r];
         }
@@ -394,29 +400,68 @@ static void add_bias_gradient(float *sums, const bp_operand *dlogits)
     }
 }
 
+/* dlogits of one chunk, from a target and a teacher's probabilities: of rows [first, first + rows)
+ * of the pass. */
+static void distill_chunk(const head *self, bp_pass *pass, const backward_work *work,
+                          const bp_operand *dlogits, const int32_t *targets, int64_t first)
+{
+    const chunk *c = &work->c;
+    int64_t rows = dlogits->rows, V = self->wte->extent[0];
+    int term = self->shape.term;
+    size_t mark = pass->scratch->used_bytes;
+    float hard = (float)(1 - pass->teacher->weight), loss_weight = pass->loss_weight[term];
+    bp_operand floats = bp_operand_floats(c->logits, rows, V);
+    bp_smoothing smoothing = smoothing_of(self, pass);
+
+    pass->loss_sum[term] += bp_distill(pass->teacher, pass, &work->soft,
+                                       &(bp_distilled){.logits = c->logits,
+                                                       .targets = targets,
+                                                       .first_place = first,
+                                                       .rows = rows,
+                                                       .V = V,
+                                                       .first = self->wte->offset[0]},
+                                       self->block.nn->tensor);
+    pass->scratch->used_bytes = mark;
+    if (V == 0)
+        return;
+    for (int64_t r = 0; r < rows; r++)
+        c->weight[r] = targets[r] >= 0 ? hard * loss_weight : 0;
+    bp_softmax_gradient(&floats, c->logits, c->max, c->sums, targets, c->weight,
+                        self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t v = 0; v < V && targets[r] >= 0; v++)
+            c->logits[r * V + v] += loss_weight * work->soft.work[r * V + v];
+    bp_operand_fill(dlogits, c->logits);
+}
+
 /* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
  */
 static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
                            const bp_operand *normed, float *dnormed, const int32_t *targets,
-                           bool fresh)
+                           int64_t first_row, bool fresh)
 {
     chunk *c = &work->c;
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0], rows = normed->rows;
+    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
     bp_smoothing smoothing = smoothing_of(self, pass);
 
+    if (pass->teacher)
+        distill_chunk(self, pass, work, &dlogits, targets, first_row);
     if (V == 0) {
         bp_zero(dnormed, rows * normed->columns);
         return;
     }
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < rows && !pass->teacher; r++)
         c->weight[r] = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
-    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
-    bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
-                        self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
+    if (!pass->teacher)
+        bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
+                            self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
     bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
-    bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
-    if (self->shape.bias)
+    if (self->wte->gradient)
+        bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
+    if (self->shape.bias && self->shape.bias->gradient)
         add_bias_gradient(self->shape.bias->gradient, &dlogits);
 }
 
@@ -433,7 +478,7 @@ static void backward_all(const head *self, bp_pass *pass, backward_work *work, b
         chunk_forward(self, &work->c, &normed, targets, n);
         chunk_loss(self, pass, &work->c, targets, n);
         chunk_backward(self, pass, work, &normed, work->dnormed + first * normed.columns, targets,
-                       fresh && first == 0);
+                       first, fresh && first == 0);
     }
 }
 
@@ -462,13 +507,13 @@ static void backward_scored(const head *self, bp_pass *pass, backward_work *work
             c->targets[r] = -1;
         chunk_forward(self, c, &scored, c->targets, filled);
         chunk_loss(self, pass, c, c->targets, filled);
-        chunk_backward(self, pass, work, &scored, work->dscored, c->targets, fresh);
+        chunk_backward(self, pass, work, &scored, work->dscored, c->targets, 0, fresh);
         for (int64_t r = 0; r < n; r++)
             memcpy(work->dnormed + c->rows_of[r] * C, work->dscored + r * C,
                    (size_t)C * sizeof(float));
         fresh = false;
     }
-    if (fresh) /* no product has written it */
+    if (fresh && self->wte->gradient) /* no product has written it */
         bp_zero(self->wte->gradient, bp_param_floats(self->wte));
 }
 
@@ -505,6 +550,7 @@ static void item_backward(const head *self, bp_pass *pass, const bp_activations 
 
     norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
+    BP_ASSERT(!pass->teacher || !self->shape.sparse);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else

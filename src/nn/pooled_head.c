@@ -208,6 +208,17 @@ static void give_first(const pooled_head *self, const bp_pass *pass, float *dhid
             bp_add(dhidden + row * C, dfirst + b * C, C);
 }
 
+/* dx, and the gradients of a map that is not frozen. */
+static void map_backward(bp_gemm *gemm, float *dx, const bp_param *weight, const bp_param *bias,
+                         const bp_weight *map, const float *dy, const float *x, int64_t rows)
+{
+    if (weight->gradient)
+        bp_linear_backward(&(bp_linear_gradients){dx, weight->gradient, bias->gradient}, gemm, dy,
+                           x, map, rows);
+    else
+        bp_linear_backward_input(gemm, dx, dy, map, rows);
+}
+
 static void pooled_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
                             void *saved)
 {
@@ -226,18 +237,16 @@ static void pooled_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     weigh(self, pass, w.weight);
     bp_softmax_gradient(&dlogits, w.logits, w.max, w.sums, targets_of(self, pass), w.weight, 0,
                         NULL);
-    bp_linear_backward(
-        &(bp_linear_gradients){w.dunits, self->classes->gradient, self->classes_bias->gradient},
-        nn->gemm, w.dlogits, w.dropped, self->classes_map, B);
+    map_backward(nn->gemm, w.dunits, self->classes, self->classes_bias, self->classes_map,
+                 w.dlogits, w.dropped, B);
     if (drops(self, pass)) {
         bp_rng_key key = bp_mask_key(nn, pass, self->shape.mask);
         bp_dropout_backward(w.dunits, w.dunits, B * C, nn->dropout, &key, pass->first_slot * C);
     }
     for (int64_t i = 0; i < B * C; i++)
         w.dunits[i] *= 1 - w.units[i] * w.units[i];
-    bp_linear_backward(
-        &(bp_linear_gradients){w.dfirst, self->pooler->gradient, self->pooler_bias->gradient},
-        nn->gemm, w.dunits, w.first, self->pooler_map, B);
+    map_backward(nn->gemm, w.dfirst, self->pooler, self->pooler_bias, self->pooler_map, w.dunits,
+                 w.first, B);
     give_first(self, pass, activations->item[self->shape.item].data, w.dfirst);
     pass->scratch->used_bytes = mark;
 }

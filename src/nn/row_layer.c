@@ -211,14 +211,15 @@ static void backward_product(const row_layer *self, bp_pass *pass, const states 
     product_work work = alloc_product(self, pass->scratch, kept->sums.rows, true);
     bp_bias_gradient bias = {self->bias->gradient, work.biases};
 
+    const bp_bias_gradient *wanted = bias.sums ? &bias : NULL;
+
     if (self->shape.linear)
-        bp_operand_fill_sums(&work.dy, &bias, dy);
+        bp_operand_fill_sums(&work.dy, wanted, dy);
     else
-        bp_activation_backward(self->shape.activation, &work.dy, &work.y, &bias, dy, &kept->sums);
+        bp_activation_backward(self->shape.activation, &work.dy, &work.y, wanted, dy, &kept->sums);
     bp_linear_backward_input_operand(gemm, dx, &work.dy, self->map);
     bp_operand_fill(&work.x, kept->x);
-    bp_linear_backward_weight_operand(gemm, self->weight->gradient, &work.dy, &work.x,
-                                      bp_params_take_fresh(self->weight, 1));
+    bp_nn_backward_weight(self->block.nn, self->weight, 1, &work.dy, &work.x);
 }
 
 /* The gradient of what the norm read, from work->dy, which is that of what it left. */

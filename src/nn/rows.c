@@ -122,3 +122,11 @@ void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_p
         data += lies ? item_floats(activations, k, nn, pass) : 0;
     }
 }
+
+void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
+                           const bp_operand *x)
+{
+    if (weights->gradient)
+        bp_linear_backward_weight_operand(nn->gemm, weights->gradient, dy, x,
+                                          bp_params_take_fresh(weights, count));
+}

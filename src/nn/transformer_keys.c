@@ -61,7 +61,7 @@ const float *layer_qkv_bias(const layer *self)
     return self->q_bias ? self->q_bias->value : NULL;
 }
 
-const float *keys_join(layer *self)
+float *keys_join(layer *self)
 {
     self->joined = bp_alloc("nn.keys", joined_floats(self), sizeof *self->joined);
     self->stale = true;

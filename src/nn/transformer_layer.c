@@ -53,17 +53,19 @@ float layer_dropout(const layer *self, const bp_pass *pass)
 static bp_err layer_bind(bp_block *block)
 {
     layer *self = (layer *)block;
-    bp_gemm *gemm = block->nn->gemm;
-    const float *qkv = self->repeats ? keys_join(self) : self->q_weight->value;
-    bp_err err = bp_weight_new(&self->qkv, gemm, qkv, layer_qkv_columns(self), self->shape.C);
+    int64_t C = self->shape.C;
+    float *qkv = self->repeats ? keys_join(self) : self->q_weight->value;
+    bp_err err = layer_bind_product(self, PRODUCT_QKV, &self->qkv, qkv, layer_qkv_columns(self), C);
 
     if (err == BP_OK)
-        err = bp_weight_new(&self->out, gemm, self->out_weight->value, self->shape.C, self->Cl);
+        err =
+            layer_bind_product(self, PRODUCT_OUT, &self->out, self->out_weight->value, C, self->Cl);
     if (err == BP_OK)
-        err = bp_weight_new(&self->up, gemm, self->up_weight->value, layer_up_columns(self),
-                            self->shape.C);
+        err = layer_bind_product(self, PRODUCT_UP, &self->up, self->up_weight->value,
+                                 layer_up_columns(self), C);
     if (err == BP_OK)
-        err = bp_weight_new(&self->down, gemm, self->down_weight->value, self->shape.C, self->Fl);
+        err = layer_bind_product(self, PRODUCT_DOWN, &self->down, self->down_weight->value, C,
+                                 self->Fl);
     if (err == BP_OK && self->shape.crosses)
         err = cross_bind(self);
     return err;
@@ -73,6 +75,7 @@ static void layer_refresh(bp_block *block)
 {
     layer *self = (layer *)block;
 
+    layer_refresh_adapted(self);
     self->stale = self->repeats;
     if (!self->repeats)
         bp_weight_refresh(self->qkv);
@@ -408,13 +411,12 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
     } else {
         bp_linear_activation_backward(gemm, &rows, &work.dbranch, self->down);
     }
-    bp_linear_backward_weight_operand(gemm, self->down_weight->gradient, &work.dbranch,
-                                      &work.active, bp_params_take_fresh(self->down_weight, 1));
+    layer_backward_weight(self, pass, PRODUCT_DOWN, self->down_weight, 1, &work.dbranch,
+                          &work.active);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);
     layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
-    bp_linear_backward_weight_operand(
-        gemm, self->up_weight->gradient, &work.dup, &work.norm.normed,
-        bp_params_take_fresh(self->up_weight, layer_is_gated(self) ? 2 : 1));
+    layer_backward_weight(self, pass, PRODUCT_UP, self->up_weight, layer_is_gated(self) ? 2 : 1,
+                          &work.dup, &work.norm.normed);
     pass->scratch->used_bytes = mark;
 }
 
@@ -428,34 +430,33 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_bias_gradient out = {layer_gradient_of(self->out_bias), work.norm.sums},
-                     qkv = {self->q_bias && self->repeats ? work.dbias
-                                                          : layer_gradient_of(self->q_bias),
-                            work.norm.sums};
+                     qkv = {layer_gradient_of(self->q_bias), work.norm.sums};
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
     layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dout, MASK_ATTENTION_SUM);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
-    bp_linear_backward_weight_operand(gemm, self->out_weight->gradient, &work.dbranch,
-                                      &work.attended, bp_params_take_fresh(self->out_weight, 1));
+    layer_backward_weight(self, pass, PRODUCT_OUT, self->out_weight, 1, &work.dbranch,
+                          &work.attended);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
     bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl,
                                      work.dqkv + self->Cl + self->Gl * self->D};
     bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
                           work.scratch);
     turn(self, pass, work.dqkv, true);
-    if (self->repeats)
+    if (self->repeats && qkv.sums) {
+        qkv.sums = work.dbias;
         bp_zero(work.dbias, layer_qkv_columns(self));
+    }
     bp_operand_fill_sums(&work.dqkv_operand, layer_wanted(&qkv), work.dqkv);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
     layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
-    if (self->repeats)
+    if (self->repeats && self->q_weight->gradient)
         keys_backward(self, pass, &work.dqkv_operand, &work.norm.normed, qkv.sums);
     else
-        bp_linear_backward_weight_operand(gemm, self->q_weight->gradient, &work.dqkv_operand,
-                                          &work.norm.normed,
-                                          bp_params_take_fresh(self->q_weight, 3));
+        layer_backward_weight(self, pass, PRODUCT_QKV, self->q_weight, 3, &work.dqkv_operand,
+                              &work.norm.normed);
     pass->scratch->used_bytes = mark;
 }
 
@@ -493,6 +494,7 @@ static void layer_free(bp_block *block)
     bp_weight_free(&self->down);
     cross_free(self);
     keys_free(self);
+    layer_free_adapted(self);
     bp_free(self);
 }
 
@@ -506,6 +508,7 @@ static const bp_block_ops OPS = {
     .refresh = layer_refresh,
     .forward = layer_forward,
     .backward = layer_backward,
+    .adapt = layer_adapt,
     .free = layer_free,
 };
 

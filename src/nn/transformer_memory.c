@@ -180,6 +180,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
                  own.used_bytes;
         if (self->shape.crosses)
             branch = larger(branch, cross_scratch(self, &pass, true) + own.used_bytes);
+        branch += layer_adapted_scratch(self, pass.B * pass.T);
         count.used_bytes = larger(count.used_bytes, branch);
     }
     return count.used_bytes + sum;
@@ -196,6 +197,7 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
     bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
     bytes.copies += keys_joined_bytes(self);
+    layer_add_adapted(self, rows, &bytes);
     if (self->shape.crosses)
         cross_add_products(self, most, &bytes);
     return bytes;

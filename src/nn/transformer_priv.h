@@ -12,6 +12,15 @@
 /* The branches of a layer, in their order; each begins with a norm, or ends with it (post_norm). */
 typedef enum branch_kind { ATTENTION, CROSS, MLP, BRANCHES } branch_kind;
 
+/* Its own products, of which an adapter may change the weights. */
+typedef enum layer_product {
+    PRODUCT_QKV,
+    PRODUCT_OUT,
+    PRODUCT_UP,
+    PRODUCT_DOWN,
+    PRODUCTS
+} layer_product;
+
 /* Numbers of a layer's dropout masks, counted from shape.first_mask: of attention weights, and of
  * what is added to the residual stream. */
 enum { MASK_ATTENTION, MASK_ATTENTION_SUM, MASK_MLP_SUM, MASK_CROSS, MASK_CROSS_SUM };
@@ -34,6 +43,7 @@ typedef struct layer {
     bp_param *cross_q_weight, *cross_q_bias, *cross_k_weight, *cross_k_bias, *cross_out_weight,
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v lie one after the other */
+    bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
 } layer;
 
 /* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
@@ -143,6 +153,19 @@ size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
 size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
 bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);
 
+/* transformer_adapter.c */
+void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial);
+/** The weights' own values, or those that an adapter changes. */
+bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
+                          int64_t outs, int64_t ins);
+void layer_refresh_adapted(layer *self);
+/** The gradients of the `count` weights of a product, which lie one after another; of an adapter's
+ * where it has one, and of none where they are frozen. */
+void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
+                           int count, const bp_operand *dy, const bp_operand *x);
+size_t layer_adapted_scratch(const layer *self, int64_t rows);
+void layer_add_adapted(const layer *self, int64_t rows, bp_product_bytes *bytes);
+void layer_free_adapted(layer *self);
 /* transformer_params.c */
 void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
@@ -189,7 +212,7 @@ const char *layer_param_name(char *buffer, const layer *self, const char *part);
 /* transformer_keys.c: where `repeats`. keys_join gives what weights and biases are gathered into:
  * values of qkv. keys_gather is collective over nn->tensor, and has nothing to do unless the values
  * have changed since. */
-const float *keys_join(layer *self);
+float *keys_join(layer *self);
 size_t keys_joined_bytes(const layer *self);
 size_t keys_scratch(const layer *self, bool training);
 void keys_gather(layer *self, bp_pass *pass);

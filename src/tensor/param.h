@@ -37,7 +37,8 @@ typedef struct bp_param {
     const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
     int64_t place;      /* of its first element in the group */
     float *value;       /* [extent], set by bp_network_bind_values */
-    float *gradient;    /* [extent], set by bp_network_bind_gradients; NULL where nothing trains */
+    float *gradient;    /* [extent], set by bp_network_bind_gradients; NULL where nothing trains,
+                           or the group is frozen */
 } bp_param;
 
 /** Parameters that lie one after another in memory, without gaps: fused products rely on it. */
@@ -49,8 +50,10 @@ typedef struct bp_group {
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
-    bool frozen;    /* never updated: no moments, no part in the gradient's norm. Backward fills its
-                       gradient in all the same, and nobody reads that */
+    bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
+                     engine always sums them over tensor ranks */
+    bool added;   /* an adapter's: a model that training starts from need not have it */
+    bool frozen;  /* never updated: no gradients and no moments */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
     int block;      /* of the network's blocks the first that reads it: the last that adds to its

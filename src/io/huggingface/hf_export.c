@@ -155,16 +155,19 @@ static bp_slice slice_of(const hf_tensor *theirs, int part, float *data)
     return slice;
 }
 
-static bp_err load_part(bp_checkpoint *checkpoint, const hf_tensor *theirs, int part, float *ours)
+static bp_err load_part(bp_checkpoint *checkpoint, const hf_tensor *theirs, int part, float *ours,
+                        const bp_hf_export_options *options)
 {
     bp_slice slice = slice_of(theirs, part, ours);
     bp_err err = bp_checkpoint_load(checkpoint, &slice, 1);
 
-    return err == BP_OK ? bp_checkpoint_check_digests(checkpoint, &slice, 1) : err;
+    if (err == BP_OK)
+        err = bp_checkpoint_check_digests(checkpoint, &slice, 1);
+    return err == BP_OK && options->merge ? options->merge(checkpoint, &slice, ours) : err;
 }
 
 static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
-                           bp_safetensors_writer *writer)
+                           const bp_hf_export_options *options, bp_safetensors_writer *writer)
 {
     int64_t count = volume_of(theirs->dims, theirs->shape);
     float *whole = bp_try_alloc("hf.theirs", count, sizeof *whole);
@@ -173,7 +176,7 @@ static bp_err write_tensor(bp_checkpoint *checkpoint, const hf_tensor *theirs,
         whole == NULL || ours == NULL ? bp_fail_memory("a tensor", count, sizeof *whole) : BP_OK;
 
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
-        err = load_part(checkpoint, theirs, p, ours);
+        err = load_part(checkpoint, theirs, p, ours, options);
         if (err == BP_OK)
             hf_put_part(whole, ours, theirs, p);
     }
@@ -283,7 +286,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
         hf_tensor theirs;
 
         hf_tensor_of(&theirs, all->shape, k);
-        err = write_tensor(checkpoint, &theirs, writer);
+        err = write_tensor(checkpoint, &theirs, all->options, writer);
         all->written += volume_of(theirs.dims, theirs.shape);
         if (err == BP_OK && all->options->progress != NULL)
             all->options->progress(all->options->context, all->written, all->values);

@@ -76,6 +76,8 @@ typedef struct bp_hf_export_options {
     /** Told after each tensor how many of how many values are written. NULL: nobody asks. */
     void (*progress)(void *context, int64_t done, int64_t total);
     void *context;
+    /** Change a whole tensor's values to those that are to be written. NULL: as they are. */
+    bp_err (*merge)(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
 } bp_hf_export_options;
 
 /** Make the folder `out` with config.json, model.safetensors (or several files with

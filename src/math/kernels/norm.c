@@ -140,8 +140,9 @@ void bp_layer_norm_backward(const bp_norm_gradients *to, const bp_operand *y, co
         }
         int64_t first, last;
         bp_share(C, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &last);
-        in.loops->column_sums(to->dgain + first, scratch + first, blocks, last - first, 2 * C);
-        if (norm->bias)
+        if (to->dgain)
+            in.loops->column_sums(to->dgain + first, scratch + first, blocks, last - first, 2 * C);
+        if (norm->bias && to->dbias)
             in.loops->column_sums(to->dbias + first, scratch + C + first, blocks, last - first,
                                   2 * C);
     }

@@ -105,6 +105,7 @@ static bp_err build(bp_engine *engine)
                 .tensors = mesh->tensors,
                 .sequence_parallel =
                     bp_engine_is_sequence_parallel(&engine->spec, &engine->shape, mesh->tensors),
+                .distills = engine->spec.distills,
                 .seed = engine->spec.seed,
                 .dropout = engine->spec.dropout,
                 .label_smoothing = engine->spec.label_smoothing};
@@ -189,7 +190,7 @@ static void start_sum(void *context, int g)
     bp_engine *engine = context;
 
     if (g == 0)
-        bp_inject_gradient(&engine->optimizer, engine->stage->gradient);
+        bp_inject_gradient(engine->stage->gradient);
     bp_gradient_start(&engine->reduction, g);
 }
 
@@ -206,6 +207,16 @@ void bp_engine_initialise(bp_engine *engine)
     end_gathers(engine);
     bp_network_initialise(engine->network, engine->spec.seed);
     begin_with_values(engine);
+}
+
+void bp_engine_initialise_added(bp_engine *engine)
+{
+    for (int g = 0; g < engine->network->group_count; g++) {
+        bp_group *group = &engine->network->groups[g];
+
+        for (int k = 0; k < group->count && group->added; k++)
+            bp_param_initialise(&group->params[k], engine->spec.seed);
+    }
 }
 
 void bp_engine_free(bp_engine **engine)
@@ -225,6 +236,11 @@ void bp_engine_free(bp_engine **engine)
     bp_free(self->carried);
     bp_free(self);
     *engine = NULL;
+}
+
+void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher)
+{
+    engine->stage->teacher = teacher;
 }
 
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count)
@@ -443,7 +459,7 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
     return slices;
 }
 
-bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count)
+bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count)
 {
     int64_t capacity =
         3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count;
@@ -453,10 +469,12 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *
     *count = 0;
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
-        bp_network_slices(engine->network, g, "", engine->values + group->place, 0, group->floats,
-                          slices, count, capacity);
+
+        if (what != BP_LOAD_BASE || !group->added)
+            bp_network_slices(engine->network, g, "", engine->values + group->place, 0,
+                              group->floats, slices, count, capacity);
     }
-    if (!model_only) {
+    if (what == BP_LOAD_STATE) {
         moment_slices(engine, false, slices, count, capacity);
         carry_slices(engine, 0, slices, count);
     }

@@ -13,6 +13,7 @@ typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
     size_t samples;  /* texts that are written on the way; the caller sets it */
+    size_t teacher;  /* that the model learns from; the caller sets it */
     size_t trace;    /* events of a timeline; the caller sets it */
     size_t snapshot; /* what bp_engine_slices_to_save gives, once more; 0: the caller has none */
     size_t writer;   /* what writing a checkpoint takes besides; the caller sets it */
@@ -38,8 +39,22 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
 /** Collective over mesh->data (the queue of sums ends). NULL in *engine is accepted. */
 void bp_engine_free(bp_engine **engine);
 
+/** What of a checkpoint is loaded. */
+typedef enum bp_load {
+    BP_LOAD_STATE, /* parameters, moments, what blocks carry */
+    BP_LOAD_MODEL, /* parameters, */
+    BP_LOAD_BASE   /* but for those of an adapter */
+} bp_load;
+
+/** Initial values of an adapter alone. Local. */
+void bp_engine_initialise_added(bp_engine *engine);
+
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
 void bp_engine_initialise(bp_engine *engine);
+
+/** Later steps learn from a teacher too (nn/distill.h): spec.distills was set. Borrowed; NULL:
+ * none. Local. */
+void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher);
 
 /** Slots of the batch that this data rank has: [*first, *first + *count). */
 void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
@@ -79,11 +94,11 @@ bp_network *bp_engine_network(bp_engine *engine);
 
 /** Slices of the state (parameters, moments, what blocks carry), for bp_checkpoint_save (they tile
  * every tensor over all ranks of mesh->member) or to load into (all that this rank needs).
- * model_only: parameters alone. Not collective, but it waits for what other ranks still send: all
+ * Not collective, but it waits for what other ranks still send: all
  * data ranks have finished the same steps. Owns: the list is the caller's (bp_free); its data lie
  * in the engine and hold until the next step. */
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count);
-bp_slice *bp_engine_slices_to_load(bp_engine *engine, bool model_only, int64_t *count);
+bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count);
 /** Values were loaded into all of bp_engine_slices_to_load: copies are made anew. Like initial
  * values, they are guarded from here on. Local. */
 void bp_engine_loaded(bp_engine *engine);

@@ -15,7 +15,7 @@ int64_t bp_gradient_scratch(const bp_mesh *mesh, const bp_network *network)
     int64_t most = 0;
 
     for (int g = 0; g < network->group_count; g++) {
-        int64_t padded = network->groups[g].padded;
+        int64_t padded = network->groups[g].frozen ? 0 : network->groups[g].padded;
         int64_t reduce = bp_reduce_scatter_scratch(padded, mesh->datas),
                 shard = padded / mesh->datas;
         int64_t sums = 2 * 2 * (padded / BP_NORM_BLOCK + 1); /* two lists of float64 */
@@ -71,8 +71,8 @@ void bp_gradient_finish(bp_reduction *reduction)
             continue;
         bp_optimizer_shard(mesh, group, &first, &count);
         float *shard = reduction->gradients + group->place + first;
-        /* each tensor rank has seen its share of the rows alone */
-        if (group->replicated && network->nn.sequence_parallel)
+        /* each tensor rank has seen its share of the rows alone, or of the columns */
+        if (group->replicated && (network->nn.sequence_parallel || group->partial))
             bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
         if (group->tied)
             sum_tied(mesh, shard, count, reduction->scratch);

@@ -122,7 +122,7 @@ void bp_inject_flips(const bp_optimizer *optimizer, float *values);
 /** train.flip_loaded: one weight, the same on all ranks where the fault is armed on all. Local. */
 void bp_inject_loaded(const bp_network *network, float *values);
 /** train.nan_gradient: of this rank's micro-batches, before they are summed over ranks. Local. */
-void bp_inject_gradient(const bp_optimizer *optimizer, float *gradients);
+void bp_inject_gradient(float *gradients);
 /** train.flip_gradient: of the sum that only this rank has; in what tensor ranks hold in common,
  * where there is such. Local. */
 void bp_inject_sum(const bp_optimizer *optimizer, float *gradients);

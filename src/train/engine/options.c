@@ -74,6 +74,15 @@ const bp_option bp_train_options[] = {
      "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
      "it and adds .start-N to the name",
      false, .at = BP_AT(bp_train_keys, trace)},
+    {"distill.model", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "CHECKPOINT or ensemble.json of a teacher, on the same ranks: the model learns from its "
+     "probabilities too",
+     false, .at = BP_AT(bp_train_keys, teacher)},
+    {"distill.temperature", BP_OPTION_REAL, "2", 0.01, 1000, NULL, NULL,
+     "of both models' logits, for that", false, .at = BP_AT(bp_train_keys, temperature)},
+    {"distill.weight", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL,
+     "of that loss; one less it is of the targets' own", false,
+     .at = BP_AT(bp_train_keys, soft_weight)},
     END,
 };
 
@@ -171,6 +180,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
+        .distills = bp_train_keys_of(config)->teacher != NULL,
         .digest_every = bp_train_keys_of(config)->digest_every,
         .optimizer = {.kind = kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,

@@ -11,7 +11,7 @@ size_t bp_plan_total(const bp_plan *plan)
 {
     return plan->program + plan->parameters + plan->copies + plan->gradients + plan->optimizer +
            plan->activations + plan->scratch + plan->input + plan->snapshot + plan->writer +
-           plan->samples + plan->trace;
+           plan->samples + plan->trace + plan->teacher;
 }
 
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
@@ -76,6 +76,7 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     bp_nn nn = {.tensor = MPI_COMM_NULL,
                 .tensors = mesh.tensors,
                 .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensors),
+                .distills = spec->distills,
                 .dropout = spec->dropout,
                 .label_smoothing = spec->label_smoothing};
     bp_network *network = NULL;

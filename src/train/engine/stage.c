@@ -92,7 +92,8 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
     bp_pipeline pipeline = pipeline_of(spec, network);
     bp_stage_bytes bytes;
 
-    bytes.gradients = (size_t)gradient_count(spec) * (size_t)network->floats * sizeof(float);
+    bytes.gradients =
+        (size_t)gradient_count(spec) * (size_t)network->trained_floats * sizeof(float);
     bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
                         bp_arena_bytes(between_floats(spec, network, true), sizeof(float));
     for (int c = 0; c < pipeline.chunks; c++)
@@ -121,7 +122,7 @@ static bp_err allocate(bp_stage *stage)
     stage->memory = bp_try_alloc("activations", (int64_t)(bytes.activations + bytes.scratch), 1);
     bool short_of = !stage->memory;
     for (int k = 0; !short_of && k < stage->depth; k++) {
-        stage->stack[k] = bp_try_alloc("gradients", stage->network->floats, sizeof(float));
+        stage->stack[k] = bp_try_alloc("gradients", stage->network->trained_floats, sizeof(float));
         short_of = !stage->stack[k];
     }
     if (short_of)
@@ -249,6 +250,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
     pass.step = step->step;
     pass.first_slot = step->first_slot + micro_batch * B;
     pass.scratch = &stage->scratch;
+    pass.teacher = stage->teacher;
     memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
     return pass;
 }
@@ -358,7 +360,7 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
         if (group->block != k)
             continue;
         BP_ASSERT(bp_group_is_written(group));
-        for (int m = 0; m < merges; m++)
+        for (int m = 0; m < merges && !group->frozen; m++)
             bp_add(stage->stack[top - 1 - m] + group->place, stage->stack[top - m] + group->place,
                    group->padded);
         if (is_last_leaf && step->is_whole)

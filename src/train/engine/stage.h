@@ -35,9 +35,9 @@ typedef struct bp_stage {
     bp_stage_spec spec;
     const bp_mesh *mesh; /* borrowed */
     bp_network *network; /* borrowed */
-    float *gradient; /* [network->floats] the step's sum, after bp_stage_accumulate; the bottom of
-                        the tree's stack */
-    float **stack;   /* [depth] partial sums */
+    float *gradient;     /* [network->trained_floats] the step's sum, after bp_stage_accumulate; the
+                            bottom of     the tree's stack */
+    float **stack;       /* [depth] partial sums */
     int depth;
     bp_action *actions; /* of a step */
     bp_stage_schedule schedule;
@@ -48,6 +48,7 @@ typedef struct bp_stage {
     bp_pipeline_comm forward, backward; /* this rank's rows of activations, and of their
                                      gradients */
     bp_arena scratch;
+    const struct bp_teacher *teacher; /* of its passes; borrowed; NULL: none */
 } bp_stage;
 
 /** What stage `stage` does, of a training with these settings on so many data ranks. */

@@ -90,6 +90,10 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
            shape->family->name, layers, (long long)shape->width, heads, (long long)shape->context,
            (long long)shape->vocab_size, (double)bp_model_parameters(shape) / 1e6,
            self->spec.precision == BP_BF16 ? "bf16" : "f32");
+    if (shape->adapter.kind != BP_ADAPTER_NONE)
+        bp_log("adapter: %s, rank %lld: %.4f M parameters are trained, the others stay as they are",
+               bp_model_keys_of(self->config)->adapter.kind, (long long)shape->adapter.rank,
+               (double)bp_model_trained_parameters(shape) / 1e6);
     schedule_text(remark, sizeof remark, self);
     bp_log("mesh:  pipeline %d%s x data %d x tensor %d%s, coordinator %s, %d thread%s a rank",
            mesh->pipeline, remark, mesh->data, mesh->tensor,
@@ -114,6 +118,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     if (plan->samples > 0)
         print_row("samples", plan->samples, "keys and values of a text that the model writes");
+    if (plan->teacher > 0)
+        print_row("teacher", plan->teacher, "its weights, and what it says of a batch");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "of this rank");

@@ -206,6 +206,10 @@ static bp_err open_run(trainer *self)
                               bp_math_cpu(), "threads", bp_math_threads(), "parameters",
                               (json_int_t)bp_model_parameters(&self->shape), "steps",
                               (json_int_t)self->spec.rate.steps);
+    if (self->shape.adapter.kind != BP_ADAPTER_NONE)
+        (void)json_object_set_new(
+            extra, "parameters_trained",
+            json_integer((json_int_t)bp_model_trained_parameters(&self->shape)));
     bp_run_spec spec = {.job = self->task ? "finetune" : "pretrain",
                         .trains = true,
                         .samples = bp_train_keys_of(self->config)->sample_every > 0,

@@ -162,11 +162,17 @@ bp_err trainer_find_source(trainer *self)
  * saved, however it is split. */
 static bp_err load_source(trainer *self)
 {
+    bool adapts = self->shape.adapter.kind != BP_ADAPTER_NONE,
+         is_adapted = json_object_get(json_object_get(bp_checkpoint_state(self->source), "model"),
+                                      "adapter") != NULL;
+    bp_load what = self->resumes ? BP_LOAD_STATE : is_adapted ? BP_LOAD_MODEL : BP_LOAD_BASE;
     bp_slice *slices = NULL;
     int64_t count = 0;
 
     if (self->engine)
-        slices = bp_engine_slices_to_load(self->engine, !self->resumes, &count);
+        slices = bp_engine_slices_to_load(self->engine, what, &count);
+    if (self->engine && adapts && what == BP_LOAD_BASE)
+        bp_engine_initialise_added(self->engine);
     if (self->engine && self->task && !self->resumes)
         count = trainer_task_keep_known(self, slices, count);
     bp_err err = bp_checkpoint_load(self->source, slices, count);

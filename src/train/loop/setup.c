@@ -327,6 +327,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
     if (err == BP_OK)
+        err = trainer_teacher_check(self);
+    if (err == BP_OK)
         err = share_constants(self);
     if (err == BP_OK)
         err = trainer_samples_open(self);
@@ -445,6 +447,8 @@ bp_err trainer_build(trainer *self)
                   ? trainer_learner_open(self)
                   : bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
         if (err == BP_OK)
+            err = trainer_teacher_open(self);
+        if (err == BP_OK)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
@@ -476,6 +480,7 @@ void trainer_close(trainer *self)
     bp_document_table_free(&self->valid_table);
     trainer_task_close(self);
     trainer_samples_close(self);
+    trainer_teacher_close(self);
     bp_engine_free(&self->engine);
     if (self->learner)
         trainer_learner(self)->free(&self->learner);

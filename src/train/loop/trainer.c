@@ -214,6 +214,8 @@ static bp_err run_steps(trainer *self)
         if (self->learner)
             err = trainer_learn(self, &batch, &result);
         else
+            err = trainer_teach(self, &batch);
+        if (err == BP_OK && !self->learner)
             bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
                            &batch, &result);
         if (err == BP_OK)

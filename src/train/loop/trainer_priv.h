@@ -133,9 +133,11 @@ typedef struct trainer {
                               show yet; 0: none */
     int64_t untold_best;   /* the last of them that was the best so far; 0: none */
     sampling samples;
-    bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
-    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
-    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
+    struct teacher *teacher; /* teacher.c; NULL: there is none */
+    int64_t teacher_bytes;   /* that it takes on a rank, about */
+    bp_mailbox *box;         /* of reports to a dedicated coordinator; NULL: there is none */
+    double commit_seconds;   /* of the last checkpoint, to its end; 0: none yet */
+    double clock;            /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
     char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
@@ -350,6 +352,18 @@ void trainer_sample(trainer *self);
 /** A line of samples.jsonl, and of the log. On the coordinator. Errors: those of bp_run_sample and
  * bp_spell. */
 bp_err trainer_take_sample(trainer *self, const json_t *value);
+
+/* teacher.c: distill.*. Without distill.model they do nothing */
+/** The teacher fits the model. Collective over world. Errors: BP_ERR_CONFIG another vocabulary, a
+ * shorter context, a model without soft targets; those of bp_ensemble_list_load and
+ * bp_checkpoint_read_metadata: the same on all ranks. */
+bp_err trainer_teacher_check(trainer *self);
+/** Open it. Collective over mesh->member. Errors: those of bp_model_open. */
+bp_err trainer_teacher_open(trainer *self);
+/** What it says of a step's batch, before the step. Collective over mesh->compute. Errors:
+ * BP_ERR_SYSTEM: the same on all ranks. */
+bp_err trainer_teach(trainer *self, const bp_batch *batch);
+void trainer_teacher_close(trainer *self);
 
 /* report.c */
 typedef enum report_kind {

@@ -1,0 +1,34 @@
+/* Adapters as a model's shape, its keys and its checkpoints have them (nn/adapter.h has what they
+ * are). */
+#ifndef BP_MODELS_ADAPTER_H
+#define BP_MODELS_ADAPTER_H
+
+#include "base/config.h"
+#include "base/json.h"
+#include "io/checkpoint/checkpoint.h"
+#include "nn/adapter.h"
+
+/** Values of adapter.* (bp_model_options). */
+typedef struct bp_adapter_keys {
+    const char *kind;
+    int64_t rank;
+    double scale;
+    const char *targets;
+} bp_adapter_keys;
+
+/** What adapter.* asks for, of a model of width C (0: not known) that starts from one with `known`
+ * (NULL: from no checkpoint). Faults are added to the configuration's. */
+bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
+                         int64_t C);
+
+/** "adapter" of the "model" object of a checkpoint; nothing where there is none. Errors of reading:
+ * BP_ERR_FORMAT. */
+void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);
+bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where);
+
+/** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
+ * there is none of that tensor. Collective over the checkpoint's communicator. Errors:
+ * BP_ERR_FORMAT, BP_ERR_SYSTEM, those of bp_checkpoint_load. */
+bp_err bp_adapter_merge(bp_checkpoint *checkpoint, const bp_slice *slice, float *values);
+
+#endif

@@ -1,0 +1,221 @@
+/* distill.*: another model, or an ensemble, on the same ranks, whose probabilities the training
+ * learns. Each step its backbone runs over the batch first; the head asks for logits by rows. */
+#include "train/loop/trainer_priv.h"
+
+#include "io/checkpoint/ensemble_file.h"
+#include "mesh/collective.h"
+#include "models/open.h"
+#include "nn/distill.h"
+
+#include <string.h>
+
+struct teacher {
+    bp_teacher face;
+    bp_model **members; /* [face.members] */
+    float **hidden;     /* of each, [slots][T][its width], on ranks of the last stage */
+    int64_t first_slot;
+};
+
+/* A CHECKPOINT is a list of one. */
+static bp_err list_members(bp_ensemble_list *list, const char *path)
+{
+    if (bp_ensemble_is(path))
+        return bp_ensemble_list_load(list, path);
+    list->members = bp_alloc("train.teacher", 1, sizeof *list->members);
+    list->count = 1;
+    list->members[0] = (bp_ensemble_member){.name = bp_strdup("teacher"), .path = bp_strdup(path)};
+    return BP_OK;
+}
+
+static bp_err check_state(const trainer *self, const json_t *state, const char *path)
+{
+    const char *hash = json_string_value(json_object_get(state, "tokenizer_hash")),
+               *ours = self->facts.tokenizer_hash;
+    bp_model_shape shape;
+    bp_err err = bp_model_shape_read(&shape, state, path);
+
+    if (err != BP_OK)
+        return err;
+    if (shape.vocab_size != self->shape.vocab_size ||
+        (hash && hash[0] && ours[0] && strcmp(hash, ours) != 0))
+        return BP_FAIL(BP_ERR_CONFIG, "distill.vocabulary",
+                       "the teacher's vocabulary has %lld tokens (tokenizer %.12s...), the "
+                       "model's %lld (%.12s...): at distill.model = %s; take a teacher with the "
+                       "corpus's tokenizer",
+                       (long long)shape.vocab_size, hash ? hash : "",
+                       (long long)self->shape.vocab_size, ours, path);
+    if (shape.family->objective != &bp_objective_causal || shape.task.kind != BP_TASK_NONE)
+        return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
+                       "a model of kind %s gives no soft targets here: at distill.model = %s; take "
+                       "a causal network",
+                       shape.family->name, path);
+    if (bp_model_most_inputs(&shape) < self->shape.context)
+        return BP_FAIL(BP_ERR_CONFIG, "distill.short_context",
+                       "the teacher's context is %lld, and model.context = %lld: at distill.model "
+                       "= %s; use a shorter model.context",
+                       (long long)bp_model_most_inputs(&shape), (long long)self->shape.context,
+                       path);
+    return BP_OK;
+}
+
+/* What a member takes on the ranks of the stage where that is most. */
+static bp_err add_bytes(const trainer *self, const json_t *state, int64_t *bytes)
+{
+    const bp_mesh_shape *mesh = &self->mesh_shape;
+    int64_t most = 0, slots = self->spec.batch / mesh->data;
+    bp_err err = BP_OK;
+
+    for (int stage = 0; stage < mesh->pipeline && err == BP_OK; stage++) {
+        bp_model_memory memory;
+
+        err = bp_model_estimate(&memory, state, self->config,
+                                &(bp_model_task){.mesh = mesh,
+                                                 .stage = stage,
+                                                 .windows = self->spec.micro_batch,
+                                                 .length = self->shape.context});
+        int64_t here = memory.weights_bytes + memory.work_bytes;
+
+        if (stage == mesh->pipeline - 1)
+            here += slots * self->shape.context * memory.width * (int64_t)sizeof(float);
+        most = here > most ? here : most;
+    }
+    *bytes += most;
+    return err;
+}
+
+static bp_err check_members(const trainer *self, int64_t *bytes)
+{
+    bp_ensemble_list list = {0};
+    bp_err err = list_members(&list, bp_train_keys_of(self->config)->teacher);
+
+    for (int64_t k = 0; k < list.count && err == BP_OK; k++) {
+        char *folder = NULL;
+        json_t *manifest = NULL;
+
+        err = bp_checkpoint_read_metadata(list.members[k].path, &folder, &manifest);
+        if (err == BP_OK && manifest) {
+            const json_t *state = json_object_get(manifest, "state");
+
+            err = check_state(self, state, list.members[k].path);
+            if (err == BP_OK)
+                err = add_bytes(self, state, bytes);
+        }
+        json_decref(manifest);
+        bp_free(folder);
+    }
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
+bp_err trainer_teacher_check(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = BP_OK;
+
+    if (!self->spec.distills)
+        return BP_OK;
+    if (bp_model_objective(&self->shape) != &bp_objective_causal || trainer_learner(self))
+        return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
+                       "distill.model is given, but a model of kind %s learns from no soft "
+                       "targets: at distill.model; leave it out, or train a causal network",
+                       self->shape.family->name);
+    if (mesh->coordinates)
+        err = check_members(self, &self->teacher_bytes);
+    err = bp_agree(mesh->world, err);
+    if (err == BP_OK)
+        bp_bcast_bytes(&self->teacher_bytes, sizeof self->teacher_bytes, 0, mesh->world);
+    return err;
+}
+
+static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int64_t T,
+                           int64_t first, int64_t rows, float *logits)
+{
+    const struct teacher *self = (const struct teacher *)face;
+    bp_model *lm = self->members[member];
+    int64_t row = (slot - self->first_slot) * T + first;
+
+    lm->ops->logits(lm, 0, self->hidden[member] + row * lm->info.width, rows, logits);
+}
+
+static bp_err open_member(trainer *self, struct teacher *teacher, int k, const char *path)
+{
+    int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+    bp_err err = bp_model_open(&teacher->members[k], self->mesh, self->config, path);
+
+    if (err != BP_OK)
+        return err;
+    if (self->mesh->pipeline_at == self->mesh->pipelines - 1)
+        teacher->hidden[k] = bp_try_alloc(
+            "train.teacher", slots * self->shape.context * teacher->members[k]->info.width,
+            sizeof(float));
+    if (self->mesh->pipeline_at == self->mesh->pipelines - 1 && !teacher->hidden[k])
+        err = BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                      "memory is short: at what the teacher says of a batch; use a smaller "
+                      "train.batch or more data ranks");
+    return bp_agree(self->mesh->member, err);
+}
+
+bp_err trainer_teacher_open(trainer *self)
+{
+    const bp_train_keys *keys = bp_train_keys_of(self->config);
+    bp_ensemble_list list = {0};
+    struct teacher *teacher;
+    bp_err err;
+
+    if (!self->spec.distills)
+        return BP_OK;
+    err = bp_agree(self->mesh->member, list_members(&list, keys->teacher));
+    self->teacher = teacher = bp_alloc("train.teacher", 1, sizeof *teacher);
+    teacher->face = (bp_teacher){.members = (int)list.count,
+                                 .temperature = keys->temperature,
+                                 .weight = keys->soft_weight,
+                                 .logits = teacher_logits};
+    teacher->members = bp_alloc("train.teacher", list.count, sizeof(bp_model *));
+    teacher->hidden = bp_alloc("train.teacher", list.count, sizeof *teacher->hidden);
+    for (int k = 0; k < (int)list.count && err == BP_OK; k++)
+        err = open_member(self, teacher, k, list.members[k].path);
+    bp_ensemble_list_clear(&list);
+    if (err != BP_OK)
+        return err;
+    bp_engine_slots(self->engine, &teacher->first_slot, &(int64_t){0});
+    bp_engine_teach(self->engine, &teacher->face);
+    return BP_OK;
+}
+
+bp_err trainer_teach(trainer *self, const bp_batch *batch)
+{
+    struct teacher *teacher = self->teacher;
+    int64_t T = self->shape.context, each = self->spec.micro_batch;
+    bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    bp_err err = BP_OK;
+
+    for (int k = 0; teacher && k < teacher->face.members; k++)
+        for (int64_t first = 0; first < batch->B && err == BP_OK; first += each) {
+            bp_model *lm = teacher->members[k];
+            bp_model_batch part = {.windows = each,
+                                   .length = T,
+                                   .inputs = batch->stream[0].inputs + first * T,
+                                   .targets = batch->term[0].targets + first * T,
+                                   .first_slot = teacher->first_slot + first};
+
+            err = lm->ops->backbone(lm, &part, BP_MODEL_NO_DROPOUT,
+                                    last ? teacher->hidden[k] + first * T * lm->info.width : NULL);
+        }
+    return teacher ? bp_agree(self->mesh->compute, err) : BP_OK;
+}
+
+void trainer_teacher_close(trainer *self)
+{
+    struct teacher *teacher = self->teacher;
+
+    if (!teacher)
+        return;
+    for (int k = 0; k < teacher->face.members; k++) {
+        bp_model_free(&teacher->members[k]);
+        bp_free(teacher->hidden[k]);
+    }
+    bp_free(teacher->members);
+    bp_free(teacher->hidden);
+    bp_free(teacher);
+    self->teacher = NULL;
+}

@@ -1,0 +1,118 @@
+"""LoRA: the adapter alone is trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
+with the same bits; merged by export it gives the same scores; what does not fit is refused."""
+import os
+
+import numpy
+
+import bagpipe_test
+from bagpipe_test import JobTest, digests, metrics, program, run, state_of, steps, timeless
+from tensors import tensors_of
+
+LORA = ["adapter.kind=lora", "adapter.rank=3", "adapter.targets=q,k,v,out,up,down", "train.steps=6", "model.dropout=0.1"]
+LLAMA = ["model.kind=llama", "model.kv_heads=2", "model.inner=44"]
+
+
+class Adapter(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, keys in (("gpt", []), ("llama", LLAMA)):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), f"run.dir={cls.at(name)}", "train.steps=30", *keys])
+
+    def adapted(self, name, ranks=0, *keys, base="gpt"):
+        return self.trained(name, ranks, f"model.init={self.at(base)}", *LORA, *keys)
+
+    def last(self, name):
+        return tensors_of(os.path.join(self.at(name), "checkpoints", steps(self.at(name))[-1]))
+
+    def nll(self, name, model):
+        self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at(name)}", f"score.model={model}", f"score.corpus={self.at('valid.h5')}"])
+        return bagpipe_test.read_json(self.at(name), "score", "summary.json")["nll_nats"]
+
+    def test_every_mesh_trains_the_same_adapter(self):
+        for base in ("gpt", "llama"):
+            one = metrics(self.adapted(f"one-{base}", base=base))
+            for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no"]),
+                                      ("stages", 2, ["mesh.pipeline=2", "train.recompute=yes"]),
+                                      ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
+                with self.subTest(name, base=base):
+                    other = metrics(self.adapted(f"{name}-{base}", ranks, *keys, base=base))
+                    for a, b in zip(one, other, strict=True):
+                        self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                        self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-3 * a["grad_norm"])
+
+    def test_data_ranks_give_the_bits_of_one(self):
+        one = self.adapted("one")
+        for ranks in (2, 4):
+            other = self.adapted(f"data{ranks}", ranks)
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+
+    def test_the_base_stays_as_it_is(self):
+        base, tensors = self.last("gpt"), None
+        self.adapted("kept")
+        tensors = self.last("kept")
+        for name, values in base.items():
+            if "/" not in name:
+                numpy.testing.assert_array_equal(values, tensors[name])
+        moments = [name for name in tensors if "/" in name]
+        self.assertEqual(len(moments), 2 * 2 * 2 * 6)
+        self.assertTrue(all(name.endswith((".lora_a", ".lora_b")) for name in moments))
+        self.assertEqual(state_of(self.at("kept"))["model"]["adapter"], {"kind": "lora", "rank": 3, "scale": 16.0, "targets": "q,k,v,out,up,down"})
+
+    def test_a_killed_run_goes_on_with_the_same_bits(self):
+        keys = ["checkpoint.every=2", f"model.init={self.at('gpt')}", *LORA]
+        straight = self.adapted("straight", 0, *keys)
+        killed = run(["env", "BP_FAULT=step.end:5=kill", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('cut')}", *keys])
+        self.assertLess(killed.status, 0)
+        self.assertLess(steps(self.at("cut"))[-1], "step-000000000006")
+        cut = self.adapted("cut", 0, *keys)
+        self.assertEqual(digests(straight), digests(cut))
+        self.assertEqual(timeless(metrics(straight)), timeless(metrics(cut)))
+
+    def test_it_learns(self):
+        trained = self.adapted("learns", 0, "train.steps=40", "model.dropout=0", "adapter.rank=16")
+        self.assertLess(metrics(trained)[-1]["valid_loss"], metrics(self.at("gpt"))[-1]["valid_loss"] - 0.002)
+
+    def test_merged_it_gives_the_same_scores(self):
+        for base in ("gpt", "llama"):
+            trained = self.adapted(f"scored-{base}", 0, "optimizer.lr=0.05", base=base)
+            unmerged = self.nll(f"score-{base}", trained)
+            self.assertGreater(abs(unmerged - self.nll(f"score-base-{base}", self.at(base))), 1e-3 * unmerged)
+            self.must(["bagpipe-data", "export", trained, "--out", self.at(f"hf-{base}")])
+            self.must(["bagpipe-data", "import", self.at(f"hf-{base}"), "--out", self.at(f"merged-{base}")])
+            merged = self.nll(f"score-merged-{base}", self.at(f"merged-{base}"))
+            self.assertLess(abs(merged - unmerged), 1e-6 * unmerged)
+
+    def test_merged_weights_are_those_of_the_paper(self):
+        trained = self.adapted("algebra", 0, "optimizer.lr=0.05")
+        self.must(["bagpipe-data", "export", trained, "--out", self.at("hf-algebra")])
+        self.must(["bagpipe-data", "import", self.at("hf-algebra"), "--out", self.at("merged-algebra")])
+        ours, merged = self.last("algebra"), tensors_of(self.at("merged-algebra"))
+        for name in ("h.0.attn.q", "h.1.attn.out", "h.0.mlp.up", "h.1.mlp.down"):
+            wanted = ours[name + ".weight"] + 16 / 3 * ours[name + ".lora_b"] @ ours[name + ".lora_a"]
+            self.assertGreater(abs(wanted - ours[name + ".weight"]).max(), 1e-3)
+            numpy.testing.assert_allclose(merged[name + ".weight"], wanted, atol=1e-6)
+
+    def test_a_trained_adapter_is_trained_on(self):
+        first = self.adapted("first")
+        second = self.trained("second", 0, f"model.init={first}", *LORA)
+        self.assertLess(metrics(second)[0]["loss"], metrics(first)[0]["loss"])
+        self.assert_error(self.pretrain("third", 0, f"model.init={first}"), 78, "[adapter.mismatch]")
+
+    def test_what_does_not_fit_is_refused(self):
+        init = f"model.init={self.at('gpt')}"
+        for keys, identifier in ((["adapter.kind=lora"], "adapter.no_base"),
+                                 ([init, "adapter.kind=lora", "adapter.targets=q,x"], "adapter.bad_targets"),
+                                 ([init, "adapter.kind=lora", "adapter.targets=q,,v"], "adapter.bad_targets"),
+                                 ([init, "adapter.kind=lora", "adapter.rank=33"], "adapter.rank_too_large")):
+            with self.subTest(identifier):
+                self.assert_error(self.pretrain("never", 0, *keys), 78, f"[{identifier}]")
+        lstm = self.trained("lstm", 0, "model.kind=lstm", "model.heads=", "train.steps=1")
+        self.assert_error(self.pretrain("never", 0, f"model.init={lstm}", "adapter.kind=lora", "model.heads="), 78, "[adapter.no_place]")
+        narrow = self.trained("narrow", 0, *LLAMA, "model.kv_heads=1", "train.steps=1")
+        self.assert_error(self.pretrain("never", 2, f"model.init={narrow}", "adapter.kind=lora", "mesh.tensor=2"), 78, "[mesh.not_dividing]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
