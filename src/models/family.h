@@ -108,7 +108,7 @@ typedef struct bp_model_shape {
     bp_task_shape task;            /* whose head stands in the place of the family's */
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
                            only tells that keeps its values */
-    bp_adapter adapter;            /* then it alone is trained, and a task's head */
+    bp_adapter adapter; /* then it alone is trained, and a task's head */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
