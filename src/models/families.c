@@ -11,6 +11,7 @@
 #include "models/ngram/ngram.h"
 #include "models/recurrent/recurrent.h"
 #include "models/seq2seq/seq2seq.h"
+#include "models/variants.h"
 #include "models/word2vec/word2vec.h"
 
 #include <stdio.h>
@@ -188,6 +189,18 @@ const bp_option bp_model_options[] = {
     {"adapter.targets", BP_OPTION_STRING, "q,v", 0, 0, NULL, NULL,
      "lora: weights that are adapted, of q,k,v,out (attention), up (with its gate) and down (MLP)",
      false, .at = BP_AT(bp_model_keys, adapter.targets)},
+    {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
+     "Transformers: what makes weights of scores; entmax15 gives low scores the weight 0 (Peters "
+     "et "
+     "al. 2019); softmax if not given",
+     false, .at = BP_AT(bp_model_keys, attention_activation)},
+    {"head.activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
+     "what makes probabilities of logits; entmax15 has its own loss, and rules tokens out; softmax "
+     "if not given",
+     false, .at = BP_AT(bp_model_keys, head_activation)},
+    {"head.softmaxes", BP_OPTION_INT, NULL, 1, BP_HEAD_SOFTMAXES, NULL, NULL,
+     "softmaxes that the head mixes, each of a state of its own (Yang et al. 2018); 1 if not given",
+     false, .at = BP_AT(bp_model_keys, softmaxes)},
     {"ngram.order", BP_OPTION_INT, NULL, 1, 7, NULL, "words",
      "ngram: of the longest n-grams; 5 if not given", false, .at = BP_AT(bp_model_keys, order)},
     {"ngram.smoothing", BP_OPTION_CHOICE, NULL, 0, 0,

@@ -31,6 +31,19 @@ static void set_value(bp_model_shape *shape, const bp_model_size *size, double v
         *(int64_t *)(void *)at = size->inverse ? value == 0 : (int64_t)value;
 }
 
+static void settle(bp_model_shape *shape)
+{
+    if (shape->family->settle)
+        shape->family->settle(shape);
+    shape->softmaxes = shape->softmaxes > 0 ? shape->softmaxes : 1;
+}
+
+/* In a checkpoint. */
+static const char *stored_name(const bp_model_size *size)
+{
+    return size->stored ? size->stored : size->name;
+}
+
 /* Is it written, into a checkpoint and config.ini? */
 static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
 {
@@ -42,8 +55,7 @@ static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
     if (!size->quiet)
         return true;
     set_value(&plain, size, size->inverse);
-    if (shape->family->settle)
-        shape->family->settle(&plain);
+    settle(&plain);
     return value_of(&plain, size) != value_of(shape, size);
 }
 
@@ -288,8 +300,8 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
     refuse_others(config, shape.family);
     for (const bp_model_size *size = shape.family->sizes; size->name; size++)
         read_size(&shape, config, size, known && known->family);
-    if (shape.family->settle && bp_model_shape_is_whole(&shape))
-        shape.family->settle(&shape);
+    if (bp_model_shape_is_whole(&shape))
+        settle(&shape);
     shape.adapter = bp_adapter_of(&bp_model_keys_of(config)->adapter, config,
                                   known && known->family ? &known->adapter : NULL, shape.width);
     if (shape.adapter.kind != BP_ADAPTER_NONE && !shape.family->backbone)
@@ -336,6 +348,11 @@ static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *c
                             "mesh.tensor = %d does not divide model.kv_heads = %.0f, and weights "
                             "are adapted: at mesh.tensor; use a divisor of both",
                             tensors, value_of(shape, size));
+    if (shape->adapter.kind != BP_ADAPTER_NONE && shape->softmaxes > 1)
+        bp_config_fault(config, "adapter.no_mixture",
+                        "head.softmaxes = %lld has parameters that adapter.kind would freeze: at "
+                        "head.softmaxes; use 1",
+                        (long long)shape->softmaxes);
 }
 
 void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, bp_config *config)
@@ -346,6 +363,11 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
         return;
     shape->family->check(shape, tensors, config);
     check_adapter(shape, tensors, config);
+    if (shape->head_entmax == 1 && shape->softmaxes > 1)
+        bp_config_fault(config, "model.two_heads",
+                        "head.activation = entmax15 does not go with head.softmaxes = %lld: at "
+                        "head.softmaxes; leave one of them out",
+                        (long long)shape->softmaxes);
     if (blocks > 0 && stages > blocks)
         bp_config_fault(config, "mesh.too_few_blocks",
                         "mesh.pipeline = %d is more than the model's %d blocks (%s): at "
@@ -372,7 +394,7 @@ json_t *bp_model_shape_json(const bp_model_shape *shape)
 
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
         if (is_told(shape, size))
-            (void)json_object_set_new(model, size->name, json_of(shape, size));
+            (void)json_object_set_new(model, stored_name(size), json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
     bp_task_to_json(model, &shape->task);
     bp_adapter_to_json(model, &shape->adapter);
@@ -394,18 +416,18 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
 static bp_err read_count(int64_t *value, const json_t *model, const bp_model_size *size,
                          const char *where)
 {
-    const json_t *found = json_object_get(model, size->name);
+    const json_t *found = json_object_get(model, stored_name(size));
 
     if (size->optional && json_is_integer(found) && json_integer_value(found) == 0)
         return BP_OK;
-    return read_value(value, model, size->name, where);
+    return read_value(value, model, stored_name(size), where);
 }
 
 static bp_err read_choice(double *value, const json_t *model, const bp_model_size *size,
                           const char *where)
 {
     const char *word = NULL;
-    bp_err err = bp_json_get_string(model, size->name, &word, where);
+    bp_err err = bp_json_get_string(model, stored_name(size), &word, where);
 
     *value = err == BP_OK ? number_of(size, word) : 0;
     if (err == BP_OK && *value < 0)
@@ -421,7 +443,7 @@ static bp_err read_json_pairs(bp_model_shape *shape, const bp_model_size *size, 
 {
     int64_t pairs[BP_MODEL_PAIRS];
     const char *text = NULL;
-    bp_err err = bp_json_get_string(model, size->name, &text, where);
+    bp_err err = bp_json_get_string(model, stored_name(size), &text, where);
 
     if (err == BP_OK && !read_pairs(pairs, text))
         err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
@@ -440,16 +462,16 @@ static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const 
     bool flag = false;
     bp_err err = BP_OK;
 
-    if (size->optional && !json_object_get(model, size->name))
+    if (size->optional && !json_object_get(model, stored_name(size)))
         return BP_OK;
     if (size->type == BP_SIZE_PAIRS)
         return read_json_pairs(shape, size, model, where);
     if (size->type == BP_SIZE_REAL) {
-        err = bp_json_get_real(model, size->name, &value, where);
+        err = bp_json_get_real(model, stored_name(size), &value, where);
     } else if (size->type == BP_SIZE_CHOICE) {
         err = read_choice(&value, model, size, where);
     } else if (size->type == BP_SIZE_FLAG) {
-        err = bp_json_get_bool(model, size->name, &flag, where);
+        err = bp_json_get_bool(model, stored_name(size), &flag, where);
         value = flag;
     } else {
         err = read_count(&count, model, size, where);
@@ -479,8 +501,8 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         err = read_json(shape, size, model, where);
     if (err == BP_OK)
         err = read_value(&shape->vocab_size, model, "vocab_size", where);
-    if (err == BP_OK && shape->family->settle)
-        shape->family->settle(shape);
+    if (err == BP_OK)
+        settle(shape);
     if (err == BP_OK)
         err = bp_task_from_json(&shape->task, model, where);
     if (err == BP_OK)

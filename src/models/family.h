@@ -66,6 +66,9 @@ typedef struct bp_model_keys {
     double dropout;
     const char *init;
     bp_adapter_keys adapter; /* adapter.*, of all families of Transformers */
+    const char *attention_activation;
+    int64_t softmaxes; /* head.* */
+    const char *head_activation;
     int64_t order;
     const char *smoothing;
     double delta;
@@ -100,8 +103,11 @@ struct bp_learner_ops;
 #define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
-    int64_t own[BP_MODEL_OWN_SIZES];                   /* what its family has besides, */
-    double real[BP_MODEL_OWN_REALS];                   /* and numbers that are no sizes */
+    int64_t softmaxes; /* that the head mixes: head.softmaxes; 1: it is one (models/variants.h) */
+    int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
+                                              entmax15 */
+    int64_t own[BP_MODEL_OWN_SIZES];       /* what its family has besides, */
+    double real[BP_MODEL_OWN_REALS];       /* and numbers that are no sizes */
     const float *constants; /* what its family's `constants` made for initial values, borrowed;
                                NULL: nothing */
     const bp_model_family *family; /* NULL: not known */
@@ -134,6 +140,7 @@ typedef struct bp_model_size {
     bool of_training; /* it may be other than in the checkpoint that a model starts from */
     const char *section; /* of its key, where that is not the family's */
     const char *words;   /* of a choice: "none|linear" */
+    const char *stored;  /* what a checkpoint calls it, where that is not NAME */
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 #define BP_MODEL_PAIRS    16

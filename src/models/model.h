@@ -63,11 +63,13 @@ typedef struct bp_model_info {
                            target stands at any place of its text, whose state is that of all of
                            them */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
-    bool masks;       /* it finds masked tokens: a target stands at its own place, and inputs behind
-                         a window's end are -1 */
-    bool may_be_zero; /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
-    int64_t eod_id;   /* end-of-document token; -1: none */
-    int64_t step;     /* of the checkpoint */
+    bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
+                   a window's end are -1 */
+    bool log_probabilities; /* `logits` are natural logs of probabilities, and no softmax of one
+                               linear map; it is collective over mesh->tensor then */
+    bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
+    int64_t eod_id;         /* end-of-document token; -1: none */
+    int64_t step;           /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states */
@@ -156,7 +158,7 @@ typedef struct bp_model_ops {
     void (*set_probe)(bp_model *lm, struct bp_probe *probe);
     /** logits[rows][vocab_count]: this rank's part of the vocabulary, on the last pipeline stage.
      * head 0 is the model's own, others were added. Row r does not depend on the other rows. No
-     * MPI. */
+     * MPI, but of info.log_probabilities. */
     void (*logits)(bp_model *lm, int64_t head, const float *hidden, int64_t rows, float *logits);
     /** Another matrix [vocab_count][width] for `logits`, copied; *head is its number, 1, 2... On
      * ranks of other stages weights is NULL. Errors: BP_ERR_SYSTEM. Local. */

@@ -5,6 +5,7 @@
 #include "models/decoding_priv.h"
 #include "models/network_load_priv.h"
 #include "models/network_states_priv.h"
+#include "models/variants.h"
 
 #include "math/math.h"
 
@@ -324,9 +325,7 @@ static void network_logits(bp_model *model, int64_t head, const float *hidden, i
     const bp_weight *map =
         head == 0 ? bp_lm_head_map(network_head(self)) : self->heads[head - 1].map;
 
-    if (map)
-        bp_linear_forward(self->gemm, logits, hidden, map, bp_lm_head_bias(network_head(self)),
-                          rows);
+    bp_lm_head_logits(network_head(self), map, logits, hidden, rows);
 }
 
 static const float *network_head_weights(const bp_model *model)
@@ -461,6 +460,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .vocab_size = bp_model_outcomes(shape),
                                       .words = shape->vocab_size,
                                       .task = shape->task,
+                                      .log_probabilities = bp_variants_give_logs(shape),
                                       .states = network_state_form(shape)};
     if (shape->family->start_token) {
         self->face.info.reads_source = true;

@@ -54,7 +54,8 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->words = shape.vocab_size;
     info->task = shape.task;
     hash_labels(info->labels_hash, json_object_get(json_object_get(state, "model"), "labels"));
-    info->may_be_zero = shape.family->open != NULL;
+    info->may_be_zero =
+        shape.family->open != NULL || (shape.task.kind == BP_TASK_NONE && shape.head_entmax == 1);
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     return BP_OK;
 }

@@ -1,5 +1,6 @@
 /* Heads of tasks, behind the backbone of any family. */
 #include "models/task.h"
+#include "models/variants.h"
 
 #include "nn/layers.h"
 
@@ -226,8 +227,10 @@ static bool is_of_task(const bp_model_shape *shape, int block)
 
 double bp_model_block_cost(const bp_model_shape *shape, int block)
 {
-    return is_of_task(shape, block) ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
-                                    : shape->family->cost(shape, block);
+    return is_of_task(shape, block)
+               ? bp_task_flops(shape) / 3 / bp_task_blocks(shape)
+               : shape->family->cost(shape, block) +
+                     (block == shape->family->blocks(shape) - 1 ? bp_variants_flops(shape) : 0);
 }
 
 bp_activations bp_model_behind(const bp_model_shape *shape, int block)
@@ -242,7 +245,7 @@ int64_t bp_model_parameters(const bp_model_shape *shape)
     int64_t all = shape->family->facts(shape).parameters;
 
     return is_language_model(shape)
-               ? all
+               ? all + bp_variants_parameters(shape)
                : all - shape->family->backbone(shape).head_parameters + bp_task_parameters(shape);
 }
 
@@ -250,8 +253,9 @@ double bp_model_train_flops(const bp_model_shape *shape)
 {
     double all = shape->family->facts(shape).train_flops;
 
-    if (!is_language_model(shape))
-        all += bp_task_flops(shape) - shape->family->backbone(shape).head_flops;
+    all += is_language_model(shape)
+               ? 3 * bp_variants_flops(shape)
+               : bp_task_flops(shape) - shape->family->backbone(shape).head_flops;
     /* of three products of a weight the one for its gradient is left out */
     return shape->adapter.kind == BP_ADAPTER_NONE ? all : all * 2 / 3;
 }

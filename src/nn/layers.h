@@ -51,6 +51,7 @@ typedef struct bp_layer_shape {
     int64_t first_mask; /* the first of its streams of dropout masks, of which it takes 3, and 5
                            where it crosses: 4 number + 1 where 0 is the embedding's */
     int64_t window;     /* a position sees the last so many, itself one of them; 0: all */
+    bool entmax;        /* attention's weights are the 1.5-entmax of scores */
     bool sees_all;      /* not causal: a position sees all others of its sequence */
     int item, stream;   /* of the activations: what it works on, and whose places that has */
     bool crosses;       /* between attention and MLP, it also attends to another item, */
@@ -305,7 +306,13 @@ typedef struct bp_head_shape {
     bool twice;     /* it reads another item too, of as many places and columns, and is asked for
                        another term: of two directions */
     int second_item, second_term;
+    bool entmax;       /* outcomes are the 1.5-entmax of logits, and the loss is its own
+                          (math/kernels/entmax.h): it goes with one softmax */
+    int64_t softmaxes; /* that are mixed (softmax_mixture_priv.h); 0, 1: one */
+    bp_group *mixture; /* where softmaxes > 1: it is given "head.states.weight" [K C][C] and
+                          "head.priors.weight" [K][C], cut by rows over tensor ranks */
 } bp_head_shape;
+#define BP_HEAD_SOFTMAXES 64 /* the most */
 
 /** Final norm and softmax cross-entropy over outcomes (a vocabulary, classes) that are split over
  * tensor ranks, by chunks of rows: the logits never exist whole. A target a place is that of its
@@ -325,6 +332,11 @@ void bp_lm_head_norm(const bp_block *head, float *normed, const float *hidden, i
 const bp_weight *bp_lm_head_map(const bp_block *head);
 /** The logits' bias, of this rank's rows of the vocabulary; NULL: none. Borrowed. */
 const float *bp_lm_head_bias(const bp_block *head);
+/** logits[rows][V here] of rows behind the norm, by a map of as many rows as the head's own; of a
+ * mixture of softmaxes, and of entmax, the natural logs of its probabilities, whose softmax is the
+ * distribution (below -200 where a probability is 0). Collective over nn->tensor of such heads. */
+void bp_lm_head_logits(const bp_block *head, const bp_weight *map, float *logits,
+                       const float *hidden, int64_t rows);
 /** The map as plain values [V here][C]. Borrowed. NULL where products read a
  * copy of them, and they were not to be kept before they were loaded. */
 const float *bp_lm_head_values(const bp_block *head);

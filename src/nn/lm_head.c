@@ -1,10 +1,11 @@
 /* The last block: final norm, logits of this rank's part of the vocabulary, softmax over tensor
  * ranks, loss. It goes through the logits in chunks of rows. */
 #include "base/err.h"
+#include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "nn/distill.h"
-#include "nn/layers.h"
+#include "nn/lm_head_priv.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,56 +16,62 @@
 #define CHUNK_ROWS_MIN 64
 #define CHUNK_ROWS_MAX 1024
 
-typedef struct head {
-    bp_block block;
-    bp_head_shape shape;
-    bp_param *wte, *gain, *bias;
-    bp_weight *vocabulary; /* wte as a linear map; NULL where this rank has no row of it */
-} head;
-
-/* Memory of one chunk of rows. */
+/* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
 typedef struct chunk {
     int64_t rows;
-    float *logits;             /* [rows][V here] */
-    float *max;                /* [2][rows] of the whole vocabulary, and of this rank's part */
-    double *sums;              /* [2][rows]: of exp(logit - max), and the target's logit */
+    float *logits;             /* [rows K][V here] */
+    float *max;                /* [2][rows K] of the whole vocabulary, and of this rank's part */
+    double *sums;              /* [2][rows K]: of exp(logit - max), and the target's logit */
     double *all;               /* [rows] of all logits, with label smoothing */
-    float *weight;             /* [rows] */
+    float *weight;             /* [rows K] */
+    mixture_rows mixed;        /* where K > 1 */
+    entmax_rows sparse;        /* in the place of max and sums, where outcomes are entmax's */
     int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
                                   target's number, */
     int32_t *rows_of;          /* and the row's */
 } chunk;
 
+/* K: rows that the vocabulary has for one of the head. */
+static int64_t softmaxes(const lm_head *self)
+{
+    return self->mixture ? self->shape.softmaxes : 1;
+}
+
 /* The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike chunk_rows, more
  * for more rows. */
-static int64_t chunk_rows_most(const head *self, int64_t rows)
+static int64_t chunk_rows_most(const lm_head *self, int64_t rows)
 {
     int64_t tensors = self->block.nn->tensors; /* the largest share: equal on all tensor ranks */
     int64_t V = (self->wte->shape[0] + tensors - 1) / tensors;
-    int64_t n = CHUNK_BYTES / (V * (int64_t)sizeof(float)) / 16 * 16;
+    int64_t n = CHUNK_BYTES / (V * softmaxes(self) * (int64_t)sizeof(float)) / 16 * 16;
 
     n = n < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n;
     return n < rows ? n : rows;
 }
 
 /* Chunks of one size, as a short one costs the products as much. */
-static int64_t chunk_rows(const head *self, int64_t rows)
+static int64_t chunk_rows(const lm_head *self, int64_t rows)
 {
     int64_t most = chunk_rows_most(self, rows), chunks = most > 0 ? (rows + most - 1) / most : 1;
 
     return chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : most;
 }
 
-static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
+static chunk alloc_chunk(const lm_head *self, bp_arena *arena, int64_t rows, bool training)
 {
     chunk c = {.rows = rows};
+    int64_t all = rows * softmaxes(self);
 
-    c.logits = bp_arena_floats(arena, c.rows * self->wte->extent[0]);
-    c.max = bp_arena_floats(arena, 2 * c.rows);
-    c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * c.rows);
+    c.logits = bp_arena_floats(arena, all * self->wte->extent[0]);
+    c.max = bp_arena_floats(arena, 2 * all);
+    c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * all);
     if (self->block.nn->label_smoothing > 0)
         c.all = (double *)(void *)bp_arena_floats(arena, 2 * c.rows);
-    c.weight = bp_arena_floats(arena, c.rows);
+    c.weight = bp_arena_floats(arena, all);
+    if (self->shape.entmax)
+        c.sparse = entmax_rows_alloc(arena, rows);
+    if (self->mixture)
+        c.mixed = softmax_mixture_alloc(self->mixture, arena, rows, training);
     c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.rows_of = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
@@ -72,7 +79,7 @@ static chunk alloc_chunk(const head *self, bp_arena *arena, int64_t rows)
 }
 
 /* Of one item that it reads, as this rank has it. */
-static size_t item_bytes(const head *self, const bp_pass *pass)
+static size_t item_bytes(const lm_head *self, const bp_pass *pass)
 {
     return bp_arena_bytes(bp_nn_rows(self->block.nn, pass).count * self->wte->shape[1],
                           sizeof(float));
@@ -80,7 +87,7 @@ static size_t item_bytes(const head *self, const bp_pass *pass)
 
 static size_t head_saved(const bp_block *block, const bp_extent *most)
 {
-    const head *self = (const head *)block;
+    const lm_head *self = (const lm_head *)block;
     bp_pass pass = bp_pass_planned(block, most, true);
 
     return (self->shape.twice ? 2 : 1) * item_bytes(self, &pass);
@@ -93,10 +100,10 @@ typedef struct evaluation_work {
     bp_operand normed;
 } evaluation_work;
 
-static evaluation_work alloc_evaluation(const head *self, bp_arena *arena, int64_t chunk_rows)
+static evaluation_work alloc_evaluation(const lm_head *self, bp_arena *arena, int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1];
-    evaluation_work work = {.c = alloc_chunk(self, arena, chunk_rows)};
+    evaluation_work work = {.c = alloc_chunk(self, arena, chunk_rows, false)};
 
     work.hidden = bp_arena_floats(arena, work.c.rows * C);
     work.normed = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
@@ -117,16 +124,16 @@ typedef struct backward_work {
     bp_distill_work soft; /* where the training has a teacher */
 } backward_work;
 
-static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_pass *pass,
+static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const bp_pass *pass,
                                     int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1], rows = pass->B * pass->T;
     int64_t own = bp_nn_rows(self->block.nn, pass).count;
-    backward_work work = {.c = alloc_chunk(self, arena, chunk_rows)};
+    backward_work work = {.c = alloc_chunk(self, arena, chunk_rows, true)};
 
     work.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C);
-    work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits, work.c.rows,
-                                   self->wte->extent[0]);
+    work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits,
+                                   work.c.rows * softmaxes(self), self->wte->extent[0]);
     work.dnormed = bp_arena_floats(arena, rows * C);
     work.mean = bp_arena_floats(arena, own);
     work.rstd = bp_arena_floats(arena, own);
@@ -142,7 +149,7 @@ static backward_work alloc_backward(const head *self, bp_arena *arena, const bp_
 
 static size_t head_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
-    const head *self = (const head *)block;
+    const lm_head *self = (const lm_head *)block;
     bp_pass pass = bp_pass_planned(block, most, training);
     int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream]);
     bp_arena count = {0};
@@ -159,115 +166,108 @@ static size_t head_scratch(const bp_block *block, const bp_extent *most, bool tr
 
 static bp_product_bytes head_products(const bp_block *block, const bp_extent *most)
 {
-    const head *self = (const head *)block;
+    const lm_head *self = (const lm_head *)block;
     bp_product_bytes bytes = {0};
+    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream]);
 
     if (self->wte->extent[0] > 0)
-        bp_product_bytes_add(&bytes, block->nn,
-                             chunk_rows_most(self, most->B * most->T[block->stream]),
-                             self->wte->extent[0], self->wte->shape[1]);
+        bp_product_bytes_add(&bytes, block->nn, rows * softmaxes(self), self->wte->extent[0],
+                             self->wte->shape[1]);
+    if (self->mixture)
+        softmax_mixture_products(self->mixture, &bytes, rows);
     return bytes;
 }
 
 static bp_err head_bind(bp_block *block)
 {
-    head *self = (head *)block;
+    lm_head *self = (lm_head *)block;
+    bp_err err = self->mixture ? softmax_mixture_bind(self->mixture) : BP_OK;
 
-    if (self->wte->extent[0] == 0)
-        return BP_OK;
+    if (self->wte->extent[0] == 0 || err != BP_OK)
+        return err;
     return bp_weight_new(&self->vocabulary, block->nn->gemm, self->wte->value, self->wte->extent[0],
                          self->wte->shape[1]);
 }
 
 static void head_refresh(bp_block *block)
 {
-    head *self = (head *)block;
+    lm_head *self = (lm_head *)block;
 
     if (self->vocabulary)
         bp_weight_refresh(self->vocabulary);
+    if (self->mixture)
+        softmax_mixture_refresh(self->mixture);
 }
 
-/* What the vocabulary's matrix is applied to; mean and rstd are kept for backward (NULL: not). */
-static void norm_rows(const head *self, const bp_operand *to, const float *hidden, float *mean,
-                      float *rstd)
+/* What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */
+static bp_operand states_of(const lm_head *self, const chunk *c, int64_t rows)
 {
-    if (!self->gain) {
-        bp_operand_fill(to, hidden);
-        return;
-    }
-    bp_norm norm = {self->gain->value, self->bias ? self->bias->value : NULL, self->shape.epsilon,
-                    mean, rstd};
-    bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = hidden});
-}
-
-void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
-{
-    const head *self = (const head *)block;
-    bp_operand to = bp_operand_floats(normed, rows, self->wte->shape[1]);
-
-    norm_rows(self, &to, hidden, NULL, NULL);
-}
-
-const float *bp_lm_head_bias(const bp_block *block)
-{
-    const bp_param *bias = ((const head *)block)->shape.bias;
-
-    return bias ? bias->value : NULL;
-}
-
-const bp_weight *bp_lm_head_map(const bp_block *block)
-{
-    return ((const head *)block)->vocabulary;
-}
-
-void bp_lm_head_keep_values(const bp_block *block)
-{
-    ((const head *)block)->wte->values_read = true;
-}
-
-const float *bp_lm_head_values(const bp_block *block)
-{
-    return ((const head *)block)->wte->value;
+    return bp_operand_part(&c->mixed.operand, 0, rows * softmaxes(self));
 }
 
 /* Logits of this rank's part of the vocabulary, and the softmax statistics of the first `rows` over
  * the whole of it. */
-static void chunk_forward(const head *self, chunk *c, const bp_operand *normed,
+static void chunk_forward(const lm_head *self, chunk *c, const bp_operand *normed,
                           const int32_t *targets, int64_t rows)
 {
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0];
+    bp_operand states = *normed;
     bp_logit_rows in = {.logits = c->logits,
                         .targets = targets,
-                        .rows = rows,
+                        .rows = rows * softmaxes(self),
                         .V = V,
                         .first = self->wte->offset[0]};
 
+    if (self->mixture) {
+        softmax_mixture_forward(self->mixture, &c->mixed, normed, targets, rows);
+        states = states_of(self, c, normed->rows);
+        in.targets = c->mixed.targets;
+    }
     if (V > 0)
-        bp_linear_forward_operand(nn->gemm, c->logits, normed, self->vocabulary,
+        bp_linear_forward_operand(nn->gemm, c->logits, &states, self->vocabulary,
                                   bp_lm_head_bias(&self->block));
-    bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
+    if (self->shape.entmax)
+        entmax_rows_forward(&c->sparse, &in, nn->tensor);
+    else
+        bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
+    if (self->mixture)
+        softmax_mixture_combine(self->mixture, &c->mixed, c->max, c->sums, rows);
 }
 
-static const int32_t *targets_of(const head *self, const bp_pass *pass)
+/* log p(target) of row r of `rows` that went forward. */
+static double row_logprob(const lm_head *self, const chunk *c, int64_t rows, int64_t r)
+{
+    if (self->shape.entmax)
+        return c->sparse.logprob[r];
+    return self->mixture ? c->mixed.logprob[r] : bp_logit_logprob(c->max, c->sums, rows, r);
+}
+
+static const int32_t *targets_of(const lm_head *self, const bp_pass *pass)
 {
     return pass->batch.term[self->shape.term].targets;
 }
 
-static int64_t target_count(const head *self, const bp_pass *pass)
+static int64_t target_count(const lm_head *self, const bp_pass *pass)
 {
     return pass->B * pass->batch.term[self->shape.term].count;
 }
 
-/* What training's targets are smoothed by; a text's probability is its own. */
-static bp_smoothing smoothing_of(const head *self, const bp_pass *pass)
+/* Are outcomes the softmax of one row of logits? */
+static bool is_plain(const lm_head *self)
 {
-    return (bp_smoothing){pass->training ? self->block.nn->label_smoothing : 0,
+    return !self->mixture && !self->shape.entmax;
+}
+
+/* What training's targets are smoothed by; a text's probability is its own. */
+static bp_smoothing smoothing_of(const lm_head *self, const bp_pass *pass)
+{
+    return (bp_smoothing){pass->training && is_plain(self) ? self->block.nn->label_smoothing : 0,
                           self->wte->shape[0]};
 }
 
 /* Adds the loss in row order. */
-static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
+static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
                        int64_t rows)
 {
     int term = self->shape.term;
@@ -281,20 +281,21 @@ static void chunk_loss(const head *self, bp_pass *pass, const chunk *c, const in
     }
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= 0) {
-            double logprob = bp_logit_logprob(c->max, c->sums, rows, r);
+            double logprob = row_logprob(self, c, rows, r);
 
             if (share > 0)
                 logprob = (1 - share) * logprob + share * (c->all[r] / (double)smoothing.V -
                                                            (double)c->max[r] - log(c->sums[r]));
-            pass->loss_sum[term] -= hard * logprob;
+            pass->loss_sum[term] += self->shape.entmax ? c->sparse.loss[r] : -hard * logprob;
             pass->loss_count[term]++;
-            pass->right += term == 0 && !pass->training && (float)c->sums[rows + r] >= c->max[r];
+            pass->right += term == 0 && !pass->training && is_plain(self) &&
+                           (float)c->sums[rows + r] >= c->max[r];
         }
 }
 
 /* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. A target
  * a place belongs to that place's row, a target an example to the row of its first place. */
-static int64_t find_scored(const head *self, const bp_pass *pass, chunk *c, int64_t *at)
+static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, int64_t *at)
 {
     const int32_t *targets = targets_of(self, pass);
     int64_t count = 0, all = target_count(self, pass);
@@ -310,7 +311,7 @@ static int64_t find_scored(const head *self, const bp_pass *pass, chunk *c, int6
 }
 
 /* Rows without a target cost nothing: the others are put together before the logits. */
-static void evaluate(const head *self, bp_pass *pass, const float *hidden)
+static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
             targets = target_count(self, pass);
@@ -328,25 +329,25 @@ static void evaluate(const head *self, bp_pass *pass, const float *hidden)
         for (int64_t r = 0; r < n; r++)
             memcpy(work.hidden + r * C, hidden + c->rows_of[r] * C, (size_t)C * sizeof(float));
         bp_zero(work.hidden + n * C, (filled - n) * C);
-        norm_rows(self, &normed, work.hidden, NULL, NULL);
+        lm_head_norm_rows(self, &normed, work.hidden, NULL, NULL);
         chunk_forward(self, c, &normed, c->targets, n);
         chunk_loss(self, pass, c, c->targets, n);
         for (int64_t r = 0; logprob && r < n; r++)
-            logprob[c->places[r]] = (float)bp_logit_logprob(c->max, c->sums, n, r);
+            logprob[c->places[r]] = (float)row_logprob(self, c, n, r);
     }
 }
 
 /* The head as its second item and term have it. */
-static head second_of(const head *self)
+static lm_head second_of(const lm_head *self)
 {
-    head second = *self;
+    lm_head second = *self;
 
     second.shape.item = self->shape.second_item;
     second.shape.term = self->shape.second_term;
     return second;
 }
 
-static void read_item(const head *self, bp_pass *pass, const bp_activations *activations,
+static void read_item(const lm_head *self, bp_pass *pass, const bp_activations *activations,
                       void *saved)
 {
     const float *hidden = activations->item[self->shape.item].data;
@@ -363,46 +364,20 @@ static void read_item(const head *self, bp_pass *pass, const bp_activations *act
 
 static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
-    const head *self = (const head *)block;
+    const lm_head *self = (const lm_head *)block;
 
     read_item(self, pass, activations, saved);
     if (self->shape.twice) {
-        head second = second_of(self);
+        lm_head second = second_of(self);
 
         read_item(&second, pass, activations,
                   pass->training ? (char *)saved + item_bytes(self, pass) : NULL);
     }
 }
 
-static float value_at(const bp_operand *x, int64_t at)
-{
-    float value;
-
-    if (x->form != BP_OPERAND_BF16)
-        return ((const float *)x->data)[at];
-    uint32_t bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* sums[V here] += the columns of dlogits, in row order. */
-static void add_bias_gradient(float *sums, const bp_operand *dlogits)
-{
-    enum { COLUMNS = 256 };
-
-#pragma omp parallel for schedule(static) if (dlogits->rows * dlogits->columns > 8192)
-    for (int64_t first = 0; first < dlogits->columns; first += COLUMNS) {
-        int64_t end = first + COLUMNS < dlogits->columns ? first + COLUMNS : dlogits->columns;
-
-        for (int64_t r = 0; r < dlogits->rows; r++)
-            for (int64_t v = first; v < end; v++)
-                sums[v] += value_at(dlogits, r * dlogits->stride + v);
-    }
-}
-
 /* dlogits of one chunk, from a target and a teacher's probabilities: of rows [first, first + rows)
  * of the pass. */
-static void distill_chunk(const head *self, bp_pass *pass, const backward_work *work,
+static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_work *work,
                           const bp_operand *dlogits, const int32_t *targets, int64_t first)
 {
     const chunk *c = &work->c;
@@ -435,38 +410,66 @@ static void distill_chunk(const head *self, bp_pass *pass, const backward_work *
     bp_operand_fill(dlogits, c->logits);
 }
 
+/* From the gradient of logits: dstates, which is dnormed where there is one softmax, and the
+ * vocabulary's part. */
+static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *work,
+                            const bp_operand *states, float *dstates, const int32_t *targets,
+                            int64_t first_row, bool fresh)
+{
+    chunk *c = &work->c;
+    const bp_nn *nn = self->block.nn;
+    bp_smoothing smoothing = smoothing_of(self, pass);
+
+    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, states->rows);
+
+    if (pass->teacher) /* of a plain head alone */
+        distill_chunk(self, pass, work, &dlogits, targets, first_row);
+    if (self->wte->extent[0] == 0) {
+        bp_zero(dstates, states->rows * states->columns);
+        return;
+    }
+    if (self->shape.entmax)
+        bp_entmax_gradient(&dlogits, c->logits, c->sparse.tau, targets, c->weight,
+                           self->wte->offset[0]);
+    else if (!pass->teacher)
+        bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
+                            self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
+    bp_linear_backward_input_operand(nn->gemm, dstates, &dlogits, self->vocabulary);
+    if (self->wte->gradient)
+        bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, states, fresh);
+    if (self->shape.bias && self->shape.bias->gradient)
+        lm_head_add_bias_gradient(self->shape.bias->gradient, &dlogits);
+}
+
 /* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
  */
-static void chunk_backward(const head *self, bp_pass *pass, backward_work *work,
+static void chunk_backward(const lm_head *self, bp_pass *pass, backward_work *work,
                            const bp_operand *normed, float *dnormed, const int32_t *targets,
                            int64_t first_row, bool fresh)
 {
     chunk *c = &work->c;
-    const bp_nn *nn = self->block.nn;
-    int64_t V = self->wte->extent[0], rows = normed->rows;
-    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, rows);
-    bp_smoothing smoothing = smoothing_of(self, pass);
+    int64_t rows = normed->rows, K = softmaxes(self);
 
-    if (pass->teacher)
-        distill_chunk(self, pass, work, &dlogits, targets, first_row);
-    if (V == 0) {
-        bp_zero(dnormed, rows * normed->columns);
+    for (int64_t r = 0; r < rows; r++) {
+        float weight = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
+
+        for (int64_t k = r * K; k < (r + 1) * K; k++)
+            c->weight[k] = self->mixture ? weight * c->mixed.posterior[k] : weight;
+    }
+    if (!self->mixture) {
+        logits_backward(self, pass, work, normed, dnormed, targets, first_row, fresh);
         return;
     }
-    for (int64_t r = 0; r < rows && !pass->teacher; r++)
+    bp_operand states = states_of(self, c, rows);
+    logits_backward(self, pass, work, &states, c->mixed.dstates, c->mixed.targets, first_row,
+                    fresh);
+    for (int64_t r = 0; r < rows; r++)
         c->weight[r] = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
-    if (!pass->teacher)
-        bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
-                            self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
-    bp_linear_backward_input_operand(nn->gemm, dnormed, &dlogits, self->vocabulary);
-    if (self->wte->gradient)
-        bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, normed, fresh);
-    if (self->shape.bias && self->shape.bias->gradient)
-        add_bias_gradient(self->shape.bias->gradient, &dlogits);
+    softmax_mixture_backward(self->mixture, &c->mixed, dnormed, normed, c->weight);
 }
 
 /* Every row has its target. */
-static void backward_all(const head *self, bp_pass *pass, backward_work *work, bool fresh)
+static void backward_all(const lm_head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
     int64_t rows = pass->B * pass->T;
 
@@ -489,7 +492,7 @@ static char *row_at(const bp_operand *all, int64_t row)
 
 /* Some rows have targets: they are put together before the vocabulary's products, filled up with
  * rows of zeros that count for nothing. */
-static void backward_scored(const head *self, bp_pass *pass, backward_work *work, bool fresh)
+static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
     chunk *c = &work->c;
     int64_t C = self->wte->shape[1], at = 0, n;
@@ -518,7 +521,7 @@ static void backward_scored(const head *self, bp_pass *pass, backward_work *work
 }
 
 /* The gradient of this rank's rows of the hidden state, from that behind the norm. */
-static void norm_backward(const head *self, float *dx, const backward_work *work,
+static void norm_backward(const lm_head *self, float *dx, const backward_work *work,
                           const float *hidden, bp_row_range own)
 {
     int64_t C = self->wte->shape[1];
@@ -537,7 +540,7 @@ static void norm_backward(const head *self, float *dx, const backward_work *work
     }
 }
 
-static void item_backward(const head *self, bp_pass *pass, const bp_activations *activations,
+static void item_backward(const lm_head *self, bp_pass *pass, const bp_activations *activations,
                           const void *saved)
 {
     const bp_nn *nn = self->block.nn;
@@ -548,7 +551,7 @@ static void item_backward(const head *self, bp_pass *pass, const bp_activations 
     bp_operand own_normed = bp_nn_own(nn, pass, &work.normed);
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
-    norm_rows(self, &own_normed, saved, work.mean, work.rstd);
+    lm_head_norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
     BP_ASSERT(!pass->teacher || !self->shape.sparse);
     if (self->shape.sparse)
@@ -562,11 +565,11 @@ static void item_backward(const head *self, bp_pass *pass, const bp_activations 
 
 static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
-    const head *self = (const head *)block;
+    const lm_head *self = (const lm_head *)block;
 
     item_backward(self, pass, activations, saved);
     if (self->shape.twice) {
-        head second = second_of(self);
+        lm_head second = second_of(self);
 
         item_backward(&second, pass, activations, (char *)saved + item_bytes(self, pass));
     }
@@ -574,8 +577,10 @@ static void head_backward(bp_block *block, bp_pass *pass, bp_activations *activa
 
 static void head_free(bp_block *block)
 {
-    head *self = (head *)block;
+    lm_head *self = (lm_head *)block;
 
+    softmax_mixture_free(&self->mixture);
+    bp_free(self->rows_memory);
     bp_weight_free(&self->vocabulary);
     bp_free(self);
 }
@@ -595,7 +600,7 @@ static const bp_block_ops OPS = {
 void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape, bp_param *wte,
                     bp_group *whole)
 {
-    head *self = bp_alloc("nn.head", 1, sizeof *self);
+    lm_head *self = bp_alloc("nn.head", 1, sizeof *self);
     char name[BP_PARAM_NAME];
 
     self->block.ops = &OPS;
@@ -605,6 +610,11 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     self->shape.epsilon = shape->epsilon > 0 ? shape->epsilon : EPSILON;
     self->wte = wte;
     self->wte->product_first = true; /* a tied embedding of the same network adds after the head */
+    if (shape->entmax)
+        lm_head_make_rows(self);
+    BP_ASSERT(!shape->entmax || shape->softmaxes <= 1);
+    if (shape->softmaxes > 1)
+        self->mixture = softmax_mixture_new(nn, shape->softmaxes, wte->shape[1], shape->mixture);
     *out = &self->block;
     if (!shape->norm)
         return;

@@ -32,6 +32,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .before = cross ? 0 : self->first_head % (self->shape.H / self->shape.G),
         .causal = !cross && !self->shape.sees_all,
         .window = cross ? 0 : self->shape.window,
+        .entmax = self->shape.entmax,
         .dropout = layer_dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
@@ -213,6 +214,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
                              .before = self->first_head % (self->shape.H / self->shape.G),
                              .D = self->D,
                              .window = self->shape.window,
+                             .entmax = self->shape.entmax,
                              .slots = slots,
                              .room = room};
 }

@@ -68,6 +68,8 @@ static bool has_size(const bp_hf_table *table, const char *ours)
 static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *model,
                       const char *where)
 {
+    static const char *const VARIANTS[] = {"softmaxes", "head_activation", "attention_activation",
+                                           NULL};
     bp_err err = BP_OK;
 
     *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};
@@ -76,6 +78,12 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
                        "the checkpoint's model has the head of a task, %s, which a %s of Hugging "
                        "Face has not: at %s; export another one",
                        json_string_value(json_object_get(model, "task")), table->model_type, where);
+    for (int k = 0; VARIANTS[k]; k++)
+        if (json_object_get(model, VARIANTS[k]))
+            return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
+                           "the checkpoint's model has %s, which a %s of Hugging Face has not: at "
+                           "%s; export another one",
+                           VARIANTS[k], table->model_type, where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         err = read_size(&out->sizes[k], out, model, &table->sizes[k], where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)

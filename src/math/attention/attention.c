@@ -33,8 +33,10 @@ static int64_t group_floats(const bp_attention_shape *shape)
 /* Floats of one thread's scratch, in whole cache lines. */
 static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *shape)
 {
-    int64_t floats = bp_head_scratch_f32(shape);
+    int64_t floats = shape->entmax ? bp_head_scratch_entmax(shape) : bp_head_scratch_f32(shape);
 
+    if (shape->entmax)
+        return floats + group_floats(shape);
     if (precision == BP_BF16)
         floats = most(floats, bp_head_scratch_bf16(shape));
     return bp_round_up(floats, 16) + group_floats(shape);
@@ -173,6 +175,10 @@ static void forward_head(const bp_head *one, const bp_head_results *results, int
         clear_rows(results->lse, 1, 1, first * QUERIES, end);
         return;
     }
+    if (one->shape->entmax) {
+        bp_head_forward_entmax(one, results, first * QUERIES, end, scratch);
+        return;
+    }
     (one->tiles ? bp_head_forward_bf16 : bp_head_forward_f32)(one, results, first, last, scratch);
 }
 
@@ -240,7 +246,9 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
     int64_t first = most(bp_range_first(range), one->keys),
             last = bp_least(range->last_key * KEYS, K);
 
-    if (one->keys > 0)
+    if (one->keys > 0 && one->shape->entmax)
+        bp_head_backward_entmax(one, results, scratch);
+    else if (one->keys > 0)
         (one->tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(one, results, range, scratch);
     else if (range->of_queries)
         clear_rows(results->dq, one->q_row, D, range->first_query * QUERIES,
@@ -320,7 +328,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
                           lse,
                           in,
                           shape,
-                          grouped ? 1 : backward_parts(heads, tiles),
+                          grouped || shape->entmax ? 1 : backward_parts(heads, tiles),
                           scratch_floats(bp_gemm_precision(gemm), shape)};
     int64_t units = call.parts == 1 ? 1 : 2 * call.parts;
 

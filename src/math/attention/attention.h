@@ -31,6 +31,8 @@ typedef struct bp_attention_shape {
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
     int64_t window;         /* and of those the last so many, itself one of them; 0: all */
+    bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
+                               softmax: lse has its thresholds then. By plain loops */
     float dropout;          /* of the attention weights; 0: none */
     const bp_rng_key *key;  /* of the dropout masks */
     int64_t first_sequence; /* of sequence 0 in the global batch, */

@@ -155,5 +155,11 @@ void bp_head_forward_bf16(const bp_head *one, const bp_head_results *results, in
 void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,
                            const bp_head_range *range, float *scratch);
 int64_t bp_head_scratch_bf16(const bp_attention_shape *shape);
+/** Rows [first_row, last_row) of one head whose weights are entmax's, and the whole backward pass
+ * of it. */
+void bp_head_forward_entmax(const bp_head *one, const bp_head_results *results, int64_t first_row,
+                            int64_t last_row, float *scratch);
+void bp_head_backward_entmax(const bp_head *one, const bp_head_results *results, float *scratch);
+int64_t bp_head_scratch_entmax(const bp_attention_shape *shape);
 
 #endif

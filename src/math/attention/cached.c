@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/trace.h"
+#include "math/kernels/entmax.h"
 #include "math/kernels/loops_priv.h"
 #include <math.h>
 #include <omp.h>
@@ -163,6 +164,12 @@ static void weigh(const work *all, const task *t, int64_t row)
         double sum;
 
         all->loops->scale(scores, all->scale, keys);
+        if (all->shape->entmax) {
+            double tau = bp_entmax_tau(scores, keys);
+
+            all->loops->threshold_square(scores, scores, keys, tau, 1);
+            continue;
+        }
         all->loops->softmax_statistics(&max, &sum, scores, keys);
         all->loops->exp_scale(scores, scores, keys, max, (float)(1.0 / sum));
     }

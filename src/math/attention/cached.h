@@ -17,6 +17,7 @@ typedef struct bp_cached_shape {
     int64_t group, before;   /* head h reads key head (h + before) / group, as in attention.h; group
                                 0: H / key_heads */
     int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
+    bool entmax;             /* as in attention.h */
     int64_t slots, room;     /* of the cache: sequences, and positions of each */
     bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
                     and see all positions of their slot up to their own */

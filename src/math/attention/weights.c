@@ -11,6 +11,13 @@ static bool sees(const bp_attention_shape *shape, int64_t b, int64_t t, int64_t 
     return real && (!shape->causal || k <= t) && (shape->window == 0 || t - k < shape->window);
 }
 
+static float weight_of(const bp_attention_shape *shape, float score, float norm)
+{
+    float above = fmaxf(score / 2 - norm, 0); /* the threshold */
+
+    return shape->entmax ? above * above : expf(score - norm);
+}
+
 void bp_attention_weights(float *out, const bp_attention_input *in, const float *lse,
                           const bp_attention_shape *shape, int64_t b, int64_t h)
 {
@@ -28,7 +35,7 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 
             for (int64_t d = 0; d < D; d++)
                 sum += q[d] * key[d];
-            out[t * K + k] = sees(shape, b, t, k) ? expf(scale * sum - norm) : 0;
+            out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, scale * sum, norm) : 0;
         }
     }
 }

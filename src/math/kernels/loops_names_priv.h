@@ -62,6 +62,8 @@ void LOOP(norm_gradient)(float *dx, float *dgain, float *dbias, const float *dy,
 float LOOP(row_max)(const float *x, int64_t n);
 void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
 void LOOP(exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
+void LOOP(threshold_sums)(double sums[3], const float *x, int64_t n, double tau);
+void LOOP(threshold_square)(float *y, const float *x, int64_t n, double tau, float factor);
 double LOOP(square_sum)(const float *x, int64_t n);
 uint32_t LOOP(bit_sum)(const float *x, int64_t n);
 void LOOP(mixture)(float *logprob, float *p, double ends[2], const bp_mixture_block *block);

@@ -118,6 +118,9 @@ typedef struct bp_loops {
     void (*softmax_statistics)(float *max, double *sum, const float *x, int64_t n);
     /* y = exp(x - max) * factor, x at most max */
     void (*exp_scale)(float *y, const float *x, int64_t n, float max, float factor);
+    /* Of d = max(x / 2 - tau, 0): sums of d, d^2, d^3; and factor d^2, in place is allowed. */
+    void (*threshold_sums)(double sums[3], const float *x, int64_t n, double tau);
+    void (*threshold_square)(float *y, const float *x, int64_t n, double tau, float factor);
     double (*square_sum)(const float *x, int64_t n);
     uint32_t (*bit_sum)(const float *x, int64_t n);
 

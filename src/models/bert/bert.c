@@ -4,6 +4,7 @@
 #include "models/bert/bert.h"
 
 #include "models/transformer.h"
+#include "models/variants.h"
 #include "nn/layers.h"
 
 #include <string.h>
@@ -47,11 +48,15 @@ static const bp_model_size BERT_SIZES[] = {COMMON_SIZES,
                                             .type = BP_SIZE_FLAG,
                                             .optional = true,
                                             .inverse = true},
+                                           BP_VARIANT_ATTENTION_SIZE,
+                                           BP_VARIANT_HEAD_SIZES,
                                            {0}};
 static const bp_model_size ROBERTA_SIZES[] = {
     COMMON_SIZES,
     BOUNDARY_SIZE,
     {.name = "first_position", .at = BP_SIZE_AT(own[BP_BERT_FIRST_POSITION]), .optional = true},
+    BP_VARIANT_ATTENTION_SIZE,
+    BP_VARIANT_HEAD_SIZES,
     {0}};
 
 static bool is_roberta(const bp_model_shape *shape)
@@ -207,6 +212,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
 {
     bp_layer_shape layer = {.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
                             .H = shape->heads,
                             .D = head_width(shape),
                             .F = inner(shape),
@@ -283,6 +289,7 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
 
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
     head.bias = bp_group_add_vector_part(split, "head.bias", shape->vocab_size, first, count);
+    bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;
 }

@@ -4,6 +4,7 @@
  * Language Model", section 2, equation 1. */
 #include "models/feedforward/feedforward.h"
 
+#include "models/variants.h"
 #include "nn/layers.h"
 
 #define INIT_STD 0.1F /* of word vectors and head */
@@ -19,6 +20,7 @@ static const bp_model_size SIZES[] = {
      .type = BP_SIZE_FLAG,
      .optional = true},
     {.name = "context", .at = BP_SIZE_AT(context)},
+    BP_VARIANT_HEAD_SIZES,
     {0}};
 
 static void settle(bp_model_shape *shape)
@@ -113,6 +115,7 @@ static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
 
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
     head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;
 }

@@ -2,6 +2,7 @@
 #include "models/gpt/gpt.h"
 
 #include "models/transformer.h"
+#include "models/variants.h"
 #include "nn/layers.h"
 
 #define EPSILON 1e-5
@@ -28,6 +29,8 @@ static const bp_model_size SIZES[] = {
      .optional = true,
      .quiet = true,
      .inverse = true},
+    BP_VARIANT_ATTENTION_SIZE,
+    BP_VARIANT_HEAD_SIZES,
     {0}};
 
 static int64_t head_width(const bp_model_shape *shape)
@@ -79,6 +82,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number)
 {
     bp_layer_shape layer = {.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
                             .H = shape->heads,
                             .D = head_width(shape),
                             .F = inner(shape),
@@ -109,6 +113,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     } else if (number == bp_transformer_blocks(shape) - 1) {
         bp_head_shape head = {.norm = "ln_f", .epsilon = (float)shape->real[BP_GPT_EPSILON]};
         bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+        bp_variants_set_head(&head, network, shape);
         bp_lm_head_new(&block, &network->nn, &head, table, bp_network_add_group(network, true));
     } else {
         block = new_layer(network, shape, number - 1);

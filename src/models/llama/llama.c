@@ -2,6 +2,7 @@
 #include "models/llama/llama.h"
 
 #include "models/transformer.h"
+#include "models/variants.h"
 #include "nn/layers.h"
 
 static const bp_model_size SIZES[] = {
@@ -48,6 +49,8 @@ static const bp_model_size SIZES[] = {
      .optional = true},
     {.name = "rope_original_context", .at = BP_SIZE_AT(own[BP_LLAMA_ORIGINAL]), .optional = true},
     {.name = "window", .at = BP_SIZE_AT(own[BP_LLAMA_WINDOW]), .optional = true},
+    BP_VARIANT_ATTENTION_SIZE,
+    BP_VARIANT_HEAD_SIZES,
     {0}};
 
 static void settle(bp_model_shape *shape)
@@ -238,9 +241,11 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     } else if (number == bp_transformer_blocks(shape) - 1) {
         bp_head_shape head = {.norm = "ln_f", .rms = true, .epsilon = epsilon};
         bp_param *table = shared ? shared : bp_transformer_add_table(network, shape, "head");
+        bp_variants_set_head(&head, network, shape);
         bp_lm_head_new(&block, &network->nn, &head, table, bp_network_add_group(network, true));
     } else {
         bp_layer_shape layer = {.C = shape->width,
+                                .entmax = shape->attention_entmax == 1,
                                 .H = shape->heads,
                                 .D = shape->own[BP_LLAMA_HEAD_WIDTH],
                                 .F = shape->own[BP_LLAMA_INNER],

@@ -2,6 +2,7 @@
  * a bias and without a norm. The state is carried from window to window of a batch slot. */
 #include "models/recurrent/recurrent.h"
 
+#include "models/variants.h"
 #include "nn/layers.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@ static const bp_model_size SIZES[] = {
      .at = BP_SIZE_AT(own[BP_RECURRENT_TIED]),
      .type = BP_SIZE_FLAG,
      .optional = true},
+    BP_VARIANT_HEAD_SIZES,
     {0}};
 
 static bp_recurrent_cell cell_of(const bp_model_shape *shape)
@@ -150,6 +152,7 @@ static void add_head(bp_network *network, const bp_model_shape *shape, bp_param 
     biases = bp_network_add_group(network, false);
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
     head.bias = bp_group_add_vector_part(biases, "head.bias", shape->vocab_size, first, count);
+    bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     bp_network_add_block(network, block);
 }

@@ -319,6 +319,20 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                     (long long)least_micro_batch(shape->context, tensors));
 }
 
+/* Smoothing is of a softmax's logits. */
+static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *shape,
+                            bp_config *config)
+{
+    bool plain = shape->head_entmax == 0 && shape->softmaxes <= 1;
+
+    if (spec->label_smoothing > 0 && !plain && shape->task.kind == BP_TASK_NONE)
+        bp_config_fault(config, "train.no_smoothing",
+                        "train.label_smoothing = %g goes with one softmax alone: at %s; leave one "
+                        "of them out",
+                        (double)spec->label_smoothing,
+                        shape->head_entmax ? "head.activation" : "head.softmaxes");
+}
+
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config)
 {
@@ -326,6 +340,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
     int64_t unit = datas * spec->micro_batch;
     char fits[96];
 
+    check_smoothing(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {

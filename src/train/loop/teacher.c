@@ -27,6 +27,12 @@ static bp_err list_members(bp_ensemble_list *list, const char *path)
     return BP_OK;
 }
 
+/* Soft targets are the softmax of one row of logits. */
+static bool has_plain_head(const bp_model_shape *shape)
+{
+    return shape->softmaxes <= 1 && shape->head_entmax == 0;
+}
+
 static bp_err check_state(const trainer *self, const json_t *state, const char *path)
 {
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash")),
@@ -44,10 +50,11 @@ static bp_err check_state(const trainer *self, const json_t *state, const char *
                        "corpus's tokenizer",
                        (long long)shape.vocab_size, hash ? hash : "",
                        (long long)self->shape.vocab_size, ours, path);
-    if (shape.family->objective != &bp_objective_causal || shape.task.kind != BP_TASK_NONE)
+    if (shape.family->objective != &bp_objective_causal || shape.task.kind != BP_TASK_NONE ||
+        !has_plain_head(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
-                       "a causal network",
+                       "a causal network whose head is one softmax",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
         return BP_FAIL(BP_ERR_CONFIG, "distill.short_context",
@@ -114,10 +121,12 @@ bp_err trainer_teacher_check(trainer *self)
 
     if (!self->spec.distills)
         return BP_OK;
-    if (bp_model_objective(&self->shape) != &bp_objective_causal || trainer_learner(self))
+    if (bp_model_objective(&self->shape) != &bp_objective_causal || trainer_learner(self) ||
+        !has_plain_head(&self->shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
-                       "targets: at distill.model; leave it out, or train a causal network",
+                       "targets: at distill.model; leave it out, or train a causal network "
+                       "whose head is one softmax",
                        self->shape.family->name);
     if (mesh->coordinates)
         err = check_members(self, &self->teacher_bytes);

@@ -1,0 +1,30 @@
+/* Variants of the parts that networks of several families are made of. */
+#include "models/variants.h"
+
+void bp_variants_set_head(bp_head_shape *head, bp_network *network, const bp_model_shape *shape)
+{
+    head->entmax = shape->head_entmax == 1;
+    head->softmaxes = shape->softmaxes;
+    if (shape->softmaxes > 1)
+        head->mixture = bp_network_add_group(network, false);
+}
+
+bool bp_variants_give_logs(const bp_model_shape *shape)
+{
+    return shape->task.kind == BP_TASK_NONE && (shape->softmaxes > 1 || shape->head_entmax == 1);
+}
+
+/* Of the maps to states and priors. */
+int64_t bp_variants_parameters(const bp_model_shape *shape)
+{
+    int64_t K = shape->softmaxes, C = bp_model_state_width(shape);
+
+    return K > 1 ? K * C * C + K * C : 0;
+}
+
+double bp_variants_flops(const bp_model_shape *shape)
+{
+    double K = (double)shape->softmaxes, C = (double)bp_model_state_width(shape);
+
+    return K > 1 ? 2 * (K * C * C + K * C + (K - 1) * (double)shape->vocab_size * C) : 0;
+}
