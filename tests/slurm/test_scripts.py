@@ -11,7 +11,7 @@ import unittest
 import bagpipe_test
 
 SLURM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "slurm")
-NAMES = ("pretrain", "score", "ensemble", "uncertainty", "bench", "ensemble-array", "sweep", "generate")
+NAMES = ("pretrain", "score", "ensemble", "uncertainty", "bench", "ensemble-array", "sweep", "generate", "finetune")
 
 
 def read(path):
