@@ -153,11 +153,14 @@ class Mixture(JobTest):
     def test_what_has_no_place_for_it_says_so(self):
         model = self.trained("mixed", 0, "head.softmaxes=2", "train.steps=1")
         result = run([program("bagpipe-data"), "export", model, "--out", self.at("refused"), "--no-tokenizer"])
-        self.assert_error(result, 65, "export.no_counterpart")
+        self.assert_error(result, 65, "[export.no_counterpart]")
         result = self.pretrain("other", 0, f"model.init={model}", "head.softmaxes=3")
-        self.assert_error(result, 78, "model.init_mismatch")
+        self.assert_error(result, 78, "[model.init_mismatch]")
+        for name, keys in (("adapter.no_mixture", (f"model.init={model}", "adapter.kind=lora")), ("distill.no_teacher", (f"distill.model={model}",)),
+                           ("distill.no_student", (f"distill.model={model}", "head.softmaxes=2")), ("train.no_smoothing", ("head.softmaxes=2", "train.label_smoothing=0.1"))):
+            self.assert_error(self.pretrain("refused", 0, *keys), 78, f"[{name}]")
         result = self.pretrain("ngram", 0, "model.kind=ngram", "head.softmaxes=3")
-        self.assert_error(result, 78, "model.unused_key", "head.softmaxes", lines=5)
+        self.assert_error(result, 78, "[model.unused_key]", "head.softmaxes", lines=5)
 
 
 if __name__ == "__main__":
