@@ -271,7 +271,7 @@ static bp_err save_text(const bp_model_import *text, const char *out, const bp_t
     bp_err err;
 
     add_roles(state, tokenizer);
-    (void)json_object_update_missing(state, text->told);
+    (void)json_object_update_missing(state, text->state);
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     err = bp_checkpoint_save(MPI_COMM_SELF, &commit, text->slices, text->slice_count, state);
     json_decref(state);
@@ -300,7 +300,7 @@ static bp_err import_text(const bp_model_family *family, const exchange_argument
     (void)unlink(file);
     for (int64_t k = 0; k < text.slice_count; k++)
         bp_free(text.slices[k].data);
-    json_decref(text.told);
+    json_decref(text.state);
     bp_tokenizer_free(&text.tokenizer);
     bp_tokenizer_free(&given);
     bp_free(file);

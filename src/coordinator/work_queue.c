@@ -79,12 +79,12 @@ int64_t bp_work_queue_take(bp_work_queue *queue)
     return queue->answer;
 }
 
-static void hear(bp_work_queue *queue, const bp_mail *mail)
+static void receive(bp_work_queue *queue, const bp_mail *mail)
 {
     const question *in = mail->data;
 
     if (mail->kind != MAIL_QUESTION) {
-        queue->spec.news(queue->spec.context, mail);
+        queue->spec.receive(queue->spec.context, mail);
         return;
     }
     int64_t answer = work_scheduler_answer(&queue->scheduler, (work_question)in->kind, in->amount);
@@ -109,7 +109,7 @@ void bp_work_queue_serve(bp_work_queue *queue)
     if (!queue->spec.mesh->coordinates)
         return;
     while (bp_mailbox_take(queue->box, BP_MAIL_ANY, &mail)) {
-        hear(queue, &mail);
+        receive(queue, &mail);
         bp_free(mail.data);
     }
     tick(queue);

@@ -40,7 +40,7 @@ typedef struct bp_work_spec {
     /** Called on the coordinator, while it serves, with each message of a kind of the caller's that
      * a lead has sent to it by bp_work_queue_mailbox: before the lead's next question, and before
      * it has left. NULL: there are none. */
-    void (*news)(void *context, const bp_mail *mail);
+    void (*receive)(void *context, const bp_mail *mail);
     void *context;
 } bp_work_spec;
 

@@ -234,12 +234,12 @@ static void warn_of_many(const bp_core_use *all, int size)
 void bp_math_warn_of_threads(MPI_Comm world, bool computes)
 {
     int size = bp_comm_size(world);
-    static bool told;
+    static bool warned;
     bp_core_use mine, *all;
 
-    if (told) /* a job within a job */
+    if (warned) /* a job within a job */
         return;
-    told = true;
+    warned = true;
     mine = find_use(world, computes);
     if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores, world))
         return;

@@ -31,7 +31,7 @@ typedef struct bp_counting {
     const char *folder; /* for what is spilled, there already; it may hold what an earlier start
                            left of the same work */
     const char *work; /* names all that the counts depend on, but for the family's keys: [0-9a-f] */
-    json_t *told;     /* members that the checkpoint's state is to have; on the root */
+    json_t *state;    /* members that the checkpoint's state is to have; on the root */
 } bp_counting;
 
 /** BP_ERR_STOPPED where a stop was asked for; `what` goes on ("merging"). Local: ranks agree. */

@@ -168,7 +168,7 @@ typedef struct bp_model_import {
     int64_t eod_id;
     bp_tokenizer *tokenizer; /* made of the words of the text, where none was given: the caller's,
                                 bp_tokenizer_free(); else NULL */
-    json_t *told;            /* members for the checkpoint's state: the caller's, json_decref() */
+    json_t *state;           /* members for the checkpoint's state: the caller's, json_decref() */
     bp_slice slices[BP_IMPORT_SLICES]; /* whole tensors, where they and no file are the model; their
                                           data are the caller's, bp_free() */
     int64_t slice_count;

@@ -63,9 +63,9 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
 bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                               bp_checkpoint *checkpoint, bp_model_wish wish)
 {
-    bp_model_info told = {0};
+    bp_model_info found = {0};
     bp_model_shape shape = {0};
-    bp_err err = bp_agree(mesh->member, bp_model_read_info(&told, checkpoint, wish.context));
+    bp_err err = bp_agree(mesh->member, bp_model_read_info(&found, checkpoint, wish.context));
 
     *out = NULL;
     if (err == BP_OK) /* it was read before */
@@ -79,16 +79,16 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
         return err;
     bp_model_info *info = &(*out)->info;
     info->kind = shape.family->name;
-    info->may_be_zero = told.may_be_zero;
-    info->masks = told.masks;
-    info->step = told.step;
-    info->eod_id = told.eod_id;
-    memcpy(info->labels_hash, told.labels_hash, sizeof told.labels_hash);
-    info->words = told.words;
+    info->may_be_zero = found.may_be_zero;
+    info->masks = found.masks;
+    info->step = found.step;
+    info->eod_id = found.eod_id;
+    memcpy(info->labels_hash, found.labels_hash, sizeof found.labels_hash);
+    info->words = found.words;
     if (info->reads_source && info->start_token < 0)
-        info->start_token = told.eod_id;
-    memcpy(info->tokenizer_hash, told.tokenizer_hash, sizeof told.tokenizer_hash);
-    memcpy(info->digest, told.digest, sizeof told.digest);
+        info->start_token = found.eod_id;
+    memcpy(info->tokenizer_hash, found.tokenizer_hash, sizeof found.tokenizer_hash);
+    memcpy(info->digest, found.digest, sizeof found.digest);
     return BP_OK;
 }
 

@@ -39,7 +39,7 @@ struct bp_stop_request {
     double limit;  /* when the job's time ends; INFINITY: not known, or not to be looked at */
     double margin; /* seconds */
     double needs;
-    bool told;
+    bool reported;
     bp_err (*check)(void *context); /* is the run still this job's? */
     void *context;
 };
@@ -90,7 +90,7 @@ static void stop(bp_stop_request *self, bp_stop reason, const char *format, cons
 {
     bp_log_channel before = bp_log_use(self->channel);
 
-    self->told = true;
+    self->reported = true;
     if (bp_signals_stop_reason() == BP_STOP_NONE)
         bp_log(format, what);
     bp_signals_ask_stop(reason);
@@ -118,7 +118,7 @@ static void look(void *context)
     double now = bp_clock_now();
     char left[64];
 
-    if (self->told)
+    if (self->reported)
         return;
     if (now >= self->limit - self->margin - self->needs) {
         bp_clock_duration(left, sizeof left, fmax(self->limit - now, 0));

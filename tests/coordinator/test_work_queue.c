@@ -136,7 +136,7 @@ static void open_question_is_answered_when_leaving(void **state)
 }
 
 /* What a lead sends is heard before its leaving is, so nothing is lost that it sent. */
-static void count_news(void *context, const bp_mail *mail)
+static void count_messages(void *context, const bp_mail *mail)
 {
     int *heard = context;
 
@@ -150,7 +150,7 @@ static void news_of_a_lead_is_heard_before_it_has_left(void **state)
     bp_mesh *mesh = make_mesh(1, false);
     int heard = 0, sends = mesh->rank == mesh->size - 1;
     bp_work_spec spec = {
-        .mesh = mesh, .units = UNITS, .done = done, .news = count_news, .context = &heard};
+        .mesh = mesh, .units = UNITS, .done = done, .receive = count_messages, .context = &heard};
     bp_work_queue *queue;
 
     bp_work_queue_new(&queue, &spec);

@@ -61,7 +61,7 @@ typedef struct master {
     const char **labels;      /* [label_count], of the record at hand */
     label_types *label_types; /* [label_count] */
     bp_corpus_built built;
-    double started, told, tell_every;
+    double started, reported, report_every;
 } master;
 
 /* ---- messages ---- */
@@ -294,9 +294,9 @@ static void tell_progress(master *m)
     bp_documents_stats stats;
     char left[32];
 
-    if (now - m->told < m->tell_every)
+    if (now - m->reported < m->report_every)
         return;
-    m->told = now;
+    m->reported = now;
     stats = bp_documents_stats_of(m->share.documents);
     if (stats.total_bytes == 0) { /* of standard input nobody knows */
         bp_log_progress("%.1f MB, %" PRId64 " documents, %.1f MB of text a second",
@@ -406,8 +406,8 @@ static bp_err master_init(master *m, MPI_Comm comm, const bp_corpus_build *build
     m->build = build;
     m->unknown_id = bp_tokenizer_unk(build->tokenizer);
     m->chunk_bytes = bp_corpus_chunk_bytes(bp_tokenizer_size(build->tokenizer));
-    m->started = m->told = bp_clock_now();
-    m->tell_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
+    m->started = m->reported = bp_clock_now();
+    m->report_every = isatty(STDOUT_FILENO) ? 1.0 : 10.0;
     m->inboxes = bp_alloc("io.build", m->size, sizeof *m->inboxes);
     m->labels = bp_alloc("io.build", build->label_count, sizeof *m->labels);
     m->label_types = bp_alloc("io.build", build->label_count, sizeof *m->label_types);

@@ -487,8 +487,8 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
     bp_safetensors *file;
 
     for (; *tables != NULL; tables++)
-        if (strcmp((*tables)->model_type, only[0]->model_type) == 0 && (*tables)->told_by &&
-            find(model, (*tables)->told_by, &file) != NULL)
+        if (strcmp((*tables)->model_type, only[0]->model_type) == 0 && (*tables)->identified_by &&
+            find(model, (*tables)->identified_by, &file) != NULL)
             only[0] = *tables;
     if (only[0] == model->shape.table)
         return BP_OK;

@@ -71,16 +71,16 @@ typedef struct bp_hf_alias {
 
 struct bp_hf_shape;
 typedef struct bp_hf_table {
-    const char *kind;         /* of ours: model.kind */
-    const char *model_type;   /* of config.json */
-    const char *architecture; /* that config.json names when written; of several tables of a
-                                 model_type the one that it names is read by, else the first */
-    const char *told_by;      /* a tensor that no other table of the model_type has: where it is,
-                                 the folder is read by this one, whatever it names; NULL: none */
-    const char *prefix;       /* that names of tensors may have; written; "": none */
-    const char *first;        /* a tensor that is always there, which tells whether they have it */
-    const char *head, *tied;  /* a tensor that may be there, equal to another; NULL: none */
-    const bp_hf_size *sizes;  /* ended by NULL */
+    const char *kind;          /* of ours: model.kind */
+    const char *model_type;    /* of config.json */
+    const char *architecture;  /* that config.json names when written; of several tables of a
+                                  model_type the one that it names is read by, else the first */
+    const char *identified_by; /* a tensor that no other table of the model_type has: where it is,
+                            the folder is read by this one, whatever it names; NULL: none */
+    const char *prefix;        /* that names of tensors may have; written; "": none */
+    const char *first;         /* a tensor that is always there, which tells whether they have it */
+    const char *head, *tied;   /* a tensor that may be there, equal to another; NULL: none */
+    const bp_hf_size *sizes;   /* ended by NULL */
     const bp_hf_setting *settings; /* ended by NULL */
     const bp_hf_row *rows;         /* in the order of files; ended by NULL */
     const char *const *buffers;    /* names of no parameters: what follows a layer's number, or

@@ -175,8 +175,8 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 
 #define TABLE(of, type, class, own, before, head_of, sizes_of, rows_of)                            \
     {                                                                                              \
-        .kind = of, .model_type = type, .architecture = class, .told_by = own, .prefix = before,   \
-        .first = "embeddings.word_embeddings.weight", .head = head_of,                             \
+        .kind = of, .model_type = type, .architecture = class, .identified_by = own,               \
+        .prefix = before, .first = "embeddings.word_embeddings.weight", .head = head_of,           \
         .tied = "embeddings.word_embeddings.weight", .sizes = sizes_of, .settings = SETTINGS,      \
         .rows = rows_of, .buffers = BUFFERS, .harmless = HARMLESS, .more = MORE,                   \
         .check = check_sizes, .bare = HEADS, .older = OLDER                                        \

@@ -107,7 +107,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 
 #define TABLE(class, own, sizes_of, rows_of)                                                       \
     {                                                                                              \
-        .kind = "electra", .model_type = "electra", .architecture = class, .told_by = own,         \
+        .kind = "electra", .model_type = "electra", .architecture = class, .identified_by = own,   \
         .prefix = "electra.", .first = "embeddings.word_embeddings.weight",                        \
         .head = "generator_lm_head.weight", .tied = "embeddings.word_embeddings.weight",           \
         .sizes = sizes_of, .settings = SETTINGS, .rows = rows_of, .buffers = BUFFERS,              \

@@ -168,13 +168,13 @@ static void name_work(char work[BP_SHA256_HEX], const bp_counting *counting, int
     bp_free(text);
 }
 
-static void tell(json_t *told, const ngram_spec *spec, const ngram_levels *levels)
+static void write_state(json_t *state, const ngram_spec *spec, const ngram_levels *levels)
 {
     json_t *list = json_array();
 
     for (int k = 1; k <= spec->order; k++)
         (void)json_array_append_new(list, json_integer((json_int_t)levels->total[k]));
-    (void)json_object_set_new(told, "ngrams", list);
+    (void)json_object_set_new(state, "ngrams", list);
     for (int k = 1; k <= spec->order; k++)
         bp_log("order %d: %" PRId64 " n-grams", k, levels->total[k]);
 }
@@ -218,8 +218,8 @@ bp_err ngram_count(bp_counting *counting)
     if (err == BP_OK)
         err = write_model(counting, &spec, &levels,
                           bp_config_string(counting->config, "ngram.smoothing"));
-    if (err == BP_OK && counting->told)
-        tell(counting->told, &spec, &levels);
+    if (err == BP_OK && counting->state)
+        write_state(counting->state, &spec, &levels);
     ngram_levels_clear(&levels);
     return err;
 }
@@ -252,9 +252,9 @@ static bp_err import(bp_model_import *out, const char *path, const bp_tokenizer 
         out->shape.own[OWN_ORDER] = spec.order;
         out->shape.own[OWN_SMOOTHING] = NGRAM_ARPA;
         out->eod_id = spec.eod_id;
-        out->told = json_object();
+        out->state = json_object();
         settle(&out->shape);
-        tell(out->told, &spec, &levels);
+        write_state(out->state, &spec, &levels);
     }
     ngram_levels_clear(&levels);
     return err;

@@ -10,8 +10,8 @@ typedef struct ngram_arpa_entry {
 } ngram_arpa_entry;
 
 typedef struct ngram_arpa_order {
-    int64_t told, count; /* n-grams that the head tells, and that are kept */
-    ngram_item *items;   /* by key in context order, once sorted; values: places in `entries` */
+    int64_t declared, count; /* n-grams that the head tells, and that are kept */
+    ngram_item *items;       /* by key in context order, once sorted; values: places in `entries` */
     ngram_arpa_entry *entries;
 } ngram_arpa_order;
 

@@ -114,7 +114,7 @@ static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
     if (count >= UINT32_MAX)
         return fail(self, "the head tells more n-grams of an order than a model holds");
     self->spec->order = order;
-    self->of[order].told = count;
+    self->of[order].declared = count;
     return BP_OK;
 }
 
@@ -219,12 +219,13 @@ static bp_err make_order(arpa_reader *self, int order)
     ngram_arpa_order *to = &self->of[order];
     int64_t most = (self->end - self->at) / 4; /* "0\ta\n" is the shortest line */
 
-    if (to->told > most)
+    if (to->declared > most)
         return fail(self, "the head tells more n-grams than the file has room for");
-    to->items = bp_try_alloc("ngram.arpa", to->told, sizeof *to->items);
-    to->entries = bp_try_alloc("ngram.arpa", to->told, sizeof *to->entries);
-    return to->items && to->entries ? BP_OK
-                                    : bp_fail_memory("the n-grams", to->told, sizeof *to->items);
+    to->items = bp_try_alloc("ngram.arpa", to->declared, sizeof *to->items);
+    to->entries = bp_try_alloc("ngram.arpa", to->declared, sizeof *to->entries);
+    return to->items && to->entries
+               ? BP_OK
+               : bp_fail_memory("the n-grams", to->declared, sizeof *to->items);
 }
 
 /* A section with its head in *text; *text is the line behind it then. */
@@ -243,11 +244,11 @@ static bp_err read_order(arpa_reader *self, int order, const char **text, size_t
             return fail(self, "the file is truncated");
         if ((*text)[0] == '\\')
             break;
-        if (lines++ == self->of[order].told)
+        if (lines++ == self->of[order].declared)
             return fail(self, "there are more n-grams than the head tells");
         err = read_ngram(self, order, *text, *bytes);
     }
-    if (err == BP_OK && lines < self->of[order].told)
+    if (err == BP_OK && lines < self->of[order].declared)
         err = fail(self, "there are fewer n-grams than the head tells");
     return err;
 }
@@ -260,7 +261,7 @@ static bp_err read_text(arpa_reader *self)
 
     /* numbers of words are not known before the unigrams are read: as many bits as any may take */
     if (err == BP_OK && !self->tokenizer)
-        self->spec->bits = ngram_bits(self->of[1].told);
+        self->spec->bits = ngram_bits(self->of[1].declared);
     if (err == BP_OK && self->spec->bits * self->spec->order > NGRAM_KEY_BITS)
         err = fail(self, "the order is too high for so many words");
     for (int k = 1; k <= self->spec->order && err == BP_OK; k++)

@@ -301,7 +301,7 @@ static void describe(reader *self, bp_model_import *out)
         (bp_model_shape){.family = &bp_word2vec_family, .width = self->C, .vocab_size = self->V};
     bp_word2vec_family.settle(&out->shape);
     out->eod_id = self->eod_id;
-    out->told = json_object();
+    out->state = json_object();
     out->slices[0] = (bp_slice){.name = BP_WORD2VEC_INPUT,
                                 .dims = 3,
                                 .shape = {self->V, blocks, BP_ROW_LANES},

@@ -25,8 +25,8 @@ typedef struct reading {
     bool is_member; /* of an ensemble */
     const status_watch *watch;
     json_t *out;
-    json_t *record; /* run.json */
-    json_t *told;   /* status.json; NULL: there is none, an older program ran */
+    json_t *record;   /* run.json */
+    json_t *progress; /* status.json; NULL: there is none, an older program ran */
     double now;
 } reading;
 
@@ -93,7 +93,7 @@ static void put_state(const reading *self)
 {
     static const char *const ends[] = {"code", "reason", "message", "time"};
     status_hold hold = status_owner(self->out, self->folder, self->watch);
-    json_t *end = run_words_of_end(self->folder, self->record, self->told);
+    json_t *end = run_words_of_end(self->folder, self->record, self->progress);
 
     set(self->out, "state", json_string(status_state(text_of(end, "state"), hold)));
     copy(self->out, self->record, "job");
@@ -136,24 +136,25 @@ static void put_obstacles(const reading *self)
     bp_free(line);
 }
 
-/* ---- what the job has told ---- */
+/* ---- what the job reported ---- */
 
-static void put_told(const reading *self)
+static void put_progress(const reading *self)
 {
     static const char *const own[] = {"format",     "format_version", "time",
                                       "phase_time", "start",          "exit"}; /* the file's */
-    json_t *told = json_copy(self->told);
-    double wall = real_of(self->told, "wall_seconds"), kept = real_of(self->told, "kept_seconds");
-    long long starts = integer_of(self->told == NULL ? self->record : self->told, "starts");
+    json_t *progress = json_copy(self->progress);
+    double wall = real_of(self->progress, "wall_seconds"),
+           kept = real_of(self->progress, "kept_seconds");
+    long long starts = integer_of(self->progress == NULL ? self->record : self->progress, "starts");
 
     for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
-        (void)json_object_del(told, own[k]);
-    (void)json_object_update_missing(self->out, told);
-    json_decref(told);
+        (void)json_object_del(progress, own[k]);
+    (void)json_object_update_missing(self->out, progress);
+    json_decref(progress);
     copy(self->out, last_start_of(self->record), "after");
     if (says(self->out, "state", "running")) {
-        wall += age_of(self, self->told, "time");
-        set_real(self->out, "phase_seconds", age_of(self, self->told, "phase_time"));
+        wall += age_of(self, self->progress, "time");
+        set_real(self->out, "phase_seconds", age_of(self, self->progress, "phase_time"));
     }
     set_real(self->out, "wall_seconds", wall);
     if (kept > 0)
@@ -176,10 +177,11 @@ static void put_share(const reading *self, const char *done, const char *all)
 static void put_training(const reading *self)
 {
     int64_t commit = integer_of(json_object_get(self->out, "commit"), "step");
-    int64_t told = integer_of(self->told, "step"), step = told > commit ? told : commit, steps;
+    int64_t reported = integer_of(self->progress, "step"),
+            step = reported > commit ? reported : commit, steps;
     run_pairs pairs;
 
-    (void)run_pairs_read(&pairs, self->folder); /* it is told without them */
+    (void)run_pairs_read(&pairs, self->folder); /* it is reported without them */
     steps = run_steps(self->record, &pairs);
     run_pairs_clear(&pairs);
     set_integer(self->out, "step", step);
@@ -188,12 +190,12 @@ static void put_training(const reading *self)
         set_real(self->out, "progress", (double)step / (double)steps);
     if (says(self->out, "state", "finished"))
         return;
-    if (told > 0)
+    if (reported > 0)
         set_real(self->out, "seconds_left",
-                 (double)(steps - step) * real_of(self->told, "tokens") / (double)told /
-                     real_of(self->told, "tokens_per_second_median"));
-    if (told > commit && !says(self->out, "state", "running"))
-        set_integer(self->out, "redone_steps", told - commit);
+                 (double)(steps - step) * real_of(self->progress, "tokens") / (double)reported /
+                     real_of(self->progress, "tokens_per_second_median"));
+    if (reported > commit && !says(self->out, "state", "running"))
+        set_integer(self->out, "redone_steps", reported - commit);
 }
 
 /* ---- checkpoints, and room for more ---- */
@@ -329,10 +331,10 @@ static bp_err read_run(reading *self, const char *path)
                       path);
     if (err != BP_OK)
         return err == BP_ERR_FORMAT ? bp_err_prefix(err, "run.json is damaged") : err;
-    self->told = run_progress_read(self->folder);
+    self->progress = run_progress_read(self->folder);
     put_state(self);
     put_checkpoints(self);
-    put_told(self);
+    put_progress(self);
     if (says(self->record, "job", "ensemble") && !self->is_member) {
         err = put_members(self);
     } else {
@@ -388,7 +390,7 @@ static bp_err read_at(json_t **out, const char *folder, const status_watch *watc
 
     *out = err == BP_OK ? json_incref(self.out) : NULL;
     json_decref(self.record);
-    json_decref(self.told);
+    json_decref(self.progress);
     json_decref(self.out);
     return err;
 }

@@ -24,7 +24,7 @@ typedef struct rank_state {
     double stepped_at;             /* when its step changed last */
     int64_t base_steps, base_busy; /* where the stretch of steps began that is measured */
     double mean, ratio; /* of its last measured stretch, and by the median of its peers */
-    bool slow, told;
+    bool slow, reported;
 } rank_state;
 
 /* The last times of a step, of whatever rank. */
@@ -193,8 +193,8 @@ static void compare_peers(bp_watch *watch, int peers)
             continue;
         rank->ratio = rank->mean / middle;
         slow = rank->ratio > SLOW_RATIO;
-        if (!slow || !rank->slow) /* else it was told when the stretch began */
-            rank->told = false;
+        if (!slow || !rank->slow) /* else it was reported when the stretch began */
+            rank->reported = false;
         rank->slow = slow;
         rank->base_steps = rank->heartbeat.steps;
         rank->base_busy = rank->heartbeat.busy_ns;
@@ -206,9 +206,9 @@ bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out)
     for (int r = 0; r < watch->spec.size; r++) {
         rank_state *rank = &watch->ranks[r];
 
-        if (!rank->slow || rank->told)
+        if (!rank->slow || rank->reported)
             continue;
-        rank->told = true;
+        rank->reported = true;
         *out = (bp_watch_slow){.rank = r, .ratio = rank->ratio, .seconds = rank->mean};
         return true;
     }

@@ -32,7 +32,7 @@ typedef enum message_kind {
     MESSAGE_TRAINED,                /* value: the out-of-bag perplexity */
     MESSAGE_DIVERGED,
     MESSAGE_STOPPED, /* its group was asked to stop */
-    ORDER_STOP
+    COMMAND_STOP
 } message_kind;
 
 /* Plain data: it travels as bytes. */
@@ -69,7 +69,7 @@ struct ensemble_scheduler {
 };
 
 static bool tick(void *context, int64_t amount);
-static void take_news(void *context, const bp_mail *mail);
+static void take_message(void *context, const bp_mail *mail);
 
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
 {
@@ -78,7 +78,7 @@ bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self)
     bp_work_spec spec = {.mesh = mesh,
                          .units = self->members,
                          .tick = tick,
-                         .news = take_news,
+                         .receive = take_message,
                          .context = scheduler};
     bp_err err = BP_OK;
 
@@ -196,7 +196,8 @@ static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *m
 }
 
 /* On the coordinator, which may be in the midst of training a member itself. */
-static void hear(ensemble_scheduler *scheduler, message_kind kind, const ensemble_message *message)
+static void receive(ensemble_scheduler *scheduler, message_kind kind,
+                    const ensemble_message *message)
 {
     bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
 
@@ -217,15 +218,15 @@ static void hear(ensemble_scheduler *scheduler, message_kind kind, const ensembl
     case MESSAGE_STOPPED:
         bp_signals_ask_stop(BP_STOP_RANK);
         break;
-    case ORDER_STOP:
+    case COMMAND_STOP:
         break;
     }
     (void)bp_log_use(statistic);
 }
 
-static void take_news(void *context, const bp_mail *mail)
+static void take_message(void *context, const bp_mail *mail)
 {
-    hear(context, (message_kind)mail->kind, mail->data);
+    receive(context, (message_kind)mail->kind, mail->data);
 }
 
 /* Whoever was asked to stop, all groups stop. One that has left does not hear it. */
@@ -238,7 +239,7 @@ static void pass_stop_on(ensemble_scheduler *scheduler)
     scheduler->stop_ordered = true;
     for (int lead = mesh->dedicated; lead < mesh->size; lead += mesh->tensors)
         if (lead != 0)
-            bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), lead, ORDER_STOP, NULL, 0);
+            bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), lead, COMMAND_STOP, NULL, 0);
 }
 
 /* "3 of 8 members trained, 2 at work, 3 waiting; m03 120/400 3.4210, m04 118/400 3.5121; 2 min 10 s
@@ -297,14 +298,14 @@ static bool tick(void *context, int64_t amount)
 
 /* ---- a lead ---- */
 
-static void tell(ensemble_scheduler *scheduler, message_kind kind, int64_t step, double value)
+static void send(ensemble_scheduler *scheduler, message_kind kind, int64_t step, double value)
 {
     ensemble_message message = {.member = scheduler->member, .step = step, .value = value};
 
     if (kind == MESSAGE_DIVERGED)
         snprintf(message.text, sizeof message.text, "%s", bp_err_text());
     if (scheduler->self->mesh->coordinates)
-        hear(scheduler, kind, &message);
+        receive(scheduler, kind, &message);
     else
         bp_mailbox_send(bp_work_queue_mailbox(scheduler->queue), 0, kind, &message, sizeof message);
 }
@@ -319,7 +320,7 @@ static void look(void *context)
         bp_work_queue_serve(scheduler->queue);
         pass_stop_on(scheduler);
     } else if (scheduler->leads &&
-               bp_mailbox_take(bp_work_queue_mailbox(scheduler->queue), ORDER_STOP, &order)) {
+               bp_mailbox_take(bp_work_queue_mailbox(scheduler->queue), COMMAND_STOP, &order)) {
         bp_signals_ask_stop(BP_STOP_RANK);
     }
 }
@@ -330,7 +331,7 @@ static bp_err on_training_started(void *context, int64_t step)
     bp_err err = ensemble_member_forget_scores(scheduler->self, scheduler->member);
 
     if (err == BP_OK)
-        tell(scheduler, MESSAGE_STARTED, step, NAN);
+        send(scheduler, MESSAGE_STARTED, step, NAN);
     return err;
 }
 
@@ -338,11 +339,11 @@ static void on_metric(void *context, const json_t *line)
 {
     const json_t *loss = json_object_get(line, "loss");
 
-    tell(context, MESSAGE_STEP, json_integer_value(json_object_get(line, "step")),
+    send(context, MESSAGE_STEP, json_integer_value(json_object_get(line, "step")),
          json_is_number(loss) ? json_number_value(loss) : NAN);
 }
 
-/* One member, by this rank's group. One that diverged is news, and no error. */
+/* One member, by this rank's group. One that diverged is reported, and is no error. */
 static bp_err train(ensemble_scheduler *scheduler)
 {
     ensemble *self = scheduler->self;
@@ -358,7 +359,7 @@ static bp_err train(ensemble_scheduler *scheduler)
     err = ensemble_member_run(self, self->mesh->tensor, scheduler->member, &hooks, &oob);
     (void)bp_log_use(BP_LOG_JOB);
     if (scheduler->leads && (err == BP_OK || err == BP_ERR_SOFTWARE || err == BP_ERR_STOPPED))
-        tell(scheduler,
+        send(scheduler,
              err == BP_OK             ? MESSAGE_TRAINED
              : err == BP_ERR_SOFTWARE ? MESSAGE_DIVERGED
                                       : MESSAGE_STOPPED,

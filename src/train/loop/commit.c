@@ -36,8 +36,8 @@ static json_t *state_of(const trainer *self)
     if (roles != NULL)
         json_object_set_new(state, "roles", roles);
     trainer_task_tell(self, state);
-    if (self->told)
-        (void)json_object_update_missing(state, self->told);
+    if (self->counted)
+        (void)json_object_update_missing(state, self->counted);
     return state;
 }
 

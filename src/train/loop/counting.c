@@ -122,19 +122,19 @@ static bp_counting counting_of(trainer *self, counting_view *view)
  * root. */
 static void share_told(trainer *self, double *valid_loss)
 {
-    char *text = self->mesh->rank == 1 ? bp_json_line(self->told) : NULL;
+    char *text = self->mesh->rank == 1 ? bp_json_line(self->counted) : NULL;
 
     bp_bcast_text(&text, 1, self->mesh->world);
     bp_bcast_bytes(valid_loss, sizeof *valid_loss, 1, self->mesh->world);
     if (self->mesh->coordinates) {
-        json_decref(self->told);
-        BP_CHECK(bp_json_parse(&self->told, text, strlen(text), "counts") == BP_OK);
+        json_decref(self->counted);
+        BP_CHECK(bp_json_parse(&self->counted, text, strlen(text), "counts") == BP_OK);
     }
     bp_free(text);
 }
 
 /* On the ranks that compute: RUN/counts/model.bin. */
-static bp_err count(trainer *self, const char *folder, json_t *told, double *valid_loss)
+static bp_err count(trainer *self, const char *folder, json_t *state, double *valid_loss)
 {
     char work[BP_SHA256_HEX];
     counting_view view;
@@ -143,7 +143,7 @@ static bp_err count(trainer *self, const char *folder, json_t *told, double *val
     name_work(self, work);
     counting.folder = folder;
     counting.work = work;
-    counting.told = bp_comm_is_root(self->mesh->compute) ? told : NULL;
+    counting.state = bp_comm_is_root(self->mesh->compute) ? state : NULL;
     bp_err err = self->shape.family->count(&counting);
     *valid_loss = counting.valid_loss;
     return err;
@@ -227,12 +227,13 @@ bp_err trainer_count(trainer *self)
     double began = bp_clock_now(), valid_loss = 0;
     bp_err err = bp_agree(self->mesh->world, check_stream(self));
 
-    self->told = json_object();
+    self->counted = json_object();
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? begin(self, folder) : BP_OK);
     if (err == BP_OK)
-        err = bp_agree(self->mesh->world,
-                       self->mesh->computes ? count(self, folder, self->told, &valid_loss) : BP_OK);
+        err = bp_agree(self->mesh->world, self->mesh->computes
+                                              ? count(self, folder, self->counted, &valid_loss)
+                                              : BP_OK);
     if (err == BP_OK && self->mesh->dedicated)
         share_told(self, &valid_loss);
     if (err == BP_OK)

@@ -288,7 +288,7 @@ void trainer_task_batch(trainer *self, int64_t step)
     }
 }
 
-/* ---- what is told ---- */
+/* ---- what is labels ---- */
 
 static int64_t count_cut(const trainer *self, const bp_task_texts *texts, int64_t *tokens)
 {
@@ -327,17 +327,17 @@ bp_err trainer_task_begin(trainer *self)
     bp_log("task: %s of label '%s', %" PRId64 " outcome%s, %" PRId64 " documents",
            bp_task_keys_of(self->config)->kind, task->column, self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", task->train.documents);
-    json_t *told =
+    json_t *labels =
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "kind", bp_task_keys_of(self->config)->kind,
                   "label", task->column, "documents", (json_int_t)task->train.documents, "outcomes",
                   (json_int_t)self->shape.task.outcomes, "documents_cut", (json_int_t)documents,
                   "tokens_cut", (json_int_t)tokens);
     if (task->classes)
-        (void)json_object_set(told, "labels", task->classes);
+        (void)json_object_set(labels, "labels", task->classes);
     path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
-    err = bp_json_save(path, told);
+    err = bp_json_save(path, labels);
     bp_free(path);
-    json_decref(told);
+    json_decref(labels);
     return err;
 }
 

@@ -52,7 +52,7 @@ static void log_metric(trainer *self, const json_t *line)
                                     self->commit_seconds);
 }
 
-static bool hears_coordinator(const trainer *self)
+static bool receives_commands(const trainer *self)
 {
     return self->mesh->dedicated && self->mesh->rank == 1;
 }
@@ -66,16 +66,16 @@ static void tell_written(trainer *self, bool now)
     commit_async *behind = &self->behind;
     int state = behind->saving ? (int)bp_checkpoint_poll(behind->saving) : BP_ASYNC_CHECKPOINT_DONE;
 
-    if (!behind->saving || behind->told || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
+    if (!behind->saving || behind->reported || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
         return;
-    behind->told = true;
+    behind->reported = true;
     bp_mailbox_send(self->box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
 static void note_written(trainer *self, int state)
 {
     self->behind.coordinator = (bp_async_checkpoint_state)state;
-    self->behind.told = true;
+    self->behind.reported = true;
 }
 
 bp_async_checkpoint_state report_written(trainer *self)
@@ -86,9 +86,9 @@ bp_async_checkpoint_state report_written(trainer *self)
     if (!self->behind.saving)
         return BP_ASYNC_CHECKPOINT_DONE;
     own = bp_checkpoint_poll(self->behind.saving);
-    if (!hears_coordinator(self))
+    if (!receives_commands(self))
         return own;
-    if (!self->behind.told && bp_mailbox_take(self->box, MAIL_WRITTEN, &mail)) {
+    if (!self->behind.reported && bp_mailbox_take(self->box, MAIL_WRITTEN, &mail)) {
         note_written(self, *(int *)mail.data);
         bp_free(mail.data);
     }
@@ -172,12 +172,12 @@ void report_send(trainer *self, report_kind kind, json_t *value)
 
     if (self->mesh->coordinates && kind < REPORT_COMMIT) {
         note_failure(self, kind, report_handle(self, kind, value));
-    } else if (hears_coordinator(self)) {
+    } else if (receives_commands(self)) {
         char *text = bp_json_line(value);
 
         bp_mailbox_send(self->box, 0, (int)kind, text, (int64_t)strlen(text));
         bp_free(text);
-        if (kind == REPORT_FINISH && !self->behind.told) {
+        if (kind == REPORT_FINISH && !self->behind.reported) {
             bp_mailbox_receive(self->box, "recv", MAIL_WRITTEN, &state, sizeof state);
             note_written(self, state);
         }
@@ -202,7 +202,7 @@ void report_begin(trainer *self)
 {
     if (self->mesh->dedicated)
         self->box = bp_mailbox_new(self->mesh->world);
-    if (hears_coordinator(self))
+    if (receives_commands(self))
         bp_signals_watch(hear_stop, self);
 }
 
@@ -210,7 +210,7 @@ void report_end(trainer *self)
 {
     if (self->mesh->computes)
         report_send(self, REPORT_END, json_object());
-    if (hears_coordinator(self))
+    if (receives_commands(self))
         bp_signals_unwatch(hear_stop, self);
     bp_mailbox_free(&self->box); /* a stop that still comes is too late */
 }

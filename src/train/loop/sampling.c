@@ -222,7 +222,7 @@ static json_t *line_of(int64_t step, const bp_search_text *text)
 }
 
 /* On compute's root. */
-static bp_err tell(trainer *self, const bp_buffer *result)
+static bp_err send_result(trainer *self, const bp_buffer *result)
 {
     bp_result_reader reader = {result->data, result->data + result->bytes};
     bp_search_text text = {0};
@@ -255,7 +255,7 @@ void trainer_sample(trainer *self)
         err = bp_unit_run(samples->unit, 0, &result, &stopped);
         if (bp_comm_is_root(self->mesh->model)) {
             if (err == BP_OK && !stopped)
-                err = tell(self, &result);
+                err = send_result(self, &result);
             if (err != BP_OK) /* the training will say whether it has diverged */
                 bp_warn_failure("no sample of step %" PRId64 ": %s", step, bp_err_text());
         }

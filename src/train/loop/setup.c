@@ -498,6 +498,6 @@ void trainer_close(trainer *self)
     bp_free(self->constants);
     bp_free(self->trace_path);
     bp_free(self->attachment);
-    json_decref(self->told);
+    json_decref(self->counted);
     bp_mesh_free(&self->mesh);
 }

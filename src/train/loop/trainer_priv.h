@@ -50,7 +50,7 @@ typedef struct commit_async {
     double worked; /* and that its helpers worked */
     /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
      * once, when it has ended. */
-    bool told;
+    bool reported;
     bp_async_checkpoint_state coordinator;
 } commit_async;
 
@@ -117,7 +117,7 @@ typedef struct trainer {
     char *attachment;  /* of a model that is counted: its file; NULL: none yet */
     fine_tuning *task; /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
-    json_t *told;          /* and what its checkpoint's state has besides; NULL: nothing */
+    json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;
     bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */
@@ -249,7 +249,7 @@ void trainer_task_batch(trainer *self, int64_t step);
 bp_err trainer_task_begin(trainer *self);
 /** What a checkpoint's state has of a task. Local. */
 void trainer_task_tell(const trainer *self, json_t *state);
-/** Of slices to load those that `source` has; the others are told. Local. */
+/** Of slices to load those that `source` has; the others are reported. Local. */
 int64_t trainer_task_keep_known(const trainer *self, bp_slice *slices, int64_t count);
 
 /* counting.c */
@@ -309,7 +309,7 @@ bp_err trainer_commit_begin(trainer *self, bool best);
 /** Wait for the one on its way, and put it in place; give_up: it is not to be waited for.
  *  Collective over world. Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool give_up);
-/** A commit that no line on the screen has told yet. On the coordinator. */
+/** A commit that no line on the screen has reported yet. On the coordinator. */
 void trainer_tell_commit(trainer *self);
 /** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
 void trainer_sweep_end(trainer *self);
@@ -385,7 +385,7 @@ bp_async_checkpoint_state report_written(trainer *self);
 void report_begin(trainer *self);
 void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
-/** A metrics line that could not be written: its failure, told again. On the coordinator. */
+/** A metrics line that could not be written: its failure, reported again. On the coordinator. */
 bp_err report_lost(const trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
 

@@ -35,7 +35,7 @@ static void read_with(const char *path, const bp_tokenizer *tokenizer)
         check_import(&import, tokenizer ? tokenizer : import.tokenizer);
     for (int64_t k = 0; k < import.slice_count; k++)
         bp_free(import.slices[k].data);
-    json_decref(import.told);
+    json_decref(import.state);
     bp_tokenizer_free(&import.tokenizer);
 }
 
