@@ -94,6 +94,11 @@ static bp_err fetch(void *context, const bp_slice *slice, int64_t index, const f
     return err;
 }
 
+static bool is_adapted(const bp_checkpoint *checkpoint)
+{
+    return json_object_get(json_object_get(bp_checkpoint_state(checkpoint), "model"), "adapter");
+}
+
 static bp_err open_all(average *self, char *const *paths)
 {
     bp_err err = BP_OK;
@@ -101,6 +106,11 @@ static bp_err open_all(average *self, char *const *paths)
     self->checkpoints = bp_alloc("tool.average", self->count, sizeof *self->checkpoints);
     for (int k = 0; k < self->count && err == BP_OK; k++) {
         err = bp_checkpoint_open_any(MPI_COMM_SELF, paths[k], &self->checkpoints[k]);
+        if (err == BP_OK && is_adapted(self->checkpoints[k]))
+            err = BP_FAIL(BP_ERR_FORMAT, "average.adapted",
+                          "the mean of two products of low rank is no product of their means: at "
+                          "%s; export the models, which merges them, and average those",
+                          bp_checkpoint_folder(self->checkpoints[k]));
         if (err == BP_OK && bp_checkpoint_attachment(self->checkpoints[k]) != NULL)
             err = BP_FAIL(BP_ERR_FORMAT, "average.no_tensors",
                           "a model of counts has no mean: at %s; bagpipe-data mix weighs such "

@@ -74,7 +74,4 @@ bp_err bp_meteor_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu
  * Source:     SQuAD's evaluate-v2.0.py. */
 void bp_spans_count(double *exact, double *f1, const bp_text_pairs *pairs);
 
-/** The same of one answer: 0 or 1, and F1. */
-void bp_answer_compare(double *exact, double *f1, bp_line label, bp_line predicted);
-
 #endif

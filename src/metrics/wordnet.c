@@ -228,7 +228,12 @@ static void see_entry(const bp_wordnet *self, int part, const char *entry,
                       void (*see)(void *, const char *, size_t), void *context)
 {
     char *at;
-    long synsets = strtol(entry + 2, &at, 10), signs = strtol(at, &at, 10);
+    long synsets, signs;
+
+    if (entry[0] != ' ' || entry[1] == '\0') /* the file ends behind a word */
+        return;
+    synsets = strtol(entry + 2, &at, 10);
+    signs = strtol(at, &at, 10);
 
     for (long k = 0; k < signs && *at != '\n' && *at != '\0'; k++) {
         at += strspn(at, " ");

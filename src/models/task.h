@@ -38,6 +38,9 @@ typedef struct bp_task_pair {
     const int32_t *text[2];
     int64_t tokens[2]; /* the second: 0 where there is but one */
 } bp_task_pair;
+/** The shortest context: a text between the tokens that begin, divide and end it. */
+#define BP_TASK_CONTEXT 4
+
 /** inputs[T], segments[T] (NULL: not wanted) of a document, padded with 0: returns its length.
  * *cut: tokens that had no place. They are taken from the end of the longer text, of two of one
  * length from the second. */

@@ -330,12 +330,19 @@ static bp_err write_predictions(const task_scoring *task)
     return err;
 }
 
-/* Rows are labels, columns predictions. New reference. */
+/* More classes than that have a table that nobody reads. */
+#define CONFUSION_CLASSES 1000
+
+/* Rows are labels, columns predictions; null of many classes. New reference. */
 static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
 {
-    int64_t K = task->outcomes, *counts = bp_alloc("score.task", K * K, sizeof *counts);
-    json_t *rows = json_array();
+    int64_t K = task->outcomes, *counts;
+    json_t *rows;
 
+    if (K > CONFUSION_CLASSES)
+        return json_null();
+    counts = bp_alloc("score.task", K * K, sizeof *counts);
+    rows = json_array();
     for (int64_t d = 0; d < task->documents; d++)
         counts[task->label[d] * K + predicted[d]]++;
     for (int64_t k = 0; k < K; k++) {

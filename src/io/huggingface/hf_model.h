@@ -72,7 +72,7 @@ typedef struct bp_hf_export_options {
     int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
     const char *tokenizer; /* the text of tokenizer.json; NULL: none */
     const json_t *model;   /* instead of the checkpoint's "model" object: a part of it; borrowed.
-                              NULL:   all of it */
+                              NULL: all of it */
     /** Told after each tensor how many of how many values are written. NULL: nobody asks. */
     void (*progress)(void *context, int64_t done, int64_t total);
     void *context;

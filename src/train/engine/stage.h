@@ -36,7 +36,7 @@ typedef struct bp_stage {
     const bp_mesh *mesh; /* borrowed */
     bp_network *network; /* borrowed */
     float *gradient;     /* [network->trained_floats] the step's sum, after bp_stage_accumulate; the
-                            bottom of     the tree's stack */
+                            bottom of the tree's stack */
     float **stack;       /* [depth] partial sums */
     int depth;
     bp_action *actions; /* of a step */

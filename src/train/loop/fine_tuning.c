@@ -161,7 +161,7 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
                    " outcomes, and task.kind = %s has %" PRId64
                    " here: at %s; start from the language model",
                    bp_task_name(known->kind), known->outcomes, bp_task_name(asked->kind),
-                   asked->outcomes, init);
+                   asked->outcomes, init ? init : bp_run_keys_of(self->config)->dir);
 }
 
 static bp_err find_shape(trainer *self)
@@ -191,6 +191,21 @@ static bp_err find_shape(trainer *self)
                        "task.frozen_layers = %" PRId64 ", but the model has %" PRId64
                        ": at task.frozen_layers; use %" PRId64 " or less",
                        frozen, shape->layers, shape->layers);
+    if (frozen > 0 && shape->adapter.kind != BP_ADAPTER_NONE)
+        return BP_FAIL(BP_ERR_CONFIG, "task.frozen_adapters",
+                       "task.frozen_layers = %" PRId64 ", but all layers are adapted and stay as "
+                       "they are: at task.frozen_layers; leave it out",
+                       frozen);
+    if (shape->context < BP_TASK_CONTEXT)
+        return BP_FAIL(BP_ERR_CONFIG, "model.short_context",
+                       "model.context = %" PRId64 " has no room for a text between the tokens that "
+                       "begin, divide and end it: at model.context; use %d or more",
+                       shape->context, BP_TASK_CONTEXT);
+    if (bp_config_is_set(self->config, "corpus.weights"))
+        return BP_FAIL(BP_ERR_CONFIG, "task.has_weights",
+                       "corpus.weights = %s, but a task goes through each document once an epoch: "
+                       "at corpus.weights; leave it out",
+                       bp_corpus_keys_of(self->config)->weights);
     task.frozen = frozen > 0 ? backbone.layers_from + frozen : 0;
     shape->task = task;
     return bp_task_frame_of(&self->task->frame, shape, self->facts.roles);
@@ -200,13 +215,16 @@ bp_err trainer_task_shape(trainer *self)
 {
     bp_err err = BP_OK;
 
+    const char *init = bp_model_keys_of(self->config)->init;
+
     if (self->task)
         err = find_shape(self);
     else if (self->shape.task.kind != BP_TASK_NONE)
         err = BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                       "the checkpoint has the head of a task, %s: at %s; start from a language "
                       "model, or use finetune",
-                      bp_task_name(self->shape.task.kind), bp_model_keys_of(self->config)->init);
+                      bp_task_name(self->shape.task.kind),
+                      init ? init : bp_run_keys_of(self->config)->dir);
     return bp_agree(self->mesh->world, err);
 }
 

@@ -146,11 +146,27 @@ static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int
     lm->ops->logits(lm, 0, self->hidden[member] + row * lm->info.width, rows, logits);
 }
 
+/* An older step than the newest one may have been opened, as that is damaged. */
+static bp_err check_opened(const trainer *self, const bp_model_info *info, const char *path)
+{
+    if (info->words == self->shape.vocab_size && info->vocab_size == self->shape.vocab_size &&
+        info->task.kind == BP_TASK_NONE && !info->masks && !info->log_probabilities &&
+        !info->may_be_zero && info->context >= self->shape.context)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
+                   "the newest step of the teacher that is not damaged is a %s of %lld tokens and "
+                   "context %lld, which can't teach this model: at distill.model = %s; take "
+                   "another teacher",
+                   info->kind, (long long)info->words, (long long)info->context, path);
+}
+
 static bp_err open_member(trainer *self, struct teacher *teacher, int k, const char *path)
 {
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
     bp_err err = bp_model_open(&teacher->members[k], self->mesh, self->config, path);
 
+    if (err == BP_OK)
+        err = check_opened(self, &teacher->members[k]->info, path);
     if (err != BP_OK)
         return err;
     if (self->mesh->pipeline_at == self->mesh->pipelines - 1)
