@@ -306,8 +306,8 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
                                   known && known->family ? &known->adapter : NULL, shape.width);
     if (shape.adapter.kind != BP_ADAPTER_NONE && !shape.family->backbone)
         bp_config_fault(config, "adapter.no_place",
-                        "adapter.kind = %s adapts layers of Transformers, and model.kind = %s has "
-                        "none: at adapter.kind; leave the key out",
+                        "adapter.kind = %s adapts layers of gpt, llama, gpt_neox, bert and "
+                        "roberta, and not of model.kind = %s: at adapter.kind; leave the key out",
                         bp_model_keys_of(config)->adapter.kind, shape.family->name);
     return shape;
 }
