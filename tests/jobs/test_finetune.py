@@ -174,7 +174,7 @@ class Finetune(TaskTest):
         self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "[task.no_backbone]")
         for keys, word in ((("task.frozen_layers=1", "adapter.kind=lora"), "[task.frozen_adapters]"), (("corpus.weights=1",), "[task.has_weights]")):
             self.assert_error(self.finetune("e8", 0, f"model.init={self.at('pretrained')}", *keys), 78, word)
-        self.assert_error(self.finetune("e9", 0, *MODEL, "model.context=3"), 78, "[model.short_context]")
+        self.assert_error(self.finetune("e9", 0, *MODEL, "model.context=3"), 78, "[task.short_context]")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "train.batch=2", "train.steps=1")
         self.assert_error(result, 65, "[task.unknown_class]", "town")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "corpus.valid=", "train.batch=2", "train.steps=1")

@@ -197,7 +197,7 @@ static bp_err find_shape(trainer *self)
                        "they are: at task.frozen_layers; leave it out",
                        frozen);
     if (shape->context < BP_TASK_CONTEXT)
-        return BP_FAIL(BP_ERR_CONFIG, "model.short_context",
+        return BP_FAIL(BP_ERR_CONFIG, "task.short_context",
                        "model.context = %" PRId64 " has no room for a text between the tokens that "
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);

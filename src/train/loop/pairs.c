@@ -32,7 +32,7 @@ static bp_err count_file(const trainer *self, bp_corpus_file *file, pair_counts 
                 target = documents[d + 1] - starts[first + 1];
 
         if (source == 0 || target == 0)
-            return BP_FAIL(BP_ERR_FORMAT, "pairs.empty_side",
+            return BP_FAIL(BP_ERR_FORMAT, "corpus.empty_side",
                            "a text of document %" PRId64
                            " has no token, and no token ends texts: at %s; leave the pair out",
                            d, bp_corpus_file_path(file));
