@@ -245,7 +245,7 @@ class Elmo(JobTest):
                  ("h5.missing", 65, dataset("RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", None)),
                  ("h5.wrong_type", 65, dataset("CNN/b_cnn_0", lambda x: x.astype(int))),
                  ("h5.wrong_dims", 65, dataset("char_embed", lambda x: x[:-1])),
-                 ("bilm.ambiguous", 65, both), ("bilm.no_words", 66, no_words), ("h5.wrong_bytes", 65, cut))
+                 ("bilm.ambiguous", 65, both), ("bilm.no_words", 66, no_words), ("h5.failed", 65, cut))
         for number, (identifier, status, damage) in enumerate(cases):
             with self.subTest(identifier, number=number):
                 folder = self.at(f"bad-{number}")

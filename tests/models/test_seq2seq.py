@@ -125,7 +125,10 @@ class Seq2Seq(JobTest):
                 self.assertLess(max(abs(a - b) for a, b in zip(line["logprobs"], logprobs, strict=True)), 2e-5)
 
     def tiny(self, folder):
-        return bagpipe_test.shared(os.path.join("reference", folder))
+        path = bagpipe_test.shared(os.path.join("reference", folder))
+        if path is None:
+            self.skipTest("it needs ../shared/reference")
+        return path
 
     def test_folders_come_back_as_they_went(self):
         for folder in FOLDERS:
