@@ -166,7 +166,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_network *network = NULL;
     bp_param *shared = NULL;
 
-    bp_network_new(&network, nn, blocks, (adapts ? 4 : 3) * blocks + 1);
+    bp_network_new(&network, nn, blocks, (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1));
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
