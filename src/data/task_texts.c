@@ -110,14 +110,14 @@ static int by_name(const void *a, const void *b)
 static void add_names(const char **names, int64_t *count, const bp_corpus_label *column,
                       int64_t documents)
 {
-    for (int64_t v = 0; v < column->value_count; v++) {
-        bool occurs = false;
+    bool *occurs = bp_alloc("data.classes", column->value_count, sizeof *occurs);
 
-        for (int64_t d = 0; d < documents && !occurs; d++)
-            occurs = column->codes[d] == v;
-        if (occurs)
+    for (int64_t d = 0; d < documents; d++)
+        occurs[column->codes[d]] = true;
+    for (int64_t v = 0; v < column->value_count; v++)
+        if (occurs[v])
             names[(*count)++] = column->values[v];
-    }
+    bp_free(occurs);
 }
 
 bp_err bp_task_classes(json_t **out, const bp_corpus *corpus, const char *name)
@@ -169,17 +169,27 @@ int64_t bp_task_rarest(const bp_task_texts *texts, int64_t classes, int64_t *rar
     return least;
 }
 
-static bp_err class_of(int32_t *out, const char *name, const json_t *classes, const char *path)
+/* The numbers of classes by their names, which may be in any order. New reference. */
+static json_t *numbers_of(const json_t *classes)
 {
+    json_t *numbers = json_object();
+
     for (size_t k = 0; k < json_array_size(classes); k++)
-        if (strcmp(json_string_value(json_array_get(classes, k)), name) == 0) {
-            *out = (int32_t)k;
-            return BP_OK;
-        }
-    return BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
-                   "the class '%.60s' is none of the %zu that the model was trained with: at %s; "
-                   "leave its documents out",
-                   name, json_array_size(classes), path);
+        (void)json_object_set_new(numbers, json_string_value(json_array_get(classes, k)),
+                                  json_integer((json_int_t)k));
+    return numbers;
+}
+
+static bp_err class_of(int32_t *out, const char *name, const json_t *numbers, const char *path)
+{
+    const json_t *number = json_object_get(numbers, name);
+
+    *out = (int32_t)json_integer_value(number);
+    return number ? BP_OK
+                  : BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
+                            "the class '%.60s' is none of the %zu that the model was trained with: "
+                            "at %s; leave its documents out",
+                            name, json_object_size(numbers), path);
 }
 
 static bp_err value_of(int32_t *out, const char *text, const char *path)
@@ -202,17 +212,19 @@ static bp_err read_targets(int32_t *target, const bp_corpus_label *column, int64
 {
     int32_t *of_value = bp_alloc("data.classes", column->value_count, sizeof *of_value);
     bool *known = bp_alloc("data.classes", column->value_count, sizeof *known);
+    json_t *numbers = classes ? numbers_of(classes) : NULL;
     bp_err err = BP_OK;
 
     for (int64_t d = 0; d < documents && err == BP_OK; d++) {
         uint32_t code = column->codes[d];
 
         if (!known[code])
-            err = classes ? class_of(&of_value[code], column->values[code], classes, path)
+            err = numbers ? class_of(&of_value[code], column->values[code], numbers, path)
                           : value_of(&of_value[code], column->values[code], path);
         known[code] = true;
         target[d] = of_value[code];
     }
+    json_decref(numbers);
     bp_free(known);
     bp_free(of_value);
     return err;
