@@ -30,8 +30,8 @@ static const struct argp_option OPTIONS[] = {
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
      "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; "
      "tsv, fields with tabs between them, whose names stand in the first line; pairs, two FILEs "
-     "with "
-     "a source and its target a line; conll, a word and its tag a line, documents parted by empty "
+     "with a source and its target a line; conll, a word and its tag a line, documents parted by "
+     "empty "
      "lines; hdf5, the tokens "
      "of a corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
      1},

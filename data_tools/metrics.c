@@ -38,8 +38,7 @@ static const struct argp_option OPTIONS[] = {
     {"against", KEY_AGAINST, "FILE", 0, "what another system says: a paired bootstrap", 0},
     {"words", KEY_WORDS, "13a|zh|none", 0,
      "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
-     "what "
-     "stands between white space",
+     "what stands between white space",
      0},
     {"wordnet", KEY_WORDNET, "FOLDER", 0,
      "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},

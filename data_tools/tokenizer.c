@@ -51,8 +51,7 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"size", 's', "N", 0,
      "tokens of the vocabulary, special tokens included (bpe: at least 257); word and char have "
-     "all "
-     "without it",
+     "all without it",
      1},
     {"min-count", KEY_MIN_COUNT, "N", 0,
      "word, char: leave out what occurs less (default 1); wordpiece: do not join pieces that occur "

@@ -191,8 +191,7 @@ const bp_option bp_model_options[] = {
      false, .at = BP_AT(bp_model_keys, adapter.targets)},
     {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
      "Transformers: what makes weights of scores; entmax15 gives low scores the weight 0 (Peters "
-     "et "
-     "al. 2019); softmax if not given",
+     "et al. 2019); softmax if not given",
      false, .at = BP_AT(bp_model_keys, attention_activation)},
     {"head.activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
      "what makes probabilities of logits; entmax15 has its own loss, and rules tokens out; softmax "
@@ -206,21 +205,18 @@ const bp_option bp_model_options[] = {
     {"ngram.smoothing", BP_OPTION_CHOICE, NULL, 0, 0,
      "kneser-ney|mle|additive|good-turing|katz|witten-bell", NULL,
      "ngram: kneser-ney (modified, interpolated) if not given; mle, additive and good-turing have "
-     "no "
-     "back-off",
+     "no back-off",
      false, .at = BP_AT(bp_model_keys, smoothing)},
     {"ngram.delta", BP_OPTION_REAL, NULL, 1e-9, 1e9, NULL, NULL,
      "ngram, additive: what is added to each count; 1 if not given", false,
      .at = BP_AT(bp_model_keys, delta)},
     {"ngram.katz_k", BP_OPTION_INT, NULL, 1, 31, NULL, NULL,
      "ngram, katz and good-turing: counts up to it are discounted, of single words those of 1; 7 "
-     "if "
-     "not given",
+     "if not given",
      false, .at = BP_AT(bp_model_keys, katz_k)},
     {"ngram.prune", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "ngram: n-grams seen so often or less are left out: a number an order (0,0,1), the last one "
-     "for "
-     "all longer ones too; 0 if not given",
+     "for all longer ones too; 0 if not given",
      false, .at = BP_AT(bp_model_keys, prune)},
     {"ngram.prune_entropy", BP_OPTION_REAL, NULL, 0, 1, NULL, NULL,
      "ngram: n-grams are left out whose removal alone makes the perplexity higher by less than so "

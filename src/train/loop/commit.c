@@ -35,7 +35,7 @@ static json_t *state_of(const trainer *self)
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     if (roles != NULL)
         json_object_set_new(state, "roles", roles);
-    trainer_task_tell(self, state);
+    trainer_task_put_state(self, state);
     if (self->counted)
         (void)json_object_update_missing(state, self->counted);
     return state;

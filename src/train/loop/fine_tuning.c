@@ -359,7 +359,7 @@ bp_err trainer_task_begin(trainer *self)
     return err;
 }
 
-void trainer_task_tell(const trainer *self, json_t *state)
+void trainer_task_put_state(const trainer *self, json_t *state)
 {
     json_t *model = json_object_get(state, "model");
 

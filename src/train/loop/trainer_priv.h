@@ -248,7 +248,7 @@ void trainer_task_batch(trainer *self, int64_t step);
 /** task.json, and lines for people. On the coordinator. Errors: those of bp_json_save. */
 bp_err trainer_task_begin(trainer *self);
 /** What a checkpoint's state has of a task. Local. */
-void trainer_task_tell(const trainer *self, json_t *state);
+void trainer_task_put_state(const trainer *self, json_t *state);
 /** Of slices to load those that `source` has; the others are reported. Local. */
 int64_t trainer_task_keep_known(const trainer *self, bp_slice *slices, int64_t count);
 
