@@ -48,13 +48,13 @@ static double walk(const ngram_file *file, const int32_t *tokens, int64_t count,
 static double walk_pieces(const ngram_file *file, const int32_t *inputs, int64_t count, int32_t eod,
                           float *values)
 {
-    static ngram_sequence pieces[NGRAM_LANES];
+    static ngram_sequence pieces[NGRAM_WALKS];
     double sum = 0;
 
     for (int64_t at = 0; at < count;) {
         int64_t n = 0;
 
-        for (; n < NGRAM_LANES && at < count; n++) {
+        for (; n < NGRAM_WALKS && at < count; n++) {
             int64_t back = at < file->order - 1 ? at : file->order - 1;
             int64_t now = count - at < PIECE ? count - at : PIECE;
 
