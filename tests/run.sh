@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh tests/run.sh [CTEST OPTION...]: builds bagpipe and runs its tests, in about 15 minutes on two quiet cores.
+# sh tests/run.sh [CTEST OPTION...]: builds bagpipe and runs its tests, in about 25 minutes on two quiet cores.
 #
 #   sh tests/run.sh                everything but the long tests
 #   sh tests/run.sh -L quick       one label: quick (one process), mpi (several ranks), data (needs ../shared), slurm (a
@@ -26,7 +26,7 @@ fi
 case " $* " in
 *" -L "* | *" -R "* | *" -I "* | *" --label-regex "* | *" --tests-regex "* | *" --rerun-failed "*) ;;
 *)
-    echo "All of it takes about 15 minutes on two quiet cores (2 to install packages, 3 to build, 10 to test)."
+    echo "All of it takes about 25 minutes on two quiet cores (2 to install packages, 3 to build, 20 to test)."
     set -- -LE long "$@"
     ;;
 esac

@@ -67,9 +67,6 @@ void config_advise(bp_buffer *out, const bp_config *config, const char *key);
 bp_err config_assign(config_entry *entry, const char *value, config_source source,
                      const char *where);
 
-/** "from 1 to 8", "gpipe, 1f1b", or nothing: what the type leaves open. */
-void config_describe_range(bp_buffer *out, const bp_option *option);
-
 /** ", 1 to 64", ", 1 or more", or nothing, for --help: a bound from 10,000 up only guards the
  * arithmetic, and is told by the message of the value that exceeds it. */
 void config_describe_bounds(bp_buffer *out, const bp_option *option);

@@ -197,7 +197,8 @@ static void add_number(bp_buffer *out, const bp_option *option, double number)
     bp_buffer_printf(out, "%s", parsed_well ? value.text : text);
 }
 
-void config_describe_range(bp_buffer *out, const bp_option *option)
+/* "from 1 to 8", "gpipe, 1f1b", or nothing: what the type leaves open. */
+static void describe_range(bp_buffer *out, const bp_option *option)
 {
     bool below = isfinite(option->min), above = isfinite(option->max) && option->max < 0x1p62;
 
@@ -246,7 +247,7 @@ static bp_err fail_value(const bp_option *option, const char *value, const char 
     bp_buffer range = {0};
     bp_err err;
 
-    config_describe_range(&range, option);
+    describe_range(&range, option);
     err = bp_fail(BP_ERR_CONFIG, "config.bad_value", "%s = %.*s%s %s: at %s; give %s%s%s",
                   option->key, SHOWN_BYTES, value, strlen(value) > SHOWN_BYTES ? "..." : "", what,
                   where, TYPES[option->type].give, range.bytes > 0 ? " " : "",

@@ -26,7 +26,8 @@ void bp_calibration_add(bp_calibration *sums, float confidence, bool correct, do
     sums->brier += brier;
 }
 
-void bp_calibration_merge(bp_calibration *into, const bp_calibration *more, int64_t times)
+/* `times` times the tokens of `more`: a resample is the merge of its documents. */
+static void merge(bp_calibration *into, const bp_calibration *more, int64_t times)
 {
     for (int b = 0; b < BINS; b++) {
         into->tokens[b] += times * more->tokens[b];
@@ -43,7 +44,7 @@ bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t 
 
     for (int64_t d = 0; d < n; d++)
         if (counts == NULL || counts[d] > 0)
-            bp_calibration_merge(&sums, &documents[d], counts != NULL ? counts[d] : 1);
+            merge(&sums, &documents[d], counts != NULL ? counts[d] : 1);
     return sums;
 }
 

@@ -28,8 +28,6 @@ int bp_calibration_bin(float confidence);
 /** One token more. A confidence that is NaN is a token that was not scored: nothing happens. */
 void bp_calibration_add(bp_calibration *sums, float confidence, bool correct, double nll,
                         double brier);
-/** `times` times the tokens of `more`: a resample is the merge of its documents. */
-void bp_calibration_merge(bp_calibration *into, const bp_calibration *more, int64_t times);
 /** The merge of documents[n], each counts[n] times (NULL: once), in their order. */
 bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t *counts, int64_t n);
 

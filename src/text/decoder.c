@@ -112,7 +112,8 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes)
 
 /* ---- running ---- */
 
-int bp_byte_of_fallback(const char *name, size_t bytes)
+/* The byte that a token <0xNN> stands for, -1: it is none. */
+static int byte_of_fallback(const char *name, size_t bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
     const char *high, *low;
@@ -238,7 +239,7 @@ static bp_err run_one(const bp_decode_step *step, bp_regex_work *work, const cha
         decode_bytes(text, bytes, out);
         return BP_OK;
     case BP_DECODE_BYTE_FALLBACK:
-        byte = bp_byte_of_fallback(text, bytes);
+        byte = byte_of_fallback(text, bytes);
         letter = (char)byte;
         bp_token_list_add(out, byte < 0 ? text : &letter, byte < 0 ? bytes : 1);
         return BP_OK;

@@ -44,7 +44,4 @@ void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes);
 /** Append the text of the tokens, which are used up. Errors: those of bp_regex_find. */
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text);
 
-/** The byte that a token <0xNN> stands for, -1: it is none. */
-int bp_byte_of_fallback(const char *name, size_t bytes);
-
 #endif

@@ -198,7 +198,9 @@ static bp_err add_bert_run(const bp_norm_step *step, const char *text, size_t by
     return err;
 }
 
-bp_err bp_norm_bert(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+/* BERT's: clean text, spaces around Chinese characters, without accents, in lower case. */
+static bp_err normalize_bert(const bp_norm_step *step, const char *text, size_t bytes,
+                             bp_buffer *out)
 {
     bp_err err = BP_OK;
 
@@ -290,7 +292,7 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
         drop_marks(MARKS, text, bytes, out);
         break;
     case BP_NORM_BERT:
-        return bp_norm_bert(step, text, bytes, out);
+        return normalize_bert(step, text, bytes, out);
     case BP_NORM_PREPEND:
         if (bytes > 0)
             bp_buffer_add(out, step->content, step->content_bytes);

@@ -53,8 +53,6 @@ bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_bu
 bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
                      bp_buffer *out);
 
-/** BERT's: clean text, spaces around Chinese characters, without accents, in lower case. */
-bp_err bp_norm_bert(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out);
 /** One of the four forms; `drop` are categories (bits 1 << utf8proc_category_t) that go. */
 bp_err bp_norm_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out);
 /** Each character in lower case (Rust's char::to_lowercase: no final sigma). */

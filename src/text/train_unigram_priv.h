@@ -41,10 +41,6 @@ bool bp_unigram_fits(const bp_strmap *words);
 void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *line_ends,
                      const bp_letters *letters);
 
-/** Number of the script of each code point in `codes` (sorted), to scripts[count]: 0 is Common,
- * Hiragana and Katakana count as Han. */
-void bp_scripts_of(const uint32_t *codes, int64_t count, uint8_t *scripts);
-
 /** One step of expectation maximisation: scores get better, pieces that hardly occur go. */
 void bp_unigram_improve(bp_unigrams *pieces, const bp_strmap *words);
 /** Take pieces away whose loss costs least likelihood, down to `wanted` at least; false: none could

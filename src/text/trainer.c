@@ -74,7 +74,9 @@ static bp_err count_ending(bp_strmap *words, const char *word, size_t bytes)
     return err;
 }
 
-bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes, bool last)
+/* Count the pieces, words or characters of one part of a document, its last one or not; unigram:
+ * words at the end of a line with a newline behind them. Errors: BP_ERR_SYSTEM. */
+static bp_err count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes, bool last)
 {
     const uint8_t *classes = bp_unicode_classes();
     const uint8_t *start = (const uint8_t *)text;
@@ -158,7 +160,7 @@ static bp_err count_share(bp_strmap *words, bp_kind kind, MPI_Comm comm, const c
     }
     while ((err = bp_documents_next(documents, &piece)) == BP_OK && piece.text != NULL) {
         err = cutter != NULL ? bp_word_cutter_count(cutter, words, piece.text, piece.bytes)
-                             : bp_count_words(words, kind, piece.text, piece.bytes, piece.last);
+                             : count_words(words, kind, piece.text, piece.bytes, piece.last);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_training_stopped();
         if (err != BP_OK)

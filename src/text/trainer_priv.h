@@ -6,10 +6,6 @@
 #include "text/tokenizer_priv.h"
 #include "text/trainer.h"
 
-/** Count the pieces, words or characters of one part of a document, its last one or not; unigram:
- * words at the end of a line with a newline behind them. Errors: BP_ERR_SYSTEM. */
-bp_err bp_count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes, bool last);
-
 /** Merges, and their tokens behind those that the tokenizer has: its bytes, or with `pieces` its
  * characters, which have BP_BERT_PREFIX where they go on in a word. The most frequent pair is
  * merged; of equally frequent ones that of the smaller ids.

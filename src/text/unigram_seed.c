@@ -140,7 +140,9 @@ static void mark_script(const char *script, uint8_t number, const uint32_t *code
     pcre2_code_free(code);
 }
 
-void bp_scripts_of(const uint32_t *codes, int64_t count, uint8_t *scripts)
+/* Number of the script of each code point in `codes` (sorted), to scripts[count]: 0 is Common,
+ * Hiragana and Katakana count as Han. */
+static void scripts_of(const uint32_t *codes, int64_t count, uint8_t *scripts)
 {
     memset(scripts, 0, (size_t)count);
     for (size_t k = 0; k < sizeof SCRIPTS / sizeof *SCRIPTS; k++)
@@ -382,7 +384,7 @@ void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *
     seeds found = {0};
 
     self.scripts = bp_alloc("text.seed", letters->count, 1);
-    bp_scripts_of(letters->codes, letters->count, self.scripts);
+    scripts_of(letters->codes, letters->count, self.scripts);
     fill_text(&self, words, line_ends);
     self.sorted = bp_alloc("text.seed", self.length, sizeof *self.sorted);
     for (uint32_t k = 0; k < self.length; k++)

@@ -198,7 +198,8 @@ int32_t bp_choice_draw(const bp_choice *choice, double u)
     return choice->count > 0 ? choice->candidates[choice->count - 1].token : -1;
 }
 
-int32_t bp_choice_best(const double *scores, int64_t vocab_size)
+/* The token with the highest score, of equal ones the lowest id; -1: all are -infinity. */
+static int32_t best_of(const double *scores, int64_t vocab_size)
 {
     int32_t best = -1;
     double most = -INFINITY;
@@ -227,7 +228,7 @@ int32_t bp_choice_next(bp_choice *choice, const bp_sequence *sequence, const flo
         choice->scores[v] = logits[v];
     bp_choice_penalise(choice, sequence, choice->scores);
     if (!rule->samples)
-        return bp_choice_best(choice->scores, rule->vocab_size);
+        return best_of(choice->scores, rule->vocab_size);
     bp_choice_candidates(choice, choice->scores);
     return bp_choice_draw(choice, u);
 }

@@ -69,9 +69,6 @@ void bp_choice_candidates(bp_choice *choice, const double *scores);
 /** Draw one of the candidates by u, uniform in [0, 1); -1: there is none. */
 int32_t bp_choice_draw(const bp_choice *choice, double u);
 
-/** The token with the highest score, of equal ones the lowest id; -1: all are -infinity. */
-int32_t bp_choice_best(const double *scores, int64_t vocab_size);
-
 /** u of a draw: a function of seed, prompt, sample and position in the output. */
 double bp_choice_uniform(uint64_t seed, int64_t prompt, int64_t sample, int64_t position);
 

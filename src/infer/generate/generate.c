@@ -67,7 +67,8 @@ static bp_err write_results(generator *self)
     return BP_OK;
 }
 
-bp_err generator_finish(generator *self)
+/* Write the files of RUN/generate from the parts. Collective over world; the coordinator works. */
+static bp_err merge_parts(generator *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
     bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? write_results(self) : BP_OK);
@@ -123,7 +124,7 @@ static bp_err run(generator *self)
     if (err == BP_OK)
         err = generator_run_units(self);
     if (err == BP_OK)
-        err = generator_finish(self);
+        err = merge_parts(self);
     if (err == BP_OK && self->mesh->coordinates)
         report(self);
     return err;

@@ -48,16 +48,9 @@ bp_err generator_open_mesh(generator *self, MPI_Comm world, bp_config *config,
                            const bp_planned_world *plan);
 bp_err generator_open_model(generator *self);
 
-/** The tokenizer of tokenizer.path, or the one that the model brings; NULL: neither is there. On
- * the root, local. Errors: those of bp_tokenizer_load; BP_ERR_FORMAT it is not the model's. */
-bp_err generator_find_tokenizer(bp_tokenizer **out, const bp_config *config,
-                                const bp_model_info *model);
-
 /** Continue the prompts that are missing. Collective over world. Errors: the same on all ranks;
  *  BP_ERR_STOPPED where some are still missing. */
 bp_err generator_run_units(generator *self);
-/** Write the files of RUN/generate from the parts. Collective over world; the coordinator works. */
-bp_err generator_finish(generator *self);
 
 /** What the coordinator writes at the end: local. */
 bp_err generator_write_outputs(generator *self, bp_parts *parts);

@@ -19,7 +19,7 @@ int64_t bp_search_slots(const bp_search_spec *spec)
 
 /* ---- lines ---- */
 
-void search_line_new(search_line *line, const bp_search *search, bool statistics)
+static void line_new(search_line *line, const bp_search *search, bool statistics)
 {
     int64_t room = search->tokens;
 
@@ -29,7 +29,7 @@ void search_line_new(search_line *line, const bp_search *search, bool statistics
         statistics ? bp_alloc("generate.search", 2 * room, sizeof *line->statistics) : NULL;
 }
 
-void search_line_clear(search_line *line)
+static void line_clear(search_line *line)
 {
     bp_free(line->statistics);
     bp_free(line->logprobs);
@@ -83,13 +83,13 @@ static void new_lines(search_line **out, const bp_search *search, int64_t count,
 {
     *out = bp_alloc("generate.search", count, sizeof **out);
     for (int64_t k = 0; k < count; k++)
-        search_line_new(&(*out)[k], search, statistics);
+        line_new(&(*out)[k], search, statistics);
 }
 
 static void free_lines(search_line *lines, int64_t count)
 {
     for (int64_t k = 0; lines && k < count; k++)
-        search_line_clear(&lines[k]);
+        line_clear(&lines[k]);
     bp_free(lines);
 }
 

@@ -34,8 +34,6 @@ struct bp_search {
     int32_t *counts, *fed, *parents; /* [slots] */
 };
 
-void search_line_new(search_line *line, const bp_search *search, bool statistics);
-void search_line_clear(search_line *line);
 void search_line_copy(search_line *to, const search_line *from, const bp_search *search);
 /** Put a token behind the line, with what row `row` tells of it. */
 void search_line_add(search_line *line, const bp_search *search, const bp_search_rows *rows,

@@ -159,8 +159,10 @@ static bp_err load_of_model(bp_tokenizer **out, const char *path)
     return err;
 }
 
-bp_err generator_find_tokenizer(bp_tokenizer **out, const bp_config *config,
-                                const bp_model_info *model)
+/* The tokenizer of tokenizer.path, or the one that the model brings; NULL: neither is there. On
+ * the root, local. Errors: those of bp_tokenizer_load; BP_ERR_FORMAT it is not the model's. */
+static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config,
+                             const bp_model_info *model)
 {
     const char *path = bp_run_keys_of(config)->tokenizer_path;
     bp_err err;
@@ -194,8 +196,7 @@ static bp_err open_tokenizer(generator *self)
     MPI_Comm world = self->mesh->world;
     bool root = bp_comm_is_root(world);
     char *text = NULL;
-    bp_err err =
-        root ? generator_find_tokenizer(&self->tokenizer, self->config, &self->info) : BP_OK;
+    bp_err err = root ? find_tokenizer(&self->tokenizer, self->config, &self->info) : BP_OK;
 
     if (self->tokenizer)
         text = bp_tokenizer_text(self->tokenizer);

@@ -37,7 +37,8 @@ void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnn
         CHECK(bp_layout_new(out, ins, outs, type, 1, ins));
 }
 
-void bp_weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type)
+static void weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins,
+                        dnnl_data_type_t type)
 {
     if (what == BACKWARD_INPUT)
         CHECK(bp_layout_new_tag(out, outs, ins, type, dnnl_format_tag_any));
@@ -124,7 +125,7 @@ void bp_product_choices(bp_layout **weights, size_t *scratch_bytes, dnnl_engine_
 
     make_layouts(&layouts, s, type);
     if (!layouts.weights && bp_weights_are_reordered(s, type))
-        bp_weights_any(&layouts.weights, s->what, s->outs, s->ins, type);
+        weights_any(&layouts.weights, s->what, s->outs, s->ins, type);
     else if (!layouts.weights)
         bp_weights_plain(&layouts.weights, s->what, s->outs, s->ins, type);
     dnnl_primitive_desc_t desc = describe(engine, &layouts, s->what);
