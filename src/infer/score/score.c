@@ -117,7 +117,7 @@ bp_err scorer_finish(scorer *self)
 
 static void say_what(const scorer *self)
 {
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && self->info.task.kind == BP_TASK_NONE)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,

@@ -153,6 +153,21 @@ static bool has_segments(const bp_corpus *corpus)
     return all;
 }
 
+/* Whether BERT's pairs of sentences can be made of a corpus. */
+static void count_sentences(corpus_facts *facts, const bp_corpus *corpus)
+{
+    int64_t segments = 0, documents = 0;
+
+    for (int64_t k = 0; k < bp_corpus_files(corpus); k++) {
+        const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(corpus, k));
+
+        segments += info->segments;
+        documents += info->documents;
+    }
+    facts->has_lone_sentences = segments <= documents;
+    facts->has_lone_document = documents == 1;
+}
+
 /* What the coordinator finds in the corpora, for all ranks. */
 static bp_err find_facts(trainer *self)
 {
@@ -168,6 +183,7 @@ static bp_err find_facts(trainer *self)
     facts->has_valid = self->valid_corpus != NULL;
     facts->has_segments =
         has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
+    count_sentences(facts, self->corpus);
     if (facts->has_valid) {
         facts->valid_tokens = bp_stream_tokens(self->valid_stream);
         snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",

@@ -26,7 +26,9 @@ typedef struct corpus_facts {
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
-    bool has_segments; /* in all corpora: texts of tasks, or sentences */
+    bool has_segments;       /* in all corpora: texts of tasks, or sentences */
+    bool has_lone_sentences; /* no training document has two */
+    bool has_lone_document;  /* the training corpora have no second one */
 } corpus_facts;
 
 /* What a checkpoint keeps beside tensors. */
