@@ -138,6 +138,8 @@ class Finetune(TaskTest):
         self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
 
     def test_a_number_is_learnt(self):
+        self.assert_error(self.finetune("smooth", 0, *MODEL, "task.kind=regression", "task.label=length", "train.label_smoothing=0.1"), 78,
+                          "[train.no_smoothing]")
         lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
         self.assertLess(lines[-1]["valid_loss"], 0.3 * lines[0]["loss"])
         self.assertNotIn("valid_accuracy", lines[-1])
