@@ -42,7 +42,7 @@ const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
      .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer layers; needed unless model.init tells", false,
+     "transformer layers; needed unless model.init names a model", false,
      .at = BP_AT(bp_model_keys, layers)},
     {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "width of the hidden states; a multiple of model.heads unless model.head_width is given",
@@ -50,7 +50,7 @@ const bp_option bp_model_options[] = {
     {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
-     "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
+     "longest context of the model", false, .at = BP_AT(bp_model_keys, context)},
     {"model.encoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
      "transformer, bart: layers of the encoder; model.layers if not given", false,
      .at = BP_AT(bp_model_keys, encoder_layers)},
@@ -76,7 +76,8 @@ const bp_option bp_model_options[] = {
      "1",
      false, .at = BP_AT(bp_model_keys, segments)},
     {"model.pooler", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "bert: there is a head that tells whether a text's second part follows its first; yes if not "
+     "bert: there is a head that predicts whether a text's second part follows its first; yes if "
+     "not "
      "given",
      false, .at = BP_AT(bp_model_keys, pooler)},
     {"model.boundary", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
@@ -88,7 +89,7 @@ const bp_option bp_model_options[] = {
      "2 if not given",
      false, .at = BP_AT(bp_model_keys, first_position)},
     {"model.window", BP_OPTION_INT, NULL, 0, 1 << 24, NULL, "tokens",
-     "llama: tokens that a token looks at, the last ones; 0: all, as if not given", false,
+     "llama: tokens that a token attends to, the last ones; 0: all, as if not given", false,
      .at = BP_AT(bp_model_keys, window)},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
      "what norms add to the mean square; 1e-5 if not given, of bert and electra 1e-12", false,

@@ -63,11 +63,10 @@ static bp_err check_pairs(const trainer *self)
     if (!self->rules.pairs)
         return BP_OK;
     if (!has_pairs_head(self))
-        return BP_FAIL(
-            BP_ERR_CONFIG, "mask.no_pooler",
-            "mask.next_sentence = yes, but this %s has no pooler with a head that tells it: at "
-            "mask.next_sentence; set it to no",
-            self->shape.family->name);
+        return BP_FAIL(BP_ERR_CONFIG, "mask.no_pooler",
+                       "mask.next_sentence = yes, but this %s has no pooler with a head for it: at "
+                       "mask.next_sentence; set it to no",
+                       self->shape.family->name);
     if (self->shape.context < BP_PAIRS_CONTEXT)
         return BP_FAIL(
             BP_ERR_CONFIG, "mask.short_context",
