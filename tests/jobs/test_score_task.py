@@ -110,7 +110,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
         self.corpus("bare", [{"text": "the ship"}])
-        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[task.no_label]")
+        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
 

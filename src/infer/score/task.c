@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
-#include "data/task_texts.h"
+#include "data/document_table.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/task.h"
@@ -31,13 +31,19 @@ typedef struct task_scoring {
     int64_t kind, outcomes;
     json_t *state; /* of the checkpoint, or the first member's: on leads and the coordinator */
     bp_task_frame frame;
-    bp_task_texts texts; /* on leads and the coordinator */
-    int64_t documents, length;
+    /* On leads and the coordinator: */
+    char *column;
+    const char **classes; /* [outcomes], of the state */
+    bp_document_columns columns;
+    bool pairs; /* documents have two texts */
+    bp_stream *stream;
+    bp_document_table *table_of; /* all documents of the corpora */
     int64_t
         *number;    /* [documents] in the corpora; those that score.select leaves out are missing */
     int32_t *label; /* [documents] targets */
-    int64_t width;  /* of a document's row: an outcome each, and of an ensemble two more */
-    float *table;   /* [documents][width] */
+    int64_t documents, length;
+    int64_t width; /* of a document's row: an outcome each, and of an ensemble two more */
+    float *table;  /* [documents][width] */
     int32_t *inputs, *targets, *segments; /* [GROUP][length] */
     float *values;                        /* [statistics][GROUP][length] */
     int64_t cut;                          /* documents that are longer than the context */
@@ -46,6 +52,13 @@ typedef struct task_scoring {
 static const json_t *classes_of(const task_scoring *task)
 {
     return json_object_get(json_object_get(task->state, "model"), "labels");
+}
+
+static const char *class_name(const task_scoring *task, int64_t k)
+{
+    const char *name = json_string_value(json_array_get(classes_of(task), (size_t)k));
+
+    return name ? name : "";
 }
 
 /* ---- what is scored ---- */
@@ -69,25 +82,46 @@ static bp_err read_state(task_scoring *task)
 }
 
 /* Names of classes as they are, or numbers: "LABEL_0" of an import. */
-static bp_err read_texts(task_scoring *task)
+static bp_err find_columns(task_scoring *task)
 {
-    const scorer *self = task->self;
     const char *label = json_string_value(json_object_get(task->state, "label"));
     bool numbers = task->kind == BP_TASK_REGRESSION;
+    bp_document_columns *columns = &task->columns;
+    bp_err err = bp_corpus_column(&task->column, task->self->corpus,
+                                  label && label[0] ? label : NULL, numbers);
+
+    task->classes = bp_alloc("score.task", task->outcomes, sizeof *task->classes);
+    for (int64_t k = 0; k < task->outcomes; k++)
+        task->classes[k] = class_name(task, k);
+    columns->all_known = true;
+    if (numbers) {
+        columns->value = task->column;
+    } else {
+        columns->label = task->column;
+        columns->classes = task->classes;
+        columns->class_count = (int64_t)json_array_size(classes_of(task));
+    }
+    return err;
+}
+
+static bp_err open_documents(task_scoring *task)
+{
+    const scorer *self = task->self;
     bp_model_shape shape;
-    char *column = NULL;
     bp_err err = bp_model_shape_read(&shape, task->state, "manifest.json");
 
     if (err == BP_OK)
         err = bp_task_frame_of(&task->frame, &shape, bp_corpus_roles(self->corpus));
     if (err == BP_OK)
-        err =
-            bp_task_label_column(&column, self->corpus, label && label[0] ? label : NULL, numbers);
+        err = find_columns(task);
     if (err == BP_OK)
-        err = bp_task_texts_read(&task->texts, self->corpus, column,
-                                 numbers ? NULL : classes_of(task));
-    bp_free(column);
-    return err;
+        err = bp_corpus_has_pairs(&task->pairs, self->corpus);
+    if (err == BP_OK)
+        err = bp_stream_new(&task->stream, &(bp_stream_spec){.corpus = self->corpus});
+    return err == BP_OK ? bp_document_table_new(&task->table_of,
+                                                &(bp_document_table_spec){.stream = task->stream,
+                                                                          .columns = task->columns})
+                        : err;
 }
 
 static bp_err check(const scorer *self)
@@ -117,65 +151,74 @@ static bp_err check(const scorer *self)
 
 /* ---- a group of documents ---- */
 
-static void add_document(task_scoring *task, int64_t number, int64_t row, int64_t longest)
+static bp_err read_document(task_scoring *task, int64_t number, const bp_document **document)
 {
-    const bp_task_texts *texts = &task->texts;
-    int64_t d = task->number[number];
-    bp_task_pair pair = {
-        {texts->tokens + texts->start[d], texts->tokens + texts->second[d]},
-        {texts->second[d] - texts->start[d], texts->start[d + 1] - texts->second[d]}};
-    int32_t *inputs = task->inputs + row * longest;
-    int64_t cut, length = bp_task_fill(inputs, task->segments + row * longest, longest,
-                                       &task->frame, &pair, &cut);
+    bp_err err = bp_document_table_read(task->table_of, task->number[number], NULL, document);
 
-    for (int64_t t = length; t < longest; t++)
-        inputs[t] = -1;
+    if (err == BP_OK && (*document)->count == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
+                      "document %" PRId64 " has no token: at %s; leave it out", (*document)->number,
+                      bp_score_keys_of(task->self->config)->corpus);
+    return err;
 }
 
-/* Places that a document takes. */
-static int64_t places_of(const task_scoring *task, int64_t number)
+/* The texts of a group's documents, one behind the other at `length` places each. */
+static bp_err add_document(task_scoring *task, int64_t number, int64_t row, int64_t *longest)
 {
-    const bp_task_texts *texts = &task->texts;
-    int64_t d = task->number[number];
-    int64_t places = texts->start[d + 1] - texts->start[d] + (task->frame.begin >= 0) + 1 +
-                     (texts->second[d] < texts->start[d + 1]);
+    int32_t *inputs = task->inputs + row * task->length;
+    const bp_document *document;
+    bp_task_pair pair;
+    int64_t cut, length;
+    bp_err err = read_document(task, number, &document);
 
-    return places;
+    if (err != BP_OK)
+        return err;
+    pair = bp_task_texts(document, task->pairs);
+    length = bp_task_fill(inputs, task->segments + row * task->length, task->length, &task->frame,
+                          &pair, &cut);
+    for (int64_t t = length; t < task->length; t++)
+        inputs[t] = -1;
+    *longest = length > *longest ? length : *longest;
+    return BP_OK;
 }
 
 /* As long as its longest document, but for outcomes that have to be asked for. */
-static bp_model_batch make_group(task_scoring *task, int64_t first)
+static bp_err make_group(task_scoring *task, int64_t first, bp_model_batch *batch)
 {
     int64_t end = first + GROUP < task->documents ? first + GROUP : task->documents,
             longest = task->outcomes < task->length ? task->outcomes : task->length;
+    bp_err err = BP_OK;
 
-    for (int64_t d = first; d < end; d++)
-        longest = places_of(task, d) > longest ? places_of(task, d) : longest;
-    longest = longest < task->length ? longest : task->length;
-    for (int64_t d = first; d < end; d++)
-        add_document(task, d, d - first, longest);
-    return (bp_model_batch){.windows = end - first,
-                            .length = longest,
-                            .inputs = task->inputs,
-                            .targets = task->targets,
-                            .segments = task->segments};
+    for (int64_t d = first; d < end && err == BP_OK; d++)
+        err = add_document(task, d, d - first, &longest);
+    for (int64_t w = 1; w < end - first; w++) {
+        memmove(task->inputs + w * longest, task->inputs + w * task->length,
+                (size_t)longest * sizeof(int32_t));
+        memmove(task->segments + w * longest, task->segments + w * task->length,
+                (size_t)longest * sizeof(int32_t));
+    }
+    batch->windows = err == BP_OK ? end - first : -1;
+    batch->length = longest;
+    return err;
 }
 
-/* Hand a lead's group to the other ranks of its model. */
+/* Hand a lead's group to the other ranks of its model; windows -1: it could not be read. */
 static void share_group(task_scoring *task, bp_model_batch *batch)
 {
     MPI_Comm group = task->self->mesh->ensemble;
     int64_t head[2] = {batch->windows, batch->length}, bytes;
 
     bp_bcast_bytes(head, sizeof head, 0, group);
-    bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
-    bp_bcast_bytes(task->inputs, bytes, 0, group);
-    bp_bcast_bytes(task->segments, bytes, 0, group);
     *batch = (bp_model_batch){.windows = head[0],
                               .length = head[1],
                               .inputs = task->inputs,
                               .targets = task->targets,
                               .segments = task->segments};
+    if (head[0] < 0)
+        return;
+    bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
+    bp_bcast_bytes(task->inputs, bytes, 0, group);
+    bp_bcast_bytes(task->segments, bytes, 0, group);
 }
 
 /* Outcomes [from, from + length) are asked for, one at each place of a text. */
@@ -212,8 +255,10 @@ static bp_err score_group(task_scoring *task, int64_t first)
     bp_err err = BP_OK;
 
     if (task->self->leads)
-        batch = make_group(task, first);
+        err = make_group(task, first, &batch);
     share_group(task, &batch);
+    if (batch.windows < 0)
+        return err;
     for (int64_t from = 0; from < task->outcomes && err == BP_OK; from += batch.length) {
         bp_heartbeat_progress();
         err = ask(task, &batch, from);
@@ -270,13 +315,6 @@ static int32_t best_of(const task_scoring *task, int64_t d)
         if (row[k] > row[best])
             best = k;
     return best;
-}
-
-static const char *class_name(const task_scoring *task, int64_t k)
-{
-    const char *name = json_string_value(json_array_get(classes_of(task), (size_t)k));
-
-    return name ? name : "";
 }
 
 /* As CSV has it: in quotation marks where it must be. */
@@ -489,20 +527,29 @@ static bp_err finish(task_scoring *task)
 /* ---- the whole ---- */
 
 /* Those that are scored, how many of them are cut, and their targets. */
-static void select_documents(task_scoring *task)
+static bp_err select_documents(task_scoring *task)
 {
-    int64_t all = task->texts.documents;
+    int64_t all = bp_document_table_count(task->table_of);
+    const bp_document *document;
+    bp_err err = BP_OK;
 
     task->number = bp_alloc("score.task", all, sizeof *task->number);
     task->label = bp_alloc("score.task", all, sizeof *task->label);
-    for (int64_t d = 0; d < all; d++)
-        if (bp_score_plan_has(&task->self->plan, d)) {
-            int64_t number = task->documents++;
+    for (int64_t d = 0; d < all && err == BP_OK; d++) {
+        int64_t number = task->documents;
 
-            task->number[number] = d;
-            task->label[number] = task->texts.target[d];
-            task->cut += places_of(task, number) > task->length;
-        }
+        if (!bp_score_plan_has(&task->self->plan, d))
+            continue;
+        task->number[task->documents++] = d;
+        err = read_document(task, number, &document);
+        if (err != BP_OK)
+            break;
+        bp_task_pair pair = bp_task_texts(document, task->pairs);
+        task->label[number] = task->kind == BP_TASK_REGRESSION ? bp_target_of_value(document->value)
+                                                               : document->label;
+        task->cut += bp_task_places(&task->frame, &pair) > task->length;
+    }
+    return err;
 }
 
 static bp_err prepare(task_scoring *task)
@@ -515,12 +562,12 @@ static bp_err prepare(task_scoring *task)
     if (err == BP_OK && reads)
         err = read_state(task);
     if (err == BP_OK && reads)
-        err = read_texts(task);
+        err = open_documents(task);
+    if (err == BP_OK && reads)
+        err = select_documents(task);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
-    if (reads)
-        select_documents(task);
     known[0] = task->documents;
     known[1] = task->cut;
     bp_bcast_bytes(known, sizeof known, 0, self->mesh->world);
@@ -557,7 +604,10 @@ bp_err scorer_run_task(scorer *self)
         gather(&task);
         err = finish(&task);
     }
-    bp_task_texts_clear(&task.texts);
+    bp_document_table_free(&task.table_of);
+    bp_stream_free(&task.stream);
+    bp_free(task.classes);
+    bp_free(task.column);
     json_decref(task.state);
     bp_free(task.number);
     bp_free(task.label);
