@@ -5,6 +5,9 @@ import json
 import math
 import os
 import pathlib
+import random
+import re
+import string
 
 import bagpipe_test
 import scipy.stats
@@ -104,13 +107,143 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertGreater(summary["task"]["mutual_information"], 0)
         self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
 
+    def conll(self, name, sentences):
+        self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.conll")])
+        return self.at(f"{name}.h5")
+
+    @staticmethod
+    def sentences(n, seed):
+        """Two words of a topic are an entity; some words are two tokens, the first of them tagged."""
+        draw, out = random.Random(seed), []
+        for _ in range(n):
+            words = [(draw.choice(test_finetune.WORDS), "O") for _ in range(draw.randrange(3, 7))]
+            for kind in draw.sample(sorted(KINDS), 2):
+                at = draw.randrange(len(words) + 1)
+                words[at:at] = [(draw.choice(KINDS[kind]) + draw.choice(["", "-a"]), f"B-{kind}"), (draw.choice(KINDS[kind]), f"I-{kind}")]
+            out.append(words)
+        return out
+
+    @staticmethod
+    def entities(rows, key):
+        """(document, first word, last word, type) of IOB2, as conlleval reads it."""
+        out, begun = set(), None
+        for k, row in enumerate([*rows, {"document": None, key: "O"}]):
+            tag = row[key]
+            if begun and (tag[0] != "I" or tag[2:] != begun[1] or row["document"] != begun[2]):
+                out.add((begun[2], begun[0], k - 1, begun[1]))
+                begun = None
+            if tag != "O" and not begun:
+                begun = (k, tag[2:], row["document"])
+        return out
+
+    def test_tags_of_words(self):
+        train, valid = self.sentences(120, 1), self.sentences(20, 2)
+        corpora = [f"corpus.train={self.conll('tags', train)}", f"corpus.valid={self.conll('tags-valid', valid)}"]
+        keys = [*MODEL, "task.kind=tags", *corpora, "optimizer.lr=1e-2", "train.steps=120", "train.log_every=40"]
+        tuned = self.tuned("tagger", 0, *keys)
+        for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            other = self.tuned(f"tagger-{name}", ranks, *keys, *mesh)
+            for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(other), strict=True):
+                self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        self.assertEqual(read_json(tuned, "task.json")["labels"], sorted([f"{a}-{b}" for a in "BI" for b in KINDS] + ["O"]))
+        summary = self.scored("tags-score", tuned, corpus="tags-valid.h5")
+        rows = self.predictions("tags-score")
+        self.assertEqual([(row["document"], row["word"], row["label"]) for row in rows],
+                         [(str(d), str(w), tag) for d, sentence in enumerate(valid) for w, (_, tag) in enumerate(sentence)])
+        self.assertGreater(summary["task"]["f1"]["value"], 0.6)
+        found = {key: self.entities(rows, key) for key in ("label", "prediction")}
+        right = len(found["label"] & found["prediction"])
+        self.assertAlmostEqual(summary["task"]["precision"]["value"], right / len(found["prediction"]), 9)
+        self.assertAlmostEqual(summary["task"]["recall"]["value"], right / len(found["label"]), 9)
+        last = bagpipe_test.metrics(tuned)[-1]
+        self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
+        self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
+        self.assertEqual(sum(map(sum, summary["task"]["confusion"])), len(rows))
+        for name, ranks, mesh in (("tags-2", 2, ()), ("tags-mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            other = self.scored(name, tuned, ranks, *mesh, corpus="tags-valid.h5")
+            self.assertAlmostEqual(other["nll_nats"], summary["nll_nats"], 3)
+        for file in ("summary.json", "predictions.csv"):
+            self.assertEqual(self.bytes_of("tags-score", file), self.bytes_of("tags-2", file))
+        both = self.scored("tags-both", self.ensemble("tags-pair", tuned, tuned), corpus="tags-valid.h5")
+        self.assertAlmostEqual(both["nll_nats"], summary["nll_nats"], 4)
+        self.assertLess(both["task"]["mutual_information"], 1e-6)
+        self.conll("tags-long", [[("the", "O")] * 30, [("the", "O")]])
+        cut = self.scored("tags-cut", tuned, corpus="tags-long.h5")
+        self.assertEqual((cut["words"], cut["words_cut"], cut["documents_cut"]), (22 + 1, 8, 1))
+
+    def test_tags_that_do_not_fit_are_refused(self):
+        valid, alike, strange = (self.conll(*case) for case in (
+            ("few", self.sentences(3, 1)), ("alike", [[("ship", "O"), ("the", "O")]]), ("strange", [[("ship", "B-moon"), ("the", "O")]])))
+        keys = [*MODEL, "task.kind=tags", f"corpus.train={valid}", "train.steps=1", "corpus.valid="]
+        tuned = self.tuned("small-tagger", 0, *keys)
+        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "B-moon")
+        for name, key, word in (("valid", f"corpus.valid={strange}", "[task.unknown_tag]"), ("untagged", f"corpus.train={self.at('train.h5')}", "[corpus.no_tags]"),
+                                ("alike", f"corpus.train={alike}", "[task.one_class]")):
+            self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
+        self.assert_error(self.finetune("tags-other", 0, *keys, f"corpus.train={strange}", f"model.init={tuned}"), 65, "[task.other_task]")
+
+    def squad(self, name, n, seed):
+        """A question after a thing of the sea, which is in the context or not; contexts of one to three windows. Returns the answers by id."""
+        draw, questions, answers = random.Random(seed), [], {}
+        for k in range(n):
+            words = [draw.choice(test_finetune.WORDS + KINDS["town"]) for _ in range(draw.randrange(4, 40))]
+            at, there = draw.randrange(len(words)), draw.random() < 0.8
+            if there:
+                words[at] = draw.choice(KINDS["sea"]).capitalize() + draw.choice(["", ",", "!"])
+            answers[f"q{k}"] = words[at].rstrip(",!") if there else ""
+            text = {"text": answers[f"q{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
+            questions.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what is on the sea", "is_impossible": not there,
+                                                                   "answers": [text] if there else []}]})
+        self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": questions}]}))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.json")])
+        return answers
+
+    def test_answers_in_long_contexts(self):
+        train, valid = self.squad("spans", 200, 1), self.squad("spans-valid", 30, 2)
+        keys = [*MODEL, "task.kind=spans", f"corpus.train={self.at('spans.h5')}", f"corpus.valid={self.at('spans-valid.h5')}", "task.stride=8",
+                "optimizer.lr=1e-2", "train.batch=16", "train.steps=100", "train.log_every=50"]
+        tuned = self.tuned("answerer", 0, *keys)
+        for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(self.tuned(f"answerer-{name}", ranks, *keys, *mesh)), strict=True):
+                self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        task = read_json(tuned, "task.json")
+        self.assertEqual((task["documents"], task["answers_lost"], task["unanswered"]), (len(train), 0, True))
+        self.assertGreater(task["windows"], 1.5 * len(train))
+        summary = self.scored("spans-score", tuned, corpus="spans-valid.h5")
+        said = read_json(self.at("spans-score"), "score", "predictions.json")
+        self.assertEqual(list(said), list(valid))
+        right = [self.normal(said[key]) == self.normal(valid[key]) for key in valid]
+        self.assertAlmostEqual(summary["task"]["exact_match"]["value"], sum(right) / len(right), 9)
+        self.assertGreater(sum(right) / len(right), 0.8)
+        self.assertTrue(any(said[key] == "" == valid[key] for key in valid))
+        self.assertEqual((summary["documents"], len(self.predictions("spans-score"))), (len(valid), len(valid)))
+        for key, row in zip(valid, self.predictions("spans-score"), strict=True):
+            self.assertEqual((row["label"], row["prediction"]), (valid[key], said[key]))
+        self.scored("spans-2", tuned, 2, corpus="spans-valid.h5")
+        for file in ("summary.json", "predictions.csv", "predictions.json"):
+            self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))
+        other = self.scored("spans-mesh", tuned, 4, "mesh.tensor=2", "mesh.pipeline=2", corpus="spans-valid.h5")
+        self.assertEqual(other["task"]["exact_match"], summary["task"]["exact_match"])
+        self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
+        self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
+        self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
+
+    @staticmethod
+    def normal(text):
+        """SQuAD's normalize_answer."""
+        text = "".join(c for c in text.lower() if c not in string.punctuation)
+        return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
     def test_what_has_no_place_here_is_refused(self):
         tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
         self.corpus("bare", [{"text": "the ship"}])
-        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[task.no_label]")
+        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
 
