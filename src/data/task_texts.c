@@ -35,6 +35,19 @@ static bp_err find_column(bp_corpus_label *out, const bp_corpus *corpus, int64_t
                                   name, bp_corpus_file_path(file), name);
 }
 
+static bp_err has_column(bool *there, bp_corpus_file *file, const char *name)
+{
+    bp_corpus_label one;
+    bp_err err = BP_OK;
+
+    *there = false;
+    for (int c = 0; c < bp_corpus_file_info(file)->labels && err == BP_OK && !*there; c++) {
+        err = bp_corpus_file_label(file, c, &one);
+        *there = err == BP_OK && strcmp(one.name, name) == 0;
+    }
+    return err;
+}
+
 /* Column `name` of numbers; *values NULL: there is none. */
 static bp_err find_values(const float **values, bp_corpus_file *file, const char *name)
 {
@@ -208,7 +221,7 @@ static bp_err value_of(int32_t *out, const char *text, const char *path)
 
 /* Targets of the column's values, which documents share. */
 static bp_err read_targets(int32_t *target, const bp_corpus_label *column, int64_t documents,
-                           const json_t *classes, const char *path)
+                           const json_t *classes, bool open, const char *path)
 {
     int32_t *of_value = bp_alloc("data.classes", column->value_count, sizeof *of_value);
     bool *known = bp_alloc("data.classes", column->value_count, sizeof *known);
@@ -218,7 +231,9 @@ static bp_err read_targets(int32_t *target, const bp_corpus_label *column, int64
     for (int64_t d = 0; d < documents && err == BP_OK; d++) {
         uint32_t code = column->codes[d];
 
-        if (!known[code])
+        if (open && numbers && !json_object_get(numbers, column->values[code]))
+            of_value[code] = -1;
+        else if (!known[code])
             err = numbers ? class_of(&of_value[code], column->values[code], numbers, path)
                           : value_of(&of_value[code], column->values[code], path);
         known[code] = true;
@@ -294,26 +309,31 @@ static bp_err find_pairs(bool *pairs, bp_corpus_file *file)
 
 /* The column of a file: its numbers, or what its labels stand for. */
 static bp_err take_targets(bp_task_texts *out, const bp_corpus *corpus, int64_t k, const char *name,
-                           const json_t *classes)
+                           const json_t *classes, bool open)
 {
     bp_corpus_file *file = bp_corpus_file_at(corpus, k);
     int32_t *target = out->target + out->documents;
     const float *values = NULL;
     bp_corpus_label column;
+    bool there = true;
     bp_err err = classes ? BP_OK : find_values(&values, file, name);
 
+    if (err == BP_OK && open && classes)
+        err = has_column(&there, file, name);
+    for (int64_t d = 0; !there && d < info_of(corpus, k)->documents; d++)
+        target[d] = -1;
     for (int64_t d = 0; values && d < info_of(corpus, k)->documents; d++)
         target[d] = bp_target_of_value(values[d]);
-    if (err != BP_OK || values)
+    if (err != BP_OK || values || !there)
         return err;
     err = find_column(&column, corpus, k, name);
     return err == BP_OK ? read_targets(target, &column, info_of(corpus, k)->documents, classes,
-                                       bp_corpus_file_path(file))
+                                       open, bp_corpus_file_path(file))
                         : err;
 }
 
 bp_err bp_task_texts_read(bp_task_texts *out, const bp_corpus *corpus, const char *name,
-                          const json_t *classes)
+                          const json_t *classes, bool open)
 {
     bp_err err;
 
@@ -324,7 +344,7 @@ bp_err bp_task_texts_read(bp_task_texts *out, const bp_corpus *corpus, const cha
 
         bool pairs = false;
 
-        err = take_targets(out, corpus, k, name, classes);
+        err = take_targets(out, corpus, k, name, classes, open);
         if (err == BP_OK)
             err = find_pairs(&pairs, file);
         for (int64_t d = 0; d < info_of(corpus, k)->documents && err == BP_OK; d++)

@@ -32,13 +32,14 @@ bp_err bp_task_classes(json_t **out, const bp_corpus *corpus, const char *column
 int64_t bp_task_rarest(const bp_task_texts *texts, int64_t classes, int64_t *rarest);
 
 /** Read all. classes NULL: the column holds numbers. Documents of two segments each are pairs.
+ * open: a document without that column, or of a class that is none of these, has the target -1.
  *
  * Owns:       bp_task_texts_clear(), also after an error.
  * Errors:     BP_ERR_FORMAT a class that is none of these, a value that is no finite number; an
  *             empty document; BP_ERR_SYSTEM memory; those of reading.
  */
 bp_err bp_task_texts_read(bp_task_texts *out, const bp_corpus *corpus, const char *column,
-                          const json_t *classes);
+                          const json_t *classes, bool open);
 void bp_task_texts_clear(bp_task_texts *texts);
 
 #endif

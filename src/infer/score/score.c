@@ -160,7 +160,9 @@ static bp_err check_results(const scorer *self)
     const bp_score_keys *keys = bp_score_keys_of(self->config);
     bool of_task = self->info.task.kind != BP_TASK_NONE;
     const char *names[] = {"summary.json", of_task ? "predictions.csv" : "documents.h5",
-                           keys->tokens ? "tokens.h5" : NULL,
+                           !keys->tokens ? NULL
+                           : of_task     ? "outcomes.h5"
+                                         : "tokens.h5",
                            keys->candidates ? "candidates.jsonl" : NULL,
                            keys->states ? "states.h5" : NULL};
 

@@ -43,9 +43,10 @@ static bp_err read_texts(trainer *self)
     if (err == BP_OK && kind_of(self) == BP_TASK_CLASSES)
         err = bp_task_classes(&task->classes, self->corpus, task->column);
     if (err == BP_OK)
-        err = bp_task_texts_read(&task->train, self->corpus, task->column, task->classes);
+        err = bp_task_texts_read(&task->train, self->corpus, task->column, task->classes, false);
     if (err == BP_OK && self->valid_corpus)
-        err = bp_task_texts_read(&task->valid, self->valid_corpus, task->column, task->classes);
+        err = bp_task_texts_read(&task->valid, self->valid_corpus, task->column, task->classes,
+                                 false);
     if (err == BP_OK)
         list_entries(self);
     return err;
