@@ -8,6 +8,11 @@
 
 #define INIT_STD 0.02F
 
+static bp_backbone backbone_of(const bp_model_shape *shape)
+{
+    return shape->family->backbone(shape);
+}
+
 const bp_option bp_task_options[] = {
     {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_KINDS, NULL,
      "what the model learns to tell: a class or a number of each text, tags of its words, or where "
@@ -41,37 +46,7 @@ bool bp_task_is_asked(const bp_config *config)
     return asked;
 }
 
-/* Examples are documents, padded. */
-static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
-                                   const bp_example_rules *rules)
-{
-    bool spans = shape->task.kind == BP_TASK_SPANS;
-    bool has_segments = shape->family->backbone(shape).segments > 1;
-
-    return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
-                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1 : 0}},
-        .window = T + 1,
-        .rules = rules};
-}
-
-static const bp_objective OBJECTIVES[] = {
-    [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
-
-const bp_objective *bp_task_objective(int64_t kind)
-{
-    return &OBJECTIVES[kind];
-}
-
 /* ---- the head: what it reads, and outcomes ---- */
-
-static bp_backbone backbone_of(const bp_model_shape *shape)
-{
-    return shape->family->backbone(shape);
-}
 
 static bool has_pooler(const bp_model_shape *shape)
 {
@@ -168,15 +143,27 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
                    bp_role_name(framed ? lacks : BP_ROLE_END));
 }
 
+bp_task_pair bp_task_texts(const bp_document *document, bool pairs)
+{
+    int64_t first = pairs && document->segments == 2 ? document->starts[1] : document->count;
+
+    return (bp_task_pair){{document->tokens, document->tokens + first},
+                          {first, document->count - first}};
+}
+
+int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
+{
+    return pair->tokens[0] + pair->tokens[1] + (frame->begin >= 0) + 1 + (pair->tokens[1] > 0);
+}
+
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut)
 {
     bool two = pair->tokens[1] > 0;
     int64_t n[2] = {pair->tokens[0], pair->tokens[1]}, at = 0, first,
-            room = T - (frame->begin >= 0) - 1 - two;
+            places = bp_task_places(frame, pair);
 
-    room = room > 0 ? room : 0;
-    *cut = n[0] + n[1] > room ? n[0] + n[1] - room : 0;
+    *cut = places > T ? places - T : 0;
     for (int64_t k = 0; k < *cut; k++)
         n[n[0] <= n[1]]--;
     if (frame->begin >= 0)
@@ -195,6 +182,77 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     for (int64_t t = 0; segments && t < T; t++)
         segments[t] = two && t >= first && t < at;
     return at;
+}
+
+/* ---- examples: documents, padded ---- */
+
+static void fill_example(const bp_example_maker *self, const bp_document *document, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    bp_task_pair pair = bp_task_texts(document, rules->pairs);
+    int64_t cut;
+
+    *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
+                                            self->form.stream[0].T, &rules->frame, &pair, &cut);
+}
+
+static void make_class(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    out->targets[0][0] = document->label;
+}
+
+static void make_value(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    out->targets[0][0] = bp_target_of_value(document->value);
+}
+
+/* A tag at the first token of each word. */
+static void make_tags(const bp_example_maker *self, const bp_document *document, int64_t step,
+                      int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    int64_t first = rules->frame.begin >= 0, T = self->form.stream[0].T, end;
+
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    end = *out->length[0] - 1;
+    for (int64_t t = 0; t < T; t++)
+        out->targets[0][t] = t >= first && t < end ? document->tags[t - first] : -1;
+}
+
+static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
+                                   const bp_example_rules *rules)
+{
+    static void (*const MAKE[])(const bp_example_maker *, const bp_document *, int64_t, int64_t,
+                                bp_example *) = {[BP_TASK_CLASSES] = make_class,
+                                                 [BP_TASK_REGRESSION] = make_value,
+                                                 [BP_TASK_TAGS] = make_tags};
+    bool spans = shape->task.kind == BP_TASK_SPANS;
+    bool has_segments = shape->family->backbone(shape).segments > 1;
+
+    return (bp_example_maker){
+        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
+                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1 : 0}},
+        .feed = BP_FEED_DOCUMENTS,
+        .rules = rules,
+        .make_document = MAKE[shape->task.kind]};
+}
+
+static const bp_objective OBJECTIVES[] = {
+    [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
+
+const bp_objective *bp_task_objective(int64_t kind)
+{
+    return &OBJECTIVES[kind];
 }
 
 /* ---- a network with either head ---- */

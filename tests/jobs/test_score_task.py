@@ -176,7 +176,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         keys = [f"uncertainty.in_domain={self.at('moons.h5')}"]
         self.assert_error(self.study("moon-study", f"one={tuned}", *keys), 65, "[comparison.unknown_class]")
-        self.assert_error(self.study("number-study", f"one={number}"), 78, "[task.no_method]")
+        self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_distribution]")
         more = run([bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at('two')}", *test_finetune.TUNE, *MODEL,
                     "task.label=length", "train.steps=1"])
         self.assertEqual(more.status, 0, str(more))
@@ -188,7 +188,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
         self.corpus("bare", [{"text": "the ship"}])
-        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[task.no_label]")
+        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
 

@@ -140,9 +140,9 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
     if (metadata->task.kind != BP_TASK_NONE && metadata->task.kind != BP_TASK_CLASSES)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_method",
-                       "the model of method %s has the head of a task, %s, whose uncertainty can't "
-                       "be studied: at %s; score it",
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_distribution",
+                       "the model of method %s has the head of a task, %s, and no "
+                       "distribution over classes that could be compared: at %s; score it",
                        methods[m].name, bp_task_name(metadata->task.kind), methods[m].path);
     if (!comparison_same_task(first, metadata))
         return BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_tasks",

@@ -206,38 +206,22 @@ static bp_err open_sampler(sampler *self)
 
 /* ---- of a task: a unit is a group of documents ---- */
 
-/* The first place of each text has its label. */
-static bp_model_batch labelled_group(task_documents *self, int64_t first)
-{
-    bp_model_batch batch = task_documents_group(self, first, 1);
-
-    for (int64_t k = 0; k < batch.windows * batch.length; k++)
-        self->targets[k] = k % batch.length == 0 ? self->label[first + k / batch.length] : -1;
-    return batch;
-}
-
-static bp_err each_group(const bp_score_each *each, task_documents *self, int64_t group)
-{
-    bp_model_batch batch = {0};
-
-    if (bp_comm_is_root(each->mesh->ensemble))
-        batch = labelled_group(self, group * TASK_GROUP);
-    task_documents_share(self, &batch, true);
-    bp_heartbeat_progress();
-    return each->batch(each->context, group, &batch);
-}
-
 /* Data ranks take groups in turn, and agree after each. */
-static bp_err each_groups(const bp_score_each *each, task_documents *self)
+static bp_err each_group(const bp_score_each *each, task_documents *documents)
 {
     const bp_mesh *mesh = each->mesh;
-    int64_t groups = (self->documents + TASK_GROUP - 1) / TASK_GROUP;
-    bp_err err = each->begin ? each->begin(each->context, groups) : BP_OK;
+    int64_t groups = task_documents_groups(documents);
+    bp_err err = bp_agree(mesh->compute, each->begin ? each->begin(each->context, groups) : BP_OK);
 
-    err = bp_agree(mesh->compute, err);
     for (int64_t first = 0; first < groups && err == BP_OK; first += mesh->datas) {
-        if (first + mesh->data_at < groups)
-            err = each_group(each, self, first + mesh->data_at);
+        int64_t g = first + mesh->data_at;
+        bp_model_batch batch = {.windows = -1};
+
+        if (g < groups)
+            err = task_documents_group(documents, g, -1, &batch);
+        bp_heartbeat_progress();
+        if (batch.windows >= 0)
+            err = each->batch(each->context, g, &batch);
         if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
             err = each->look(each->context);
         err = bp_agree(mesh->compute, err);
@@ -245,40 +229,30 @@ static bp_err each_groups(const bp_score_each *each, task_documents *self)
     return err;
 }
 
-/* All, or so many at even steps. */
-static void take_some(task_documents *self, int64_t wanted)
+static bp_err each_document(const bp_score_each *each, int64_t *count)
 {
-    int64_t all = self->texts.documents, count = wanted > 0 && wanted < all ? wanted : all;
-
-    for (int64_t i = 0; i < count; i++)
-        task_documents_take(self, (int64_t)((2 * (__int128)i + 1) * all / (2 * count)));
-}
-
-static bp_err each_document(const bp_score_each *each, int64_t *documents)
-{
+    MPI_Comm compute = each->mesh->compute;
     bp_corpus *corpus = NULL;
-    task_documents self = {0};
-    task_documents_spec spec = {.mesh = each->mesh,
-                                .model = each->model,
-                                .path = each->path,
-                                .reads = bp_comm_is_root(each->mesh->ensemble)};
-    bp_err err = spec.reads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
+    task_documents documents = {0};
+    bool leads = bp_comm_is_root(each->mesh->ensemble);
+    bp_err err = leads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
 
-    spec.corpus = corpus;
-    if (err == BP_OK && spec.reads)
+    if (err == BP_OK && leads)
         err = scorer_check_corpus(corpus, each->model);
+    err = bp_agree(compute, err);
     if (err == BP_OK)
-        err = task_documents_open(&self, &spec);
-    err = bp_agree(each->mesh->compute, err);
-    if (err == BP_OK && spec.reads)
-        take_some(&self, each->tokens);
-    if (err == BP_OK) {
-        bp_bcast_bytes(&self.documents, sizeof self.documents, 0, each->mesh->ensemble);
-        err = each_groups(each, &self);
-    }
-    if (documents)
-        *documents = self.documents;
-    task_documents_clear(&self);
+        err = task_documents_open(&documents,
+                                  &(task_documents_spec){.mesh = each->mesh,
+                                                         .model = each->model,
+                                                         .path = each->path,
+                                                         .corpus = corpus,
+                                                         .wanted = each->tokens},
+                                  compute);
+    if (err == BP_OK)
+        err = each_group(each, &documents);
+    if (count)
+        *count = documents.count;
+    task_documents_clear(&documents);
     bp_corpus_close(&corpus);
     return err;
 }

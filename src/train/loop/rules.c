@@ -151,8 +151,12 @@ bp_err trainer_find_rules(trainer *self)
                                      .keep = keys->keep,
                                      .random = keys->random,
                                      .span = keys->span};
-    if (bp_model_objective(&self->shape) && bp_model_objective(&self->shape)->pairs)
+    if (self->task)
+        err = trainer_find_task_rules(self);
+    if (err == BP_OK && bp_model_objective(&self->shape) && bp_model_objective(&self->shape)->pairs)
         return trainer_find_pair_rules(self);
+    if (err != BP_OK)
+        return err;
     if (!bp_model_objective(&self->shape) || !bp_model_objective(&self->shape)->masks)
         return refuse_keys(self);
     self->rules.pairs = wants_pairs(self);

@@ -166,9 +166,10 @@ static bp_err find_facts(trainer *self)
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
+    err = bp_corpus_has_pairs(&facts->has_pairs, self->corpus);
     facts->has_segments =
         has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
-    if (facts->has_valid) {
+    if (err == BP_OK && facts->has_valid) {
         facts->valid_tokens = bp_stream_tokens(self->valid_stream);
         snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",
                  bp_corpus_hash(self->valid_corpus));
@@ -339,12 +340,13 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = trainer_find_rules(self);
     if (err == BP_OK) {
-        self->maker =
-            self->task ? trainer_task_maker(self, false) : trainer_maker(self, self->shape.context);
-        if (self->mesh->coordinates && !self->task)
+        self->maker = trainer_maker(self, self->shape.context);
+        if (self->mesh->coordinates)
             err = self->maker.feed == BP_FEED_WINDOWS
                       ? bp_stream_check(self->stream, trainer_stride(self))
                       : trainer_count_documents(self);
+        if (err == BP_OK && self->mesh->coordinates && self->task)
+            err = trainer_task_survey(self);
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
@@ -375,10 +377,6 @@ static bp_err open_lanes(trainer *self)
                        "memory is short: at the batch; use a smaller train.batch");
     if (!self->leads)
         return BP_OK;
-    if (self->task) {
-        self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
-        return BP_OK;
-    }
     if (spec.in_sequence && bp_stream_weights(self->stream))
         return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_unused",
                        "corpus.weights takes windows of several corpora in turns, but "
