@@ -78,7 +78,7 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
     bp_err err = bp_document_table_read(self->table, d, NULL, document);
 
     if (err == BP_OK && (*document)->count == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
+        err = BP_FAIL(BP_ERR_FORMAT, "outcomes.empty_document",
                       "document %" PRId64 " has no token: at the scored corpora; leave it out",
                       (*document)->number);
     if (err == BP_OK)
