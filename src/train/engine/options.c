@@ -88,15 +88,19 @@ const bp_option bp_train_options[] = {
 
 const bp_option bp_optimizer_options[] = {
     {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, BP_OPTIMIZER_KINDS, NULL,
-     "the rule of updates: torch.optim's; lamb and adafactor as published", false,
-     .at = BP_AT(bp_optimizer_keys, kind)},
+     "the rule of updates: torch.optim's; lamb and adafactor as published; sgld: Langevin "
+     "dynamics, "
+     "whose last checkpoint.keep checkpoints are samples of the posterior, listed by ensemble.json",
+     false, .at = BP_AT(bp_optimizer_keys, kind)},
     {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
      .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
      false, .at = BP_AT(bp_optimizer_keys, warmup)},
     {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant|inverse_sqrt",
-     NULL, "the rate after warmup; inverse_sqrt: by the root of warmup over the step", false,
-     .at = BP_AT(bp_optimizer_keys, decay)},
+     NULL,
+     "the rate after warmup; inverse_sqrt: by the root of warmup over the step; if not given, of "
+     "sgld constant",
+     false, .at = BP_AT(bp_optimizer_keys, decay)},
     {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
      "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
@@ -112,7 +116,7 @@ const bp_option bp_optimizer_options[] = {
      "gradient",
      false, .at = BP_AT(bp_optimizer_keys, weight_decay)},
     {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
-     "largest norm of the whole gradient; 0: no clipping", false,
+     "largest norm of the whole gradient; 0: no clipping, as of sgld if not given", false,
      .at = BP_AT(bp_optimizer_keys, clip)},
     {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
      "sgd, rmsprop (0 there if not given)", false, .at = BP_AT(bp_optimizer_keys, momentum)},
@@ -120,6 +124,9 @@ const bp_option bp_optimizer_options[] = {
      "adadelta: what its means of squares keep", false, .at = BP_AT(bp_optimizer_keys, rho)},
     {"optimizer.alpha", BP_OPTION_REAL, "0.99", 0, 0.999999999, NULL, NULL,
      "rmsprop: what its mean of squares keeps", false, .at = BP_AT(bp_optimizer_keys, alpha)},
+    {"optimizer.temperature", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
+     "sgld: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
+     .at = BP_AT(bp_optimizer_keys, temperature)},
     END,
 };
 
@@ -155,7 +162,9 @@ void bp_optimizer_resolve(bp_config *config)
 {
     const bp_optimizer_row *row = &bp_optimizer_rows[kind_of(config)];
     const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
-                                   {"optimizer.momentum", row->momentum}};
+                                   {"optimizer.momentum", row->momentum},
+                                   {"optimizer.clip", row->clip},
+                                   {"optimizer.decay", row->decay}};
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         if (keys[k][1] && !bp_config_is_given(config, keys[k][0]) &&
@@ -168,6 +177,18 @@ static double usual(const bp_config *config, const char *key, const char *of_kin
 {
     return of_kind && !bp_config_is_given(config, key) ? strtod(of_kind, NULL)
                                                        : bp_config_real(config, key);
+}
+
+static bp_rate_decay decay_of(const bp_config *config, const char *of_kind)
+{
+    const char *name = of_kind && !bp_config_is_given(config, "optimizer.decay")
+                           ? of_kind
+                           : bp_optimizer_keys_of(config)->decay;
+
+    return strcmp(name, "cosine") == 0         ? BP_DECAY_COSINE
+           : strcmp(name, "linear") == 0       ? BP_DECAY_LINEAR
+           : strcmp(name, "inverse_sqrt") == 0 ? BP_DECAY_INVERSE_SQRT
+                                               : BP_DECAY_CONSTANT;
 }
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
@@ -187,19 +208,17 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                       .beta2 = bp_optimizer_keys_of(config)->beta2,
                       .epsilon = usual(config, "optimizer.epsilon", kinds->epsilon),
                       .weight_decay = bp_optimizer_keys_of(config)->weight_decay,
-                      .clip = bp_optimizer_keys_of(config)->clip,
+                      .clip = usual(config, "optimizer.clip", kinds->clip),
                       .momentum = usual(config, "optimizer.momentum", kinds->momentum),
                       .rho = bp_optimizer_keys_of(config)->rho,
-                      .alpha = bp_optimizer_keys_of(config)->alpha},
+                      .alpha = bp_optimizer_keys_of(config)->alpha,
+                      .temperature = bp_optimizer_keys_of(config)->temperature},
         .rate = {.peak = bp_optimizer_keys_of(config)->lr,
                  .warmup = bp_optimizer_keys_of(config)->warmup,
                  .steps =
                      bp_config_is_set(config, "train.steps") ? bp_train_keys_of(config)->steps : 0,
                  .least = bp_optimizer_keys_of(config)->min_lr,
-                 .decay = is(config, "optimizer.decay", "cosine")         ? BP_DECAY_COSINE
-                          : is(config, "optimizer.decay", "linear")       ? BP_DECAY_LINEAR
-                          : is(config, "optimizer.decay", "inverse_sqrt") ? BP_DECAY_INVERSE_SQRT
-                                                                          : BP_DECAY_CONSTANT},
+                 .decay = decay_of(config, kinds->decay)},
     };
 
     bp_engine_spec_read_mesh(&spec, config);

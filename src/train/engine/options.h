@@ -25,6 +25,7 @@ typedef struct bp_optimizer_keys {
     double momentum;
     double rho;
     double alpha;
+    double temperature;
 } bp_optimizer_keys;
 
 static inline const bp_optimizer_keys *bp_optimizer_keys_of(const bp_config *config)
@@ -61,8 +62,8 @@ static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_train_options);
 }
 
-/** Set optimizer.epsilon and .momentum, where they were not given, to what the kind's authors have.
- */
+/** Set optimizer.epsilon, .momentum, .clip and .decay, where they were not given, to what the
+ * kind's authors have. */
 void bp_optimizer_resolve(bp_config *config);
 
 #define BP_STEPS_MAX 1e12 /* of train.steps */

@@ -450,6 +450,8 @@ bp_err trainer_build(trainer *self)
 
     if (err == BP_OK)
         err = trainer_plan(self, &self->plan, &stage);
+    if (err == BP_OK)
+        err = trainer_set_posterior(self);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;

@@ -229,6 +229,14 @@ bool trainer_take_validation(trainer *self, double loss);
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
 
+/* posterior.c */
+/** What of the optimizer's rule the data tell: their number, for a sampler of the posterior; its
+ * old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
+bp_err trainer_set_posterior(trainer *self);
+/** At the end of a sampler's training: ensemble.json lists the checkpoints that are kept.
+ * Collective over world. Errors: those of bp_ensemble_list_save: the same on all ranks. */
+bp_err trainer_keep_samples(trainer *self);
+
 /* fine_tuning.c */
 /** Classes or tags, and the columns of documents, where the configuration asks for a task.
  * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
