@@ -154,6 +154,31 @@ class Scoring(ScoreFiles, FolderTest):
         mixed = read_json(self.at("uncertainty"), "uncertainty", "summary.json")["methods"]["both"]
         self.assertTrue(0 <= mixed["ood"]["odd"]["auroc"]["mutual_information"] <= 1)
 
+    def test_a_source_that_is_too_long_keeps_no_other_from_its_text(self):
+        """Its line says so; cut, it has a text. bagpipe-data metrics reads the lines, of several samples the first."""
+        sources = ["abc", "a" * 20, "hgf"]
+        prompts, few = self.write("long.txt", "".join(text + "\n" for text in sources)), self.write("few.txt", "abc\nb\nhgf\n")
+        keys = ["generate.strategy=sample", "generate.samples=2", "generate.tokens=8"]
+        (lines, result), short = self.written("too-long", *keys, prompts=prompts), self.written("short", *keys, prompts=few)[0]
+        self.assert_warning(result, "[generate.too_long]", "1 of 3")
+        self.assertEqual([line["index"] for line in lines], [0, 0, 1, 2, 2])
+        self.assertEqual(lines[:2] + lines[3:], short[:2] + short[4:])
+        self.assertEqual((lines[2]["prompt"], lines[2]["text"], lines[2]["tokens"], lines[2]["finish"]), ("a" * 20, None, [], "error"))
+        self.assertIn("21 tokens", lines[2]["error"])
+        self.assertEqual(read_json(self.at("too-long"), "generate", "summary.json")["left_out"], 1)
+        cut, result = self.written("cut-long", *keys, "generate.cut=yes", prompts=prompts)
+        self.assert_warning(result, "[generate.too_long]", "1 of 3")
+        self.assertEqual((len(cut), cut[:2], cut[2]["finish"] == "error"), (6, short[:2], False))
+        texts = self.write("plain.txt", "".join((line["text"] or "").replace("\n", " ") + "\n" for line in (lines[0], lines[2], lines[3])))
+        reference = self.write("reference.txt", "abc def\nb c\nhgf a\n")
+        outputs = os.path.join(self.at("too-long"), "generate", "outputs.jsonl")
+        measure = [program("bagpipe-data"), "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis"]
+        read, plain = run(measure + [outputs]), run(measure + [texts])
+        self.assertEqual((read.status, read.out), (0, plain.out), str(read))
+        self.assert_warning(read, "[metrics.left_out]", "1 of 3")
+        broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
+        self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+
     def test_what_does_not_fit_is_said(self):
         long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])
         keys = [f"score.model={self.model}", f"score.corpus={long}", "score.tokens=yes"]
