@@ -6,7 +6,7 @@ import random
 import signal
 
 import bagpipe_test
-from bagpipe_test import Background, FolderTest, ScoreFiles, metrics, program, read_json, run
+from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, timeless
 
 try:
     import h5py
@@ -178,6 +178,35 @@ class Scoring(ScoreFiles, FolderTest):
         self.assert_warning(read, "[metrics.left_out]", "1 of 3")
         broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
         self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+
+    def bucket(self, name, ranks=0, *keys):
+        result = run(self.job(name, "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", *keys, job="pretrain"), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return metrics(self.at(name))
+
+    def test_batches_of_similar_lengths_are_short(self):
+        """The same on any mesh, and after a kill; validation's loss, of short batches too, is that of scoring."""
+        one = self.bucket("bucket", 0, "mesh.micro_batch=2")
+        self.assertLess(one[-1]["padding"], 0.5)  # it is 0.65 in windows of the context
+        for ranks in (2, 4):
+            other = self.bucket(f"bucket{ranks}", ranks, "mesh.micro_batch=2")
+            self.assertEqual(timeless(one), timeless(other))
+            self.assertEqual(digests(self.at("bucket")), digests(self.at(f"bucket{ranks}")))
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
+            for a, b in zip(one, self.bucket("bucket-" + name, ranks, "mesh.micro_batch=2", *mesh), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                self.assertEqual(a["padding"], b["padding"])
+        killed = Background(self.job("bucket-killed", "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", "mesh.micro_batch=2", job="pretrain"), 2,
+                            {"BP_FAULT": "step.end:7@1=kill"})
+        killed.communicate()
+        killed.end()
+        self.assertNotIn(killed.returncode, (0, -signal.SIGKILL))
+        self.assertEqual(timeless(one), timeless(self.bucket("bucket-killed", 2, "mesh.micro_batch=2")))
+        self.assertEqual(digests(self.at("bucket")), digests(self.at("bucket-killed")))
+        scored = self.scored("bucket-scored", model=self.at("bucket"))
+        self.assertLess(abs(math.log(scored["perplexity"]) - one[-1]["valid_loss"]), 1e-6)
+        keys = ["model.kind=gpt", "model.encoder_layers=", "corpus.bucket=4"]
+        self.assert_error(run(self.job("bucket-gpt", *keys, job="pretrain")), 78, "[corpus.bucket_unused]")
 
     def test_what_does_not_fit_is_said(self):
         long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])
