@@ -266,9 +266,12 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
         counts_of(group)[p * unit->K] = (int32_t)length;
         memcpy(tokens, ids, (size_t)length * sizeof *tokens);
         tokens += length;
+        int64_t room = bp_prompts_left_out(spec->prompts, first + p)
+                           ? 1
+                           : bp_generate_room(spec->plan, length);
         if (unit->chooses)
-            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p,
-                          bp_generate_room(spec->plan, length), unit->ensemble);
+            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, room,
+                          unit->ensemble);
     }
 }
 

@@ -304,7 +304,9 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
-           bp_rows_divide(spec->micro_batch * shape->context, tensors);
+           bp_rows_divide(spec->micro_batch * shape->context, tensors) &&
+           (!spec->shortens ||
+            bp_rows_divide(spec->micro_batch * bp_batch_fit_step(shape->context), tensors));
 }
 
 /* Whose rows tensor ranks divide. */

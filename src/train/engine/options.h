@@ -105,6 +105,7 @@ typedef struct bp_engine_spec {
     bool distills;                          /* there is a teacher: bp_engine_teach */
     bool overlap;                           /* messages travel beside compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
+    bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */

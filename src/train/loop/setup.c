@@ -337,6 +337,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
             self->shape.family->resolve(&self->shape, config);
         self->spec = bp_engine_spec_of(config);
+        self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
         if (trainer_learner(self))
             self->spec.micro_batch = 1;
         err = trainer_precision(world, config, &self->spec.precision);
@@ -375,13 +376,33 @@ bp_example_maker trainer_maker(const trainer *self, int64_t T)
     return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
 
+/* Batches of similar lengths are shortened, micro-batch by micro-batch. */
+static bp_err open_bucket(trainer *self, int64_t slots)
+{
+    bool of_documents = self->maker.feed == BP_FEED_DOCUMENTS && !self->task && !self->learner;
+
+    if (bp_corpus_keys_of(self->config)->bucket == 0)
+        return BP_OK;
+    if (!of_documents || self->facts.mixed_files > 0 || self->teacher)
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.bucket_unused",
+                       "corpus.bucket sorts examples by length, but %s: at corpus.bucket; leave it "
+                       "out",
+                       !of_documents   ? "here all are of one length"
+                       : self->teacher ? "a teacher sees batches of one length"
+                                       : "corpus.weights takes them from several corpora in turns");
+    self->fits =
+        bp_alloc("input", (slots / self->spec.micro_batch + 1) * BP_STREAMS, sizeof *self->fits);
+    return BP_OK;
+}
+
 static bp_err open_lanes(trainer *self)
 {
     bp_loader_spec spec = {.stream = self->stream,
                            .maker = self->maker,
                            .columns = self->columns,
                            .batch = self->spec.batch,
-                           .seed = self->spec.seed};
+                           .seed = self->spec.seed,
+                           .bucket = bp_corpus_keys_of(self->config)->bucket};
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
     const char *order = bp_corpus_keys_of(self->config)->order;
 
@@ -391,15 +412,16 @@ static bp_err open_lanes(trainer *self)
     if (!self->examples)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at the batch; use a smaller train.batch");
-    if (!self->leads)
-        return BP_OK;
+    bp_err err = open_bucket(self, slots);
+    if (err != BP_OK || !self->leads)
+        return err;
     if (spec.in_sequence && bp_stream_weights(self->stream))
         return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_unused",
                        "corpus.weights takes windows of several corpora in turns, but "
                        "here each batch slot reads one text in order (corpus.order): "
                        "at corpus.weights; leave it out");
     self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
-    bp_err err = trainer_open_documents(self);
+    err = trainer_open_documents(self);
     if (err != BP_OK)
         return err;
     if (self->learner)
@@ -508,6 +530,7 @@ void trainer_close(trainer *self)
     bp_checkpoint_close(&self->source);
     bp_snapshot_free(&self->snapshot);
     bp_free(self->examples);
+    bp_free(self->fits);
     bp_free(self->window);
     bp_free(self->continues);
     bp_free(self->tokenizer);

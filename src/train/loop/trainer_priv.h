@@ -108,6 +108,8 @@ typedef struct trainer {
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
     bool *continues;   /* of the rules, where whole words are masked; else NULL */
+    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2]; /* since the last metrics line: computed, and those of examples */
     void *examples;    /* room for the examples of a step, of this data rank; validation's too */
     int32_t *window;   /* [maker.window] that validation reads; on leads */
     char *attachment;  /* of a model that is counted: its file; NULL: none yet */
