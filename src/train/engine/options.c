@@ -61,6 +61,10 @@ const bp_option bp_train_options[] = {
      "it, "
      "validation's does not",
      false, .at = BP_AT(bp_train_keys, label_smoothing)},
+    {"train.softmax_samples", BP_OPTION_INT, "0", 0, 1e9, NULL, "outcomes",
+     "training's softmax of a larger vocabulary is over the target and so many sampled outcomes; "
+     "validation and scoring compute all; 0: training too",
+     false, .at = BP_AT(bp_train_keys, softmax_samples)},
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "keep only each block's input and compute the rest again", false,
      .at = BP_AT(bp_train_keys, recompute)},
@@ -198,6 +202,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
         .label_smoothing = (float)bp_train_keys_of(config)->label_smoothing,
+        .softmax_samples = bp_train_keys_of(config)->softmax_samples,
         .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
@@ -360,6 +365,23 @@ static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *sh
                         shape->head_entmax ? "head.activation" : "head.softmaxes");
 }
 
+/* Samples take the place of one softmax. */
+static void check_samples(const bp_engine_spec *spec, const bp_model_shape *shape,
+                          bp_config *config)
+{
+    const char *other = shape->head_entmax          ? "head.activation"
+                        : shape->softmaxes > 1      ? "head.softmaxes"
+                        : spec->label_smoothing > 0 ? "train.label_smoothing"
+                        : spec->distills            ? "distill.model"
+                                                    : NULL;
+
+    if (spec->softmax_samples > 0 && other)
+        bp_config_fault(config, "train.no_samples",
+                        "train.softmax_samples = %lld goes with one plain softmax and its target "
+                        "alone: at %s; leave one of them out",
+                        (long long)spec->softmax_samples, other);
+}
+
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config)
 {
@@ -368,6 +390,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
     char fits[96];
 
     check_smoothing(spec, shape, config);
+    check_samples(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {

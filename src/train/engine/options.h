@@ -48,6 +48,7 @@ typedef struct bp_train_keys {
     int64_t digest_every;
     const char *reduction;
     double label_smoothing;
+    int64_t softmax_samples;
     bool recompute;
     bool profile;
     bool tensorboard;
@@ -98,6 +99,7 @@ typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
     float label_smoothing;
+    int64_t softmax_samples;    /* of a larger vocabulary; 0: all outcomes */
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
