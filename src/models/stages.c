@@ -123,15 +123,21 @@ static int64_t count_parameters(const bp_network *network, bool trained)
 static void adapt_block(bp_network *network, const bp_adapter *adapter)
 {
     bp_block *block = network->blocks[network->block_count - 1];
-    bp_group *split, *partial;
+    bool lora = adapter->kind == BP_ADAPTER_LORA;
+    bp_group *split = NULL, *whole;
 
     if (!block->ops->adapt)
         return;
-    split = bp_network_add_group(network, false);
-    partial = bp_network_add_group(network, true);
-    split->block = partial->block = network->block_count - 1;
-    split->added = partial->added = partial->partial = true;
-    block->ops->adapt(block, adapter, split, partial);
+    if (lora) {
+        split = bp_network_add_group(network, false);
+        split->block = network->block_count - 1;
+        split->added = true;
+    }
+    whole = bp_network_add_group(network, true);
+    whole->block = network->block_count - 1;
+    whole->added = true;
+    whole->partial = lora;
+    block->ops->adapt(block, adapter, split, whole);
 }
 
 /* A block of the family, or of the task's head; what training leaves as it is has no moments. */
