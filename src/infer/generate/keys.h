@@ -13,6 +13,7 @@ typedef struct bp_generate_keys {
     const char *template_path;
     const char *strategy;
     int64_t tokens;
+    int64_t rounds;
     int64_t samples;
     double temperature;
     int64_t top_k;
