@@ -158,7 +158,7 @@ bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint)
         &adapter, json_object_get(bp_checkpoint_state(checkpoint), "model"), where);
 
     if (err == BP_OK && adapter.kind == BP_ADAPTER_BOTTLENECK)
-        err = BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
+        err = BP_FAIL(BP_ERR_FORMAT, "adapter.no_merge",
                       "the checkpoint's model has bottleneck adapters, which merge into no weight "
                       "and which a folder of Hugging Face has no place for: at %s; export another "
                       "one",

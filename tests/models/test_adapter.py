@@ -79,7 +79,7 @@ class Adapter(JobTest):
                           for part in ("down.weight", "down.bias", "up.weight", "up.bias")})
         self.assertEqual(state_of(straight)["model"]["adapter"], {"kind": "bottleneck", "rank": 6})
         self.assertGreater(abs(self.nll("score-bottled", straight) - self.nll("score-unbottled", self.at("gpt"))), 1)
-        self.assert_error(run([program("bagpipe-data"), "export", straight, "--out", self.at("bottled-hf")]), 65, "[export.no_counterpart]", "bottleneck")
+        self.assert_error(run([program("bagpipe-data"), "export", straight, "--out", self.at("bottled-hf")]), 65, "[adapter.no_merge]", "bottleneck")
         self.check_generation(straight)
 
     def check_generation(self, model):
@@ -151,6 +151,7 @@ class Adapter(JobTest):
                                  ([init, "adapter.kind=lora", "adapter.rank=33"], "adapter.rank_too_large")):
             with self.subTest(identifier):
                 self.assert_error(self.pretrain("never", 0, *keys), 78, f"[{identifier}]")
+        self.assert_warning(self.pretrain("warned", 0, "train.steps=1", "adapter.rank=4"), "[config.unused_key]", "adapter.kind")
         lstm = self.trained("lstm", 0, "model.kind=lstm", "model.heads=", "train.steps=1")
         self.assert_error(self.pretrain("never", 0, f"model.init={lstm}", "adapter.kind=lora", "model.heads="), 78, "[adapter.no_place]")
         narrow = self.trained("narrow", 0, *LLAMA, "model.kv_heads=1", "train.steps=1")

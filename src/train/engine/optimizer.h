@@ -23,6 +23,7 @@ typedef enum bp_optimizer_kind {
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
     double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
+    double layer_decay; /* of the rate, from a layer to the one below it; 0, 1: none */
 } bp_optimizer_rule;
 
 /** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
@@ -41,7 +42,8 @@ int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_netwo
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
     const bp_param *param;
-    bool replicated;       /* its group's */
+    bool replicated;       /* its group's, */
+    int64_t depth;         /* and that too */
     int64_t value;         /* in the network's flat memory */
     int64_t moment;        /* in a moment's shards */
     int64_t within;        /* elements of the slab before it */
