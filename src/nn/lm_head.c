@@ -418,14 +418,16 @@ static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_wor
     bp_operand floats = bp_operand_floats(c->logits, rows, V);
     bp_smoothing smoothing = smoothing_of(self, pass);
 
-    pass->loss_sum[term] += bp_distill(pass->teacher, pass, &work->soft,
-                                       &(bp_distilled){.logits = c->logits,
-                                                       .targets = targets,
-                                                       .first_place = first,
-                                                       .rows = rows,
-                                                       .V = V,
-                                                       .first = self->wte->offset[0]},
-                                       self->block.nn->tensor);
+    pass->loss_sum[term] +=
+        bp_distill(pass->teacher, pass, &work->soft,
+                   &(bp_distilled){.logits = c->logits,
+                                   .targets = targets,
+                                   .first_place = first,
+                                   .places = self->shape.sparse ? c->rows_of : NULL,
+                                   .rows = rows,
+                                   .V = V,
+                                   .first = self->wte->offset[0]},
+                   self->block.nn->tensor);
     pass->scratch->used_bytes = mark;
     if (V == 0)
         return;
@@ -600,7 +602,6 @@ static void item_backward(const lm_head *self, bp_pass *pass, const bp_activatio
 
     lm_head_norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
-    BP_ASSERT(!pass->teacher || !self->shape.sparse);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else

@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNKS_BY_DEFAULT 2 /* mesh.chunks */
+/* Defaults of bp_model_options and bp_train_options. */
+#define ADAPTER_RANK        8
+#define ADAPTER_SCALE       16
+#define ADAPTER_TARGETS     "q,v"
+#define DISTILL_TEMPERATURE 2
+#define DISTILL_WEIGHT      0.5
+#define CHUNKS_BY_DEFAULT   2 /* mesh.chunks */
 
 #define END                                                                                        \
     {                                                                                              \
@@ -131,6 +137,10 @@ const bp_option bp_optimizer_options[] = {
     {"optimizer.temperature", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
      "sgld: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
      .at = BP_AT(bp_optimizer_keys, temperature)},
+    {"optimizer.layer_decay", BP_OPTION_REAL, "1", 0.01, 1, NULL, NULL,
+     "the rate of a layer is this times that of the layer above it; that of the head is the whole "
+     "one",
+     false, .at = BP_AT(bp_optimizer_keys, layer_decay)},
     END,
 };
 
@@ -217,6 +227,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                       .momentum = usual(config, "optimizer.momentum", kinds->momentum),
                       .rho = bp_optimizer_keys_of(config)->rho,
                       .alpha = bp_optimizer_keys_of(config)->alpha,
+                      .layer_decay = bp_optimizer_keys_of(config)->layer_decay,
                       .temperature = bp_optimizer_keys_of(config)->temperature},
         .rate = {.peak = bp_optimizer_keys_of(config)->lr,
                  .warmup = bp_optimizer_keys_of(config)->warmup,
@@ -346,6 +357,18 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 }
 
 /* Smoothing is of a softmax's logits. */
+static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *shape,
+                              bp_config *config)
+{
+    if (spec->optimizer.layer_decay < 1 && bp_model_shape_is_whole(shape) &&
+        !bp_model_has_depth(shape))
+        bp_config_fault(config, "optimizer.no_layers",
+                        "optimizer.layer_decay = %g goes by a stack of layers below a head, which "
+                        "training of model.kind = %s has not: at optimizer.layer_decay; leave it "
+                        "out",
+                        spec->optimizer.layer_decay, shape->family->name);
+}
+
 static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *shape,
                             bp_config *config)
 {
@@ -391,6 +414,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
 
     check_smoothing(spec, shape, config);
     check_samples(spec, shape, config);
+    check_layer_decay(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {
@@ -411,12 +435,38 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
                         (long long)spec->micro_batch, fits);
 }
 
+/* Keys of what is not there. */
+static void warn_of_adapters(const bp_config *config)
+{
+    const bp_adapter_keys *adapter = &bp_model_keys_of(config)->adapter;
+    const bp_train_keys *train = bp_train_keys_of(config);
+    bool none = strcmp(adapter->kind, "none") == 0, lora = strcmp(adapter->kind, "lora") == 0;
+
+    if (none && adapter->rank != ADAPTER_RANK)
+        BP_WARN("config.unused_key",
+                "adapter.rank = %lld is ignored: without adapter.kind there is no adapter",
+                (long long)adapter->rank);
+    if (!lora &&
+        (adapter->scale != ADAPTER_SCALE || strcmp(adapter->targets, ADAPTER_TARGETS) != 0))
+        BP_WARN("config.unused_key",
+                "adapter.scale = %g and adapter.targets = %s are ignored: only adapter.kind = lora "
+                "has them",
+                adapter->scale, adapter->targets);
+    if (!train->teacher &&
+        (train->temperature != DISTILL_TEMPERATURE || train->soft_weight != DISTILL_WEIGHT))
+        BP_WARN("config.unused_key",
+                "distill.temperature = %g and distill.weight = %g are ignored: without "
+                "distill.model there is no teacher",
+                train->temperature, train->soft_weight);
+}
+
 /* The default's value is not warned of: config.ini names every key, and is a configuration too. */
 void bp_engine_spec_warn(const bp_config *config)
 {
     bool interleaved = is(config, "mesh.schedule", "interleaved");
     bool stages = bp_mesh_keys_of(config)->pipeline > 1;
 
+    warn_of_adapters(config);
     if (!interleaved && bp_mesh_keys_of(config)->chunks != CHUNKS_BY_DEFAULT)
         BP_WARN("config.unused_key",
                 "mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",

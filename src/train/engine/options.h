@@ -26,6 +26,7 @@ typedef struct bp_optimizer_keys {
     double rho;
     double alpha;
     double temperature;
+    double layer_decay;
 } bp_optimizer_keys;
 
 static inline const bp_optimizer_keys *bp_optimizer_keys_of(const bp_config *config)

@@ -490,6 +490,8 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        trainer_teacher_share(self);
     if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
         int64_t count;
         bp_slice *slices = trainer_slices_to_save(self, &count); /* room for a copy of them */
