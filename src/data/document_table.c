@@ -282,7 +282,7 @@ int64_t bp_document_table_length(const bp_document_table *table, int64_t entry)
 {
     int64_t number = table->document[entry], k = file_of(table, number), longest = 0,
             tokens = bp_document_table_tokens(table, entry);
-    const file_columns *c = &table->columns[k];
+    const bp_file_columns *c = &table->columns[k];
     int64_t d = number - table->first_document[k];
 
     for (int64_t s = c->segments ? c->segments[d] : 0; c->segments && s < c->segments[d + 1]; s++) {
