@@ -53,6 +53,16 @@ const bp_option bp_corpus_options[] = {
      .help = "transformer, bart: pairs with a text longer than model.context are cut, and counted; "
              "else they are refused",
      .at = BP_AT(bp_corpus_keys, cut)},
+    {.key = "corpus.bucket",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .unit = "batches",
+     .help = "examples that are documents or pairs: those of so many batches are sorted by length "
+             "and cut into batches of similar lengths, which are padded to their longest; 0: as "
+             "they come, padded to model.context",
+     .at = BP_AT(bp_corpus_keys, bucket)},
     {.key = NULL}};
 
 struct bp_corpus {
