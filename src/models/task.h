@@ -15,6 +15,7 @@ typedef struct bp_task_keys {
     const char *label;
     const char *pool;
     int64_t frozen_layers;
+    const char *separator;
 } bp_task_keys;
 
 static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)

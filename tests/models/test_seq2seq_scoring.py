@@ -50,7 +50,9 @@ class Scoring(ScoreFiles, FolderTest):
         cls.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", cls.at("tokenizer.json"), cls.write("letters.txt", LETTERS)])
         for name, count in (("train", 120), ("valid", 30), ("many", 3000)):
             cls.make_pairs(name, [["".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 9)))] for _ in range(count)])
-        cls.write("small.ini", CONFIG.format(folder=cls.folder))
+        config = CONFIG.format(folder=cls.folder)
+        cls.write("small.ini", config)
+        cls.write("tune.ini", "".join(line + "\n" for line in config.splitlines() if line.split(" ")[0] not in ("kind", "encoder_layers", "context", "steps", "warmup")))
         cls.must(["bagpipe", "ensemble", cls.at("small.ini"), f"run.dir={cls.at('ensemble')}", "ensemble.members=2"])
         cls.model, cls.mixture = cls.at("ensemble/members/m00"), cls.at("ensemble/ensemble.json")
 
@@ -205,8 +207,46 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertEqual(digests(self.at("bucket")), digests(self.at("bucket-killed")))
         scored = self.scored("bucket-scored", model=self.at("bucket"))
         self.assertLess(abs(math.log(scored["perplexity"]) - one[-1]["valid_loss"]), 1e-6)
-        keys = ["model.kind=gpt", "model.encoder_layers=", "corpus.bucket=4"]
-        self.assert_error(run(self.job("bucket-gpt", *keys, job="pretrain")), 78, "[corpus.bucket_unused]")
+        gpt = [program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('bucket-gpt')}", "model.kind=gpt", "model.context=16", "train.steps=2", "corpus.bucket=4"]
+        self.assert_error(run(gpt), 78, "[corpus.bucket_unused]")
+
+    def tune(self, name, *keys):
+        return [program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", "task.kind=text", *keys]
+
+    def tuned(self, name, ranks=0, *keys):
+        result = run(self.tune(name, *keys), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return metrics(self.at(name))
+
+    def test_an_encoder_decoder_is_tuned_for_texts(self):
+        """From the weights of another training; it begins where that one ended, with the defaults of finetune."""
+        lines = self.tuned("tuned", 0, f"model.init={self.model}", "train.valid_every=1", "train.epochs=2")
+        self.assertEqual(len(lines), 30)
+        self.assertLess(lines[0]["loss"], metrics(self.model)[0]["loss"])
+        self.assertLess(lines[-1]["valid_loss"], lines[0]["valid_loss"])
+        self.assertAlmostEqual(lines[-1]["lr"], 1e-2 / 27, 12)  # linear decay, three steps of warmup
+        self.assertEqual(read_json(self.at("tuned"), "task.json"), {"kind": "text", "documents": 120})
+        self.written("tuned-texts", model=self.at("tuned"))
+
+    def test_a_causal_model_is_tuned_for_texts(self):
+        """Source, separator, target in one stream: validation's loss is that of scoring such streams from the target on, on any mesh."""
+        gpt = ["model.kind=gpt", "model.context=24", "task.separator=hh", "train.epochs=1"]
+        one = self.tuned("gpt", 0, *gpt)
+        two = self.tuned("gpt2", 2, *gpt)
+        self.assertEqual((timeless(one), digests(self.at("gpt"))), (timeless(two), digests(self.at("gpt2"))))
+        for a, b in zip(one, self.tuned("gpt-mesh", 4, *gpt, "mesh.tensor=2", "mesh.pipeline=2"), strict=True):
+            self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+        with open(self.at("valid.src"), encoding="utf-8") as file:
+            sources = file.read().splitlines()
+        self.write("streams.txt", "".join(f"{text}hh{text[::-1]}\n" for text in sources))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("streams.h5"), self.at("streams.txt")])
+        self.scored("streams", 0, "score.prefix=none", "score.end=yes", model=self.at("gpt"), corpus="streams")
+        targets = numpy.concatenate([logprobs[len(text) + 2:] for logprobs, text in zip(self.tokens("streams"), sources, strict=True)])
+        self.assertLess(abs(one[-1]["valid_loss"] + targets.astype(float).mean()), 1e-5)
+        self.assertEqual(read_json(self.at("gpt"), "task.json"), {"kind": "text", "documents": 120, "separator": "hh"})
+        for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
+                                               ("label", "task.unused_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
+            self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
 
     def test_what_does_not_fit_is_said(self):
         long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])
