@@ -245,7 +245,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertLess(abs(one[-1]["valid_loss"] + targets.astype(float).mean()), 1e-5)
         self.assertEqual(read_json(self.at("gpt"), "task.json"), {"kind": "text", "documents": 120, "separator": "hh"})
         for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
-                                               ("label", "task.unused_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
+                                               ("label", "task.text_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
             self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
 
     def test_what_does_not_fit_is_said(self):

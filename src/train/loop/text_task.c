@@ -25,7 +25,7 @@ static bp_err refuse_keys(const trainer *self)
 
     for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0]; k++)
         if (bp_config_departs(self->config, KEYS[k]))
-            return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
+            return BP_FAIL(BP_ERR_CONFIG, "task.text_key",
                            "%s has no meaning with task.kind = text: at %s; leave it out", KEYS[k],
                            KEYS[k]);
     return BP_OK;
