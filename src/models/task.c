@@ -23,7 +23,7 @@ const bp_option bp_task_options[] = {
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
      .at = BP_AT(bp_task_keys, frozen_layers)},
-    {"task.separator", BP_OPTION_STRING, " =>", 0, 0, NULL, NULL,
+    {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
      "of text and causal models: what stands between a source and its target", false,
      .at = BP_AT(bp_task_keys, separator)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
