@@ -57,11 +57,11 @@ class Scoring(ScoreFiles, FolderTest):
         cls.model, cls.mixture = cls.at("ensemble/members/m00"), cls.at("ensemble/ensemble.json")
 
     @classmethod
-    def make_pairs(cls, name, pairs):
+    def make_pairs(cls, name, pairs, tokenizer=None):
         """A corpus of pairs [source, target]; the target is the source backwards where it is not given."""
         cls.write(name + ".src", "".join(pair[0] + "\n" for pair in pairs))
         cls.write(name + ".tgt", "".join((pair + [pair[0][::-1]])[1] + "\n" for pair in pairs))
-        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at(name + ".h5"), cls.at(name + ".src"),
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer or cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at(name + ".h5"), cls.at(name + ".src"),
                   cls.at(name + ".tgt")])
         return cls.at(name + ".h5")
 
@@ -84,6 +84,36 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertEqual(result.status, 0, str(result))
         with open(os.path.join(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file], result
+
+    def test_scores_are_the_reference(self):
+        """Words stand for the ids of the fixtures, whose sources and targets have their end already."""
+        for name in ("bart-tiny", "transformer-tiny"):
+            folder = bagpipe_test.shared(os.path.join("reference", name))
+            if folder is None:
+                self.skipTest("it needs ../shared/reference")
+            config, tokens = read_json(folder, "config.json"), read_json(folder, "tokens.json")
+            end, words = config["eos_token_id"], {f"w{k}": k for k in range(config["vocab_size"])}
+            special = {"<|endoftext|>": end, "<unk>": 3}
+            words = {word: k for word, k in words.items() if k not in special.values()} | special
+            added = [{"id": k, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": True}
+                     for word, k in sorted(special.items(), key=lambda item: item[1])]
+            tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
+                         "post_processor": None, "decoder": None, "model": {"type": "WordLevel", "vocab": words, "unk_token": "<unk>"}}
+            pairs = [[" ".join(f"w{k}" for k in source[:sum(seen) - 1]), " ".join(f"w{k}" for k in target if k not in (-100, end))]
+                     for source, seen, target in zip(tokens["input_ids"], tokens["attention_mask"], tokens["labels"])]
+            corpus = self.make_pairs(name, pairs, self.write(name + ".json", json.dumps(tokenizer)))
+            self.must(["bagpipe-data", "import", folder, "--out", self.at(name + ".checkpoint"), "--no-tokenizer"])
+            result = run(self.job(name, f"score.model={self.at(name + '.checkpoint')}", f"score.corpus={corpus}", "score.tokens=yes"))
+            self.assertEqual(result.status, 0, str(result))
+            with open(os.path.join(folder, "expected.safetensors"), "rb") as file:
+                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))["logprob"]
+                (first, last), start = head["data_offsets"], file.tell()
+                file.seek(start + first)
+                expected = numpy.frombuffer(file.read(last - first), "<f4").reshape(head["shape"])
+            for got, want, labels in zip(self.tokens(name), expected, tokens["labels"], strict=True):
+                got = got[~numpy.isnan(got)]
+                self.assertEqual(len(got), sum(label >= 0 for label in labels))
+                self.assertLess(abs(got - want[:len(got)]).max(), 2e-5)
 
     def test_scores_are_those_of_validation_on_every_mesh(self):
         one = self.scored("one")
