@@ -206,10 +206,32 @@ class Scoring(ScoreFiles, FolderTest):
         outputs = os.path.join(self.at("too-long"), "generate", "outputs.jsonl")
         measure = [program("bagpipe-data"), "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis"]
         read, plain = run(measure + [outputs]), run(measure + [texts])
-        self.assertEqual((read.status, read.out), (0, plain.out), str(read))
+        self.assertEqual(read.status, 0, str(read))
+        told = json.loads(read.out)
+        curve = told.pop("coverage")["logprob"]
+        self.assertEqual(told, json.loads(plain.out))
+        self.assertEqual((curve["coverage"][-1], curve["chrf2"][-1]), (1, told["figures"]["chrf2"]["value"]))
         self.assert_warning(read, "[metrics.left_out]", "1 of 3")
         broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
         self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+
+    def test_texts_that_an_ensemble_is_sure_of_are_measured_apart(self):
+        """Its figures of the surest twentieths are those of files of these documents."""
+        lines, _ = self.written("sure", "generate.strategy=sample", "generate.tokens=12", model=self.mixture)
+        outputs = os.path.join(self.at("sure"), "generate", "outputs.jsonl")
+        told = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", self.at("valid.tgt"), "--hypothesis", outputs]).out)["coverage"]
+        with open(self.at("valid.tgt"), encoding="utf-8") as file:
+            references = file.read().splitlines()
+        for order, sign in (("logprob", -1), ("mutual_information", 1)):
+            key = "logprobs" if order == "logprob" else order
+            surest = sorted(range(len(lines)), key=lambda k: (sign * sum(lines[k][key]) / len(lines[k][key]), k))
+            self.assertEqual(len(told[order]["coverage"]), 20)
+            for point in (4, 11, 19):
+                chosen = surest[:round(told[order]["coverage"][point] * len(lines))]
+                hypothesis = self.write("some.txt", "".join(lines[k]["text"].replace("\n", " ") + "\n" for k in chosen))
+                reference = self.write("some.ref", "".join(references[k] + "\n" for k in chosen))
+                some = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis", hypothesis]).out)
+                self.assertLess(abs(told[order]["chrf2"][point] - some["figures"]["chrf2"]["value"]), 1e-9)
 
     def bucket(self, name, ranks=0, *keys):
         result = run(self.job(name, "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", *keys, job="pretrain"), ranks)
