@@ -79,11 +79,8 @@ static bp_err push_file(void *context, const char *path)
 {
     bp_corpus *corpus = context;
 
-    if (corpus->count == corpus->capacity) {
-        corpus->capacity = corpus->capacity ? 2 * corpus->capacity : 8;
-        corpus->files =
-            bp_realloc("data.files", corpus->files, corpus->capacity, sizeof(*corpus->files));
-    }
+    corpus->files = bp_grow("data.files", corpus->files, &corpus->capacity, corpus->count + 1,
+                            sizeof(*corpus->files));
 
     bp_err err = bp_corpus_file_open(&corpus->files[corpus->count], path);
     if (err == BP_OK)

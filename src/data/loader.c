@@ -1,7 +1,6 @@
 /* The loader: the windows or documents of each step, made ahead of use by a helper thread. */
 #include "data/loader.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/trace.h"
@@ -50,7 +49,6 @@ struct bp_loader {
     bp_bucket *bucket;        /* NULL: documents come as the order has them */
     char *ring;               /* [BP_LOADER_DEPTH] batches; step s lies at s mod BP_LOADER_DEPTH */
     size_t batch_bytes;
-    double waited;
 
     pthread_t helper;
     bool running;
@@ -541,11 +539,6 @@ bool bp_loader_repeat(const bp_loader *loader)
     return repeat;
 }
 
-double bp_loader_waited(const bp_loader *loader)
-{
-    return loader->waited;
-}
-
 int64_t bp_loader_blocks_read(bp_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -566,13 +559,8 @@ static void wait_for(bp_loader *loader, int64_t step)
         loader->err = BP_OK;
         pthread_cond_broadcast(&loader->changed);
     }
-    if (loader->made > step)
-        return;
-
-    double start = bp_clock_now();
     while (loader->made <= step && loader->err == BP_OK)
         pthread_cond_wait(&loader->changed, &loader->mutex);
-    loader->waited += bp_clock_now() - start;
 }
 
 bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch)

@@ -73,8 +73,7 @@ bool bp_loader_repeat(const bp_loader *loader);
  * Errors:     those of bp_corpus_file_read.
  */
 bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch);
-/** Seconds that bp_loader_read has waited so far, and blocks decoded so far. */
-double bp_loader_waited(const bp_loader *loader);
+/** Blocks decoded so far. */
 int64_t bp_loader_blocks_read(bp_loader *loader);
 
 #endif

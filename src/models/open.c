@@ -13,7 +13,7 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
 {
     bp_err err = bp_model_shape_read(shape, state, where);
 
-    if (err == BP_OK && shape->family->no_distribution)
+    if (err == BP_OK && shape->family->no_distribution && shape->task.kind == BP_TASK_NONE)
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);

@@ -344,6 +344,15 @@ static void segments_and_values_are_told(void **state)
         assert_true(document->value == (float)d / 2);
     }
     bp_document_table_free(&table);
+    asked.columns.classes = CLASSES + 1; /* x is known, z is not */
+    asked.columns.class_count = 1;
+    asked.columns.all_known = true;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'z' is none of the 1 ... task.h5 ... [task.unknown_class]");
+    asked.columns.label = NULL;
+    asked.columns.value = "kind"; /* a label, whose texts are no numbers */
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'x' is no finite number ... task.h5 ... [task.bad_value]");
     asked.columns.value = "other";
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
     bp_test_message_has("'other' (it has: level) ... task.h5 ... [corpus.no_column]");
@@ -523,6 +532,9 @@ static void tags_stand_at_words(void **state)
         assert_memory_equal(document->tags, expected, sizeof expected);
     }
     bp_document_table_free(&table);
+    asked.columns.all_known = true;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'I' is none of the 2 ... tags.h5 ... [task.unknown_tag]");
     bp_test_expect(bp_corpus_tags(w.corpus, &names, &count), BP_OK);
     assert_int_equal(count, 3);
     assert_string_equal(names[0], "B");

@@ -14,6 +14,7 @@ typedef struct bp_generate_keys {
     bool cut;
     const char *strategy;
     int64_t tokens;
+    int64_t rounds;
     int64_t samples;
     double temperature;
     int64_t top_k;

@@ -25,6 +25,29 @@ typedef struct writer {
 
 /* ---- text ---- */
 
+/* Where masks were filled in: the whole text. */
+static bp_err add_filled(json_t *line, const generator *self, int64_t index,
+                         const bp_search_text *of)
+{
+    const int32_t *ids = bp_prompts_ids(&self->prompts, index);
+    int64_t length = bp_prompts_length(&self->prompts, index), used = 0;
+    int32_t *all = bp_alloc("generate.text", length + of->count, sizeof *all);
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err;
+
+    for (int64_t k = 0; k < length; k++)
+        all[k] = ids[k] == self->plan.fill.mask ? of->tokens[used++] : ids[k];
+    while (used < of->count)
+        all[length++] = of->tokens[used++];
+    err = bp_spell(self->tokenizer, all, length, &text, &bytes);
+    if (err == BP_OK)
+        (void)json_object_set_new(line, "text", bp_spell_json(text, bytes));
+    bp_free(text);
+    bp_free(all);
+    return err;
+}
+
 /* Up to the end token, or to the first stop text; null without a tokenizer. */
 static bp_err add_text(json_t *line, const generator *self, const bp_search_text *of)
 {
@@ -122,7 +145,8 @@ static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
     (void)json_object_set_new(line, "index", json_integer((json_int_t)index));
     err = add_prompt(line, to->self, index);
     if (err == BP_OK)
-        err = add_text(line, to->self, text);
+        err = to->self->plan.fill.rounds > 0 ? add_filled(line, to->self, index, text)
+                                             : add_text(line, to->self, text);
     if (err == BP_OK) {
         add_figures(line, text, &to->sums);
         dumped = bp_json_line(line);
@@ -213,6 +237,8 @@ static json_t *rule_json(const generator *self)
         (void)json_object_set_new(rule, "top_p", json_real(keys->top_p));
         (void)json_object_set_new(rule, "seed", json_integer((json_int_t)self->rule.choice.seed));
     }
+    if (self->plan.fill.rounds > 0)
+        (void)json_object_set_new(rule, "rounds", json_integer((json_int_t)keys->rounds));
     if (self->rule.beams > 0) {
         (void)json_object_set_new(rule, "beams", json_integer((json_int_t)keys->beams));
         (void)json_object_set_new(rule, "length_penalty", json_real(keys->length_penalty));
