@@ -87,7 +87,7 @@ class Scoring(ScoreFiles, FolderTest):
 
     def test_scores_are_the_reference(self):
         """Words stand for the ids of the fixtures, whose sources and targets have their end already."""
-        for name in ("bart-tiny", "transformer-tiny"):
+        for name in ("bart-tiny", "t5-tiny", "transformer-tiny"):
             folder = bagpipe_test.shared(os.path.join("reference", name))
             if folder is None:
                 self.skipTest("it needs ../shared/reference")
