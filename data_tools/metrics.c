@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
+#include "metrics_coverage.h"
 #include "metrics_files.h"
 #include "tools.h"
 
@@ -254,6 +255,17 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
     return root;
 }
 
+/* Where a model wrote the texts, and says how sure it was. */
+static void put_coverage(json_t *root, const metrics_kind *kind, const answers_of *system,
+                         const answer_file *hypothesis)
+{
+    json_t *coverage =
+        metrics_coverage(kind->metric, (const char *)system + kind->answers, hypothesis);
+
+    if (coverage)
+        (void)json_object_set_new(root, "coverage", coverage);
+}
+
 static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
 {
     answers_of systems[2] = {0};
@@ -266,6 +278,8 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
         err = kind->count(&systems[k], in, &hypotheses[k]);
     if (err == BP_OK)
         err = put_figures(root, kind, systems, in->arguments);
+    if (err == BP_OK && kind->several)
+        put_coverage(root, kind, &systems[0], &hypotheses[0]);
     if (err == BP_OK) {
         char *text = bp_json_text(root);
 
@@ -393,7 +407,9 @@ const bp_tool bp_tool_metrics = {
              .usage = "--kind KIND --reference FILE --hypothesis FILE",
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
-                 "Line n of each file is of document n. It prints JSON: each figure with its 95 % "
+                 "Line n of each file is of document n; a hypothesis may be the outputs.jsonl of "
+                 "generate, of whose surest texts it tells the figures too. It prints JSON: each "
+                 "figure with its 95 % "
                  "interval by a bootstrap over documents (sentences of tags), and with --against "
                  "the differences, hypothesis less against, on the same resamples: wins is the "
                  "share of resamples in which the hypothesis is better.\n"

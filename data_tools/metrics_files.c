@@ -19,6 +19,8 @@ void answer_file_clear(answer_file *file)
 {
     bp_free(file->text);
     bp_free(file->lines);
+    for (int k = 0; k < ANSWER_ORDERS; k++)
+        bp_free(file->certainty[k]);
     *file = (answer_file){0};
 }
 
@@ -49,9 +51,39 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes)
     return BP_OK;
 }
 
+/* The mean of a list, which a text without tokens lacks. */
+static double mean_of(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    double sum = 0;
+
+    for (size_t k = 0; k < count; k++)
+        sum += json_number_value(json_array_get(list, k));
+    return count > 0 ? sum / (double)count : 0;
+}
+
+/* How sure the model is of text `number`. */
+static void take_certainty(answer_file *file, const json_t *line, int64_t number)
+{
+    const json_t *values[ANSWER_ORDERS] = {json_object_get(line, "logprobs"),
+                                           json_object_get(line, "mutual_information")};
+
+    for (int k = 0; k < ANSWER_ORDERS; k++) {
+        if (number == 0 ? !values[k] : !file->certainty[k])
+            continue;
+        if ((number & (number - 1)) == 0)
+            file->certainty[k] =
+                bp_realloc("tool.metrics", file->certainty[k], 2 * number + 1, sizeof(double));
+        file->certainty[k][number] = json_array_size(values[k]) == 0 ? -INFINITY
+                                     : k == 0                        ? mean_of(values[k])
+                                                                     : -mean_of(values[k]);
+    }
+}
+
 /* A line of generate's outputs.jsonl; *next: the index of the text behind those taken. A further
  * text of a prompt is passed over. */
-static bp_err take_output(bp_buffer *out, const json_t *line, int64_t *next, int64_t *left_out)
+static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line, int64_t *next,
+                          int64_t *left_out)
 {
     const json_t *index = json_object_get(line, "index"), *text = json_object_get(line, "text");
     int64_t number = json_is_integer(index) ? json_integer_value(index) : -1;
@@ -68,6 +100,7 @@ static bp_err take_output(bp_buffer *out, const json_t *line, int64_t *next, int
     for (const char *at = is_left_out ? "" : json_string_value(text); *at; at++)
         bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
     bp_buffer_add(out, "\n", 1);
+    take_certainty(file, line, *next);
     ++*next;
     return BP_OK;
 }
@@ -99,7 +132,7 @@ static bp_err take_outputs(answer_file *file, size_t *bytes)
         number++;
         err = bp_json_parse(&line, at, (size_t)(stop - at), file->path);
         if (err == BP_OK)
-            err = take_output(&out, line, &next, &left_out);
+            err = take_output(&out, file, line, &next, &left_out);
         json_decref(line);
         if (err != BP_OK)
             err =

@@ -7,11 +7,15 @@
 
 #include <stdbool.h>
 
+#define ANSWER_ORDERS 2
+
 typedef struct answer_file {
     const char *path; /* borrowed */
     char *text;       /* lines end with a zero byte in it */
     bp_line *lines;   /* [count] */
     int64_t count;
+    double *certainty[ANSWER_ORDERS]; /* [count] of texts that generate wrote: log-probability, and
+                                         less mutual information, a token; NULL: not told */
 } answer_file;
 
 /** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended.

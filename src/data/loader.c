@@ -5,14 +5,13 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "bucket_priv.h"
+#include "loader_priv.h"
 #include "mixture_priv.h"
 #include "order_priv.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
-
-#define DEPTH 3 /* steps of windows made ahead */
 
 /* Decoded blocks of a source: those that batch slots hold, and some that they have left. */
 typedef struct block_cache {
@@ -48,7 +47,7 @@ struct bp_loader {
     bp_mixture mixture;       /* with weights */
     bp_document_table *table; /* of documents; NULL: of windows */
     bp_bucket *bucket;        /* NULL: documents come as the order has them */
-    char *ring;               /* [DEPTH] batches; step s lies at s mod DEPTH */
+    char *ring;               /* [BP_LOADER_DEPTH] batches; step s lies at s mod BP_LOADER_DEPTH */
     size_t batch_bytes;
 
     pthread_t helper;
@@ -129,16 +128,6 @@ static bp_err cache_init(const bp_loader *loader, source *from, int64_t holders)
     for (int64_t i = 0; i < order->blocks; i++)
         cache->entry_of[i] = -1;
     return BP_OK;
-}
-
-/* Bytes of one over a stream of so many tokens, about; beyond a block lie up to `more` of them. */
-static size_t cache_bytes(int64_t tokens, int64_t holders, int64_t more)
-{
-    int64_t blocks = tokens / BP_SHUFFLE_BLOCK_TOKENS + 1, wanted = holders * BP_BUFFER_BLOCKS;
-    int64_t entry_tokens =
-        (BP_SHUFFLE_BLOCK_TOKENS < tokens ? BP_SHUFFLE_BLOCK_TOKENS : tokens) + more + 1;
-
-    return (size_t)((wanted < blocks ? wanted : blocks) * entry_tokens) * sizeof(int32_t);
 }
 
 /* An empty entry, or that of a block which no batch slot holds. There is one: the buffers of all
@@ -235,7 +224,7 @@ static bp_order_buffer *enter_buffer(const bp_loader *loader, source *from, int6
 
 static char *ring_at(const bp_loader *loader, int64_t step)
 {
-    return loader->ring + (size_t)(step % DEPTH) * loader->batch_bytes;
+    return loader->ring + (size_t)(step % BP_LOADER_DEPTH) * loader->batch_bytes;
 }
 
 /* A run of another document: of the shuffle buffer, which is decoded; where one document fills it,
@@ -339,7 +328,8 @@ static void *run_helper(void *argument)
     bp_trace_thread(BP_TRACE_READER);
     pthread_mutex_lock(&loader->mutex);
     while (!loader->quit) {
-        if (loader->wanted == 0 || loader->made >= loader->wanted + DEPTH || loader->err != BP_OK) {
+        if (loader->wanted == 0 || loader->made >= loader->wanted + BP_LOADER_DEPTH ||
+            loader->err != BP_OK) {
             pthread_cond_wait(&loader->changed, &loader->mutex);
             continue;
         }
@@ -429,7 +419,7 @@ static bp_err open_sources(bp_loader *loader)
 
     loader->sources = bp_try_alloc("data.loader", count, sizeof(*loader->sources));
     loader->batch_bytes = bp_batch_bytes(&spec->maker.form, spec->slots);
-    loader->ring = bp_try_alloc("data.loader", DEPTH * (int64_t)loader->batch_bytes, 1);
+    loader->ring = bp_try_alloc("data.loader", BP_LOADER_DEPTH * (int64_t)loader->batch_bytes, 1);
     if (!loader->sources || !loader->ring)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for %" PRId64 " batch slots",
                        spec->slots);
@@ -488,27 +478,6 @@ bp_err bp_loader_new(bp_loader **out, const bp_loader_spec *spec)
         bp_loader_free(&loader);
     *out = loader;
     return err;
-}
-
-size_t bp_loader_bytes(const bp_loader_size *size)
-{
-    int64_t files = size->mixed_files > 0 ? size->mixed_files : 1;
-    int64_t holders = size->mixed_files > 0 ? 1 : size->slots;
-    int64_t of_file = size->tokens, more;
-    size_t ring = DEPTH * bp_batch_bytes(&size->maker->form, size->slots);
-    size_t cycle = size->mixed_files > 0 ? 2 * BP_MIXTURE_CYCLE * sizeof(int32_t) : 0;
-
-    if (files > 1) /* files of equal size take most */
-        of_file = size->tokens / files + 1;
-    more = size->maker->feed == BP_FEED_WINDOWS ? size->maker->window - 1 : BP_DOCUMENT_MOST;
-    if (size->bucket > 0 && size->documents > 0) {
-        int64_t steps = size->documents / size->batch;
-
-        ring += bp_bucket_bytes(size->bucket < steps ? size->bucket : steps, size->batch,
-                                size->slots, size->tokens / size->documents + 1);
-    }
-    return ring + cycle + bp_document_table_bytes(size->documents) +
-           (size_t)files * cache_bytes(of_file, holders, more < of_file ? more : of_file);
 }
 
 void bp_loader_free(bp_loader **loader)
@@ -604,7 +573,7 @@ bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch)
     pthread_mutex_lock(&loader->mutex);
     wait_for(loader, step);
     if (loader->made > step) { /* until `wanted` moves on, the helper writes no further than step +
-                                  DEPTH - 1: this one is the caller's */
+                                  BP_LOADER_DEPTH - 1: this one is the caller's */
         *batch = ring_at(loader, step);
     } else {
         bp_err_set_message(loader->message);

@@ -28,7 +28,9 @@ bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_c
                            "a text of document %" PRId64
                            " has no token, and no token ends texts: at %s; leave the pair out",
                            d, bp_corpus_file_path(file));
-        counts->longer += source > rule->context || target > rule->context;
+        counts->longer += rule->between < 0
+                              ? source > rule->context || target > rule->context
+                              : source - rule->ends + rule->between + target - 1 > rule->context;
     }
     counts->pairs += count;
     return err;

@@ -35,11 +35,13 @@ typedef struct bp_example_rules {
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
     bp_task_frame frame;                /* of tasks */
     bp_window_rule windows;             /* of questions and their contexts */
-    bool pairs;            /* examples are pairs: of masked models by mask.next_sentence, of tasks
-                              where each document has two texts */
-    double rate;           /* of the tokens so many are masked, at least one */
-    double keep, random;   /* of those so many stay as they are, or become another token */
-    double span;           /* mean length of masked spans; 0: single tokens, or words */
+    bool pairs;          /* examples are pairs: of masked models by mask.next_sentence, of tasks
+                            where each document has two texts */
+    double rate;         /* of the tokens so many are masked, at least one */
+    double keep, random; /* of those so many stay as they are, or become another token */
+    double span;         /* mean length of masked spans; 0: single tokens, or words */
+    const int32_t *separator; /* [separator_count] of bp_objective_text. Borrowed */
+    int64_t separator_count;
     const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
                               before it? NULL: tokens are masked one by one. Borrowed */
 } bp_example_rules;
@@ -77,6 +79,10 @@ extern const bp_objective bp_objective_causal;
 extern const bp_objective bp_objective_masked;
 /** The target given the source, token by token. */
 extern const bp_objective bp_objective_seq2seq;
+/** The same of a causal model: source, separator, target and end in one stream, asked for from the
+ * target on. Of what is longer than the context the source loses its last tokens; where that is not
+ * enough, the target does. */
+extern const bp_objective bp_objective_text;
 #define BP_MASKED_CONTEXT 3    /* the shortest that has something to mask */
 #define BP_PAIRS_CONTEXT  5    /* [CLS] A [SEP] B [SEP] */
 #define BP_MASK_RATE      0.15 /* if nothing is given */

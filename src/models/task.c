@@ -16,8 +16,8 @@ static bp_backbone backbone_of(const bp_model_shape *shape)
 
 const bp_option bp_task_options[] = {
     {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_KINDS, NULL,
-     "what the model learns to tell: a class or a number of each text, tags of its words, or where "
-     "in it an answer stands",
+     "what the model learns to tell: a class or a number of each text, tags of its words, where "
+     "in it an answer stands, or a text that is written for another one",
      BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
     {"task.label", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "the corpora's label that is learnt; the only one if not given", false,
@@ -29,6 +29,9 @@ const bp_option bp_task_options[] = {
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
      .at = BP_AT(bp_task_keys, frozen_layers)},
+    {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
+     "of text and causal models: what stands between a source and its target", false,
+     .at = BP_AT(bp_task_keys, separator)},
     {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
      "of spans: so much further on in a long context the next window begins", false,
      .at = BP_AT(bp_task_keys, stride)},
@@ -316,8 +319,9 @@ static bool is_language_model(const bp_model_shape *shape)
 
 const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
-    return is_language_model(shape) ? shape->family->objective
-                                    : bp_task_objective(shape->task.kind);
+    if (!is_language_model(shape))
+        return bp_task_objective(shape->task.kind);
+    return shape->objective ? shape->objective : shape->family->objective;
 }
 
 int64_t bp_model_outcomes(const bp_model_shape *shape)

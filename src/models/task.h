@@ -15,6 +15,7 @@ typedef struct bp_task_keys {
     const char *label;
     const char *pool;
     int64_t frozen_layers;
+    const char *separator;
     int64_t stride, answer_tokens;
 } bp_task_keys;
 

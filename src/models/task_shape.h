@@ -16,7 +16,7 @@ typedef enum bp_task_kind {
     BP_TASK_TAGS,
     BP_TASK_SPANS
 } bp_task_kind;
-#define BP_TASK_KINDS "classes|regression|tags|spans"
+#define BP_TASK_KINDS "classes|regression|tags|spans|text" /* of text a model has no other head */
 
 /** Of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {

@@ -50,16 +50,18 @@ class Scoring(ScoreFiles, FolderTest):
         cls.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", cls.at("tokenizer.json"), cls.write("letters.txt", LETTERS)])
         for name, count in (("train", 120), ("valid", 30), ("many", 3000)):
             cls.make_pairs(name, [["".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 9)))] for _ in range(count)])
-        cls.write("small.ini", CONFIG.format(folder=cls.folder))
+        config = CONFIG.format(folder=cls.folder)
+        cls.write("small.ini", config)
+        cls.write("tune.ini", "".join(line + "\n" for line in config.splitlines() if line.split(" ")[0] not in ("kind", "encoder_layers", "context", "steps", "warmup")))
         cls.must(["bagpipe", "ensemble", cls.at("small.ini"), f"run.dir={cls.at('ensemble')}", "ensemble.members=2"])
         cls.model, cls.mixture = cls.at("ensemble/members/m00"), cls.at("ensemble/ensemble.json")
 
     @classmethod
-    def make_pairs(cls, name, pairs):
+    def make_pairs(cls, name, pairs, tokenizer=None):
         """A corpus of pairs [source, target]; the target is the source backwards where it is not given."""
         cls.write(name + ".src", "".join(pair[0] + "\n" for pair in pairs))
         cls.write(name + ".tgt", "".join((pair + [pair[0][::-1]])[1] + "\n" for pair in pairs))
-        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at(name + ".h5"), cls.at(name + ".src"),
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", tokenizer or cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at(name + ".h5"), cls.at(name + ".src"),
                   cls.at(name + ".tgt")])
         return cls.at(name + ".h5")
 
@@ -82,6 +84,36 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertEqual(result.status, 0, str(result))
         with open(os.path.join(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file], result
+
+    def test_scores_are_the_reference(self):
+        """Words stand for the ids of the fixtures, whose sources and targets have their end already."""
+        for name in ("bart-tiny", "t5-tiny", "transformer-tiny"):
+            folder = bagpipe_test.shared(os.path.join("reference", name))
+            if folder is None:
+                self.skipTest("it needs ../shared/reference")
+            config, tokens = read_json(folder, "config.json"), read_json(folder, "tokens.json")
+            end, words = config["eos_token_id"], {f"w{k}": k for k in range(config["vocab_size"])}
+            special = {"<|endoftext|>": end, "<unk>": 3}
+            words = {word: k for word, k in words.items() if k not in special.values()} | special
+            added = [{"id": k, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": True}
+                     for word, k in sorted(special.items(), key=lambda item: item[1])]
+            tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
+                         "post_processor": None, "decoder": None, "model": {"type": "WordLevel", "vocab": words, "unk_token": "<unk>"}}
+            pairs = [[" ".join(f"w{k}" for k in source[:sum(seen) - 1]), " ".join(f"w{k}" for k in target if k not in (-100, end))]
+                     for source, seen, target in zip(tokens["input_ids"], tokens["attention_mask"], tokens["labels"])]
+            corpus = self.make_pairs(name, pairs, self.write(name + ".json", json.dumps(tokenizer)))
+            self.must(["bagpipe-data", "import", folder, "--out", self.at(name + ".checkpoint"), "--no-tokenizer"])
+            result = run(self.job(name, f"score.model={self.at(name + '.checkpoint')}", f"score.corpus={corpus}", "score.tokens=yes"))
+            self.assertEqual(result.status, 0, str(result))
+            with open(os.path.join(folder, "expected.safetensors"), "rb") as file:
+                head = json.loads(file.read(int.from_bytes(file.read(8), "little")))["logprob"]
+                (first, last), start = head["data_offsets"], file.tell()
+                file.seek(start + first)
+                expected = numpy.frombuffer(file.read(last - first), "<f4").reshape(head["shape"])
+            for got, want, labels in zip(self.tokens(name), expected, tokens["labels"], strict=True):
+                got = got[~numpy.isnan(got)]
+                self.assertEqual(len(got), sum(label >= 0 for label in labels))
+                self.assertLess(abs(got - want[:len(got)]).max(), 2e-5)
 
     def test_scores_are_those_of_validation_on_every_mesh(self):
         one = self.scored("one")
@@ -174,10 +206,32 @@ class Scoring(ScoreFiles, FolderTest):
         outputs = os.path.join(self.at("too-long"), "generate", "outputs.jsonl")
         measure = [program("bagpipe-data"), "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis"]
         read, plain = run(measure + [outputs]), run(measure + [texts])
-        self.assertEqual((read.status, read.out), (0, plain.out), str(read))
+        self.assertEqual(read.status, 0, str(read))
+        told = json.loads(read.out)
+        curve = told.pop("coverage")["logprob"]
+        self.assertEqual(told, json.loads(plain.out))
+        self.assertEqual((curve["coverage"][-1], curve["chrf2"][-1]), (1, told["figures"]["chrf2"]["value"]))
         self.assert_warning(read, "[metrics.left_out]", "1 of 3")
         broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
         self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+
+    def test_texts_that_an_ensemble_is_sure_of_are_measured_apart(self):
+        """Its figures of the surest twentieths are those of files of these documents."""
+        lines, _ = self.written("sure", "generate.strategy=sample", "generate.tokens=12", model=self.mixture)
+        outputs = os.path.join(self.at("sure"), "generate", "outputs.jsonl")
+        told = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", self.at("valid.tgt"), "--hypothesis", outputs]).out)["coverage"]
+        with open(self.at("valid.tgt"), encoding="utf-8") as file:
+            references = file.read().splitlines()
+        for order, sign in (("logprob", -1), ("mutual_information", 1)):
+            key = "logprobs" if order == "logprob" else order
+            surest = sorted(range(len(lines)), key=lambda k: (sign * sum(lines[k][key]) / len(lines[k][key]), k))
+            self.assertEqual(len(told[order]["coverage"]), 20)
+            for point in (4, 11, 19):
+                chosen = surest[:round(told[order]["coverage"][point] * len(lines))]
+                hypothesis = self.write("some.txt", "".join(lines[k]["text"].replace("\n", " ") + "\n" for k in chosen))
+                reference = self.write("some.ref", "".join(references[k] + "\n" for k in chosen))
+                some = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis", hypothesis]).out)
+                self.assertLess(abs(told[order]["chrf2"][point] - some["figures"]["chrf2"]["value"]), 1e-9)
 
     def bucket(self, name, ranks=0, *keys):
         result = run(self.job(name, "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", *keys, job="pretrain"), ranks)
@@ -205,8 +259,46 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertEqual(digests(self.at("bucket")), digests(self.at("bucket-killed")))
         scored = self.scored("bucket-scored", model=self.at("bucket"))
         self.assertLess(abs(math.log(scored["perplexity"]) - one[-1]["valid_loss"]), 1e-6)
-        keys = ["model.kind=gpt", "model.encoder_layers=", "corpus.bucket=4"]
-        self.assert_error(run(self.job("bucket-gpt", *keys, job="pretrain")), 78, "[corpus.bucket_unused]")
+        gpt = [program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('bucket-gpt')}", "model.kind=gpt", "model.context=16", "train.steps=2", "corpus.bucket=4"]
+        self.assert_error(run(gpt), 78, "[corpus.bucket_unused]")
+
+    def tune(self, name, *keys):
+        return [program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", "task.kind=text", *keys]
+
+    def tuned(self, name, ranks=0, *keys):
+        result = run(self.tune(name, *keys), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return metrics(self.at(name))
+
+    def test_an_encoder_decoder_is_tuned_for_texts(self):
+        """From the weights of another training; it begins where that one ended, with the defaults of finetune."""
+        lines = self.tuned("tuned", 0, f"model.init={self.model}", "train.valid_every=1", "train.epochs=2")
+        self.assertEqual(len(lines), 30)
+        self.assertLess(lines[0]["loss"], metrics(self.model)[0]["loss"])
+        self.assertLess(lines[-1]["valid_loss"], lines[0]["valid_loss"])
+        self.assertAlmostEqual(lines[-1]["lr"], 1e-2 / 27, 12)  # linear decay, three steps of warmup
+        self.assertEqual(read_json(self.at("tuned"), "task.json"), {"kind": "text", "documents": 120})
+        self.written("tuned-texts", model=self.at("tuned"))
+
+    def test_a_causal_model_is_tuned_for_texts(self):
+        """Source, separator, target in one stream: validation's loss is that of scoring such streams from the target on, on any mesh."""
+        gpt = ["model.kind=gpt", "model.context=24", "task.separator=hh", "train.epochs=1"]
+        one = self.tuned("gpt", 0, *gpt)
+        two = self.tuned("gpt2", 2, *gpt)
+        self.assertEqual((timeless(one), digests(self.at("gpt"))), (timeless(two), digests(self.at("gpt2"))))
+        for a, b in zip(one, self.tuned("gpt-mesh", 4, *gpt, "mesh.tensor=2", "mesh.pipeline=2"), strict=True):
+            self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+        with open(self.at("valid.src"), encoding="utf-8") as file:
+            sources = file.read().splitlines()
+        self.write("streams.txt", "".join(f"{text}hh{text[::-1]}\n" for text in sources))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("streams.h5"), self.at("streams.txt")])
+        self.scored("streams", 0, "score.prefix=none", "score.end=yes", model=self.at("gpt"), corpus="streams")
+        targets = numpy.concatenate([logprobs[len(text) + 2:] for logprobs, text in zip(self.tokens("streams"), sources, strict=True)])
+        self.assertLess(abs(one[-1]["valid_loss"] + targets.astype(float).mean()), 1e-5)
+        self.assertEqual(read_json(self.at("gpt"), "task.json"), {"kind": "text", "documents": 120, "separator": "hh"})
+        for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
+                                               ("label", "task.text_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
+            self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
 
     def test_what_does_not_fit_is_said(self):
         long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])

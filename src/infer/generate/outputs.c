@@ -173,6 +173,9 @@ static bp_err write_left_out(writer *to, int64_t index)
                                  "logprobs", "finish", "error", "error", says);
 
         (void)json_object_update(line, rest);
+        if (self->info.members > 0)
+            (void)json_object_update_new(
+                line, json_pack("{s:[], s:[]}", "entropy", "mutual_information"));
         json_decref(rest);
         dumped = bp_json_line(line);
         err = bp_draft_write(&to->draft, dumped, strlen(dumped));

@@ -168,7 +168,7 @@ static bp_err find_words(bp_score_plan *plan)
 
 static bp_err check_pairs(const bp_score_plan *plan)
 {
-    const bp_pairs_rule rule = {plan->rule.context, plan->rule.eod >= 0};
+    const bp_pairs_rule rule = {plan->rule.context, plan->rule.eod >= 0, -1};
     bp_pair_counts counts = {0};
     bp_err err = BP_OK;
 

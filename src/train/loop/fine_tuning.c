@@ -104,7 +104,7 @@ bp_err trainer_task_open(trainer *self)
     const bp_mesh *mesh = self->mesh;
     bp_err err = BP_OK;
 
-    if (!bp_task_is_asked(self->config))
+    if (!bp_task_is_asked(self->config) || trainer_writes_text(self))
         return BP_OK;
     self->task = bp_alloc("input", 1, sizeof *self->task);
     if (self->leads || mesh->coordinates)
@@ -219,6 +219,8 @@ bp_err trainer_task_shape(trainer *self)
                       "model, or use finetune",
                       bp_task_name(self->shape.task.kind),
                       init ? init : bp_run_keys_of(self->config)->dir);
+    else if (trainer_writes_text(self))
+        err = trainer_text_shape(self);
     return bp_agree(self->mesh->world, err);
 }
 
@@ -229,7 +231,7 @@ bp_err trainer_task_warmup(trainer *self)
     int64_t warmup = self->spec.rate.steps / 10;
     bp_err err;
 
-    if (!self->task || bp_config_is_given(self->config, "optimizer.warmup"))
+    if (!bp_task_is_asked(self->config) || bp_config_is_given(self->config, "optimizer.warmup"))
         return BP_OK;
     err = bp_run_previous(self->mesh->world, bp_run_keys_of(self->config)->dir, "optimizer.warmup",
                           &before);
@@ -343,6 +345,8 @@ bp_err trainer_task_begin(trainer *self)
     char *path;
     bp_err err;
 
+    if (self->mesh->coordinates && trainer_writes_text(self))
+        return trainer_text_begin(self);
     if (!task || !self->mesh->coordinates)
         return BP_OK;
     if (self->columns.spans)

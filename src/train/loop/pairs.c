@@ -8,7 +8,8 @@
 
 static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const char *key)
 {
-    const bp_pairs_rule rule = {self->shape.context, self->facts.eod_id >= 0};
+    const bp_pairs_rule rule = {self->shape.context, self->facts.eod_id >= 0,
+                                self->shape.family->start_token ? -1 : self->rules.separator_count};
     bp_pair_counts counts = {0};
     bp_err err = BP_OK;
 
@@ -28,10 +29,21 @@ static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const c
     return BP_OK;
 }
 
-static bp_err check_pairs(const trainer *self)
+static bp_err check_corpora(const trainer *self)
 {
     bp_err err = BP_OK;
 
+    if (self->mesh->coordinates)
+        err = check_corpus(self, self->corpus, "corpus.train");
+    if (err == BP_OK && self->mesh->coordinates)
+        err = check_corpus(self, self->valid_corpus, "corpus.valid");
+    return err;
+}
+
+static bp_err check_pairs(const trainer *self)
+{
+    if (!self->shape.family->start_token)
+        return check_corpora(self);
     if (self->rules.start < 0)
         return BP_FAIL(BP_ERR_CONFIG, "model.no_start",
                        "targets begin with the end-of-document token, but the corpus has none: at "
@@ -41,17 +53,17 @@ static bp_err check_pairs(const trainer *self)
                        "model.start_token = %" PRId64 " is beyond the vocabulary of %" PRId64
                        ": at model.start_token; use one from 1 on",
                        self->rules.start + 1, self->facts.vocab_size);
-    if (self->mesh->coordinates)
-        err = check_corpus(self, self->corpus, "corpus.train");
-    if (err == BP_OK && self->mesh->coordinates)
-        err = check_corpus(self, self->valid_corpus, "corpus.valid");
-    return err;
+    return check_corpora(self);
 }
 
 bp_err trainer_find_pair_rules(trainer *self)
 {
-    int64_t start = self->shape.family->start_token(&self->shape);
+    bool reads_source = self->shape.family->start_token != NULL;
+    int64_t start = reads_source ? self->shape.family->start_token(&self->shape) : -1;
+    bp_err err = reads_source ? BP_OK : trainer_text_rules(self);
 
     self->rules.start = start >= 0 ? start : self->rules.eod;
-    return bp_agree(self->mesh->world, check_pairs(self));
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->world, check_pairs(self));
+    return err;
 }

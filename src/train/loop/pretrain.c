@@ -210,7 +210,7 @@ static bp_err open_run(trainer *self)
         (void)json_object_set_new(
             extra, "parameters_trained",
             json_integer((json_int_t)bp_model_trained_parameters(&self->shape)));
-    bp_run_spec spec = {.job = self->task ? "finetune" : "pretrain",
+    bp_run_spec spec = {.job = bp_task_is_asked(self->config) ? "finetune" : "pretrain",
                         .trains = true,
                         .samples = bp_train_keys_of(self->config)->sample_every > 0,
                         .tensorboard = bp_train_keys_of(self->config)->tensorboard,

@@ -533,6 +533,7 @@ void trainer_close(trainer *self)
     bp_snapshot_free(&self->snapshot);
     bp_free(self->examples);
     bp_free(self->fits);
+    bp_free(self->separator);
     bp_free(self->window);
     bp_free(self->continues);
     bp_free(self->tokenizer);

@@ -107,13 +107,14 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;   /* of the rules, where whole words are masked; else NULL */
-    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
-    int64_t places[2]; /* since the last metrics line: computed, and those of examples */
-    void *examples;    /* room for the examples of a step, of this data rank; validation's too */
-    int32_t *window;   /* [maker.window] that validation reads; on leads */
-    char *attachment;  /* of a model that is counted: its file; NULL: none yet */
-    fine_tuning *task; /* NULL: a language model is trained */
+    bool *continues;    /* of the rules, where whole words are masked; else NULL */
+    int32_t *separator; /* of the rules, between a source and its target; else NULL */
+    int64_t *fits;      /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2];  /* since the last metrics line: computed, and those of examples */
+    void *examples;     /* room for the examples of a step, of this data rank; validation's too */
+    int32_t *window;    /* [maker.window] that validation reads; on leads */
+    char *attachment;   /* of a model that is counted: its file; NULL: none yet */
+    fine_tuning *task;  /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
     json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
@@ -245,6 +246,16 @@ bp_err trainer_keep_samples(trainer *self);
  * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
  * BP_ERR_FORMAT all documents have one class: the same on all ranks. */
 bp_err trainer_task_open(trainer *self);
+/** text_task.c: is it task.kind=text? Its examples are pairs; a checkpoint is a language model's.
+ */
+bool trainer_writes_text(const trainer *self);
+/** Its objective. Errors: BP_ERR_CONFIG a family that writes none, keys of other tasks. Local. */
+bp_err trainer_text_shape(trainer *self);
+/** The separator of a causal model. Collective over world. Errors: BP_ERR_CONFIG no tokenizer, no
+ * end token, a separator that it does not know: the same on all ranks. */
+bp_err trainer_text_rules(trainer *self);
+/** task.json, on the coordinator. Errors: those of writing a file. */
+bp_err trainer_text_begin(const trainer *self);
 void trainer_task_close(trainer *self);
 /** The task's head in the shape, once that is found. Collective over world. Errors: BP_ERR_CONFIG a
  * family without a backbone, too many frozen layers; BP_ERR_FORMAT the checkpoint has another

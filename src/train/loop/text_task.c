@@ -1,0 +1,122 @@
+/* Fine-tuning for texts (task.kind=text): a model learns to write a target for a source, with the
+ * head that it has. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "mesh/collective.h"
+#include "models/task.h"
+#include "text/tokenizer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+bool trainer_writes_text(const trainer *self)
+{
+    return bp_task_is_asked(self->config) &&
+           strcmp(bp_task_keys_of(self->config)->kind, "text") == 0;
+}
+
+static bp_err refuse_keys(const trainer *self)
+{
+    static const char *const KEYS[] = {"task.label", "task.pool", "task.frozen_layers"};
+
+    for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0]; k++)
+        if (bp_config_departs(self->config, KEYS[k]))
+            return BP_FAIL(BP_ERR_CONFIG, "task.text_key",
+                           "%s has no meaning with task.kind = text: at %s; leave it out", KEYS[k],
+                           KEYS[k]);
+    return BP_OK;
+}
+
+/* What causal models see of a pair needs no state but attention's. */
+bp_err trainer_text_shape(trainer *self)
+{
+    const bp_model_family *family = self->shape.family;
+    bool causal = family->objective == &bp_objective_causal && family->backbone;
+
+    if (!family->start_token && !causal)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_text",
+                       "model.kind = %s writes no text for a source: at model.kind; use an "
+                       "encoder-decoder, or a causal Transformer",
+                       family->name);
+    self->shape.objective = family->start_token ? &bp_objective_seq2seq : &bp_objective_text;
+    return refuse_keys(self);
+}
+
+/* The ids of task.separator, on the coordinator, which has the tokenizer. */
+static bp_err encode_separator(trainer *self, bp_ids *ids)
+{
+    const char *text = bp_task_keys_of(self->config)->separator;
+    bp_tokenizer *tokenizer = NULL;
+    bp_encoder *encoder = NULL;
+    bp_err err = BP_OK;
+
+    if (!self->tokenizer)
+        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
+                       "task.separator needs a tokenizer, and the corpus brings none: at "
+                       "tokenizer.path; set it");
+    if (self->facts.eod_id < 0)
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                       "the corpus's tokenizer has no token for 'end', which ends a target: at "
+                       "corpus.train; make the corpus with a tokenizer that has one");
+    err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
+    if (err == BP_OK)
+        err = bp_encoder_new(&encoder, tokenizer);
+    if (err == BP_OK)
+        err = bp_encode(encoder, text, strlen(text), ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+    for (int64_t k = 0; err == BP_OK && k < ids->count; k++)
+        if ((int64_t)ids->data[k] == self->facts.roles[BP_ROLE_UNKNOWN] ||
+            (int64_t)ids->data[k] >= self->facts.vocab_size)
+            err = BP_FAIL(BP_ERR_CONFIG, "task.separator_unknown",
+                          "task.separator = '%s' has characters that the tokenizer does not know: "
+                          "at task.separator; use another text",
+                          text);
+    if (err == BP_OK && (ids->count == 0 || ids->count >= self->shape.context))
+        err = BP_FAIL(BP_ERR_CONFIG, "task.separator_length",
+                      "task.separator = '%s' has %" PRId64 " tokens: at task.separator; use 1 to "
+                      "%" PRId64,
+                      text, ids->count, self->shape.context - 1);
+    return err;
+}
+
+bp_err trainer_text_rules(trainer *self)
+{
+    MPI_Comm world = self->mesh->world;
+    bp_ids ids = {0};
+    bp_err err = bp_agree(world, self->mesh->coordinates ? encode_separator(self, &ids) : BP_OK);
+    int64_t count = ids.count;
+
+    if (err == BP_OK) {
+        bp_bcast_bytes(&count, sizeof count, 0, world);
+        self->separator = bp_alloc("input", count, sizeof *self->separator);
+        if (self->mesh->coordinates)
+            memcpy(self->separator, ids.data, (size_t)count * sizeof *self->separator);
+        bp_bcast_bytes(self->separator, count * (int64_t)sizeof *self->separator, 0, world);
+        self->rules.separator = self->separator;
+        self->rules.separator_count = count;
+    }
+    bp_ids_clear(&ids);
+    return err;
+}
+
+bp_err trainer_text_begin(const trainer *self)
+{
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
+    json_t *task =
+        json_pack("{s:s, s:I}", "kind", "text", "documents", (json_int_t)self->facts.documents);
+    bp_err err;
+
+    if (!self->shape.family->start_token)
+        (void)json_object_set_new(task, "separator",
+                                  json_string(bp_task_keys_of(self->config)->separator));
+    bp_log("task: text, %" PRId64 " pairs", self->facts.documents);
+    err = bp_json_save(path, task);
+    json_decref(task);
+    bp_free(path);
+    return err;
+}
