@@ -44,6 +44,12 @@ class ScoreTask(test_finetune.TaskTest):
         super().setUpClass()
         cls.write("empty.ini", "[run]\nseed = 1\n")
 
+    def check_page(self, folder, confusion):
+        page = pathlib.Path(folder, "score", "index.html").read_text(encoding="utf-8")
+        rows = [re.findall(r'<td class="cell"[^>]*>(\d+)</td>', line) for line in page.splitlines()]
+        self.assertEqual([row for row in rows if row], confusion)
+        self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{4}|There is no plot")
+
     def test_figures_are_those_of_the_predictions(self):
         for kind, model in (("bert", MODEL), ("gpt", GPT)):
             tuned = self.tuned(f"{kind}", 0, *model, "train.steps=25")
@@ -64,6 +70,7 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
             self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
             self.assertTrue(all(1 / 3 <= float(row["probability"]) <= 1 for row in rows))
+            self.check_page(self.at(f"{kind}-score"), [[str(n) for n in row] for row in summary["task"]["confusion"]])
             for ranks in (2, 4):
                 self.scored(f"{kind}-{ranks}", tuned, ranks)
                 for file in ("summary.json", "predictions.csv"):

@@ -49,8 +49,14 @@ typedef struct task_scoring {
  * writing; BP_ERR_SYSTEM memory. */
 bp_err task_report(task_scoring *task);
 
+/** The outcome of row r that is the most probable. */
+int32_t task_best_of(const task_scoring *task, int64_t r);
 /** CSV: in quotation marks where it must be. */
 void task_add_field(bp_buffer *out, const char *text);
+
+/* task_page.c */
+/** index.html, once there is a summary. Errors: those of bp_report_page. */
+bp_err task_page_write(const task_scoring *task);
 
 /* task_spans.c */
 /** Of a checkpoint's "spans". */
