@@ -198,6 +198,8 @@ class Finetune(TaskTest):
         expected = [max(0, int(json.loads(line)["length"]) - 8)
                     for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines()]
         self.assertEqual((task["documents_cut"], task["tokens_cut"]), (sum(n > 0 for n in expected), sum(expected)))
+        lengths = [int(json.loads(line)["length"]) + 2 for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines()]
+        self.assertAlmostEqual(task["padding"], 1 - sum(min(n, 10) for n in lengths) / (10 * len(lengths)), 9)
 
 
 if __name__ == "__main__":

@@ -264,6 +264,7 @@ static void survey_window(trainer *self, const bp_document *document, bool *hold
     int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
 
     task->windows++;
+    task->padding += (double)bp_task_places(&self->rules.frame, &pair);
     if (document->window == 0) {
         task->documents++;
         task->documents_cut += more > 0;
@@ -288,6 +289,7 @@ static bp_err survey_document(trainer *self, const bp_document *document, int64_
         of_class[document->label]++;
     task->documents_cut += more > 0;
     task->tokens_cut += more > 0 ? more : 0;
+    task->padding += (double)(self->shape.context + (more < 0 ? more : 0));
     return bp_task_check_document(document, bp_corpus_keys_of(self->config)->train);
 }
 
@@ -328,6 +330,9 @@ bp_err trainer_task_survey(trainer *self)
     }
     if (err == BP_OK)
         warn_of_rare_class(self, of_class);
+    if (entries > 0) /* so far it counts places that are filled */
+        self->task->padding =
+            1 - self->task->padding / ((double)entries * (double)self->shape.context);
     bp_document_table_free(&table);
     bp_stream_free(&plain);
     bp_free(of_class);
@@ -358,11 +363,12 @@ bp_err trainer_task_begin(trainer *self)
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", task->documents);
-    json_t *labels =
-        json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I}", "kind", kind, "label", task->column,
-                  "documents", (json_int_t)task->documents, "outcomes",
-                  (json_int_t)self->shape.task.outcomes, "documents_cut",
-                  (json_int_t)task->documents_cut, "tokens_cut", (json_int_t)task->tokens_cut);
+    bp_log("task: %.1f %% of the places of examples are padding", 100 * task->padding);
+    json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
+                               task->column, "documents", (json_int_t)task->documents, "outcomes",
+                               (json_int_t)self->shape.task.outcomes, "documents_cut",
+                               (json_int_t)task->documents_cut, "tokens_cut",
+                               (json_int_t)task->tokens_cut, "padding", task->padding);
     if (self->columns.spans)
         (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
                                                        (json_int_t)task->windows, "answers_lost",
