@@ -167,6 +167,9 @@ class ScoreTask(test_finetune.TaskTest):
         last = bagpipe_test.metrics(tuned)[-1]
         self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
         self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
+        self.assertAlmostEqual(summary["task"]["f1"]["value"], last["valid_f1"], 9)
+        for name in ("data", "mesh"):
+            self.assertAlmostEqual(last["valid_f1"], bagpipe_test.metrics(self.at(f"tagger-{name}"))[-1]["valid_f1"], 9 if name == "data" else 1)
         self.assertEqual(sum(map(sum, summary["task"]["confusion"])), len(rows))
         for name, ranks, mesh in (("tags-2", 2, ()), ("tags-mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
             other = self.scored(name, tuned, ranks, *mesh, corpus="tags-valid.h5")

@@ -7,6 +7,7 @@
 #include "base/run_options.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
+#include "statistics/task_metrics.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -82,6 +83,11 @@ static bp_err find_columns(trainer *self)
     return err;
 }
 
+const char *trainer_task_outcome(const trainer *self, int64_t k)
+{
+    return json_string_value(json_array_get(self->task->names, (size_t)k));
+}
+
 /* On all ranks. */
 static void share_names(trainer *self)
 {
@@ -97,6 +103,11 @@ static void share_names(trainer *self)
     if (!task->names && bytes > 0)
         task->names = json_loads(text, 0, NULL);
     free(text);
+    for (size_t k = 0; kind_of(self) == BP_TASK_TAGS && k < json_array_size(task->names); k++) {
+        const char *name = trainer_task_outcome(self, (int64_t)k);
+
+        task->has_entities = task->has_entities || bp_tags_have_entities(&name, 1);
+    }
 }
 
 bp_err trainer_task_open(trainer *self)
