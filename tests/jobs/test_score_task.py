@@ -237,6 +237,11 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))
         other = self.scored("spans-mesh", tuned, 4, "mesh.tensor=2", "mesh.pipeline=2", corpus="spans-valid.h5")
         self.assertEqual(other["task"]["exact_match"], summary["task"]["exact_match"])
+        self.must(["bagpipe-data", "export", tuned, "--out", self.at("spans-folder")])
+        self.must(["bagpipe-data", "import", self.at("spans-folder"), "--out", self.at("spans-back")])
+        back = self.scored("spans-back-score", self.at("spans-back"), corpus="spans-valid.h5")  # with the default stride, and always an answer
+        self.assertEqual(back["documents"], len(valid))
+        self.assertNotIn("", read_json(self.at("spans-back-score"), "score", "predictions.json").values())
         self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
         self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
