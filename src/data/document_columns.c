@@ -294,10 +294,11 @@ static bp_err fail_unknown(const char *name, int64_t count, const char *kind, co
 static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
                          const bp_document_columns *asked)
 {
-    bp_corpus_label label;
-    bp_err err = find_label(file, asked->label, &label);
+    bp_corpus_label label = {0};
+    bp_err err = asked->may_lack_label ? look_for_label(file, asked->label, &label)
+                                       : find_label(file, asked->label, &label);
 
-    if (err != BP_OK)
+    if (err != BP_OK || !label.name)
         return err;
     out->codes = label.codes;
     out->class_of = number_codes(&label, asked->classes, asked->class_count);

@@ -16,6 +16,7 @@ typedef struct bp_document_columns {
     bool spans;             /* answers, in contexts */
     bp_window_rule windows; /* of spans: what an entry is */
     bool all_known;         /* a class or tag that is not asked for is an error, and no -1 */
+    bool may_lack_label;    /* documents of a file without the label column have the class -1 */
 } bp_document_columns;
 
 /** The label column that `name` is, or with `numbers` a column of values; NULL: the only one there

@@ -123,11 +123,6 @@ static bp_err check(const scorer *self)
                       : keys->states   ? "score.states"
                                        : NULL;
 
-    if (self->method)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_method",
-                       "the model has the head of a task, which uncertainty can't study yet: at "
-                       "%s; score it",
-                       keys->model);
     if (key)
         return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
                        "%s is of language models, and this one has the head of a task: at %s; "
