@@ -246,6 +246,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertNotIn("", read_json(self.at("spans-back-score"), "score", "predictions.json").values())
         self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
         self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
+        self.assert_error(self.finetune("spans-bucket", 0, *keys, "corpus.bucket=4"), 78, "[corpus.bucket_unused]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
 
     @staticmethod
