@@ -7,6 +7,8 @@
 #include "base/config.h"
 #include "models/family.h"
 
+#define BP_TASK_STRIDE        128         /* of windows, if nothing is given, */
+#define BP_TASK_ANSWER_TOKENS 30          /* and the longest answer */
 extern const bp_option bp_task_options[]; /* task.* */
 
 /** Values of bp_task_options (docs: --help). */

@@ -126,8 +126,10 @@ typedef struct bp_pass {
     const struct bp_teacher *teacher; /* training: the last block learns from it too (nn/distill.h);
                                          NULL: there is none */
     /* results, of the last block */
-    float *logprob; /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
-                       asked */
+    float *logprob;     /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
+                           asked */
+    int32_t *predicted; /* outside training, of each target of term 0 that is scored the outcome
+                           whose logit is the highest; NULL: not asked */
     double loss_sum[BP_TERMS]; /* sum of -logprob over the scored targets, in row order */
     int64_t loss_count[BP_TERMS];
     int64_t right; /* outside training, targets of term 0 whose logit is the highest */

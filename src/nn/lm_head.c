@@ -340,6 +340,22 @@ static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, i
     return count;
 }
 
+/* The outcome that is the most probable, of all tensor ranks; of equal ones the first. */
+static void take_predicted(const lm_head *self, bp_pass *pass, const chunk *c, int64_t rows)
+{
+    int64_t V = self->wte->extent[0], first = self->wte->offset[0];
+
+    for (int64_t r = 0; r < rows; r++) {
+        c->weight[r] = -INFINITY;
+        for (int64_t v = V - 1; v >= 0; v--)
+            if (c->logits[r * V + v] >= c->max[r])
+                c->weight[r] = (float)-(first + v);
+    }
+    bp_all_max(c->weight, rows, self->block.nn->tensor);
+    for (int64_t r = 0; r < rows; r++)
+        pass->predicted[c->places[r]] = isfinite(c->weight[r]) ? (int32_t)-c->weight[r] : 0;
+}
+
 /* Rows without a target cost nothing: the others are put together before the logits. */
 static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
@@ -362,6 +378,8 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
         lm_head_norm_rows(self, &normed, work.hidden, NULL, NULL);
         chunk_forward(self, c, &normed, c->targets, n, pass->step);
         chunk_loss(self, pass, c, c->targets, n);
+        if (pass->predicted && self->shape.term == 0 && is_plain(self))
+            take_predicted(self, pass, c, n);
         for (int64_t r = 0; logprob && r < n; r++)
             logprob[c->places[r]] = (float)row_logprob(self, c, n, r);
     }

@@ -427,7 +427,8 @@ static bp_err next_question(bp_documents *documents, span *piece)
 
     *piece = (span){.last = true};
     for (size_t bytes = READ_BYTES; !documents->source_ended && err == BP_OK; bytes *= 2)
-        err = look_ahead(documents, bytes + 1);
+        err = documents->end > documents->options.limit_bytes ? fail_limit(documents)
+                                                              : look_ahead(documents, bytes + 1);
     if (err != BP_OK)
         return err;
     if (documents->squad.root == NULL)

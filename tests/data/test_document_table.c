@@ -567,6 +567,133 @@ static void classes_are_the_values_in_order(void **state)
     end_world(&w);
 }
 
+/* Questions of 3 tokens with contexts of 4, 9, 20: each window is an entry of its own, in the table
+ * and in an epoch, and together windows cover the context. */
+enum { PLACES = 10, STEP = 5 };
+static const int64_t CONTEXTS[] = {4, 9, 20}, WINDOWS[] = {1, 2, 4};
+
+static const char *write_questions(void)
+{
+    const int64_t answer[2] = {4, 6}, none[2] = {0, 0};
+    const char *path = bp_test_path("questions.h5");
+    bp_corpus_spec spec = {.vocab_size = 100,
+                           .eod_id = 99,
+                           .tokenizer_hash = TOY_HASH_A,
+                           .has_segments = true,
+                           .has_spans = true};
+    bp_corpus_writer *writer;
+
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (int d = 0; d < 3; d++) {
+        bp_corpus_row row = {.answer = d == 1 ? none : answer,
+                             .context = d < 2 ? "one" : "two",
+                             .answers = d == 1 ? "[]" : "[\"x\"]"};
+
+        for (uint32_t t = 0; t < 3 + CONTEXTS[d]; t++) {
+            if (t == 0 || t == 3)
+                bp_test_expect(bp_corpus_writer_segment(writer), BP_OK);
+            bp_test_expect(bp_corpus_writer_tokens(writer, &t, 1), BP_OK);
+        }
+        bp_test_expect(bp_corpus_writer_end(writer, &row), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    return path;
+}
+
+static void note_window(const bp_example_maker *self, const bp_document *document, int64_t step,
+                        int64_t slot, bp_example *out)
+{
+    (void)self, (void)step, (void)slot;
+    assert_int_equal(document->count, 3 + CONTEXTS[document->number]);
+    out->inputs[0][0] = (int32_t)document->number;
+    out->inputs[0][1] = (int32_t)document->window;
+}
+
+static void windows_cover_long_contexts(void **state)
+{
+    static const bp_example_maker maker = {
+        .form = {.stream = {{.T = 2}}}, .feed = BP_FEED_DOCUMENTS, .make_document = note_window};
+    bp_document_table_spec asked = {.columns = {.spans = true, .windows = {PLACES, STEP}}};
+    world w = open_world(write_questions(), false, NULL);
+    const char *context, *answers;
+    const bp_document *document;
+    bp_document_table *table;
+    bp_loader *loader;
+    bool unanswered;
+    int seen[3][4] = {{0}};
+    int64_t entry = 0;
+
+    (void)state;
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_OK);
+    assert_int_equal(bp_document_table_count(table), 1 + 2 + 4);
+    for (int64_t d = 0; d < 3; d++) {
+        int64_t end = 0;
+
+        for (int64_t k = 0; k < WINDOWS[d]; k++) {
+            bp_text_window at = bp_window_at(&asked.columns.windows, 3, CONTEXTS[d], k);
+
+            bp_test_expect(bp_document_table_read(table, entry++, NULL, &document), BP_OK);
+            assert_int_equal(document->number, d);
+            assert_int_equal(document->window, k);
+            assert_int_equal(document->tokens[2 + CONTEXTS[d]], 2 + CONTEXTS[d]);
+            assert_int_equal(document->answer[1], d == 1 ? 0 : 6);
+            assert_int_equal(at.question, 3);
+            assert_int_equal(at.first, k * STEP);
+            assert_true(at.first <= end && at.count <= PLACES - 3);
+            end = at.first + at.count;
+        }
+        assert_int_equal(end, CONTEXTS[d]);
+    }
+    bp_document_table_free(&table);
+    bp_test_expect(bp_corpus_has_unanswered(&unanswered, w.corpus), BP_OK);
+    assert_true(unanswered);
+    bp_test_expect(bp_corpus_answers(w.corpus, 2, &context, &answers), BP_OK);
+    assert_string_equal(context, "two");
+    assert_string_equal(answers, "[\"x\"]");
+    bp_test_expect(bp_loader_new(&loader, &(bp_loader_spec){.stream = w.stream,
+                                                            .maker = maker,
+                                                            .columns = asked.columns,
+                                                            .batch = 1,
+                                                            .slots = 1,
+                                                            .seed = 5}),
+                   BP_OK);
+    for (int64_t step = 1; step <= 7; step++) {
+        const int32_t *got = read_step(loader, step);
+
+        seen[got[0]][got[1]]++;
+    }
+    for (int d = 0; d < 3; d++)
+        for (int k = 0; k < 4; k++)
+            assert_int_equal(seen[d][k], k < WINDOWS[d]);
+    bp_loader_free(&loader);
+    end_world(&w);
+    toy_corpus plain = {.documents = 3, .length = 9, .vocab_size = 1000, .eod_id = 999};
+    w = open_world(toy_write(&plain, "plain.h5"), false, NULL);
+    asked.stream = w.stream;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("plain.h5 ... [corpus.no_spans]");
+    end_world(&w);
+}
+
+/* A question that is longer than half of the places gives way; a step is no longer than the room.
+ */
+static void long_questions_give_way(void **state)
+{
+    const bp_window_rule rule = {PLACES, 100};
+    bp_text_window at = bp_window_at(&rule, 50, 12, 2);
+
+    (void)state;
+    assert_int_equal(bp_windows_count(&rule, 50, 12), 3);
+    assert_int_equal(at.question, PLACES / 2);
+    assert_int_equal(at.first, 10);
+    assert_int_equal(at.count, 2);
+    assert_int_equal(bp_windows_count(&rule, 3, 7), 1);
+    assert_int_equal(bp_windows_count(&rule, 3, 8), 2);
+    assert_int_equal(bp_windows_count(&rule, 3, 0), 1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -580,6 +707,8 @@ int main(void)
         cmocka_unit_test(another_document_stands_beside_a_run),
         cmocka_unit_test(tags_stand_at_words),
         cmocka_unit_test(classes_are_the_values_in_order),
+        cmocka_unit_test(windows_cover_long_contexts),
+        cmocka_unit_test(long_questions_give_way),
     };
     return BP_TEST_RUN(tests);
 }

@@ -154,6 +154,17 @@ class Finetune(TaskTest):
         self.assertEqual(result.status, 0, str(result))
         self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
 
+    def test_buckets_change_no_probability(self):
+        for name, keys in (("bert", MODEL), ("gpt", GPT), ("mean", [*MODEL, "task.pool=mean"]),
+                           ("number", [*MODEL, "task.kind=regression", "task.label=score"])):
+            keys = [*keys, "mesh.micro_batch=4", "optimizer.lr=0", "train.steps=1"]
+            plain = metrics(self.tuned(f"plain-{name}", 0, *keys))[-1]
+            line = metrics(self.tuned(f"bucket-{name}", 0, *keys, "corpus.bucket=4"))[-1]
+            self.assertLess(abs(plain["valid_loss"] - line["valid_loss"]), 1e-6, name)
+            self.assertLess(line["padding"], 0.3, name)
+        keys = [*MODEL, "mesh.micro_batch=4", "corpus.bucket=4"]
+        self.assertEqual(digests(self.tuned("bucket-one", 0, *keys)), digests(self.tuned("bucket-two", 2, *keys)))
+
     def test_a_number_is_learnt(self):
         self.assert_error(self.finetune("smooth", 0, *MODEL, "task.kind=regression", "task.label=length", "train.label_smoothing=0.1"), 78,
                           "[train.no_smoothing]")
@@ -217,6 +228,8 @@ class Finetune(TaskTest):
         expected = [max(0, int(json.loads(line)["length"]) - 8)
                     for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines()]
         self.assertEqual((task["documents_cut"], task["tokens_cut"]), (sum(n > 0 for n in expected), sum(expected)))
+        lengths = [int(json.loads(line)["length"]) + 2 for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines()]
+        self.assertAlmostEqual(task["padding"], 1 - sum(min(n, 10) for n in lengths) / (10 * len(lengths)), 9)
 
 
 if __name__ == "__main__":

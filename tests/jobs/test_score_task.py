@@ -46,6 +46,12 @@ class ScoreTask(test_finetune.TaskTest):
         super().setUpClass()
         cls.write("empty.ini", "[run]\nseed = 1\n")
 
+    def check_page(self, folder, confusion):
+        page = pathlib.Path(folder, "score", "index.html").read_text(encoding="utf-8")
+        rows = [re.findall(r'<td class="cell"[^>]*>(\d+)</td>', line) for line in page.splitlines()]
+        self.assertEqual([row for row in rows if row], confusion)
+        self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{4}|There is no plot")
+
     def test_figures_are_those_of_the_predictions(self):
         for kind, model in (("bert", MODEL), ("gpt", GPT)):
             tuned = self.tuned(f"{kind}", 0, *model, "train.steps=25")
@@ -66,6 +72,7 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
             self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
             self.assertTrue(all(1 / 3 <= float(row["probability"]) <= 1 for row in rows))
+            self.check_page(self.at(f"{kind}-score"), [[str(n) for n in row] for row in summary["task"]["confusion"]])
             for ranks in (2, 4):
                 self.scored(f"{kind}-{ranks}", tuned, ranks)
                 for file in ("summary.json", "predictions.csv"):
@@ -162,6 +169,9 @@ class ScoreTask(test_finetune.TaskTest):
         last = bagpipe_test.metrics(tuned)[-1]
         self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
         self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
+        self.assertAlmostEqual(summary["task"]["f1"]["value"], last["valid_f1"], 9)
+        for name in ("data", "mesh"):
+            self.assertAlmostEqual(last["valid_f1"], bagpipe_test.metrics(self.at(f"tagger-{name}"))[-1]["valid_f1"], 9 if name == "data" else 1)
         self.assertEqual(sum(map(sum, summary["task"]["confusion"])), len(rows))
         for name, ranks, mesh in (("tags-2", 2, ()), ("tags-mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
             other = self.scored(name, tuned, ranks, *mesh, corpus="tags-valid.h5")
@@ -229,8 +239,14 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))
         other = self.scored("spans-mesh", tuned, 4, "mesh.tensor=2", "mesh.pipeline=2", corpus="spans-valid.h5")
         self.assertEqual(other["task"]["exact_match"], summary["task"]["exact_match"])
+        self.must(["bagpipe-data", "export", tuned, "--out", self.at("spans-folder")])
+        self.must(["bagpipe-data", "import", self.at("spans-folder"), "--out", self.at("spans-back")])
+        back = self.scored("spans-back-score", self.at("spans-back"), corpus="spans-valid.h5")  # with the default stride, and always an answer
+        self.assertEqual(back["documents"], len(valid))
+        self.assertNotIn("", read_json(self.at("spans-back-score"), "score", "predictions.json").values())
         self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
         self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
+        self.assert_error(self.finetune("spans-bucket", 0, *keys, "corpus.bucket=4"), 78, "[corpus.bucket_unused]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
 
     @staticmethod

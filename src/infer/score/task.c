@@ -82,8 +82,8 @@ static bp_err find_columns(task_scoring *task)
         columns->value = task->column;
     } else if (finds_spans(task)) {
         columns->spans = true;
-        columns->windows =
-            bp_task_windows(&task->frame, task->length, task_span_key(task, "stride"));
+        columns->windows = bp_task_windows(&task->frame, task->length,
+                                           task_span_key(task, "stride", BP_TASK_STRIDE));
     } else if (finds_tags(task)) {
         columns->tags = task->names;
         columns->tag_count = count;

@@ -49,12 +49,18 @@ typedef struct task_scoring {
  * writing; BP_ERR_SYSTEM memory. */
 bp_err task_report(task_scoring *task);
 
+/** The outcome of row r that is the most probable. */
+int32_t task_best_of(const task_scoring *task, int64_t r);
 /** CSV: in quotation marks where it must be. */
 void task_add_field(bp_buffer *out, const char *text);
 
+/* task_page.c */
+/** index.html, once there is a summary. Errors: those of bp_report_page. */
+bp_err task_page_write(const task_scoring *task);
+
 /* task_spans.c */
-/** Of a checkpoint's "spans". */
-int64_t task_span_key(const task_scoring *task, const char *key);
+/** Of a checkpoint's "spans", which an imported one has not. */
+int64_t task_span_key(const task_scoring *task, const char *key, int64_t otherwise);
 /** Row r, of window w of the batch. */
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w);
 /** Figures, and predictions.csv and predictions.json. Errors: those of writing and of reading the

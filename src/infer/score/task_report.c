@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static int32_t best_of(const task_scoring *task, int64_t r)
+int32_t task_best_of(const task_scoring *task, int64_t r)
 {
     const float *row = task->table + r * task->width;
     int32_t best = 0;
@@ -40,7 +40,7 @@ void task_add_field(bp_buffer *out, const char *text)
 static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, int64_t r)
 {
     const float *row = task->table + r * task->width;
-    int32_t best = best_of(task, r);
+    int32_t best = task_best_of(task, r);
 
     bp_buffer_printf(out, "%" PRId64 ",", task->number[d]);
     if (task->kind == BP_TASK_REGRESSION) {
@@ -161,7 +161,7 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
     for (int64_t r = 0; r < task->rows; r++) {
         const float *more = task->table + r * task->width + task->outcomes;
 
-        predicted[r] = best_of(task, r);
+        predicted[r] = task_best_of(task, r);
         for (int k = 0; k < 2 && task->width > task->outcomes; k++)
             sums[k] += (double)more[k];
     }
@@ -258,7 +258,9 @@ static void say(const task_scoring *task)
                    json_number_value(json_object_get(value, "low")),
                    json_number_value(json_object_get(value, "high")));
     }
-    bp_log("in %s: summary.json, predictions.csv", task->self->folder);
+    bp_log("in %s: summary.json, predictions.csv%s%s", task->self->folder,
+           task->kind == BP_TASK_SPANS ? ", predictions.json" : "",
+           task->self->page ? ", index.html" : "");
 }
 
 bp_err task_report(task_scoring *task)
@@ -267,6 +269,10 @@ bp_err task_report(task_scoring *task)
 
     if (err == BP_OK)
         err = summarise(task);
+    if (err == BP_OK && task->self->page && task_page_write(task) != BP_OK) {
+        bp_warn_failure("the page of the scores was not written: %s", bp_err_text());
+        task->self->page = false;
+    }
     if (err == BP_OK)
         say(task);
     return err;

@@ -20,14 +20,17 @@
  * where that span begins and ends. */
 enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST };
 
-int64_t task_span_key(const task_scoring *task, const char *key)
+int64_t task_span_key(const task_scoring *task, const char *key, int64_t otherwise)
 {
-    return json_integer_value(json_object_get(json_object_get(task->state, "spans"), key));
+    const json_t *value = json_object_get(json_object_get(task->state, "spans"), key);
+
+    return json_integer_value(value) > 0 ? json_integer_value(value) : otherwise;
 }
 
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w)
 {
-    int64_t T = batch->length, most = task_span_key(task, "answer_tokens"), none = task->none[r];
+    int64_t T = batch->length, most = task_span_key(task, "answer_tokens", BP_TASK_ANSWER_TOKENS),
+            none = task->none[r];
     const float *values = task->values + 2 * w * T;
     float *row = task->table + r * task->width;
 

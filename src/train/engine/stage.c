@@ -468,6 +468,7 @@ void bp_stage_evaluate(bp_stage *stage, const bp_evaluation *of, double loss_sum
     pass.resumes = of->resumes;
     pass.suspends = stage->network->carry_count > 0 && stage->network->carries[0].kept;
     pass.scratch = &stage->scratch;
+    pass.predicted = of->predicted;
     for (int c = 0; c < stage->schedule.pipeline.chunks; c++)
         evaluate_chunk(stage, &pass, data, &(bp_action){.chunk = c});
     stage->scratch.used_bytes = mark;

@@ -86,6 +86,8 @@ typedef struct bp_evaluation {
     int64_t first_window;
     bool resumes;
     int64_t *right; /* targets of term 0 whose logit is the highest are added; NULL: not wanted */
+    int32_t *predicted; /* [B][targets of term 0] of those that are scored the outcomes with the
+                           highest logit, on the last stage; NULL: not wanted */
 } bp_evaluation;
 
 /** Forward only, without dropout, of B <= most.B examples of T <= most.T places: of each term sum

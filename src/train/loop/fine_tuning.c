@@ -7,6 +7,7 @@
 #include "base/run_options.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
+#include "statistics/task_metrics.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -82,6 +83,11 @@ static bp_err find_columns(trainer *self)
     return err;
 }
 
+const char *trainer_task_outcome(const trainer *self, int64_t k)
+{
+    return json_string_value(json_array_get(self->task->names, (size_t)k));
+}
+
 /* On all ranks. */
 static void share_names(trainer *self)
 {
@@ -97,6 +103,11 @@ static void share_names(trainer *self)
     if (!task->names && bytes > 0)
         task->names = json_loads(text, 0, NULL);
     free(text);
+    for (size_t k = 0; kind_of(self) == BP_TASK_TAGS && k < json_array_size(task->names); k++) {
+        const char *name = trainer_task_outcome(self, (int64_t)k);
+
+        task->has_entities = task->has_entities || bp_tags_have_entities(&name, 1);
+    }
 }
 
 bp_err trainer_task_open(trainer *self)
@@ -266,6 +277,7 @@ static void survey_window(trainer *self, const bp_document *document, bool *hold
     int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
 
     task->windows++;
+    task->padding += (double)bp_task_places(&self->rules.frame, &pair);
     if (document->window == 0) {
         task->documents++;
         task->documents_cut += more > 0;
@@ -290,6 +302,7 @@ static bp_err survey_document(trainer *self, const bp_document *document, int64_
         of_class[document->label]++;
     task->documents_cut += more > 0;
     task->tokens_cut += more > 0 ? more : 0;
+    task->padding += (double)(self->shape.context + (more < 0 ? more : 0));
     return bp_task_check_document(document, bp_corpus_keys_of(self->config)->train);
 }
 
@@ -330,6 +343,9 @@ bp_err trainer_task_survey(trainer *self)
     }
     if (err == BP_OK)
         warn_of_rare_class(self, of_class);
+    if (entries > 0) /* so far it counts places that are filled */
+        self->task->padding =
+            1 - self->task->padding / ((double)entries * (double)self->shape.context);
     bp_document_table_free(&table);
     bp_stream_free(&plain);
     bp_free(of_class);
@@ -362,11 +378,12 @@ bp_err trainer_task_begin(trainer *self)
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", task->documents);
-    json_t *labels =
-        json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I}", "kind", kind, "label", task->column,
-                  "documents", (json_int_t)task->documents, "outcomes",
-                  (json_int_t)self->shape.task.outcomes, "documents_cut",
-                  (json_int_t)task->documents_cut, "tokens_cut", (json_int_t)task->tokens_cut);
+    bp_log("task: %.1f %% of the places of examples are padding", 100 * task->padding);
+    json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
+                               task->column, "documents", (json_int_t)task->documents, "outcomes",
+                               (json_int_t)self->shape.task.outcomes, "documents_cut",
+                               (json_int_t)task->documents_cut, "tokens_cut",
+                               (json_int_t)task->tokens_cut, "padding", task->padding);
     if (self->columns.spans)
         (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
                                                        (json_int_t)task->windows, "answers_lost",

@@ -40,6 +40,9 @@ static void log_metric(trainer *self, const json_t *line)
     if (json_object_get(line, "valid_accuracy"))
         snprintf(validated, sizeof validated, "  valid %.4f (%.1f %% right)",
                  number_of(line, "valid_loss"), 100 * number_of(line, "valid_accuracy"));
+    if (json_object_get(line, "valid_f1"))
+        snprintf(validated, sizeof validated, "  valid %.4f (F1 %.3f)",
+                 number_of(line, "valid_loss"), number_of(line, "valid_f1"));
     if (self->untold_commit > 0) /* since the line before */
         snprintf(committed, sizeof committed, "  committed %lld%s", (long long)self->untold_commit,
                  self->untold_best == self->untold_commit ? " (best)" : "");
@@ -307,6 +310,8 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
     if (valid_loss && isfinite(self->valid_accuracy))
         json_object_set_new(line, "valid_accuracy", bp_json_real(self->valid_accuracy));
+    if (valid_loss && isfinite(self->valid_f1))
+        json_object_set_new(line, "valid_f1", bp_json_real(self->valid_f1));
     report_send(self, REPORT_METRIC, line);
     self->clock = bp_clock_now();
     self->clock_step = step;

@@ -379,7 +379,8 @@ bp_example_maker trainer_maker(const trainer *self, int64_t T)
 /* Batches of similar lengths are shortened, micro-batch by micro-batch. */
 static bp_err open_bucket(trainer *self, int64_t slots)
 {
-    bool of_documents = self->maker.feed == BP_FEED_DOCUMENTS && !self->task && !self->learner;
+    bool of_documents =
+        self->maker.feed == BP_FEED_DOCUMENTS && !self->columns.spans && !self->learner;
 
     if (bp_corpus_keys_of(self->config)->bucket == 0)
         return BP_OK;

@@ -70,9 +70,11 @@ typedef struct sampling {
 typedef struct fine_tuning {
     json_t *names;         /* of classes or tags, on all ranks; NULL: the task has none */
     const char **outcomes; /* [outcome_count] the same, for columns; NULL: not on this rank */
+    bool has_entities;     /* tags of words name some */
     char *column;          /* on leads and the coordinator; NULL: the task needs none */
     /* Of corpus.train without a bag, on the coordinator: */
     int64_t documents, documents_cut, tokens_cut;
+    double padding;       /* the share of places that hold none of their tokens */
     int64_t windows;      /* of spans: examples of them, */
     int64_t answers_lost; /* and answers that no window holds */
     bool unanswered;      /* some questions have no answer; on leads and the coordinator */
@@ -116,6 +118,7 @@ typedef struct trainer {
     char *attachment;   /* of a model that is counted: its file; NULL: none yet */
     fine_tuning *task;  /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
+    double valid_f1;       /* of its entities; NaN: likewise */
     json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;
@@ -268,6 +271,8 @@ bp_err trainer_find_task_rules(trainer *self);
 bp_err trainer_task_survey(trainer *self);
 /** optimizer.warmup, where it is not given, once the steps are known. Collective over world. */
 bp_err trainer_task_warmup(trainer *self);
+/** The name of a class or tag. Local. */
+const char *trainer_task_outcome(const trainer *self, int64_t k);
 /** task.json, and lines for people. On the coordinator. Errors: those of bp_json_save. */
 bp_err trainer_task_begin(trainer *self);
 /** What a checkpoint's state has of a task. Local. */

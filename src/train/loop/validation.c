@@ -10,6 +10,7 @@
 #include "base/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
+#include "statistics/task_metrics.h"
 
 #include <math.h>
 #include <string.h>
@@ -143,17 +144,59 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
 
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
+/* Of a task: documents or words that are right; and entities, where its tags have any. */
+enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
+
+static bool has_entities(const trainer *self)
+{
+    return self->shape.task.kind == BP_TASK_TAGS && self->task->has_entities;
+}
+
+/* Of the examples of a batch, from the outcomes that are predicted. */
+static void count_entities(const trainer *self, const bp_batch *batch, const int32_t *predicted,
+                           double *rights)
+{
+    int64_t T = batch->term[0].count;
+    const char **tags = bp_alloc("validation", 2 * T, sizeof *tags);
+
+    for (int64_t b = 0; b < batch->B; b++) {
+        const int32_t *targets = batch->term[0].targets + b * T;
+        int64_t words = 0;
+
+        for (int64_t t = 0; t < T; t++)
+            if (targets[t] >= 0) {
+                tags[words] = trainer_task_outcome(self, targets[t]);
+                tags[T + words++] = trainer_task_outcome(self, predicted[b * T + t]);
+            }
+        bp_entity_counts counts = bp_entities_compare(tags, tags + T, words);
+        rights[ENTITIES] += (double)counts.labelled;
+        rights[ENTITIES_PREDICTED] += (double)counts.predicted;
+        rights[ENTITIES_RIGHT] += (double)counts.right;
+    }
+    bp_free(tags);
+}
+
 static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool resumes,
-                     double loss[BP_TERMS], int64_t count[BP_TERMS], int64_t *right)
+                     double loss[BP_TERMS], int64_t count[BP_TERMS], double *rights)
 {
     bp_learner_loss one;
+    int64_t right = 0;
+    int32_t *predicted = NULL;
 
     if (!self->learner) {
-        bp_engine_evaluate(
-            self->engine,
-            &(bp_evaluation){
-                .batch = batch, .first_window = p->place, .resumes = resumes, .right = right},
-            loss, count);
+        if (has_entities(self))
+            predicted = bp_alloc("validation", batch->B * batch->term[0].count, sizeof *predicted);
+        bp_engine_evaluate(self->engine,
+                           &(bp_evaluation){.batch = batch,
+                                            .first_window = p->place,
+                                            .resumes = resumes,
+                                            .right = &right,
+                                            .predicted = predicted},
+                           loss, count);
+        rights[RIGHT] += (double)right;
+        if (predicted && count[0] > 0) /* on the last stage */
+            count_entities(self, batch, predicted, rights);
+        bp_free(predicted);
         return;
     }
     trainer_learner(self)->run(self->learner, batch, &(bp_learner_pass){.first_slot = p->slot},
@@ -179,7 +222,7 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
             continue;
         bp_example_maker maker = trainer_maker(self, p.T);
         double loss[BP_TERMS];
-        int64_t count[BP_TERMS], right = 0;
+        int64_t count[BP_TERMS];
         int32_t *first = self->examples;
 
         /* A coordinator of more than this training looks at its scheduler here: those that ask for
@@ -204,8 +247,7 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
                                      places);
             batch = bp_batch_part(&batch, 0, p.windows);
         }
-        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, &right);
-        *rights += (double)right;
+        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, rights);
         for (int t = 0; t < objective->terms; t++) {
             sums[t * pieces + k] = loss[t];
             counts[t * pieces + k] = (double)count[t];
@@ -249,15 +291,15 @@ bp_err trainer_validate(trainer *self, double *loss)
     int64_t pieces = all.groups * all.rounds;
     const bp_objective *objective = bp_model_objective(&self->shape);
     int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
-    double *sums = bp_alloc("validation", 2 * values + 1, sizeof *sums);
+    int64_t all_values = 2 * values + RIGHTS;
+    double *sums = bp_alloc("validation", all_values, sizeof *sums), *rights = sums + 2 * values;
 
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
-    bp_err err =
-        bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values, sums + 2 * values));
+    bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values, rights));
     if (err == BP_OK) {
-        bp_all_sum_double(sums, 2 * values + 1, mesh->pipeline); /* a term's head is on one stage */
+        bp_all_sum_double(sums, all_values, mesh->pipeline); /* a term's head is on one stage */
         if (!self->learner)
-            bp_all_sum_double(sums, 2 * values + 1, mesh->data);
+            bp_all_sum_double(sums, all_values, mesh->data);
         bool any = false;
 
         *loss = 0;
@@ -267,7 +309,13 @@ bp_err trainer_validate(trainer *self, double *loss)
                   any;
         if (!any)
             *loss = NAN;
-        self->valid_accuracy = share_right(self, sums + values, pieces, sums[2 * values]);
+        self->valid_accuracy = share_right(self, sums + values, pieces, rights[RIGHT]);
+        self->valid_f1 = NAN;
+        if (has_entities(self)) {
+            double both = rights[ENTITIES] + rights[ENTITIES_PREDICTED];
+
+            self->valid_f1 = both > 0 ? 2 * rights[ENTITIES_RIGHT] / both : 0;
+        }
     }
     bp_free(sums);
     (void)bp_heartbeat_phase(before);

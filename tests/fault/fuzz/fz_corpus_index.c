@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "fuzz.h"
 #include "io/corpus/corpus_file_priv.h"
+#include "io/corpus/corpus_writer.h"
 #include "io/h5/user_block.h"
 
 #include <fcntl.h>
@@ -229,9 +230,11 @@ static void take_columns(bp_corpus_file *file, fuzz_bytes *in)
                         k == BP_COLUMN_START || k == BP_COLUMN_DOC_SEGMENTS ? info->documents + 1
                         : k == BP_COLUMN_TOKENIZER                          ? fuzz_below(in, 200)
                         : k == BP_COLUMN_SEGMENTS                           ? fuzz_below(in, 20)
-                                                                            : info->documents,
+                        : k == BP_COLUMN_SPAN_TEXTS                         ? fuzz_below(in, 60)
+                        : k == BP_COLUMN_SPANS ? info->documents * BP_CORPUS_SPAN
+                                               : info->documents,
                         k == BP_COLUMN_IDS);
-    info->has_segments = true;
+    info->has_segments = info->has_spans = true;
     info->segments = file->columns[BP_COLUMN_SEGMENTS].shape.count;
     file->values = bp_alloc("fuzz.labels", 1, sizeof *file->values);
     info->values = 1;
@@ -280,6 +283,23 @@ static void read_starts(bp_corpus_file *file)
     for (int k = 0; k < 3 && err == BP_OK; k++)
         for (int64_t d = 0; d < file->info.documents; d++)
             FUZZ_CHECK(counts[k][d] >= 0);
+}
+
+static void read_spans(bp_corpus_file *file)
+{
+    const int64_t *spans;
+    const char *texts;
+    bp_err err = bp_corpus_file_spans(file, &spans, &texts);
+
+    fuzz_check_error(err);
+    for (int64_t d = 0; d < file->info.documents && err == BP_OK; d++) {
+        const int64_t *one = spans + d * BP_CORPUS_SPAN;
+        int64_t bytes = file->columns[BP_COLUMN_SPAN_TEXTS].shape.count;
+
+        FUZZ_CHECK(one[BP_SPAN_FIRST] <= one[BP_SPAN_END]);
+        for (int k = BP_SPAN_CONTEXT; k <= BP_SPAN_ANSWERS; k++)
+            FUZZ_CHECK(one[k] + (int64_t)strlen(texts + one[k]) < bytes);
+    }
 }
 
 static void read_task(bp_corpus_file *file)
@@ -339,6 +359,7 @@ static void try_columns(fuzz_bytes *in)
     cover(file, in);
     read_starts(file);
     read_task(file);
+    read_spans(file);
     read_texts(file);
     bp_corpus_file_close(&file);
 }

@@ -128,7 +128,8 @@ static void check_shares(const char *path, bp_documents_options options, const t
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     fuzz_bytes in = {data, bytes};
-    bp_documents_options options = {.format = (bp_text_format)fuzz_below(&in, 3),
+    int form = fuzz_below(&in, 4); /* the last one is SQuAD's */
+    bp_documents_options options = {.format = form < 3 ? (bp_text_format)form : BP_TEXT_SQUAD,
                                     .cut = (bp_cut)fuzz_below(&in, 4),
                                     .piece_bytes = 1 << 14};
     size_t piece_bytes = (size_t)fuzz_u8(&in) + 8;
@@ -136,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const char *path;
     told whole, parts;
 
-    options.sentences = rule < 3 ? (bp_sentences)rule : BP_SENTENCES_NONE;
+    options.sentences = rule < 3 && form < 3 ? (bp_sentences)rule : BP_SENTENCES_NONE;
     fuzz_begin();
     path = fuzz_file(in.data, in.left);
     whole = read_all(path, options);

@@ -166,6 +166,11 @@ def text_seeds():
     for name, line in {"no-text": b'{"id": 1}', "array": b"[1]", "bad": b'{"text": ', "nul": b'{"text": "a\\u0000b"}', "id": b'{"text": "a", "id": []}',
                        "nul-id": b'{"text": "a", "id": "a\\u0000b"}', "utf8": b'{"text": "\xff"}', "number": b'{"text": 3}', "label": b'{"text": "a", "genre": {}}'}.items():
         put("text", "jsonl-" + name, bytes([2, 0, 9]) + line + b"\n")
+    squad = b'{"data": [{"paragraphs": [{"context": "\\u00c4h, the (cat) sat.", "qas": [{"id": "q", "question": "Who?", "answers": %s}, ' \
+        b'{"id": "r", "question": "Why?", "is_impossible": true}]}]}]}'
+    for name, answers in {"one": b'[{"text": "cat", "answer_start": 9}]', "other": b'[{"text": "hat", "answer_start": 9}]', "none": b"[]", "bad": b'[{"text": 3}]',
+                          "far": b'[{"text": "cat", "answer_start": 99}]'}.items():
+        put("text", "squad-" + name, bytes([3, 0, 9, 5]) + squad % answers)
     put("text", "window", bytes([0, 0, 9]) + bytes.fromhex("28b52ffd00b8") + bytes(8))
     put("text", "skippable", bytes([0, 0, 9]) + bytes.fromhex("502a4d1803000000") + b"abc")
     put("text", "long", bytes([1, 1, 0]) + b"word " * 100 + b"x" * 300 + b" 12345678901234567890" * 5)
