@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -192,6 +193,52 @@ bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count)
     return find_names(corpus, NULL, names, count);
 }
 
+static bp_err find_spans(bp_corpus_file *file, const int64_t **spans, const char **texts)
+{
+    if (bp_corpus_file_info(file)->has_spans && bp_corpus_file_info(file)->has_segments)
+        return bp_corpus_file_spans(file, spans, texts);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "corpus.no_spans",
+        "the corpus has no answers to questions: at %s; make it with bagpipe-data corpus "
+        "--format squad",
+        bp_corpus_file_path(file));
+}
+
+bp_err bp_corpus_has_unanswered(bool *unanswered, const bp_corpus *corpus)
+{
+    bp_err err = BP_OK;
+
+    *unanswered = false;
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+        const int64_t *spans = NULL;
+        const char *texts;
+
+        err = find_spans(file, &spans, &texts);
+        for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && err == BP_OK; d++)
+            *unanswered = *unanswered || spans[d * BP_CORPUS_SPAN + BP_SPAN_END] == 0;
+    }
+    return err;
+}
+
+bp_err bp_corpus_answers(const bp_corpus *corpus, int64_t document, const char **context,
+                         const char **answers)
+{
+    const int64_t *spans;
+    const char *texts;
+    int64_t k = 0;
+    bp_err err;
+
+    for (; document >= bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents; k++)
+        document -= bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents;
+    err = find_spans(bp_corpus_file_at(corpus, k), &spans, &texts);
+    if (err != BP_OK)
+        return err;
+    *context = texts + spans[document * BP_CORPUS_SPAN + BP_SPAN_CONTEXT];
+    *answers = texts + spans[document * BP_CORPUS_SPAN + BP_SPAN_ANSWERS];
+    return BP_OK;
+}
+
 bp_err bp_corpus_has_pairs(bool *pairs, const bp_corpus *corpus)
 {
     bp_err err = BP_OK;
@@ -314,6 +361,21 @@ static bp_err load_values(bp_file_columns *out, bp_corpus_file *file, const char
     return err;
 }
 
+static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file)
+{
+    const char *texts;
+    bp_err err = find_spans(file, &out->spans, &texts);
+
+    for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && err == BP_OK; d++)
+        if (out->segments[d + 1] - out->segments[d] != 2)
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_spans",
+                          "document %" PRId64
+                          " is no question with its context: at %s; make the corpus with "
+                          "bagpipe-data corpus --format squad",
+                          d, bp_corpus_file_path(file));
+    return err;
+}
+
 bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
                             const bp_document_columns *asked)
 {
@@ -325,6 +387,8 @@ bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
         err = load_label(out, file, asked);
     if (err == BP_OK && asked->tags)
         err = load_tags(out, file, asked);
+    if (err == BP_OK && asked->spans)
+        err = load_spans(out, file);
     if (err == BP_OK && asked->value)
         err = load_values(out, file, asked->value);
     return err;

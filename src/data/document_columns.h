@@ -3,6 +3,7 @@
 #define BP_DATA_DOCUMENT_COLUMNS_H
 
 #include "data/corpus.h"
+#include "tensor/batch.h"
 
 /** What a task asks of documents. Borrowed while they are read. */
 typedef struct bp_document_columns {
@@ -12,8 +13,10 @@ typedef struct bp_document_columns {
     const char *value;       /* a column of numbers, or a label whose texts are; NULL: none */
     const char *const *tags; /* [tag_count]: tag k of bp_document.tags is this one; NULL: none */
     int64_t tag_count;
-    bool all_known;      /* a class or tag that is not asked for is an error, and no -1 */
-    bool may_lack_label; /* documents of a file without the label column have the class -1 */
+    bool spans;             /* answers, in contexts */
+    bp_window_rule windows; /* of spans: what an entry is */
+    bool all_known;         /* a class or tag that is not asked for is an error, and no -1 */
+    bool may_lack_label;    /* documents of a file without the label column have the class -1 */
 } bp_document_columns;
 
 /** The label column that `name` is, or with `numbers` a column of values; NULL: the only one there
@@ -30,6 +33,14 @@ bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, b
 bp_err bp_corpus_classes(const bp_corpus *corpus, const char *label, char ***names, int64_t *count);
 /** The same of the tags of words. Errors: BP_ERR_FORMAT a file has none. */
 bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count);
+/** Are there answers, and do some documents have none? Errors: BP_ERR_FORMAT a file has no answers.
+ */
+bp_err bp_corpus_has_unanswered(bool *unanswered, const bp_corpus *corpus);
+/** The context and the answers (a JSON list) of document d of all files. Borrowed. Errors: as
+ * above.
+ */
+bp_err bp_corpus_answers(const bp_corpus *corpus, int64_t document, const char **context,
+                         const char **answers);
 /** Has each document two texts? Errors: those of bp_corpus_file_segments. */
 bp_err bp_corpus_has_pairs(bool *pairs, const bp_corpus *corpus);
 
@@ -43,6 +54,7 @@ typedef struct bp_file_columns {
     const uint32_t *tags; /* [tokens] */
     int32_t *tag_of;      /* [tag names]: of a code, -1: none that was asked for */
     int64_t tag_names;
+    const int64_t *spans; /* [documents][BP_CORPUS_SPAN] */
 } bp_file_columns;
 
 /** Owns:      bp_file_columns_clear(), also after an error.

@@ -2,6 +2,7 @@
 #include "data/document_table.h"
 
 #include "base/mem.h"
+#include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +22,8 @@ struct bp_document_table {
     bp_file_columns *columns; /* [files] */
     int64_t *first;           /* [count + 1] */
     int64_t *document;        /* [count] */
-    int64_t *segment;    /* [count] runs: the first one, of the file's; NULL: whole documents */
+    int64_t
+        *segment; /* [count] of runs the first one, of the file's; of windows the number; else -1 */
     int64_t *file_first; /* [files + 1] entries, with weights */
     described out[2];
     int next_out;
@@ -80,6 +82,22 @@ static bp_err add_entry(bp_document_table *table, int64_t first, int64_t documen
     return BP_OK;
 }
 
+/* Windows begin where their document does. */
+static bp_err add_windows(bp_document_table *table, const bp_file_columns *c, int64_t d,
+                          int64_t document, int64_t at)
+{
+    int64_t begin = c->doc_start[d],
+            end = c->doc_start[d + 1] - (bp_corpus_eod(table->corpus) >= 0),
+            context = c->segment_start[c->segments[d] + 1], windows;
+    bp_err err = BP_OK;
+
+    end = end - begin < BP_DOCUMENT_MOST ? end : begin + BP_DOCUMENT_MOST;
+    windows = bp_windows_count(&table->spec.columns.windows, context - begin, end - context);
+    for (int64_t w = 0; w < windows && err == BP_OK; w++)
+        err = add_entry(table, at, document, w);
+    return err;
+}
+
 /* Document d of file k, which begins at token `at` of the stream. */
 static bp_err add_document(bp_document_table *table, int64_t k, int64_t d, int64_t at)
 {
@@ -87,6 +105,8 @@ static bp_err add_document(bp_document_table *table, int64_t k, int64_t d, int64
     int64_t document = table->first_document[k] + d, run_tokens = table->spec.run_tokens;
     bp_err err = BP_OK;
 
+    if (table->spec.columns.windows.places > 0)
+        return add_windows(table, c, d, document, at);
     if (run_tokens == 0)
         return add_entry(table, at, document, -1);
     for (int64_t s = c->segments[d], next; s < c->segments[d + 1] && err == BP_OK; s = next) {
@@ -215,9 +235,20 @@ int64_t bp_document_table_document(const bp_document_table *table, int64_t entry
     return table->document[entry];
 }
 
+/* Of windows, tokens of their document. */
+static int64_t all_tokens(const bp_document_table *table, int64_t entry)
+{
+    int64_t next = entry + 1;
+
+    while (table->spec.columns.windows.places > 0 && next < table->count &&
+           table->segment[next] > 0)
+        next++;
+    return table->first[next] - table->first[entry];
+}
+
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry)
 {
-    int64_t tokens = table->first[entry + 1] - table->first[entry];
+    int64_t tokens = all_tokens(table, entry);
 
     return tokens < BP_DOCUMENT_MOST ? tokens : BP_DOCUMENT_MOST;
 }
@@ -283,7 +314,7 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
     int64_t number = table->document[entry], k = file_of(table, number);
     int64_t d = number - table->first_document[k], eod = bp_corpus_eod(table->corpus);
     int64_t tokens_read = bp_document_table_tokens(table, entry);
-    int64_t all = table->first[entry + 1] - table->first[entry];
+    int64_t all = all_tokens(table, entry);
     const bp_file_columns *c = &table->columns[k];
     bool is_run = table->spec.run_tokens > 0;
     int64_t first = is_run ? table->segment[entry] : c->segments ? c->segments[d] : 0;
@@ -297,6 +328,10 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
                                   .is_cut = tokens_read < all,
                                   .label = c->codes ? c->class_of[c->codes[d]] : -1,
                                   .value = c->values ? c->values[d] : 0};
+    if (table->spec.columns.windows.places > 0)
+        out->document.window = table->segment[entry];
+    if (c->spans)
+        memcpy(out->document.answer, c->spans + d * BP_CORPUS_SPAN, sizeof out->document.answer);
     if (tokens_read == all && all > 0 && eod >= 0 && tokens[all - 1] == eod)
         out->document.count--;
     if (c->tags)

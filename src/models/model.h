@@ -88,12 +88,18 @@ typedef struct bp_model_batch {
     const int32_t *targets;  /* [windows][length]; -1: not scored */
     const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
                                 end are -1 */
-    int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
-    int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
-    bool resumes;  /* all windows go on from the batch before, which had as many or more */
-    bool suspends; /* the next batch resumes: the model keeps what that needs */
+    int64_t asks; /* targets of a place, of a task's network alone; 0 is 1. targets and `values` of
+                     `score` are [windows][length][asks] then */
+    int64_t first_slot;   /* of window 0 in all that is scored: keys dropout at test time */
+    int64_t first_window; /* the place of window 0, where a batch is handed over in parts */
+    bool resumes;         /* all windows go on from the batch before, which had as many or more */
+    bool suspends;        /* the next batch resumes: the model keeps what that needs */
 } bp_model_batch;
 
+static inline int64_t bp_model_batch_asks(const bp_model_batch *batch)
+{
+    return batch->asks > 1 ? batch->asks : 1;
+}
 /** Windows [first, first + count) of a batch. */
 bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count);
 

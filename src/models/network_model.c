@@ -208,14 +208,14 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
                            const bp_model_batch *batch, int64_t first, int64_t windows)
 {
-    int64_t T = batch->length;
-    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
+    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
+    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T * asks;
     bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
 
     if (example_bytes(maker, windows) == 0)
         return piece;
     for (int64_t b = 0; b < windows; b++) {
-        int32_t last = targets[b * T + T - 1];
+        int32_t last = targets[(b * T + T - 1) * asks];
 
         memcpy(self->window, inputs + b * T, (size_t)T * sizeof *inputs);
         self->window[T] = last >= 0 ? last : 0;
@@ -224,7 +224,7 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
     }
     piece = bp_batch_over(&maker->form, windows, self->memory);
     memset(piece.term, 0, sizeof piece.term);
-    piece.term[0].count = T;
+    piece.term[0].count = T * asks;
     piece.term[0].targets = targets;
     return piece;
 }
@@ -273,7 +273,8 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         pass.first_window = batch->first_window + first;
         pass.resumes = batch->resumes;
         pass.suspends = batch->suspends;
-        pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
+        pass.logprob =
+            last && asked->logprob ? asked->logprob + tokens * bp_model_batch_asks(batch) : NULL;
         float *data =
             run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
         BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
@@ -294,7 +295,9 @@ static bp_err network_score(bp_model *model, const bp_model_batch *batch, float 
         run_batch(self, batch, &(question){.logprob = values, .pass = BP_MODEL_NO_DROPOUT});
 
     if (err == BP_OK)
-        bp_bcast_bytes(values, batch->windows * batch->length * (int64_t)sizeof(float),
+        bp_bcast_bytes(values,
+                       batch->windows * batch->length * bp_model_batch_asks(batch) *
+                           (int64_t)sizeof(float),
                        mesh->pipelines - 1, mesh->pipeline);
     return err;
 }

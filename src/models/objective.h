@@ -34,6 +34,7 @@ typedef struct bp_example_rules {
     int64_t start;                      /* what targets of pairs begin with */
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
     bp_task_frame frame;                /* of tasks */
+    bp_window_rule windows;             /* of questions and their contexts */
     bool pairs;            /* examples are pairs: of masked models by mask.next_sentence, of tasks
                               where each document has two texts */
     double rate;           /* of the tokens so many are masked, at least one */

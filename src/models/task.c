@@ -4,6 +4,7 @@
 
 #include "nn/layers.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define INIT_STD 0.02F
@@ -28,6 +29,12 @@ const bp_option bp_task_options[] = {
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
      .at = BP_AT(bp_task_keys, frozen_layers)},
+    {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
+     "of spans: so much further on in a long context the next window begins", false,
+     .at = BP_AT(bp_task_keys, stride)},
+    {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
+     "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
+     .at = BP_AT(bp_task_keys, answer_tokens)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
@@ -151,6 +158,28 @@ bp_task_pair bp_task_texts(const bp_document *document, bool pairs)
                           {first, document->count - first}};
 }
 
+bp_err bp_task_check_document(const bp_document *document, const char *where)
+{
+    return document->count > 0 ? BP_OK
+                               : BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
+                                         "document %" PRId64 " has no token: at %s; leave it out",
+                                         document->number, where);
+}
+
+bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows)
+{
+    int64_t first = document->starts[1];
+    bp_text_window at = bp_window_at(windows, first, document->count - first, document->window);
+
+    return (bp_task_pair){{document->tokens, document->tokens + first + at.first},
+                          {at.question, at.count}};
+}
+
+bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride)
+{
+    return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
+}
+
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
     return pair->tokens[0] + pair->tokens[1] + (frame->begin >= 0) + 1 + (pair->tokens[1] > 0);
@@ -226,13 +255,35 @@ static void make_tags(const bp_example_maker *self, const bp_document *document,
         out->targets[0][t] = t >= first && t < end ? document->tags[t - first] : -1;
 }
 
+/* An answer that is not wholly in the window is none there. */
+static void make_spans(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    bp_task_pair pair = bp_task_window(document, &rules->windows);
+    int64_t T = self->form.stream[0].T, cut, first = pair.text[1] - document->tokens,
+            place = (rules->frame.begin >= 0) + pair.tokens[0] + 1 - first, none;
+
+    (void)step, (void)slot;
+    *out->length[0] =
+        (int32_t)bp_task_fill(out->inputs[0], out->segments[0], T, &rules->frame, &pair, &cut);
+    none = bp_task_no_answer(&rules->frame, *out->length[0]);
+    for (int end = 0; end < 2; end++)
+        out->targets[end][0] = (int32_t)none;
+    if (document->answer[1] > 0 && document->answer[0] >= first &&
+        document->answer[1] <= first + pair.tokens[1])
+        for (int end = 0; end < 2; end++)
+            out->targets[end][0] = (int32_t)(place + document->answer[end] - end);
+}
+
 static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
                                    const bp_example_rules *rules)
 {
     static void (*const MAKE[])(const bp_example_maker *, const bp_document *, int64_t, int64_t,
                                 bp_example *) = {[BP_TASK_CLASSES] = make_class,
                                                  [BP_TASK_REGRESSION] = make_value,
-                                                 [BP_TASK_TAGS] = make_tags};
+                                                 [BP_TASK_TAGS] = make_tags,
+                                                 [BP_TASK_SPANS] = make_spans};
     bool spans = shape->task.kind == BP_TASK_SPANS;
     bool has_segments = shape->family->backbone(shape).segments > 1;
 

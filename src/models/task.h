@@ -15,6 +15,7 @@ typedef struct bp_task_keys {
     const char *label;
     const char *pool;
     int64_t frozen_layers;
+    int64_t stride, answer_tokens;
 } bp_task_keys;
 
 static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
@@ -37,6 +38,17 @@ typedef struct bp_task_pair {
 } bp_task_pair;
 /** Of a document its two texts, or all of it as one. Borrowed. */
 bp_task_pair bp_task_texts(const bp_document *document, bool pairs);
+/** The question, and of its context the window that the example is of. */
+bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows);
+/** How documents are cut into windows for a context of T places. */
+bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride);
+/** Where in an example of `length` places the answer is none. */
+static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t length)
+{
+    return frame->begin >= 0 ? 0 : length - 1;
+}
+/** Errors:    BP_ERR_FORMAT the document, of a corpus that is called `where`, has no token. */
+bp_err bp_task_check_document(const bp_document *document, const char *where);
 /** Places that they take, framed. */
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The shortest context: a text between the tokens that begin, divide and end it. */

@@ -293,18 +293,19 @@ static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const
         }
 }
 
-/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. A target
- * a place belongs to that place's row, a target an example to the row of its first place. */
+/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. One or
+ * more targets a place belong to that place's row, a target an example to the row of its first
+ * place. */
 static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, int64_t *at)
 {
     const int32_t *targets = targets_of(self, pass);
-    int64_t count = 0, all = target_count(self, pass);
-    bool a_place = pass->batch.term[self->shape.term].count == pass->T;
+    int64_t count = 0, all = target_count(self, pass),
+            a_place = pass->batch.term[self->shape.term].count / pass->T;
 
     for (; *at < all && count < c->rows; (*at)++)
         if (targets[*at] >= 0) {
             c->targets[count] = targets[*at];
-            c->rows_of[count] = (int32_t)(a_place ? *at : *at * pass->T);
+            c->rows_of[count] = (int32_t)(a_place > 0 ? *at / a_place : *at * pass->T);
             c->places[count++] = (int32_t)*at;
         }
     return count;

@@ -134,6 +134,33 @@ static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, 
     return out;
 }
 
+/* Places that the question leaves, and how far the next window begins. */
+static int64_t room_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
+{
+    int64_t most = rule->places / 2, room;
+
+    *question = *question < most ? *question : most;
+    room = rule->places - *question;
+    *step = rule->stride < room ? rule->stride : room;
+    return room;
+}
+
+int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context)
+{
+    int64_t step, room = room_of(rule, &question, &step), more = context - room;
+
+    return more <= 0 ? 1 : 1 + (more + step - 1) / step;
+}
+
+bp_text_window bp_window_at(const bp_window_rule *rule, int64_t question, int64_t context,
+                            int64_t number)
+{
+    int64_t step, room = room_of(rule, &question, &step), first = number * step,
+                  left = context - first;
+
+    return (bp_text_window){question, first, left < room ? left : room};
+}
+
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
                      int64_t slot, void *bytes, int64_t B, int64_t b)
 {

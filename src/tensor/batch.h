@@ -62,6 +62,21 @@ typedef struct bp_example {
 
 #define BP_DOCUMENT_MOST ((int64_t)65536) /* tokens of a document that an example is made of */
 
+/** Windows over a document of a question and its context, which may be longer than there is room:
+ * each has the question (its first half of the places, if it is longer), and `stride` tokens of the
+ * context further on as much of that as there is room for, to the end of it. */
+typedef struct bp_window_rule {
+    int64_t places; /* for tokens of both; 0: documents are not cut into windows */
+    int64_t stride;
+} bp_window_rule;
+typedef struct bp_text_window {
+    int64_t question;     /* its first so many tokens */
+    int64_t first, count; /* of the context */
+} bp_text_window;
+int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context);
+bp_text_window bp_window_at(const bp_window_rule *rule, int64_t question, int64_t context,
+                            int64_t number);
+
 /** A document, or a run of sentences, as an example is made of it. All arrays borrowed. */
 typedef struct bp_document {
     const int32_t *tokens; /* [count], without the end-of-document token; a longer document's first
@@ -77,6 +92,8 @@ typedef struct bp_document {
                             elsewhere; NULL: none were asked for */
     int32_t label;       /* its class; -1: none, or none that was asked for */
     float value;         /* 0: none was asked for */
+    int64_t window;      /* of windows over a document: which one the example is of */
+    int64_t answer[2];   /* its first token, and the one behind its last; 0, 0: none */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
 } bp_document;
 

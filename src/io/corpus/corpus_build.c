@@ -196,6 +196,17 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
                    bp_text_source_shown(m->build->paths[record->file]), record->line);
 }
 
+/* Behind the id and the labels. */
+static const char *tags_of(const master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+
+    text += strlen(text) + 1;
+    for (int k = 0; k < m->build->label_count; k++)
+        text += 1 + strlen(text + 1) + 1;
+    return text;
+}
+
 static bp_err end_document(master *m, const bp_record *record)
 {
     const bp_text_counts counts = bp_text_tally_counts(&m->tally);
@@ -208,11 +219,18 @@ static bp_err end_document(master *m, const bp_record *record)
                          .values = bp_record_values(record)};
     bp_err err = BP_OK;
 
+    bool has_spans = m->build->format == BP_TEXT_SQUAD;
+
     for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
         text += strlen(text) + 1;
         m->labels[k] = text + 1;
         err = check_label(m, record, k, *text, text + 1);
         text++;
+    }
+    if (has_spans) {
+        row.answer = record->answer;
+        row.context = tags_of(m, record);
+        row.answers = row.context + strlen(row.context) + 1;
     }
     m->built.documents++;
     m->built.bytes += row.bytes;
@@ -222,17 +240,6 @@ static bp_err end_document(master *m, const bp_record *record)
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
     return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
-}
-
-/* Behind the id and the labels. */
-static const char *tags_of(const master *m, const bp_record *record)
-{
-    const char *text = bp_record_text(record);
-
-    text += strlen(text) + 1;
-    for (int k = 0; k < m->build->label_count; k++)
-        text += 1 + strlen(text + 1) + 1;
-    return text;
 }
 
 static bp_err join(master *m, const bp_record *record)
@@ -363,24 +370,25 @@ static bp_err create_writer(master *m)
     for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)
         if (sources[k].count > 0)
             m->sources[source_count++] = sources[k];
-    const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
-                                 .eod_id = bp_tokenizer_eod(build->tokenizer),
-                                 .roles = m->roles,
-                                 .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
-                                 .tokenizer = m->tokenizer,
-                                 .labels = build->labels,
-                                 .label_count = build->label_count,
-                                 .values = build->values,
-                                 .value_count = build->value_count,
-                                 .has_segments = build->sentences != BP_SENTENCES_NONE ||
-                                                 build->format == BP_TEXT_PAIRS ||
-                                                 build->format == BP_TEXT_TSV,
-                                 .has_tags = build->format == BP_TEXT_CONLL,
-                                 .has_ids = true,
-                                 .sources = m->sources,
-                                 .source_count = source_count,
-                                 .pack = m->size > 1 ? send_chunk : NULL,
-                                 .context = m};
+    const bp_corpus_spec spec = {
+        .vocab_size = bp_tokenizer_size(build->tokenizer),
+        .eod_id = bp_tokenizer_eod(build->tokenizer),
+        .roles = m->roles,
+        .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
+        .tokenizer = m->tokenizer,
+        .labels = build->labels,
+        .label_count = build->label_count,
+        .values = build->values,
+        .value_count = build->value_count,
+        .has_segments = build->sentences != BP_SENTENCES_NONE || build->format == BP_TEXT_PAIRS ||
+                        build->format == BP_TEXT_TSV || build->format == BP_TEXT_SQUAD,
+        .has_spans = build->format == BP_TEXT_SQUAD,
+        .has_tags = build->format == BP_TEXT_CONLL,
+        .has_ids = true,
+        .sources = m->sources,
+        .source_count = source_count,
+        .pack = m->size > 1 ? send_chunk : NULL,
+        .context = m};
     return bp_corpus_writer_new(&m->writer, build->out, &spec);
 }
 

@@ -67,6 +67,10 @@ static bp_err find_columns(trainer *self)
 {
     bp_err err = BP_OK;
 
+    if (kind_of(self) == BP_TASK_SPANS) {
+        self->columns.spans = true;
+        return bp_corpus_has_unanswered(&self->task->unanswered, self->corpus);
+    }
     if (kind_of(self) != BP_TASK_TAGS)
         err = bp_corpus_column(&self->task->column, self->corpus,
                                bp_task_keys_of(self->config)->label,
@@ -103,11 +107,6 @@ bp_err trainer_task_open(trainer *self)
     if (!bp_task_is_asked(self->config))
         return BP_OK;
     self->task = bp_alloc("input", 1, sizeof *self->task);
-    if (kind_of(self) == BP_TASK_SPANS)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_corpora",
-                       "task.kind = %s has no corpora yet: at task.kind; use classes, regression "
-                       "or tags",
-                       bp_task_keys_of(self->config)->kind);
     if (self->leads || mesh->coordinates)
         err = find_columns(self);
     err = bp_agree(mesh->world, err);
@@ -247,8 +246,35 @@ bp_err trainer_task_warmup(trainer *self)
 
 bp_err trainer_find_task_rules(trainer *self)
 {
+    int64_t stride = bp_task_keys_of(self->config)->stride;
+    bp_err err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles);
+
     self->rules.pairs = self->facts.has_pairs;
-    return bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles);
+    if (kind_of(self) == BP_TASK_SPANS)
+        self->rules.windows = self->columns.windows =
+            bp_task_windows(&self->rules.frame, self->shape.context, stride);
+    return err;
+}
+
+/* A question's window: whether it holds the answer, and what of the question is cut. */
+static void survey_window(trainer *self, const bp_document *document, bool *holds)
+{
+    fine_tuning *task = self->task;
+    bp_task_pair pair = bp_task_window(document, &self->rules.windows);
+    int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
+
+    task->windows++;
+    if (document->window == 0) {
+        task->documents++;
+        task->documents_cut += more > 0;
+        task->tokens_cut += more;
+        *holds = document->answer[1] == 0;
+        task->answers_lost += !*holds;
+    }
+    if (!*holds && document->answer[0] >= first && document->answer[1] <= first + pair.tokens[1]) {
+        *holds = true;
+        task->answers_lost--;
+    }
 }
 
 /* Classes of documents are counted; cut tokens too. */
@@ -258,15 +284,11 @@ static bp_err survey_document(trainer *self, const bp_document *document, int64_
     bp_task_pair pair = bp_task_texts(document, self->rules.pairs);
     int64_t more = bp_task_places(&self->rules.frame, &pair) - self->shape.context;
 
-    if (document->count == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
-                       "document %" PRId64 " has no token: at %s; leave it out", document->number,
-                       bp_corpus_keys_of(self->config)->train);
     if (document->label >= 0)
         of_class[document->label]++;
     task->documents_cut += more > 0;
     task->tokens_cut += more > 0 ? more : 0;
-    return BP_OK;
+    return bp_task_check_document(document, bp_corpus_keys_of(self->config)->train);
 }
 
 static void warn_of_rare_class(const trainer *self, const int64_t *of_class)
@@ -287,14 +309,21 @@ bp_err trainer_task_survey(trainer *self)
     bp_document_table *table = NULL;
     bp_stream *plain = NULL;
     const bp_document *document;
+    int64_t entries = 0;
+    bool holds = true;
     bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->corpus});
 
     if (err == BP_OK)
         err = trainer_open_table(self, plain, &table);
-    self->task->documents = err == BP_OK ? bp_document_table_count(table) : 0;
-    for (int64_t d = 0; d < self->task->documents && err == BP_OK; d++) {
+    if (err == BP_OK)
+        entries = bp_document_table_count(table);
+    if (!self->columns.spans)
+        self->task->documents = entries;
+    for (int64_t d = 0; d < entries && err == BP_OK; d++) {
         err = bp_document_table_read(table, d, NULL, &document);
-        if (err == BP_OK)
+        if (err == BP_OK && self->columns.spans)
+            survey_window(self, document, &holds);
+        else if (err == BP_OK)
             err = survey_document(self, document, of_class);
     }
     if (err == BP_OK)
@@ -316,7 +345,12 @@ bp_err trainer_task_begin(trainer *self)
 
     if (!task || !self->mesh->coordinates)
         return BP_OK;
-    if (task->documents_cut > 0)
+    if (self->columns.spans)
+        bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
+               " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
+               task->documents, task->windows, task->answers_lost, task->documents_cut,
+               task->tokens_cut);
+    else if (task->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
                ": %" PRId64 " tokens are cut from the end of their longer text",
                task->documents_cut, task->documents, self->shape.context, task->tokens_cut);
@@ -325,10 +359,15 @@ bp_err trainer_task_begin(trainer *self)
            task->column ? "'" : "", self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", task->documents);
     json_t *labels =
-        json_pack("{s:s, s:s?, s:I, s:I, s:I, s:I}", "kind", kind, "label", task->column,
+        json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I}", "kind", kind, "label", task->column,
                   "documents", (json_int_t)task->documents, "outcomes",
                   (json_int_t)self->shape.task.outcomes, "documents_cut",
                   (json_int_t)task->documents_cut, "tokens_cut", (json_int_t)task->tokens_cut);
+    if (self->columns.spans)
+        (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
+                                                       (json_int_t)task->windows, "answers_lost",
+                                                       (json_int_t)task->answers_lost, "unanswered",
+                                                       (int)task->unanswered));
     if (task->names)
         (void)json_object_set(labels, "labels", task->names);
     path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
@@ -346,6 +385,13 @@ void trainer_task_put_state(const trainer *self, json_t *state)
         return;
     if (self->task->names)
         (void)json_object_set(model, "labels", self->task->names);
+    if (kind_of(self) == BP_TASK_SPANS)
+        (void)json_object_set_new(
+            state, "spans",
+            json_pack("{s:I, s:I, s:b}", "stride",
+                      (json_int_t)bp_task_keys_of(self->config)->stride, "answer_tokens",
+                      (json_int_t)bp_task_keys_of(self->config)->answer_tokens, "unanswered",
+                      (int)self->task->unanswered));
     (void)json_object_set_new(state, "label",
                               json_string(self->task->column ? self->task->column : ""));
 }

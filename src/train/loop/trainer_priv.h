@@ -71,6 +71,9 @@ typedef struct fine_tuning {
     char *column;          /* on leads and the coordinator; NULL: the task needs none */
     /* Of corpus.train without a bag, on the coordinator: */
     int64_t documents, documents_cut, tokens_cut;
+    int64_t windows;      /* of spans: examples of them, */
+    int64_t answers_lost; /* and answers that no window holds */
+    bool unanswered;      /* some questions have no answer; on leads and the coordinator */
 } fine_tuning;
 
 typedef struct trainer {
