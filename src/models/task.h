@@ -15,6 +15,9 @@ typedef struct bp_task_keys {
     const char *label;
     const char *pool;
     int64_t frozen_layers;
+    const char *outside;
+    double precision;
+    double smoothing;
     int64_t stride, answer_tokens;
 } bp_task_keys;
 
