@@ -278,6 +278,22 @@ static int64_t file_of(const bp_document_table *table, int64_t document)
     return low;
 }
 
+int64_t bp_document_table_length(const bp_document_table *table, int64_t entry)
+{
+    int64_t number = table->document[entry], k = file_of(table, number), longest = 0,
+            tokens = bp_document_table_tokens(table, entry);
+    const bp_file_columns *c = &table->columns[k];
+    int64_t d = number - table->first_document[k];
+
+    for (int64_t s = c->segments ? c->segments[d] : 0; c->segments && s < c->segments[d + 1]; s++) {
+        int64_t end = s + 1 < c->segments[d + 1] ? c->segment_start[s + 1] : c->doc_start[d + 1];
+
+        longest = end - c->segment_start[s] > longest ? end - c->segment_start[s] : longest;
+    }
+    longest = longest > 0 && longest < tokens ? longest : tokens;
+    return longest * (2 * BP_DOCUMENT_MOST) + tokens;
+}
+
 /* Segments of the entry, which begins at token `begin` of the file. */
 static void describe_segments(const bp_file_columns *c, int64_t d, int64_t first, int64_t begin,
                               described *out)

@@ -34,6 +34,8 @@ const int64_t *bp_document_table_first(const bp_document_table *table);
 int64_t bp_document_table_document(const bp_document_table *table, int64_t entry);
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
+/** What it is sorted by among others: tokens of its longest text, and of two as long all of it. */
+int64_t bp_document_table_length(const bp_document_table *table, int64_t entry);
 /** With weights, entries [*first, *first + *count) are of file k. */
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);

@@ -23,8 +23,8 @@ const bp_option bp_task_options[] = {
      "the corpora's label that is learnt; the only one if not given", false,
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
-     "of which tokens' states the head reads a text: auto is first, through a pooler, of bert and "
-     "roberta, last of others",
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
+     "bert, roberta and electra, last of others",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -102,6 +102,7 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .epsilon = backbone.epsilon,
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
+                                .gelu = backbone.gelu,
                                 .mask = (int64_t)1 << 40};
     bp_block *block;
 

@@ -36,6 +36,9 @@ typedef struct bp_batch {
         int64_t count;          /* of an example */
         const int32_t *targets; /* [B][count]; -1: not scored */
     } term[BP_TERMS];
+    /* Where micro-batches are shortened (bp_batch_shorten): */
+    int64_t fit_rows;    /* examples of one */
+    const int64_t *fits; /* [B / fit_rows][BP_STREAMS]: their places; NULL: as many as T */
 } bp_batch;
 
 size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
@@ -43,6 +46,20 @@ size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
 bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes);
 /** Examples [first, first + count) of it. */
 bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count);
+/** Places by which a shortened T grows, so that there are few shapes. */
+static inline int64_t bp_batch_fit_step(int64_t T)
+{
+    return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
+}
+/** The batch with micro-batches of `rows` examples (the last maybe fewer) as short as their longest
+ * example: rows move together within each, in `bytes` (of bp_batch_bytes; `all` may lie there).
+ * What lies behind an example's length counts for nothing; of a stream without lengths, behind the
+ * last scored target. bp_batch_part gives micro-batches then, and counts of targets are as before.
+ *
+ * Shapes: fits[ceil(B / rows)][BP_STREAMS], borrowed by the result; counts[2]: places that are
+ * computed, and those of examples, are added. */
+bp_batch bp_batch_shorten(const bp_batch_form *form, const bp_batch *all, int64_t rows, void *bytes,
+                          int64_t *fits, int64_t counts[2]);
 /** Targets of a term that are scored. */
 int64_t bp_batch_scored(const bp_batch *batch, int term);
 /** A batch of one stream, with a target a place. */

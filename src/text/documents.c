@@ -21,19 +21,19 @@ struct bp_documents {
     int count;
     int file; /* the one being read */
     bp_text_source *source;
-    char *buffer; /* text not yet given: [at, end) of buffer[room] */
-    size_t at, end, room;
+    char *buffer; /* text not yet given: [at, end) of buffer[capacity] */
+    size_t at, end, capacity;
     bool source_ended;
     int64_t line, document_line; /* the one read; of conll the first one of the document */
     bool inside;                 /* of a document: its first piece was given */
     int64_t past_bytes;          /* of the files before */
-    char *id;                    /* [id_room] for formats without ids of their own */
-    size_t id_room;
+    char *id;                    /* [id_capacity] for formats without ids of their own */
+    size_t id_capacity;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
     bp_squad squad;       /* the file being read */
-    size_t *starts;       /* of texts or sentences of a piece [start_room] */
-    int64_t start_count, start_room;
+    size_t *starts;       /* of texts or sentences of a piece [start_capacity] */
+    int64_t start_count, start_capacity;
     bp_documents_stats stats;
 };
 
@@ -65,8 +65,8 @@ static void copy_paths(bp_documents *documents, const char *const *paths, int co
         longest = bytes > longest ? bytes : longest;
         documents->paths[k] = bp_strdup(paths[k]);
     }
-    documents->id_room = longest + 24; /* ":" and a line number */
-    documents->id = bp_alloc("text.documents", (int64_t)documents->id_room, 1);
+    documents->id_capacity = longest + 24; /* ":" and a line number */
+    documents->id = bp_alloc("text.documents", (int64_t)documents->id_capacity, 1);
 }
 
 static bp_err look_for_files(bp_documents *documents)
@@ -166,16 +166,16 @@ static bp_err fail_limit(const bp_documents *documents)
 
 static void grow_buffer(bp_documents *documents, size_t bytes)
 {
-    size_t room = documents->room < READ_BYTES ? READ_BYTES : documents->room;
+    size_t capacity = documents->capacity < READ_BYTES ? READ_BYTES : documents->capacity;
     char *larger;
 
-    while (room < bytes)
-        room *= 2;
-    if (room == documents->room)
+    while (capacity < bytes)
+        capacity *= 2;
+    if (capacity == documents->capacity)
         return;
-    larger = bp_realloc("text.documents", documents->buffer, (int64_t)room, 1);
+    larger = bp_realloc("text.documents", documents->buffer, (int64_t)capacity, 1);
     documents->buffer = larger;
-    documents->room = room;
+    documents->capacity = capacity;
 }
 
 /* Have at least `bytes` of text ahead, or all that is left of the file. */
@@ -191,9 +191,9 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
     documents->at = 0;
     documents->end = have;
     grow_buffer(documents, bytes);
-    err = bp_text_source_read(documents->source, documents->buffer + have, documents->room - have,
-                              &got);
-    documents->source_ended = got < documents->room - have;
+    err = bp_text_source_read(documents->source, documents->buffer + have,
+                              documents->capacity - have, &got);
+    documents->source_ended = got < documents->capacity - have;
     documents->end += got;
     documents->stats.text_bytes += (int64_t)got;
     return err;
@@ -377,11 +377,8 @@ static bp_err next_span(bp_documents *documents, span *piece)
 
 static void add_start(bp_documents *documents, size_t at)
 {
-    if (documents->start_count == documents->start_room) {
-        documents->start_room = documents->start_room == 0 ? 64 : 2 * documents->start_room;
-        documents->starts =
-            bp_realloc("text.starts", documents->starts, documents->start_room, sizeof at);
-    }
+    documents->starts = bp_grow("text.starts", documents->starts, &documents->start_capacity,
+                                documents->start_count + 1, sizeof at);
     documents->starts[documents->start_count++] = at;
 }
 
@@ -508,9 +505,10 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     if (options->format == BP_TEXT_CONLL)
         piece->line = documents->document_line;
     if (options->format == BP_TEXT_FILE)
-        (void)snprintf(documents->id, documents->id_room, "%s", base);
+        (void)snprintf(documents->id, documents->id_capacity, "%s", base);
     else
-        (void)snprintf(documents->id, documents->id_room, "%s:%lld", base, (long long)piece->line);
+        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
+                       (long long)piece->line);
     if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
         err = parse(documents, found, target);
         if (err != BP_OK)

@@ -38,13 +38,13 @@ typedef struct bp_text_source bp_text_source;
  */
 bp_err bp_text_source_open(bp_text_source **out, const char *path);
 
-/** Read up to `room` bytes; *bytes is less than `room` only at the end of the text (0 from then
- * on).
+/** Read up to `capacity` bytes; *bytes is less than `capacity` only at the end of the text (0 from
+ * then on).
  *
  * Errors: BP_ERR_FORMAT damaged, truncated or followed by other bytes (gzip, zstd), or a zstd
  * window beyond 128 MiB; BP_ERR_IO; BP_ERR_STOPPED as above.
  */
-bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes);
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes);
 
 /** Bytes of the file consumed so far (compressed where it is), for progress. */
 int64_t bp_text_source_consumed(const bp_text_source *source);

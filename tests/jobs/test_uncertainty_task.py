@@ -88,6 +88,9 @@ class UncertaintyTask(test_finetune.TaskTest):
         for method in ("one", "pair", "drop"):
             for column, values in self.outcomes("methods-two", method).items():
                 numpy.testing.assert_array_equal(values, self.outcomes("methods", method)[column])
+        self.studied("methods-four", f"pair={pair}", keys[0], "mesh.members=2", "mesh.tensor=2", ranks=4)
+        for column, values in self.outcomes("methods-four", "pair").items():
+            numpy.testing.assert_allclose(values, self.outcomes("methods", "pair")[column], atol=2e-6, rtol=2e-5)
 
     def test_what_can_not_be_compared_is_refused(self):
         tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")

@@ -22,7 +22,8 @@ typedef struct sampler {
     int64_t count;   /* units chosen; on all ranks */
     int64_t *scored; /* [count]: targets of each chosen unit that are wanted */
     int32_t *inputs, *targets;
-    int64_t done; /* tokens */
+    int32_t *sources, *source_lengths; /* of pairs */
+    int64_t done;                      /* tokens */
 } sampler;
 
 /* ---- which units ---- */
@@ -150,7 +151,10 @@ static bp_err follow(sampler *self)
     bp_err err = BP_OK; /* what the lead met it tells all ranks afterwards */
 
     do
-        batch = (bp_model_batch){.inputs = self->inputs, .targets = self->targets};
+        batch = (bp_model_batch){.inputs = self->inputs,
+                                 .targets = self->targets,
+                                 .sources = self->sources,
+                                 .source_lengths = self->source_lengths};
     while (!take_batch(self, &batch, 0, &err));
     return err;
 }
@@ -198,6 +202,11 @@ static bp_err open_sampler(sampler *self)
     int64_t tokens = bp_score_batch_tokens(bp_score_piece_inputs(&self->rule));
     self->inputs = bp_alloc("infer.each", self->leads ? 0 : tokens, sizeof(*self->inputs));
     self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
+    if (self->each->model->reads_source && !self->leads) {
+        self->sources = bp_alloc("infer.each", tokens, sizeof(*self->sources));
+        self->source_lengths =
+            bp_alloc("infer.each", BP_SCORE_BATCH_TOKENS, sizeof(*self->source_lengths));
+    }
     bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
     if (self->each->begin)
         err = self->each->begin(self->each->context, self->count);
@@ -272,6 +281,8 @@ bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
         err = bp_agree(each->mesh->compute, self.leads ? lead(&self) : follow(&self));
     if (tokens)
         *tokens = bp_all_sum_int(self.done, each->mesh->compute);
+    bp_free(self.source_lengths);
+    bp_free(self.sources);
     bp_free(self.targets);
     bp_free(self.inputs);
     bp_free(self.scored);

@@ -117,7 +117,7 @@ bp_err scorer_finish(scorer *self)
 
 static void say_what(const scorer *self)
 {
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && self->info.task.kind == BP_TASK_NONE)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -246,11 +246,19 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+    int32_t *lengths = NULL;
     bool slow = false;
     bp_err err =
         zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
+    if (self->info.reads_source && err == BP_OK) {
+        batch.source_length = length;
+        batch.sources = zeros;
+        batch.source_lengths = lengths = bp_alloc("score.batch", windows, sizeof(*lengths));
+        for (int64_t w = 0; w < windows; w++)
+            lengths[w] = (int32_t)length;
+    }
     for (int pass = 0; err == BP_OK && pass < 2 && !slow; pass++) {
         double began;
 
@@ -263,6 +271,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
     }
     m->windows = windows;
     m->speed = (double)(windows * length) / *seconds;
+    bp_free(lengths);
     bp_free(values);
     bp_free(zeros);
     return err;

@@ -32,8 +32,8 @@ typedef struct chunk_slot {
 
 typedef struct label_types { /* of one label's values, as JSON has them */
     bp_dictionary values;
-    char *types; /* [room]: bp_label_type of each value */
-    int64_t room;
+    char *types; /* [capacity]: bp_label_type of each value */
+    int64_t capacity;
 } label_types;
 
 typedef struct master {
@@ -73,10 +73,10 @@ static void receive_batch(master *m, int from)
     int64_t bytes;
 
     BP_MPI(MPI_Recv(&bytes, 1, MPI_INT64_T, from, BP_TAG_BATCH, m->comm, MPI_STATUS_IGNORE));
-    if ((size_t)bytes > batch->room) {
+    if ((size_t)bytes > batch->capacity) {
         bp_batch_clear(batch);
         batch->data = bp_alloc("io.batch", bytes, 1);
-        batch->room = (size_t)bytes;
+        batch->capacity = (size_t)bytes;
     }
     batch->bytes = (size_t)bytes;
     bp_recv(batch->data, bytes, from, BP_TAG_RECORDS, m->comm);
@@ -180,10 +180,10 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
     if (type == BP_LABEL_NONE)
         return BP_OK;
     code = bp_dictionary_code(&known->values, text);
-    if (code == known->room) {
-        known->room = code == 0 ? 16 : 2 * code;
-        known->types = bp_realloc("io.build", known->types, known->room, 1);
-        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->room - code));
+    if (code == known->capacity) {
+        known->capacity = code == 0 ? 16 : 2 * code;
+        known->types = bp_realloc("io.build", known->types, known->capacity, 1);
+        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->capacity - code));
     }
     if (known->types[code] == BP_LABEL_NONE)
         known->types[code] = type;
@@ -394,15 +394,15 @@ static bp_err create_writer(master *m)
 
 static void make_slots(master *m)
 {
-    size_t packed_room = 2 * m->chunk_bytes; /* more than zstd ever takes */
+    size_t packed_capacity = 2 * m->chunk_bytes; /* more than zstd ever takes */
 
     m->slot_count = (int64_t)CHUNKS_A_RANK * m->size;
     m->slots = bp_alloc("io.build", m->slot_count, sizeof *m->slots);
-    m->incoming = bp_alloc("io.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
+    m->incoming = bp_alloc("io.build", (int64_t)(sizeof(bp_packed_head) + packed_capacity), 1);
     for (int64_t k = 0; k < m->slot_count; k++) {
         m->slots[k].sent = MPI_REQUEST_NULL;
         m->slots[k].raw = bp_alloc("io.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
-        m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_room, 1);
+        m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_capacity, 1);
     }
     m->packer = bp_packer_new(bp_tokenizer_size(m->build->tokenizer));
 }

@@ -33,7 +33,7 @@ typedef struct bp_record {
 
 typedef struct bp_batch { /* {0} is an empty one */
     char *data;
-    size_t bytes, room;
+    size_t bytes, capacity;
 } bp_batch;
 
 /** Texts and ids of a record lie behind it. */

@@ -29,10 +29,10 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
         sizeof(bp_record) + padded(text_bytes) + padded((size_t)words * sizeof(uint32_t));
     bp_record *record;
 
-    if (bytes > batch->room - batch->bytes) {
-        batch->room =
-            2 * batch->room > batch->bytes + bytes ? 2 * batch->room : batch->bytes + bytes;
-        batch->data = bp_realloc("io.batch", batch->data, (int64_t)batch->room, 1);
+    if (bytes > batch->capacity - batch->bytes) {
+        batch->capacity =
+            2 * batch->capacity > batch->bytes + bytes ? 2 * batch->capacity : batch->bytes + bytes;
+        batch->data = bp_realloc("io.batch", batch->data, (int64_t)batch->capacity, 1);
     }
     record = (bp_record *)(void *)(batch->data + batch->bytes);
     memset(record, 0, sizeof *record);

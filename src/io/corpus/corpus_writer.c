@@ -20,7 +20,7 @@
 struct bp_packer {
     ZSTD_CCtx *context;
     void *out;
-    size_t raw_bytes, room;
+    size_t raw_bytes, capacity;
 };
 
 size_t bp_corpus_chunk_bytes(int64_t vocab_size)
@@ -34,11 +34,11 @@ bp_packer *bp_packer_new(int64_t vocab_size)
     bp_packer *packer = bp_alloc("io.packer", 1, sizeof *packer);
 
     packer->raw_bytes = bp_corpus_chunk_bytes(vocab_size);
-    packer->room = ZSTD_compressBound(packer->raw_bytes);
-    packer->out = bp_alloc("io.packer", (int64_t)packer->room, 1);
+    packer->capacity = ZSTD_compressBound(packer->raw_bytes);
+    packer->out = bp_alloc("io.packer", (int64_t)packer->capacity, 1);
     packer->context = ZSTD_createCCtx();
     if (packer->context == NULL)
-        bp_memory_ended("a compressor", 1, packer->room);
+        bp_memory_ended("a compressor", 1, packer->capacity);
     return packer;
 }
 
@@ -54,7 +54,7 @@ void bp_packer_free(bp_packer **packer)
 
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
 {
-    size_t got = ZSTD_compressCCtx(packer->context, packer->out, packer->room, raw,
+    size_t got = ZSTD_compressCCtx(packer->context, packer->out, packer->capacity, raw,
                                    packer->raw_bytes, BP_ZSTD_LEVEL);
 
     if (ZSTD_isError(got))
@@ -222,11 +222,8 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
 
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent)
 {
-    if (writer->extent_count == writer->extent_room) {
-        writer->extent_room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
-        writer->extents =
-            bp_realloc("io.extents", writer->extents, writer->extent_room, sizeof *extent);
-    }
+    writer->extents = bp_grow("io.extents", writer->extents, &writer->extent_capacity,
+                              writer->extent_count + 1, sizeof *extent);
     writer->extents[writer->extent_count++] = *extent;
 }
 
@@ -296,8 +293,8 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
 
     BP_ASSERT(!writer->finished);
     while (err == BP_OK && count > 0) {
-        int64_t room = BP_CORPUS_CHUNK_TOKENS - writer->raw_tokens;
-        int64_t now = count < room ? count : room;
+        int64_t capacity = BP_CORPUS_CHUNK_TOKENS - writer->raw_tokens;
+        int64_t now = count < capacity ? count : capacity;
         int64_t good = fill(writer, ids, now);
         if (good < now)
             return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",

@@ -53,7 +53,7 @@ struct bp_corpus_writer {
     size_t id_width;
 
     bp_extent *extents; /* [extent_count]: hashes of the chunks, then rows of the columns */
-    int64_t extent_count, extent_room;
+    int64_t extent_count, extent_capacity;
 };
 
 /** Tags of all tokens before `end`: those that were not told carry none. */

@@ -6,6 +6,7 @@
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
+#include <math.h>
 #include <string.h>
 
 const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
@@ -43,6 +44,7 @@ static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *par
     end = end < first + count ? end : first + count;
     *run = (bp_own_run){.param = param,
                         .replicated = group->replicated,
+                        .depth = group->depth,
                         .value = group->place + begin,
                         .moment = moments_at + begin - first,
                         .within = begin - param->place,
@@ -210,10 +212,12 @@ static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_
 
 /* The sums cost nothing: an update waits for memory. */
 static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
-                       const bp_update *with)
+                       const bp_update *all)
 {
     const bp_own_run *run = &optimizer->runs[k];
     bp_updated at = bp_optimizer_at(optimizer, run, values, gradients);
+    double decay = optimizer->rule.layer_decay;
+    bp_update with = *all;
 
     if (optimizer->rule.kind == BP_SGLD && optimizer->guarded) {
         uint32_t before[BP_SUMS];
@@ -221,16 +225,18 @@ static void update_run(bp_optimizer *optimizer, int k, float *values, const floa
         bp_optimizer_sum_run(optimizer, k, values, before);
         bp_optimizer_note_change(optimizer, k, before);
     }
+    if (decay > 0 && decay < 1)
+        with.rate *= pow(decay, (double)run->depth);
     if (optimizer->rule.kind == BP_SGLD || bp_optimizer_is_layerwise(&optimizer->rule)) {
         if (optimizer->rule.kind == BP_SGLD)
-            bp_optimizer_langevin(&optimizer->rule, run, &at, with);
+            bp_optimizer_langevin(&optimizer->rule, run, &at, &with);
         else
-            bp_optimizer_layerwise_apply(optimizer, run, &at, with);
+            bp_optimizer_layerwise_apply(optimizer, run, &at, &with);
         if (optimizer->guarded)
             bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
         return;
     }
-    bp_update_sums sums = update_values(optimizer, run, &at, with);
+    bp_update_sums sums = update_values(optimizer, run, &at, &with);
     if (!optimizer->guarded)
         return;
     bp_optimizer_note_change(optimizer, k, sums.before);

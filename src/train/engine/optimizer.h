@@ -24,6 +24,7 @@ typedef enum bp_optimizer_kind {
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
     double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
+    double layer_decay; /* of the rate, from a layer to the one below it; 0, 1: none */
     /* sgld: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature), of weights that
      * decay; the caller sets seed, member and data */
     double temperature;
@@ -47,7 +48,8 @@ int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_netwo
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
     const bp_param *param;
-    bool replicated;       /* its group's */
+    bool replicated;       /* its group's, */
+    int64_t depth;         /* and that too */
     int64_t value;         /* in the network's flat memory */
     int64_t moment;        /* in a moment's shards */
     int64_t within;        /* elements of the slab before it */

@@ -192,7 +192,7 @@ static bp_err find_shape(trainer *self)
         return shape->family->backbone ? BP_OK : /* a missing key is a fault already */
                    BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
                            "model.kind = %s can't have the head of a task: at model.kind; use "
-                           "gpt, llama, gpt_neox, bert or roberta",
+                           "gpt, llama, gpt_neox, bert, roberta or electra",
                            shape->family->name);
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);

@@ -81,6 +81,9 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
     bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->maker.form, slots), 0,
                    mesh->model); /* the lead's are only read */
     *batch = bp_batch_over(&self->maker.form, slots, bytes);
+    if (self->fits)
+        *batch = bp_batch_shorten(&self->maker.form, batch, self->spec.micro_batch, self->examples,
+                                  self->fits, self->places);
     return BP_OK;
 }
 

@@ -25,8 +25,10 @@ typedef struct corpus_facts {
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
-    bool has_segments; /* in all corpora: texts of tasks, or sentences */
-    bool has_pairs;    /* each document of corpus.train has two */
+    bool has_segments;       /* in all corpora: texts of tasks, or sentences */
+    bool has_pairs;          /* each document of corpus.train has two */
+    bool has_lone_sentences; /* no training document has two */
+    bool has_lone_document;  /* the training corpora have no second one */
 } corpus_facts;
 
 /* What a checkpoint keeps beside tensors. */
@@ -106,6 +108,8 @@ typedef struct trainer {
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
     bool *continues;   /* of the rules, where whole words are masked; else NULL */
+    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2]; /* since the last metrics line: computed, and those of examples */
     void *examples;    /* room for the examples of a step, of this data rank; validation's too */
     int32_t *window;   /* [maker.window] that validation reads; on leads */
     char *attachment;  /* of a model that is counted: its file; NULL: none yet */
@@ -127,11 +131,12 @@ typedef struct trainer {
                               show yet; 0: none */
     int64_t untold_best;   /* the last of them that was the best so far; 0: none */
     sampling samples;
-    struct teacher *teacher; /* teacher.c; NULL: there is none */
-    int64_t teacher_bytes;   /* that it takes on a rank, about */
-    bp_mailbox *box;         /* of reports to a dedicated coordinator; NULL: there is none */
-    double commit_seconds;   /* of the last checkpoint, to its end; 0: none yet */
-    double clock;            /* of the last metrics line, moved on by validation and checkpoints */
+    struct teacher *teacher;            /* teacher.c; NULL: there is none */
+    int64_t teacher_bytes;              /* that it takes on a rank, about */
+    char teacher_digest[BP_SHA256_HEX]; /* of its members' weights; "": there is none */
+    bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
+    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
+    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
     char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
@@ -367,6 +372,10 @@ bp_err trainer_take_sample(trainer *self, const json_t *value);
 bp_err trainer_teacher_check(trainer *self);
 /** Open it. Collective over mesh->member. Errors: those of bp_model_open. */
 bp_err trainer_teacher_open(trainer *self);
+/** Tell all ranks which teacher was opened. Collective over world. */
+void trainer_teacher_share(trainer *self);
+/** A training that goes on has the teacher that it began with. Local. Errors: BP_ERR_CONFIG. */
+bp_err trainer_teacher_check_same(const trainer *self);
 /** What it says of a step's batch, before the step. Collective over mesh->compute. Errors:
  * BP_ERR_SYSTEM: the same on all ranks. */
 bp_err trainer_teach(trainer *self, const bp_batch *batch);

@@ -197,6 +197,13 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
         if (*first == READ_FAILED)
             return err;
         bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
+        if (self->fits) { /* a micro-batch of its own */
+            int64_t places[2] = {0};
+
+            batch = bp_batch_shorten(&maker.form, &batch, p.windows, self->examples, self->fits,
+                                     places);
+            batch = bp_batch_part(&batch, 0, p.windows);
+        }
         evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, &right);
         *rights += (double)right;
         for (int t = 0; t < objective->terms; t++) {

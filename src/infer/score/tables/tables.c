@@ -323,8 +323,9 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
     return err;
 }
 
-/* XXH3-64 of the text tokens of a document as little-endian uint32, without the end-of-document
- * token; whether the document is scored or not. tokens[BLOCK_TOKENS] is scratch. */
+/* XXH3-64 of the text tokens of a document (of both texts of a pair) as little-endian uint32,
+ * without the end-of-document token; whether the document is scored or not. tokens[BLOCK_TOKENS] is
+ * scratch. */
 static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_plan *plan,
                           int64_t document, uint64_t *hash)
 {
@@ -332,7 +333,7 @@ static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_p
     bp_err err = bp_score_plan_document(plan, document, &text);
 
     BP_CHECK(XXH3_64bits_reset(state) == XXH_OK);
-    for (int64_t at = 0; err == BP_OK && at < text.text; at += BLOCK_TOKENS) {
+    for (int64_t at = -text.source; err == BP_OK && at < text.text; at += BLOCK_TOKENS) {
         int64_t now = text.text - at < BLOCK_TOKENS ? text.text - at : BLOCK_TOKENS;
 
         err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, text.file), text.start + at, now,
