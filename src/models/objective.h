@@ -27,6 +27,8 @@ typedef struct bp_task_frame {
 
 /** What examples are made by, besides tokens. */
 typedef struct bp_example_rules {
+    /* the class of a task's texts outside the domain; 0: there is none */
+    int64_t outside;
     uint64_t seed;
     int64_t member;                     /* of an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */
@@ -34,15 +36,14 @@ typedef struct bp_example_rules {
     int64_t start;                      /* what targets of pairs begin with */
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
     bp_task_frame frame;                /* of tasks */
-    int64_t outside; /* the number of the class of texts outside the domain; 0: there is none */
-    bp_window_rule windows; /* of questions and their contexts */
-    bool pairs;             /* examples are pairs: of masked models by mask.next_sentence, of tasks
-                               where each document has two texts */
-    double rate;            /* of the tokens so many are masked, at least one */
-    double keep, random;    /* of those so many stay as they are, or become another token */
-    double span;            /* mean length of masked spans; 0: single tokens, or words */
-    const bool *continues;  /* [vocab_size] whole words are masked: does a token go on with the word
-                               before it? NULL: tokens are masked one by one. Borrowed */
+    bp_window_rule windows;             /* of questions and their contexts */
+    bool pairs;            /* examples are pairs: of masked models by mask.next_sentence, of tasks
+                              where each document has two texts */
+    double rate;           /* of the tokens so many are masked, at least one */
+    double keep, random;   /* of those so many stay as they are, or become another token */
+    double span;           /* mean length of masked spans; 0: single tokens, or words */
+    const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
+                              before it? NULL: tokens are masked one by one. Borrowed */
 } bp_example_rules;
 
 typedef struct bp_objective {

@@ -12,12 +12,12 @@ extern const bp_option bp_task_options[]; /* task.* */
 /** Values of bp_task_options (docs: --help). */
 typedef struct bp_task_keys {
     const char *kind;
-    const char *label;
-    const char *pool;
-    int64_t frozen_layers;
     const char *outside;
     double precision;
     double smoothing;
+    const char *label;
+    const char *pool;
+    int64_t frozen_layers;
     int64_t stride, answer_tokens;
 } bp_task_keys;
 

@@ -22,11 +22,11 @@ typedef enum bp_task_kind {
 typedef struct bp_task_shape {
     int64_t kind;     /* bp_task_kind */
     int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
-    int64_t pool;     /* bp_pool */
-    int64_t frozen;   /* of training: so many of the first blocks keep their values */
     double precision; /* classes: of the Dirichlet that training asks for; 0: outcomes are those of
                          a softmax */
     double smoothing; /* of that Dirichlet, the share of each class that is not the text's */
+    int64_t pool;     /* bp_pool */
+    int64_t frozen;   /* of training: so many of the first blocks keep their values */
 } bp_task_shape;
 
 /** What of a family's network stands before any head. */
