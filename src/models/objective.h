@@ -27,6 +27,8 @@ typedef struct bp_task_frame {
 
 /** What examples are made by, besides tokens. */
 typedef struct bp_example_rules {
+    /* the class of a task's texts outside the domain; 0: there is none */
+    int64_t outside;
     uint64_t seed;
     int64_t member;                     /* of an ensemble, or 0 */
     int64_t vocab_size, cls, sep, mask; /* ids of special tokens */

@@ -38,6 +38,16 @@ const bp_option bp_task_options[] = {
     {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
      "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
      .at = BP_AT(bp_task_keys, answer_tokens)},
+    {"dirichlet.outside", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "the class of corpus.train's texts outside the domain: outcomes are a Dirichlet, which is to "
+     "be flat there (a prior network)",
+     false, .at = BP_AT(bp_task_keys, outside)},
+    {"dirichlet.precision", BP_OPTION_REAL, "100", 1e-3, 1e6, NULL, NULL,
+     "that it is to have of texts of the other classes", false,
+     .at = BP_AT(bp_task_keys, precision)},
+    {"dirichlet.smoothing", BP_OPTION_REAL, "0.01", 1e-9, 0.5, NULL, NULL,
+     "the mean probability that each class is to have that is not the text's", false,
+     .at = BP_AT(bp_task_keys, smoothing)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
@@ -106,8 +116,8 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
 static bp_block *new_outcomes(bp_network *network, const bp_model_shape *shape)
 {
     bp_group *split = bp_network_add_group(network, false);
-    bp_head_shape head = {.sparse = true};
     int64_t V = shape->task.outcomes, first, count;
+    bp_head_shape head = {.sparse = true};
     bp_param *table;
     bp_block *block;
 
@@ -115,6 +125,8 @@ static bp_block *new_outcomes(bp_network *network, const bp_model_shape *shape)
     table =
         bp_group_add_matrix_part(split, "task.weight", V, shape->width, INIT_STD, 0, first, count);
     head.bias = bp_group_add_vector_part(split, "task.bias", V, first, count);
+    if (shape->task.precision > 0)
+        head.dirichlet = (bp_dirichlet_shape){shape->task.precision, shape->task.smoothing, V};
     bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;
 }
@@ -232,9 +244,12 @@ static void fill_example(const bp_example_maker *self, const bp_document *docume
 static void make_class(const bp_example_maker *self, const bp_document *document, int64_t step,
                        int64_t slot, bp_example *out)
 {
-    (void)step, (void)slot;
+    const bp_example_rules *rules = self->rules;
+    bool left_out = rules->outside > 0 && document->label == rules->outside && step == 0;
+
+    (void)slot;
     fill_example(self, document, out);
-    out->targets[0][0] = document->label;
+    out->targets[0][0] = left_out ? -1 : document->label; /* validation knows classes alone */
 }
 
 static void make_value(const bp_example_maker *self, const bp_document *document, int64_t step,

@@ -14,6 +14,9 @@ extern const bp_option bp_task_options[]; /* task.* */
 /** Values of bp_task_options (docs: --help). */
 typedef struct bp_task_keys {
     const char *kind;
+    const char *outside;
+    double precision;
+    double smoothing;
     const char *label;
     const char *pool;
     int64_t frozen_layers;

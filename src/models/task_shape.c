@@ -27,6 +27,10 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
     (void)json_object_set_new(model, "task", json_string(NAMES[task->kind]));
     (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
     (void)json_object_set_new(model, "pool", json_string(POOLS[task->pool]));
+    if (task->precision > 0)
+        (void)json_object_set_new(
+            model, "dirichlet",
+            json_pack("{s:f, s:f}", "precision", task->precision, "smoothing", task->smoothing));
 }
 
 static bp_err read_word(int64_t *out, const json_t *model, const char *name,
@@ -46,6 +50,21 @@ static bp_err read_word(int64_t *out, const json_t *model, const char *name,
                    name, word, where);
 }
 
+static bp_err read_dirichlet(bp_task_shape *task, const json_t *values, const char *where)
+{
+    bp_err err = bp_json_get_real(values, "precision", &task->precision, where);
+
+    if (err == BP_OK)
+        err = bp_json_get_real(values, "smoothing", &task->smoothing, where);
+    if (err == BP_OK && !(task->precision > 0 && task->smoothing >= 0))
+        err =
+            BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                    "the model's dirichlet.precision is %g: at %s; the checkpoint was not written "
+                    "by bagpipe",
+                    task->precision, where);
+    return err;
+}
+
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where)
 {
     bp_err err;
@@ -59,6 +78,8 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
     err = bp_json_get_int(model, "outcomes", &task->outcomes, where);
     if (err == BP_OK)
         err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
+    if (err == BP_OK && json_object_get(model, "dirichlet"))
+        err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face tells a value */
         task->kind = BP_TASK_REGRESSION;
     if (err == BP_OK && (task->outcomes < 1 || task->outcomes > INT32_MAX))

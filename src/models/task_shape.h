@@ -22,6 +22,9 @@ typedef enum bp_task_kind {
 typedef struct bp_task_shape {
     int64_t kind;     /* bp_task_kind */
     int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
+    double precision; /* classes: of the Dirichlet that training asks for; 0: outcomes are those of
+                         a softmax */
+    double smoothing; /* of that Dirichlet, the share of each class that is not the text's */
     int64_t pool;     /* bp_pool */
     int64_t frozen;   /* of training: so many of the first blocks keep their values */
 } bp_task_shape;
@@ -43,8 +46,8 @@ typedef struct bp_backbone {
 const char *bp_task_name(int64_t kind);
 /** -1: no kind is called so. */
 int64_t bp_task_kind_of(const char *name);
-/** "task", "outcomes", "pool" of the "model" object of a checkpoint; nothing of a language model.
- * Errors of reading: BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", and of a prior network "dirichlet", of the "model" object of a
+ * checkpoint; nothing of a language model. Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

@@ -303,6 +303,13 @@ typedef struct bp_feedforward_shape {
 void bp_feedforward_layer_new(bp_block **out, const bp_nn *nn, const bp_feedforward_shape *shape,
                               bp_group *group);
 
+/** A prior network: logits are the logarithms of a Dirichlet's parameters. All 0: a softmax. */
+typedef struct bp_dirichlet_shape {
+    double precision; /* that training asks for, of a text in the domain */
+    double smoothing; /* the share of each class that is not the text's */
+    int64_t classes;  /* over all tensor ranks; as a target: a text outside the domain */
+} bp_dirichlet_shape;
+
 /** What a head reads, and which loss term it is asked for. */
 typedef struct bp_head_shape {
     const char *norm; /* the name of its norm: "ln_f"; borrowed. NULL: it has none */
@@ -317,9 +324,10 @@ typedef struct bp_head_shape {
     bool twice;     /* it reads another item too, of as many places and columns, and is asked for
                        another term: of two directions */
     int second_item, second_term;
-    bool entmax;       /* outcomes are the 1.5-entmax of logits, and the loss is its own
-                          (math/kernels/entmax.h): it goes with one softmax */
-    int64_t softmaxes; /* that are mixed (softmax_mixture_priv.h); 0, 1: one */
+    bool entmax;                  /* outcomes are the 1.5-entmax of logits, and the loss is its own
+                                     (math/kernels/entmax.h): it goes with one softmax */
+    bp_dirichlet_shape dirichlet; /* whose loss training takes; it goes with one softmax */
+    int64_t softmaxes;            /* that are mixed (softmax_mixture_priv.h); 0, 1: one */
     bp_group *mixture; /* where softmaxes > 1: it is given "head.states.weight" [K C][C] and
                           "head.priors.weight" [K][C], cut by rows over tensor ranks */
 } bp_head_shape;

@@ -4,6 +4,7 @@
 #include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
+#include "nn/dirichlet_rows_priv.h"
 #include "nn/distill.h"
 #include "nn/lm_head_priv.h"
 
@@ -23,6 +24,7 @@ typedef struct chunk {
     float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
     double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
     double *all;        /* [rows] of all logits, with label smoothing */
+    double *prior;      /* [rows] losses of a prior network's training */
     float *weight;      /* [rows K] */
     mixture_rows mixed; /* where K > 1 */
     entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
@@ -80,6 +82,8 @@ static chunk alloc_chunk(const lm_head *self, bp_arena *arena, int64_t rows, boo
     c.weight = bp_arena_floats(arena, all);
     if (self->shape.entmax)
         c.sparse = entmax_rows_alloc(arena, rows);
+    if (self->shape.dirichlet.classes > 0)
+        c.prior = (double *)(void *)bp_arena_floats(arena, 2 * c.rows);
     if (self->mixture)
         c.mixed = softmax_mixture_alloc(self->mixture, arena, rows, training);
     if (training && self->sampled)
@@ -295,6 +299,32 @@ static bp_smoothing smoothing_of(const lm_head *self, const bp_pass *pass)
                           self->wte->shape[0]};
 }
 
+static bp_logit_rows rows_of(const lm_head *self, const chunk *c, const int32_t *targets,
+                             int64_t rows)
+{
+    return (bp_logit_rows){.logits = c->logits,
+                           .targets = targets,
+                           .rows = rows,
+                           .V = self->wte->extent[0],
+                           .first = self->wte->offset[0]};
+}
+
+/* Of a prior network's training. */
+static void prior_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
+                       int64_t rows)
+{
+    int term = self->shape.term;
+    bp_logit_rows in = rows_of(self, c, targets, rows);
+
+    dirichlet_rows_forward(c->prior, &self->shape.dirichlet, &in, c->max, c->sums,
+                           self->block.nn->tensor);
+    for (int64_t r = 0; r < rows; r++)
+        if (targets[r] >= 0) {
+            pass->loss_sum[term] += c->prior[r];
+            pass->loss_count[term]++;
+        }
+}
+
 /* Adds the loss in row order. */
 static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
                        int64_t rows)
@@ -304,6 +334,10 @@ static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const
     bp_smoothing smoothing = smoothing_of(self, pass);
     double share = (double)smoothing.share;
 
+    if (pass->training && self->shape.dirichlet.classes > 0) {
+        prior_loss(self, pass, c, targets, rows);
+        return;
+    }
     if (share > 0) {
         bp_logit_sums(c->all, c->logits, rows, self->wte->extent[0]);
         bp_all_sum_double(c->all, rows, self->block.nn->tensor);
@@ -478,7 +512,12 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
         bp_zero(dstates, states->rows * states->columns);
         return;
     }
-    if (self->shape.entmax)
+    if (self->shape.dirichlet.classes > 0) {
+        bp_logit_rows in = rows_of(self, c, targets, states->rows);
+
+        dirichlet_rows_gradient(c->logits, &self->shape.dirichlet, &in, c->max, c->sums, c->weight);
+        bp_operand_fill(&dlogits, c->logits);
+    } else if (self->shape.entmax)
         bp_entmax_gradient(&dlogits, c->logits, c->sparse.tau, targets, c->weight,
                            self->wte->offset[0]);
     else if (!pass->teacher)

@@ -5,12 +5,14 @@
 #include "base/mem.h"
 #include "statistics/calibration.h"
 #include "statistics/detection.h"
+#include "statistics/dirichlet.h"
 #include "statistics/resample.h"
 #include "statistics/risk.h"
 #include "statistics/task_metrics.h"
 #include "statistics/temperature.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +104,27 @@ static void calibration(void)
         put(bar.confidence);
         put(bar.accuracy);
     }
+}
+
+/* beta alpha */
+static void dirichlet(void)
+{
+    array beta = next(), alpha = next();
+    double alpha0 = 0, beta0 = 0, information = 0;
+
+    for (int64_t k = 0; k < alpha.n; k++) {
+        alpha0 += alpha.real[k];
+        beta0 += beta.real[k];
+    }
+    for (int64_t k = 0; k < alpha.n; k++)
+        information += bp_dirichlet_information(alpha.real[k], alpha0);
+    put(bp_dirichlet_kl(beta.real, alpha.real, alpha.n));
+    put(bp_dirichlet_entropy(alpha.real, alpha.n));
+    put(information + log(alpha0) - bp_digamma(alpha0 + 1));
+    for (int64_t k = 0; k < alpha.n; k++)
+        put(bp_dirichlet_slope(alpha.real[k], alpha0, beta.real[k], beta0));
+    for (int64_t k = 0; k < alpha.n; k++)
+        put(bp_digamma(alpha.real[k]));
 }
 
 /* in_domain shifted in_domain_counts shifted_counts */
@@ -258,7 +281,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } kinds[] = {{"calibration", calibration}, {"detection", detection}, {"risk", risk},
                  {"temperature", temperature}, {"bootstrap", bootstrap}, {"classes", classes},
-                 {"regression", regression},   {"compare", compare}};
+                 {"regression", regression},   {"compare", compare},     {"dirichlet", dirichlet}};
 
     for (size_t k = 0; argc == 2 && k < sizeof kinds / sizeof kinds[0]; k++)
         if (strcmp(argv[1], kinds[k].name) == 0) {

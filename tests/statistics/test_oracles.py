@@ -228,6 +228,27 @@ class Oracles(unittest.TestCase):
                            sklearn.metrics.mean_absolute_error(truth, said)], 1e-11)
         self.assertTrue(numpy.isnan(probe("regression", [1, 1, 1], [1, 2, 3], [])[:2]).all())
 
+    def test_dirichlet(self):
+        """The divergence of two, from its definition by scipy's functions; its slope by differences; the information by drawing."""
+        draw = numpy.random.default_rng(9)
+        ln, psi = scipy.special.gammaln, scipy.special.digamma
+        for classes in (2, 3, 15):
+            for scale in (0.05, 1, 300):
+                beta, alpha = draw.gamma(1, scale, (2, classes)) + 0.01
+
+                def divergence(a):
+                    return ln(beta.sum()) - ln(beta).sum() - ln(a.sum()) + ln(a).sum() + ((beta - a) * (psi(beta) - psi(beta.sum()))).sum()
+                got = probe("dirichlet", beta, alpha)
+                self.near(got[:2], [divergence(alpha), scipy.stats.dirichlet.entropy(alpha)], 1e-9)
+                p = draw.dirichlet(alpha, 100_000)
+                inside = scipy.special.xlogy(p, p).sum(1)
+                mean = alpha / alpha.sum()
+                self.assertLess(abs(inside.mean() - (mean * numpy.log(mean)).sum() - got[2]), 4 * inside.std() / 300 + 1e-12)
+                step = 1e-6 * alpha
+                slopes = [(divergence(alpha + e) - divergence(alpha - e)) / (2 * e.sum()) for e in numpy.diag(step)]
+                self.assertTrue(numpy.allclose(got[3:3 + classes], slopes, rtol=1e-4, atol=1e-5 * max(1, 1 / scale)), (got, slopes))
+                self.near(got[3 + classes:], psi(alpha), 1e-13)
+
     def test_two_systems(self):
         """Differences, their intervals, and how often one wins, of the very resamples."""
         draw = numpy.random.default_rng(8)

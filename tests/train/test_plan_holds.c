@@ -72,7 +72,9 @@ static training random_training(int size, bp_precision precision)
                                             .clip = 1,
                                             .momentum = draw(0, 1) ? 0.9 : 0,
                                             .rho = 0.9,
-                                            .alpha = 0.99},
+                                            .alpha = 0.99,
+                                            .temperature = 1,
+                                            .data = 1000},
                               .rate = {.peak = 1e-3, .steps = STEPS},
                               .precision = precision,
                               .digest_every = draw(0, 1)};

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
+#include "statistics/dirichlet.h"
 
 #include <math.h>
 #include <string.h>
@@ -230,6 +231,43 @@ static void combine(ensemble *self, ensemble_work *work, int64_t rows)
         all_first(work->tops, rows, comms[k]);
 }
 
+/* ---- a prior network: what one distribution over distributions knows of itself ---- */
+
+static bool is_prior(const ensemble *self)
+{
+    return self->member_count == 1 && self->lm.info.task.precision > 0;
+}
+
+static double alpha0_of(const ensemble_work *work, int64_t r)
+{
+    return exp((double)work->known[r].max + (double)work->known[r].log_sum);
+}
+
+/* The terms of this rank's columns, in the place of a lone member's 0. */
+static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double alpha0 = alpha0_of(work, r), sum = 0;
+
+        for (int64_t v = 0; v < self->columns; v++)
+            sum +=
+                bp_dirichlet_information(exp((double)work->logits[r * self->columns + v]), alpha0);
+        work->mixed[r].information = sum;
+    }
+}
+
+/* What is expected of the class's entropy is the rest of the total. */
+static void split_prior(ensemble_work *work, int64_t rows)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        double alpha0 = alpha0_of(work, r), *totals = &work->totals[3 * r];
+
+        totals[1] += log(alpha0) - bp_digamma(alpha0 + 1);
+        totals[1] = fmin(fmax(totals[1], 0), totals[0]);
+        totals[0] -= totals[1];
+    }
+}
+
 void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t rows)
 {
     bp_mixture in;
@@ -237,5 +275,9 @@ void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t ro
     gather_members(self, work, first, rows);
     in = ensemble_mixture(self, work, first, rows);
     bp_mixture_rows(work->mixed, &in);
+    if (is_prior(self))
+        sum_prior(self, work, rows);
     combine(self, work, rows);
+    if (is_prior(self))
+        split_prior(work, rows);
 }

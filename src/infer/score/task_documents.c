@@ -77,10 +77,9 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
 {
     bp_err err = bp_document_table_read(self->table, d, NULL, document);
 
-    if (err == BP_OK && (*document)->count == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "outcomes.empty_document",
-                      "document %" PRId64 " has no token: at the scored corpora; leave it out",
-                      (*document)->number);
+    if (err == BP_OK)
+        err = bp_task_check_document(*document,
+                                     bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
         *pair = bp_task_texts(*document, self->pair[d]);
     return err;

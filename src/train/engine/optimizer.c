@@ -79,6 +79,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
 {
     int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
 
+    BP_ASSERT(rule->kind != BP_SGLD || rule->data > 0);
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
     optimizer->mesh = mesh;

@@ -17,11 +17,18 @@ static bp_task_kind kind_of(const trainer *self)
     return (bp_task_kind)bp_task_kind_of(bp_task_keys_of(self->config)->kind);
 }
 
+/* The class of texts outside the domain, of a prior network; NULL: there is none. */
+static const char *outside_of(const trainer *self)
+{
+    return kind_of(self) == BP_TASK_CLASSES ? bp_task_keys_of(self->config)->outside : NULL;
+}
+
 /* ---- outcomes, and the columns that have them ---- */
 
 static bp_err find_names(trainer *self)
 {
     fine_tuning *task = self->task;
+    const char *outside = outside_of(self);
     char **names = NULL;
     int64_t count = 0;
     bp_err err = kind_of(self) == BP_TASK_TAGS
@@ -37,7 +44,17 @@ static bp_err find_names(trainer *self)
                       bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     task->names = json_array();
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        (void)json_array_append_new(task->names, json_string(names[k]));
+        if (!outside || strcmp(names[k], outside) != 0)
+            (void)json_array_append_new(task->names, json_string(names[k]));
+    if (err == BP_OK && outside && (int64_t)json_array_size(task->names) == count)
+        err = BP_FAIL(BP_ERR_FORMAT, "dirichlet.no_outside",
+                      "no document has the class '%.60s': at dirichlet.outside; name one of %s",
+                      outside, bp_corpus_keys_of(self->config)->train);
+    else if (err == BP_OK && outside && count < 3)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
+                      "all documents of the domain have one class: at %s; there is nothing to "
+                      "learn, give another task.label or corpus",
+                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     bp_names_free(&names, count);
     return err;
 }
@@ -48,7 +65,7 @@ static void set_columns(trainer *self)
     int64_t count = (int64_t)json_array_size(task->names);
     bp_document_columns *columns = &self->columns;
 
-    task->outcomes = bp_alloc("input", count, sizeof *task->outcomes);
+    task->outcomes = bp_alloc("input", count + 1, sizeof *task->outcomes);
     for (int64_t k = 0; k < count; k++)
         task->outcomes[k] = json_string_value(json_array_get(task->names, (size_t)k));
     columns->all_known = true;
@@ -61,6 +78,8 @@ static void set_columns(trainer *self)
         columns->label = task->column;
         columns->classes = task->outcomes;
         columns->class_count = count;
+        if (outside_of(self)) /* behind the others */
+            task->outcomes[columns->class_count++] = outside_of(self);
     }
 }
 
@@ -191,6 +210,15 @@ static bp_err find_shape(trainer *self)
     task.outcomes = self->task->names            ? (int64_t)json_array_size(self->task->names)
                     : task.kind == BP_TASK_SPANS ? 2
                                                  : 1;
+    if (outside_of(self)) {
+        task.precision = bp_task_keys_of(self->config)->precision;
+        task.smoothing = bp_task_keys_of(self->config)->smoothing;
+    }
+    if (task.smoothing * (double)task.outcomes >= 1)
+        return BP_FAIL(BP_ERR_CONFIG, "dirichlet.too_smooth",
+                       "dirichlet.smoothing = %g leaves a class of %" PRId64
+                       " less than the others: at dirichlet.smoothing; use less than %g",
+                       task.smoothing, task.outcomes, 1 / (double)task.outcomes);
     if (shape->task.kind != BP_TASK_NONE) {
         bp_err err = check_same(self, &task);
         if (err != BP_OK)
@@ -263,6 +291,7 @@ bp_err trainer_find_task_rules(trainer *self)
     bp_err err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles);
 
     self->rules.pairs = self->facts.has_pairs;
+    self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
     if (kind_of(self) == BP_TASK_SPANS)
         self->rules.windows = self->columns.windows =
             bp_task_windows(&self->rules.frame, self->shape.context, stride);

@@ -105,7 +105,8 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
 {
     comparison_analysis_spec spec = {.seed = results->seed,
                                      .resamples = results->resamples,
-                                     .one = results->members[method] == 1,
+                                     .one = results->members[method] == 1 &&
+                                            !(results->metadata[method].task.precision > 0),
                                      .in_domain = &results->in_domain.items[0],
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
