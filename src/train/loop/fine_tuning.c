@@ -164,6 +164,27 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
                    asked->outcomes, init ? init : bp_run_keys_of(self->config)->dir);
 }
 
+/* Can the language model's head stay beside the task's? */
+static bp_err check_words(const trainer *self, const bp_task_shape *task,
+                          const bp_backbone *backbone)
+{
+    double weight = bp_task_keys_of(self->config)->lm_weight;
+
+    if (!backbone->tied || task->kind == BP_TASK_SPANS)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "task.no_words",
+            "task.lm_weight = %g keeps the head of a language model, which model.kind = "
+            "%s does not have beside task.kind = %s: at task.lm_weight; leave it out, or "
+            "take a gpt",
+            weight, self->shape.family->name, bp_task_name(task->kind));
+    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
+                       "task.lm_weight = %g does not go with distill.model, which teaches classes "
+                       "alone: at task.lm_weight; leave one of both out",
+                       weight);
+    return BP_OK;
+}
+
 static bp_err find_shape(trainer *self)
 {
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
@@ -206,6 +227,12 @@ static bp_err find_shape(trainer *self)
                        "corpus.weights = %s, but a task goes through each document once an epoch: "
                        "at corpus.weights; leave it out",
                        bp_corpus_keys_of(self->config)->weights);
+    if (bp_task_keys_of(self->config)->lm_weight > 0) {
+        bp_err err = check_words(self, &task, &backbone);
+        if (err != BP_OK)
+            return err;
+    }
+    task.lm_weight = bp_task_keys_of(self->config)->lm_weight;
     task.frozen = frozen > 0 ? backbone.layers_from + frozen : 0;
     shape->task = task;
     return bp_task_frame_of(&self->task->frame, shape, self->facts.roles);
@@ -266,6 +293,9 @@ static void make_example(const bp_example_maker *maker, const int32_t *document,
     *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
                                             maker->form.stream[0].T, source->frame, &pair, &cut);
     out->targets[0][0] = texts->target[d];
+    if (source->keeps_words)
+        bp_task_fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
+                           maker->form.stream[0].T);
 }
 
 bp_example_maker trainer_task_maker(trainer *self, bool valid)
@@ -274,7 +304,8 @@ bp_example_maker trainer_task_maker(trainer *self, bool valid)
     bp_example_maker maker = trainer_maker(self, self->shape.context);
     task_source *source = &task->source[valid];
 
-    *source = (task_source){valid ? &task->valid : &task->train, &task->frame};
+    *source = (task_source){valid ? &task->valid : &task->train, &task->frame,
+                            bp_task_keeps_words(&self->shape)};
     maker.rules = source;
     maker.window = 2; /* a stride of one document */
     maker.make = make_example;

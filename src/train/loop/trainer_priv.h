@@ -68,6 +68,7 @@ typedef struct sampling {
 typedef struct task_source {
     const bp_task_texts *texts;
     const bp_task_frame *frame;
+    bool keeps_words; /* bp_task_keeps_words */
 } task_source;
 
 /* What a fine-tuning has besides (fine_tuning.c). */
