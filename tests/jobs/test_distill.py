@@ -124,7 +124,7 @@ class DistillTask(TaskTest):
         super().setUpClass()
         for name, seed in (("a", 1), ("b", 2)):
             result = run([program("bagpipe"), "finetune", cls.at("tune.ini"), f"run.dir={cls.at(name)}", *MODEL, "task.kind=classes", "task.pool=mean",
-                          "train.batch=8", "train.steps=60", "train.valid_every=60", "optimizer.lr=5e-3", f"run.seed={seed}"])
+                          "train.batch=8", "train.steps=100", "train.valid_every=100", "optimizer.lr=5e-3", f"run.seed={seed}"])
             assert result.status == 0, result
         cls.write("two.json", json.dumps({"members": [{"name": name, "path": cls.at(name)} for name in "ab"]}))
 
@@ -133,7 +133,7 @@ class DistillTask(TaskTest):
                           f"distill.model={self.at('two.json')}", "optimizer.lr=5e-3", *keys)
 
     def test_it_learns_without_labels(self):
-        lines = metrics(self.student("learns", 0, "train.steps=60", "train.valid_every=60"))
+        lines = metrics(self.student("learns", 0, "train.steps=100", "train.valid_every=100"))
         self.assertGreater(lines[-1]["valid_accuracy"], 0.85)
 
     def test_of_itself_a_model_learns_nothing(self):
