@@ -182,6 +182,15 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     }
 }
 
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    int before = network->group_count;
+
+    shape->family->add_common(network, shape, stage);
+    for (int g = before; g < network->group_count; g++)
+        network->groups[g].frozen = shape->adapter.kind != BP_ADAPTER_NONE;
+}
+
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
                                    int stage, int stages, int chunks)
 {
@@ -193,6 +202,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
     bp_network_new(&network, nn, blocks,
                    (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1) +
+                       (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
                        2 * bp_task_keeps_words(shape));
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
@@ -209,6 +219,8 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         if (first > 0)
             network->before[c] = bp_model_behind(shape, first - 1);
+        if (family->add_common)
+            add_common(network, shape, stage);
         for (int number = first; number < end; number++) {
             add_block(network, shape, number, shared);
             if (number < bp_model_blocks(shape) - 1)

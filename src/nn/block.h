@@ -30,8 +30,10 @@ typedef struct bp_nn {
     bool distills;          /* training has a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
-    float label_smoothing; /* of the losses that vocabularies train by: 1 - so much of a target's
-                              weight is its own, the rest is every outcome's alike */
+    float label_smoothing;   /* of the losses that vocabularies train by: 1 - so much of a target's
+                                weight is its own, the rest is every outcome's alike */
+    int64_t softmax_samples; /* outcomes besides the target that training's softmax of a larger
+                                vocabulary is over; 0: all */
 } bp_nn;
 
 /** The most of a micro-batch: examples, and places of each stream. */

@@ -33,6 +33,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .causal = !cross && !self->shape.sees_all,
         .window = cross ? 0 : self->shape.window,
         .entmax = self->shape.entmax,
+        .scale = self->shape.unscaled ? 1 : 0,
         .dropout = layer_dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
@@ -225,6 +226,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
                              .D = self->D,
                              .window = self->shape.window,
                              .entmax = self->shape.entmax,
+                             .scale = self->shape.unscaled ? 1 : 0,
                              .slots = slots,
                              .room = room};
 }
@@ -245,6 +247,8 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_c
         return need->source_room > 0 && block->stream > 0;
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
+    if (self->shape.relative)
+        need->scratch_bytes += (size_t)(self->Hl * room) * sizeof(float);
     if (self->shape.crosses)
         cross_cache(self, need);
     return !self->shape.crosses || need->source_room > 0;
@@ -254,7 +258,27 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
 {
     bp_cached_shape shape = cached_shape(self, rest->slots, rest->room);
 
+    if (self->shape.relative) {
+        float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
+        bp_relative by = layer_relative(self);
+        int64_t end = 0;
+
+        for (int64_t r = 0; r < rest->rows.count; r++)
+            end = rest->rows.positions[r] >= end ? rest->rows.positions[r] + 1 : end;
+        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->room, end);
+        shape.bias = bias;
+    }
     bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);
+}
+
+/* What scores get by distance, made in `bias`: NULL where they get nothing. */
+static void set_bias(const layer *self, bp_attention_shape *shape, float *bias)
+{
+    bp_relative by = layer_relative(self);
+
+    shape->bias = bias;
+    if (bias)
+        bp_relative_fill(bias, self->shape.relative->value, &by, shape);
 }
 
 /* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
@@ -268,6 +292,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
 
+    set_bias(self, &shape, own.bias);
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     turn(self, pass, kept->qkv, false);
     if (pass->continuation && !self->shape.sees_all)
@@ -298,7 +323,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     if (layer_is_gated(self)) {
         bp_linear_forward_operand(gemm, own.up, &work->normed, self->up,
                                   layer_value_of(self->up_bias));
-        bp_swiglu_forward(&own.active, rows.kept, own.up);
+        bp_gated_forward(rows.kind, &own.active, rows.kept, own.up);
     } else {
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));
@@ -433,7 +458,7 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
     layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&down), dout, MLP);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
-        bp_swiglu_backward(&work.dup, &work.active, work.dactive, &kept->up);
+        bp_gated_backward(rows.kind, &work.dup, &work.active, work.dactive, &kept->up);
     } else {
         bp_linear_activation_backward(gemm, &rows, &work.dbranch, self->down);
     }
@@ -467,9 +492,15 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
                           &work.attended);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
     bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl,
-                                     work.dqkv + self->Cl + self->Gl * self->D};
+                                     work.dqkv + self->Cl + self->Gl * self->D, work.dscore_bias};
+    set_bias(self, &shape, work.score_bias);
     bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
                           work.scratch);
+    if (self->shape.relative && self->shape.relative->gradient) {
+        bp_relative by = layer_relative(self);
+
+        bp_relative_gradient(self->shape.relative->gradient, work.dscore_bias, &by, &shape);
+    }
     turn(self, pass, work.dqkv, true);
     if (self->repeats && qkv.sums) {
         qkv.sums = work.dbias;
@@ -570,6 +601,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
               shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses) &&
               !(shape->post_norm && shape->parallel));
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
+    if (shape->relative)
+        shape->relative->values_read = true;
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;
     self->Cl = self->Hl * self->D;

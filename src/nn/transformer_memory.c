@@ -49,6 +49,15 @@ void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *p
     return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
 }
 
+/* `count` rows a head of biases of scores; NULL: there are none. */
+static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass, int64_t count)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
+
+    return self->shape.relative ? bp_arena_floats(arena, count * self->Hl * bp_bias_floats(&shape))
+                                : NULL;
+}
+
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T;
@@ -65,6 +74,7 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
                                        bp_operand_over(arena, self->block.nn->gemm, kept->attended,
                                                        pass->B * pass->T, self->Cl)};
 
+    work.bias = alloc_bias(self, arena, pass, 1);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
 }
@@ -144,6 +154,8 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
     work.dqkv = bp_arena_floats(arena, rows * columns);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
     work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
+    work.score_bias = alloc_bias(self, arena, pass, 1);
+    work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;

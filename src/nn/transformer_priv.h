@@ -4,6 +4,7 @@
 #define BP_NN_TRANSFORMER_PRIV_H
 
 #include "math/attention/attention.h"
+#include "math/attention/relative.h"
 #include "math/kernels/kernels.h"
 #include "nn/bottleneck.h"
 #include "nn/layers.h"
@@ -81,6 +82,7 @@ typedef struct norm_work {
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
+    float *bias; /* of scores, by distance; NULL: none */
     void *scratch;
 } attention_forward_work;
 
@@ -100,16 +102,17 @@ typedef struct mlp_work {
 /* Scratch of attention's backward pass. */
 typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
-    float *dattended; /* [rows][Cl] */
-    float *dqkv;      /* as saved.qkv; its operand may lie over it */
-    float *dbias;     /* [qkv columns] where keys are repeated */
+    float *dattended;                /* [rows][Cl] */
+    float *dqkv;                     /* as saved.qkv; its operand may lie over it */
+    float *dbias;                    /* [qkv columns] where keys are repeated */
+    float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     norm_work norm;
     void *scratch;
 } attention_work;
 
 static inline bool layer_is_gated(const layer *self)
 {
-    return self->shape.activation == BP_SWIGLU;
+    return self->shape.activation >= BP_SWIGLU;
 }
 
 /** Columns of the products of q, k and v, and of gate and up. */
@@ -131,6 +134,12 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
+/** How distances are put into buckets. */
+static inline bp_relative layer_relative(const layer *self)
+{
+    return (bp_relative){self->shape.relative_buckets, self->shape.relative_distance,
+                         self->shape.sees_all};
+}
 
 /** `columns`: of the widest bias besides those of C. */
 norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
@@ -209,6 +218,8 @@ static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 /** Of the projections that end a branch: a residual stream that no norm follows grows with their
  * number (Radford et al. 2019, section 2.3). */
 float layer_residual_std(const layer *self);
+/** Of queries' weights. */
+float layer_query_std(const layer *self);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
 const float *layer_qkv_bias(const layer *self);
 /** A bias after a row split belongs to the sum: one rank adds it. */

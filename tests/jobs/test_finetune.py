@@ -182,6 +182,8 @@ class Finetune(TaskTest):
         self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
 
     def test_a_number_is_learnt(self):
+        self.assert_error(self.finetune("smooth", 0, *MODEL, "task.kind=regression", "task.label=length", "train.label_smoothing=0.1"), 78,
+                          "[train.no_smoothing]")
         lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
         self.assertLess(lines[-1]["valid_loss"], 0.3 * lines[0]["loss"])
         self.assertNotIn("valid_accuracy", lines[-1])
@@ -209,15 +211,19 @@ class Finetune(TaskTest):
         self.corpus("two", [{"text": "the ship was", "topic": "a", "genre": "b"}] * 2)
         self.assert_error(self.finetune("e1", 0, *MODEL, f"corpus.valid={self.at('other.h5')}"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.finetune("e2", 0, *MODEL, f"corpus.train={self.at('alike.h5')}"), 65, "[task.one_class]", "sea")
-        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[task.no_label]")
+        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[corpus.no_column]")
         self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "[task.bad_value]", "nan")
+        self.corpus("bare", [{"text": "the ship", "id": "0"}])
+        self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("bare.h5"))
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 65,
+                          "[task.no_label]")
         self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("two.h5"))
         self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 78,
                           "[task.several_labels]")
         self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "[task.too_many_layers]")
         self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "[task.no_backbone]")
-        for keys, word in ((("task.frozen_layers=1", "adapter.kind=lora"), "[task.frozen_adapters]"), (("corpus.weights=1",), "[task.has_weights]")):
-            self.assert_error(self.finetune("e8", 0, f"model.init={self.at('pretrained')}", *keys), 78, word)
+        self.assert_error(self.finetune("e8", 0, f"model.init={self.at('pretrained')}", "task.frozen_layers=1", "adapter.kind=lora"), 78,
+                          "[task.frozen_adapters]")
         self.assert_error(self.finetune("e9", 0, *MODEL, "model.context=3"), 78, "[task.short_context]")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "train.batch=2", "train.steps=1")
         self.assert_error(result, 65, "[task.unknown_class]", "town")

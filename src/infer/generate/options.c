@@ -25,6 +25,12 @@ const bp_option bp_generate_options[] = {
      .type = BP_OPTION_STRING,
      .help = "a file of text: {NAME} in it is the field NAME of a JSONL prompt; {{ is a brace",
      .at = AT(template_path)},
+    {.key = "generate.cut",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "of encoder-decoders: a source that is longer than the context loses its last tokens; "
+             "else nothing is written for it",
+     .at = AT(cut)},
     {.key = "generate.strategy",
      .type = BP_OPTION_CHOICE,
      .value = "greedy",

@@ -272,7 +272,8 @@ static bp_err read_prompts(generator *self)
                                   .tokenizer = self->tokenizer,
                                   .vocab_size = self->info.vocab_size,
                                   .context = context_of(self),
-                                  .has_end = self->info.reads_source && self->info.eod_id >= 0,
+                                  .are_sources = self->info.reads_source,
+                                  .cut = keys->cut,
                                   .end = self->info.eod_id};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
@@ -286,6 +287,8 @@ static bp_err read_prompts(generator *self)
                       (size_t)prompts->ids.count * sizeof *prompts->ids.data);
         bp_buffer_add(&all, prompts->text_starts, starts);
         bp_buffer_add(&all, prompts->text.data, prompts->text.bytes);
+        if (prompts->too_long > 0)
+            bp_buffer_add(&all, prompts->excess, (size_t)prompts->count * sizeof *prompts->excess);
         bp_sha256_of(all.data, all.bytes, self->prompts_hash);
     }
     bp_buffer_clear(&all);
@@ -311,6 +314,13 @@ static void share_prompts(generator *self)
     bp_bcast_bytes(prompts->starts, (sizes[0] + 1) * (int64_t)sizeof *prompts->starts, 0, world);
     bp_bcast_bytes(prompts->ids.data, sizes[1] * (int64_t)sizeof *prompts->ids.data, 0, world);
     bp_bcast_bytes(self->prompts_hash, BP_SHA256_HEX, 0, world);
+    if (!self->info.reads_source)
+        return;
+    if (!root) {
+        prompts->excess = bp_alloc("generate.prompts", sizes[0] + 1, sizeof *prompts->excess);
+        prompts->cut = bp_generate_keys_of(self->config)->cut;
+    }
+    bp_bcast_bytes(prompts->excess, sizes[0] * (int64_t)sizeof *prompts->excess, 0, world);
 }
 
 /* Does prompt k say what is to be filled in? */
@@ -326,6 +336,15 @@ static bool has_masks(const generator *self, int64_t k)
 static void warn_of_room(const generator *self)
 {
     int64_t cut = 0;
+
+    if (self->prompts.too_long > 0)
+        BP_WARN("generate.too_long",
+                "%" PRId64 " of %" PRId64 " sources have more tokens, with their end, than the "
+                "model's context of %" PRId64 ": at generate.prompts; %s",
+                self->prompts.too_long, self->prompts.count, self->info.context,
+                self->prompts.cut ? "they are cut"
+                                  : "their lines in outputs.jsonl say so, generate.cut=yes cuts "
+                                    "them");
 
     for (int64_t k = 0; k < self->prompts.count; k++)
         cut +=

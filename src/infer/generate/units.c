@@ -1,4 +1,5 @@
-/* A unit: groups of prompts in turn through the stages; one rank chooses, and tells all others.
+/* A unit: groups of prompts in turn through the stages; one rank chooses, and broadcasts its
+ * choice.
  *
  * The ranks of the last stage have the logits of their slices; tensor rank 0 of member 0 there, the
  * chooser, gathers them, chooses for each slot, and sends what is fed next to every other rank of
@@ -127,21 +128,6 @@ static void new_chooser(bp_unit *unit)
 static int64_t widest_slice(const bp_unit_spec *spec)
 {
     return spec->rule->choice.vocab_size / spec->mesh->tensors + 1;
-}
-
-int64_t bp_unit_bytes(const bp_unit_spec *spec)
-{
-    const bp_generate_plan *plan = spec->plan;
-    const bp_mesh *mesh = spec->mesh;
-    int64_t V = spec->rule->choice.vocab_size;
-    int64_t bytes = bp_model_decode_bytes(spec->lm, plan->groups, plan->slots, plan->room);
-
-    if (is_last(mesh))
-        bytes += plan->slots * widest_slice(spec) * (int64_t)sizeof(float);
-    if (is_last(mesh) && mesh->tensor_at == 0)
-        bytes += plan->slots * V * (int64_t)(mesh->tensors > 1 ? sizeof(float) : 0) +
-                 omp_get_max_threads() * bp_choice_bytes(V);
-    return bytes;
 }
 
 /* Of a model that fills in masks, and decodes nothing. */
@@ -275,9 +261,12 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
         counts_of(group)[p * unit->K] = (int32_t)length;
         memcpy(tokens, ids, (size_t)length * sizeof *tokens);
         tokens += length;
+        int64_t room = bp_prompts_left_out(spec->prompts, first + p)
+                           ? 1
+                           : bp_generate_room(spec->plan, length);
         if (unit->chooses)
-            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p,
-                          bp_generate_room(spec->plan, length), unit->ensemble);
+            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, room,
+                          unit->ensemble);
     }
 }
 
@@ -396,7 +385,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 
 /* ---- all stages ---- */
 
-/* The lead looks whether to stop, and the chooser hears of it. */
+/* The lead asks whether to stop, and the chooser receives its answer. */
 static bool ask_lead(bp_unit *unit)
 {
     MPI_Comm comm = unit->spec.mesh->ensemble;

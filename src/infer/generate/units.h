@@ -13,8 +13,6 @@ typedef struct bp_unit bp_unit;
  * Errors:     those of bp_model_decode_new, the same on all ranks of mesh->ensemble. */
 bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec);
 void bp_unit_free(bp_unit **unit);
-/** What bp_unit_new takes on this rank, in bytes, all but a trifle. Local. */
-int64_t bp_unit_bytes(const bp_unit_spec *spec);
 
 /** Continue the prompts of unit `number`. On the rank that leads mesh->ensemble `result` gets what
  * came of it (read by bp_result_prompt and bp_result_text, in results.h); elsewhere it stays as it

@@ -17,6 +17,7 @@ const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
     [BP_RMSPROP] = {"rmsprop", {"rmsprop.v/", "rmsprop.m/"}, "1e-8", "0"},
     [BP_LAMB] = {"lamb", {"lamb.m/", "lamb.v/"}, "1e-6", NULL},
     [BP_ADAFACTOR] = {"adafactor", {NULL}, "1e-30", NULL},
+    [BP_SGLD] = {"sgld", {NULL}, .clip = "0", .decay = "constant"},
 };
 
 int bp_optimizer_moments(const bp_optimizer_rule *rule)
@@ -218,10 +219,19 @@ static void update_run(bp_optimizer *optimizer, int k, float *values, const floa
     double decay = optimizer->rule.layer_decay;
     bp_update with = *all;
 
+    if (optimizer->rule.kind == BP_SGLD && optimizer->guarded) {
+        uint32_t before[BP_SUMS];
+
+        bp_optimizer_sum_run(optimizer, k, values, before);
+        bp_optimizer_note_change(optimizer, k, before);
+    }
     if (decay > 0 && decay < 1)
         with.rate *= pow(decay, (double)run->depth);
-    if (bp_optimizer_is_layerwise(&optimizer->rule)) {
-        bp_optimizer_layerwise_apply(optimizer, run, &at, &with);
+    if (optimizer->rule.kind == BP_SGLD || bp_optimizer_is_layerwise(&optimizer->rule)) {
+        if (optimizer->rule.kind == BP_SGLD)
+            bp_optimizer_langevin(&optimizer->rule, run, &at, &with);
+        else
+            bp_optimizer_layerwise_apply(optimizer, run, &at, &with);
         if (optimizer->guarded)
             bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
         return;

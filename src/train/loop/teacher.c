@@ -53,7 +53,7 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
 {
     const bp_task_shape *ours = &self->shape.task, *theirs = &shape->task;
     const json_t *labels = json_object_get(json_object_get(state, "model"), "labels"),
-                 *classes = self->task ? self->task->classes : NULL;
+                 *classes = self->task ? self->task->names : NULL;
     bp_backbone a, b;
 
     if (ours->kind != theirs->kind || ours->outcomes != theirs->outcomes ||
