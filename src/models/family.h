@@ -375,6 +375,8 @@ double bp_model_train_flops(const bp_model_shape *shape);
 /** What its training minimises: of its task, or its family's; NULL: a family of counts, or a
  * learner. */
 const bp_objective *bp_model_objective(const bp_model_shape *shape);
+/** What a term's loss counts in it: the objective's, or of training's own. */
+double bp_model_term_weight(const bp_model_shape *shape, int term);
 /** What it has probabilities of, or values: its task's outcomes, or words; and whether its last
  * block is a softmax over them (a value and a span have other heads). */
 int64_t bp_model_outcomes(const bp_model_shape *shape);

@@ -169,7 +169,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
     adapts = adapts && !(of_task && number >= backbone);
     if (of_task && number >= backbone)
-        bp_task_add_block(network, shape, number - backbone);
+        bp_task_add_block(network, shape, number - backbone, shared);
     else
         family->add_block(network, shape, number, shared);
     if (adapts)
@@ -202,14 +202,15 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
 
     bp_network_new(&network, nn, blocks,
                    (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1) +
-                       (family->add_common ? BP_MODEL_COMMON * chunks : 0));
+                       (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
+                       2 * bp_task_keeps_words(shape));
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
-    if (family->add_shared && shape->task.kind == BP_TASK_NONE) /* a task's head shares nothing */
+    if (family->add_shared && (shape->task.kind == BP_TASK_NONE || bp_task_keeps_words(shape)))
         shared = family->add_shared(network, shape, stage, stages, blocks);
     if (shared) {
-        network->groups[0].frozen = adapts;
+        network->groups[0].frozen = adapts || shape->task.frozen > 0;
         network->groups[0].depth = depth_of(shape, 0);
     }
     for (int c = 0; c < chunks; c++) {

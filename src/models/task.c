@@ -5,6 +5,7 @@
 #include "nn/layers.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define INIT_STD 0.02F
@@ -32,6 +33,9 @@ const bp_option bp_task_options[] = {
     {"task.separator", BP_OPTION_STRING, "=>", 0, 0, NULL, NULL,
      "of text and causal models: what stands between a source and its target", false,
      .at = BP_AT(bp_task_keys, separator)},
+    {"task.lm_weight", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
+     "gpt: of the language model's loss on the same texts, which is added to the task's; 0: none",
+     false, .at = BP_AT(bp_task_keys, lm_weight)},
     {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
      "of spans: so much further on in a long context the next window begins", false,
      .at = BP_AT(bp_task_keys, stride)},
@@ -66,6 +70,11 @@ bool bp_task_is_asked(const bp_config *config)
     return asked;
 }
 
+bool bp_task_keeps_words(const bp_model_shape *shape)
+{
+    return shape->task.lm_weight > 0;
+}
+
 /* ---- the head: what it reads, and outcomes ---- */
 
 static bool has_pooler(const bp_model_shape *shape)
@@ -73,10 +82,10 @@ static bool has_pooler(const bp_model_shape *shape)
     return shape->task.pool == BP_POOL_FIRST && backbone_of(shape).pooler;
 }
 
+/* Where it keeps the words all is one block, that of the last stage, which shares their table. */
 int bp_task_blocks(const bp_model_shape *shape)
 {
-    (void)shape;
-    return 2;
+    return bp_task_keeps_words(shape) ? 1 : 2;
 }
 
 int64_t bp_task_parameters(const bp_model_shape *shape)
@@ -93,14 +102,15 @@ double bp_task_flops(const bp_model_shape *shape)
 
     if (has_pooler(shape))
         matrices += C * C;
-    return 6 * matrices / (a_place ? 1 : (double)shape->context);
+    return 6 * (matrices / (a_place ? 1 : (double)shape->context) +
+                (bp_task_keeps_words(shape) ? (double)shape->vocab_size * C : 0));
 }
 
 static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
 {
     bp_backbone backbone = backbone_of(shape);
     bp_pooling_shape pooling = {.C = shape->width,
-                                .norm = backbone.norm,
+                                .norm = bp_task_keeps_words(shape) ? NULL : backbone.norm,
                                 .rms = backbone.rms,
                                 .epsilon = backbone.epsilon,
                                 .pool = (bp_pool)shape->task.pool,
@@ -140,13 +150,60 @@ static bp_block *new_text_head(bp_network *network, const bp_model_shape *shape)
     return block;
 }
 
-void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number)
+static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
 {
-    bool outcomes = shape->task.kind == BP_TASK_CLASSES || shape->task.kind == BP_TASK_TAGS;
+    bp_backbone backbone = backbone_of(shape);
+    bp_group *whole = bp_network_add_group(network, true);
+    char name[BP_PARAM_NAME];
+    bp_row_shape row = {.name = backbone.norm,
+                        .I = shape->width,
+                        .O = shape->width,
+                        .epsilon = backbone.epsilon,
+                        .mask = BP_ROW_KEEPS_ALL};
+    bp_block *block;
 
-    bp_network_add_block(network, number == 0 ? new_pooling(network, shape)
-                                  : outcomes  ? new_outcomes(network, shape)
-                                              : new_text_head(network, shape));
+    (void)snprintf(name, sizeof name, "%s.gain", backbone.norm);
+    row.gain = bp_group_add_vector(whole, name, shape->width, BP_INIT_ONE);
+    (void)snprintf(name, sizeof name, "%s.bias", backbone.norm);
+    row.shift = bp_group_add_vector(whole, name, shape->width, BP_INIT_ZERO);
+    bp_row_layer_new(&block, &network->nn, &row, NULL);
+    return block;
+}
+
+static bp_block *new_words(bp_network *network, bp_param *shared)
+{
+    bp_head_shape head = {.term = BP_TASK_WORDS, .sparse = true, .passes_on = true};
+    bp_block *block;
+
+    BP_ASSERT(shared);
+    bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
+    return block;
+}
+
+static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
+{
+    return shape->task.kind == BP_TASK_CLASSES || shape->task.kind == BP_TASK_TAGS
+               ? new_outcomes(network, shape)
+               : new_text_head(network, shape);
+}
+
+void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                       bp_param *shared)
+{
+    bp_block *block;
+
+    if (bp_task_keeps_words(shape)) {
+        bp_block *parts[4];
+
+        parts[0] = new_norm(network, shape);
+        parts[1] = new_words(network, shared);
+        parts[2] = new_pooling(network, shape);
+        parts[3] = new_head(network, shape);
+        bp_series_new(&block, &network->nn, parts, 4);
+    } else {
+        block = number == 0 ? new_pooling(network, shape) : new_head(network, shape);
+    }
+    bp_network_add_block(network, block);
 }
 
 /* ---- documents ---- */
@@ -229,6 +286,12 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     return at;
 }
 
+void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T)
+{
+    for (int64_t t = 0; t < T; t++)
+        targets[t] = t < length - 1 ? inputs[t + 1] : -1;
+}
+
 /* ---- examples: documents, padded ---- */
 
 static void fill_example(const bp_example_maker *self, const bp_document *document, bp_example *out)
@@ -239,6 +302,9 @@ static void fill_example(const bp_example_maker *self, const bp_document *docume
 
     *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
                                             self->form.stream[0].T, &rules->frame, &pair, &cut);
+    if (self->form.targets[BP_TASK_WORDS] > 0)
+        bp_task_fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
+                           self->form.stream[0].T);
 }
 
 static void make_class(const bp_example_maker *self, const bp_document *document, int64_t step,
@@ -308,7 +374,10 @@ static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
 
     return (bp_example_maker){
         .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
-                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1 : 0}},
+                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1
+                                                                       : bp_task_keeps_words(shape)
+                                                                           ? T
+                                                                           : 0}},
         .feed = BP_FEED_DOCUMENTS,
         .rules = rules,
         .make_document = MAKE[shape->task.kind]};
@@ -320,9 +389,23 @@ static const bp_objective OBJECTIVES[] = {
     [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
     [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
 
-const bp_objective *bp_task_objective(int64_t kind)
+/* The same with the words that follow, whose weight the shape has. */
+static const bp_objective WITH_WORDS[] = {
+    [BP_TASK_CLASSES] = {.name = "classes", .terms = 2, .weight = {1}, .maker = task_maker},
+    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 2, .weight = {1}, .maker = task_maker},
+    [BP_TASK_TAGS] = {.name = "tags", .terms = 2, .weight = {1}, .maker = task_maker}};
+
+static const bp_objective *objective_of(const bp_model_shape *shape)
 {
-    return &OBJECTIVES[kind];
+    return bp_task_keeps_words(shape) ? &WITH_WORDS[shape->task.kind]
+                                      : &OBJECTIVES[shape->task.kind];
+}
+
+double bp_model_term_weight(const bp_model_shape *shape, int term)
+{
+    return term == BP_TASK_WORDS && bp_task_keeps_words(shape)
+               ? shape->task.lm_weight
+               : bp_model_objective(shape)->weight[term];
 }
 
 /* ---- a network with either head ---- */
@@ -335,7 +418,7 @@ static bool is_language_model(const bp_model_shape *shape)
 const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
     if (!is_language_model(shape))
-        return bp_task_objective(shape->task.kind);
+        return objective_of(shape);
     return shape->objective ? shape->objective : shape->family->objective;
 }
 

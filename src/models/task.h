@@ -21,6 +21,7 @@ typedef struct bp_task_keys {
     const char *pool;
     int64_t frozen_layers;
     const char *separator;
+    double lm_weight;
     int64_t stride, answer_tokens;
 } bp_task_keys;
 
@@ -29,7 +30,8 @@ static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_task_options);
 }
 
-const bp_objective *bp_task_objective(int64_t kind);
+/** The term of the words that follow, of a training that keeps them. */
+#define BP_TASK_WORDS 1
 
 /** Does a job that has these keys ask for a task? */
 bool bp_task_is_asked(const bp_config *config);
@@ -66,11 +68,19 @@ int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut);
 
+/** targets[T] of a language model on such inputs: each token given those before it, -1 at the last
+ * one and behind it. */
+void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T);
+
 /** Blocks of its head, their parameters, and FLOPs of training on a token. */
 int bp_task_blocks(const bp_model_shape *shape);
 int64_t bp_task_parameters(const bp_model_shape *shape);
 double bp_task_flops(const bp_model_shape *shape);
-/** Block `number` of the head, from 0, at the end of the network. */
-void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number);
+/** Does its training keep the language model's head, whose table is the embedding's? */
+bool bp_task_keeps_words(const bp_model_shape *shape);
+/** Block `number` of the head, from 0, at the end of the network; `shared`: the embedding's table
+ * (bp_model_family.add_shared), where it keeps the words. */
+void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
+                       bp_param *shared);
 
 #endif

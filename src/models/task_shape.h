@@ -27,6 +27,7 @@ typedef struct bp_task_shape {
     double smoothing; /* of that Dirichlet, the share of each class that is not the text's */
     int64_t pool;     /* bp_pool */
     int64_t frozen;   /* of training: so many of the first blocks keep their values */
+    double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
 } bp_task_shape;
 
 /** What of a family's network stands before any head. */
@@ -34,6 +35,8 @@ typedef struct bp_backbone {
     int blocks;       /* the first so many of the family's, */
     int layers_from;  /* and its layers from this one on */
     const char *norm; /* which the family's head begins with; NULL: none */
+    bool tied;        /* the words that follow a text have the embedding's matrix, behind this norm
+                         by the layer: a task can keep that head beside its own */
     bool rms;
     float epsilon;
     bool pooler;      /* a text's first state goes through a pooler; else its last one is taken */

@@ -156,6 +156,11 @@ typedef struct bp_text_head_shape {
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
 
+/** Blocks that work one after another, as one: what a pipeline does not cut. The blocks, of one
+ * stream, are the series' now. */
+#define BP_SERIES_BLOCKS 4
+void bp_series_new(bp_block **out, const bp_nn *nn, bp_block *const *blocks, int count);
+
 /** What stands between a generator and a discriminator. */
 typedef struct bp_replacement_shape {
     bp_embedding_part embedding; /* of the text with the generator's tokens, on item 0 */

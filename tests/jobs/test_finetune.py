@@ -9,6 +9,7 @@ import numpy
 
 import bagpipe_test
 from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from plain_gpt import gpt_logits, log_softmax
 from tensors import tensors_of
 
 WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have""".split()
@@ -121,6 +122,32 @@ class Finetune(TaskTest):
                           "[task.other_task]")
         self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('back')}", "train.steps=3",
                                "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "[task.other_task]")
+
+    def test_a_language_model_is_kept_beside_the_task(self):
+        """The loss of the texts' own words is added; with sgd the sum falls by rate x norm^2 of its gradient."""
+        keys = ["train.batch=150", "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip=0", "optimizer.warmup=0",
+                "optimizer.decay=constant", "train.steps=2", "task.pool=mean"]
+        start = self.tuned("words-start", 0, *GPT, *keys, "optimizer.lr=0")
+        one = metrics(self.tuned("words", 0, *GPT, *keys, "optimizer.lr=1e-3", "task.lm_weight=0.5"))
+        w = tensors_of(os.path.join(start, "checkpoints", "step-000000000002"))
+        vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").split()
+        total = count = 0
+        for line in pathlib.Path(self.at("train.jsonl")).read_text(encoding="utf-8").splitlines():
+            ids = [vocabulary.index(word) for word in json.loads(line)["text"].split()][:23] + [vocabulary.index("[SEP]")]
+            values = log_softmax(gpt_logits(w, numpy.array([ids]), 4))[0]
+            total -= sum(values[t, ids[t + 1]] for t in range(len(ids) - 1))
+            count += len(ids) - 1
+        self.assertAlmostEqual(one[0]["loss"], metrics(start)[0]["loss"] + 0.5 * total / count, delta=1e-4)
+        self.assertAlmostEqual((one[0]["loss"] - one[1]["loss"]) / 1e-3, one[0]["grad_norm"] ** 2, delta=0.05 * one[0]["grad_norm"] ** 2)
+        keys = [*GPT, "task.lm_weight=0.5", "model.dropout=0.1"]
+        one = self.tuned("words-one", 0, *keys)
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("stages", 2, ["mesh.pipeline=2"])):
+            for a, b in zip(metrics(one), metrics(self.tuned(f"words-{name}", ranks, *keys, *mesh)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 1e-4, name)
+        self.assertEqual(digests(one), digests(self.tuned("words-data", 2, *keys)))
+        self.assertEqual(set(digests(one)), set(digests(self.tuned("wordless", 0, *GPT))))
+        self.assert_error(self.finetune("never", 0, *MODEL, "task.lm_weight=0.5"), 78, "[task.no_words]", "bert")
+        self.assert_error(self.finetune("never", 0, *GPT, "task.lm_weight=0.5", f"distill.model={one}"), 78, "[task.no_words]", "distill.model")
 
     def test_lower_layers_go_slower(self):
         keys = [*MODEL, "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.warmup=0", "optimizer.decay=constant",

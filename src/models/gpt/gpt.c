@@ -165,6 +165,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = bp_transformer_blocks(shape) - 1,
                          .layers_from = 1,
                          .norm = "ln_f",
+                         .tied = !shape->own[BP_GPT_UNTIED],
                          .epsilon = (float)shape->real[BP_GPT_EPSILON],
                          .head_parameters = shape->own[BP_GPT_UNTIED] ? table : 0,
                          .head_flops = 6 * (double)table};

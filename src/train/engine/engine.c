@@ -279,8 +279,8 @@ static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
         BP_MPI_WAIT("all_gather",
                     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses + t * all,
                                   bp_mpi_count(each), MPI_DOUBLE, mesh->data));
-        loss +=
-            objective->weight[t] * (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
+        loss += bp_model_term_weight(&engine->shape, t) *
+                (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
     }
     bp_all_sum_double(&loss, 1, mesh->pipeline);
     return loss;
@@ -354,7 +354,8 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     count_scored(engine, batch, scored);
     for (int t = 0; t < objective->terms; t++)
         work.loss_weight[t] =
-            scored[t] > 0 ? (float)(objective->weight[t] / (double)scored[t]) : 0.0F;
+            scored[t] > 0 ? (float)(bp_model_term_weight(&engine->shape, t) / (double)scored[t])
+                          : 0.0F;
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
     result->loss = mean_loss(engine, scored);

@@ -193,6 +193,27 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
                    asked->outcomes, init ? init : bp_run_keys_of(self->config)->dir);
 }
 
+/* Can the language model's head stay beside the task's? */
+static bp_err check_words(const trainer *self, const bp_task_shape *task,
+                          const bp_backbone *backbone)
+{
+    double weight = bp_task_keys_of(self->config)->lm_weight;
+
+    if (!backbone->tied || task->kind == BP_TASK_SPANS)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "task.no_words",
+            "task.lm_weight = %g keeps the head of a language model, which model.kind = "
+            "%s does not have beside task.kind = %s: at task.lm_weight; leave it out, or "
+            "take a gpt",
+            weight, self->shape.family->name, bp_task_name(task->kind));
+    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
+                       "task.lm_weight = %g does not go with distill.model, which teaches classes "
+                       "alone: at task.lm_weight; leave one of both out",
+                       weight);
+    return BP_OK;
+}
+
 static bp_err find_shape(trainer *self)
 {
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
@@ -239,6 +260,12 @@ static bp_err find_shape(trainer *self)
                        "model.context = %" PRId64 " has no room for a text between the tokens that "
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);
+    if (bp_task_keys_of(self->config)->lm_weight > 0) {
+        bp_err err = check_words(self, &task, &backbone);
+        if (err != BP_OK)
+            return err;
+    }
+    task.lm_weight = bp_task_keys_of(self->config)->lm_weight;
     task.frozen = frozen > 0 ? backbone.layers_from + frozen : 0;
     shape->task = task;
     return BP_OK;

@@ -304,7 +304,7 @@ bp_err trainer_validate(trainer *self, double *loss)
 
         *loss = 0;
         for (int t = 0; t < objective->terms; t++)
-            any = add_mean(loss, objective->weight[t], sums + t * pieces,
+            any = add_mean(loss, bp_model_term_weight(&self->shape, t), sums + t * pieces,
                            sums + values + t * pieces, pieces) ||
                   any;
         if (!any)
