@@ -21,7 +21,8 @@ typedef enum bp_rng_purpose {
     BP_RNG_GENERATE = 10, /* tokens drawn */
     BP_RNG_WORD2VEC = 12, /* occurrences used, windows, noise words */
     BP_RNG_REPLACE = 13,  /* tokens that a generator puts into a text */
-    BP_RNG_PAIR = 14      /* texts that are set beside another one */
+    BP_RNG_PAIR = 14,     /* texts that are set beside another one */
+    BP_RNG_NOISE = 15     /* noise in texts that are to be restored */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

@@ -118,6 +118,7 @@ typedef struct bp_model_shape {
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
                            only tells that keeps its values */
     bp_adapter adapter; /* then it alone is trained, and a task's head */
+    const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
 } bp_model_shape;
 
 /** What the key model.NAME (SECTION.NAME, if its family has one) asks for, and the "model" object
@@ -237,6 +238,7 @@ struct bp_model_family {
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
     const bp_objective *objective;         /* that pretraining minimises */
+    const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
 

@@ -206,8 +206,9 @@ static bool is_language_model(const bp_model_shape *shape)
 
 const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
-    return is_language_model(shape) ? shape->family->objective
-                                    : bp_task_objective(shape->task.kind);
+    if (!is_language_model(shape))
+        return bp_task_objective(shape->task.kind);
+    return shape->objective ? shape->objective : shape->family->objective;
 }
 
 int64_t bp_model_outcomes(const bp_model_shape *shape)

@@ -76,9 +76,9 @@ static bp_err check_pairs(const trainer *self)
                        "model.start_token = %" PRId64 " is beyond the vocabulary of %" PRId64
                        ": at model.start_token; use one from 1 on",
                        self->rules.start + 1, self->facts.vocab_size);
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && bp_model_objective(&self->shape)->pairs)
         err = check_corpus(self, self->corpus, "corpus.train");
-    if (err == BP_OK && self->mesh->coordinates)
+    if (err == BP_OK && self->mesh->coordinates && bp_model_objective(&self->shape)->pairs)
         err = check_corpus(self, self->valid_corpus, "corpus.valid");
     return err;
 }
@@ -88,5 +88,8 @@ bp_err trainer_find_pair_rules(trainer *self)
     int64_t start = self->shape.family->start_token(&self->shape);
 
     self->rules.start = start >= 0 ? start : self->rules.eod;
-    return bp_agree(self->mesh->world, check_pairs(self));
+    bp_err err = bp_agree(self->mesh->world, check_pairs(self));
+
+    return err == BP_OK && bp_model_objective(&self->shape)->noises ? trainer_find_noise_rules(self)
+                                                                    : err;
 }

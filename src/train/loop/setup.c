@@ -153,6 +153,18 @@ static bool has_segments(const bp_corpus *corpus)
     return all;
 }
 
+static bool has_pairs(const bp_corpus *corpus)
+{
+    bool all = true;
+
+    for (int64_t k = 0; k < bp_corpus_files(corpus); k++) {
+        const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(corpus, k));
+
+        all = all && info->has_segments && info->segments == 2 * info->documents;
+    }
+    return all;
+}
+
 /* What the coordinator finds in the corpora, for all ranks. */
 static bp_err find_facts(trainer *self)
 {
@@ -166,6 +178,7 @@ static bp_err find_facts(trainer *self)
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
+    facts->has_pairs = has_pairs(self->corpus);
     facts->has_segments =
         has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
     if (facts->has_valid) {
@@ -316,6 +329,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         err = trainer_find_shape(self);
     if (err == BP_OK)
         err = trainer_task_shape(self);
+    if (err == BP_OK)
+        err = trainer_find_objective(self);
     if (err == BP_OK) {
         if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
             self->shape.family->resolve(&self->shape, config);
@@ -494,6 +509,7 @@ void trainer_close(trainer *self)
     bp_free(self->examples);
     bp_free(self->window);
     bp_free(self->continues);
+    bp_free(self->sentinels);
     bp_free(self->tokenizer);
     bp_free(self->constants);
     bp_free(self->trace_path);

@@ -27,6 +27,7 @@ typedef struct corpus_facts {
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
     bool has_segments; /* in all corpora: texts of tasks, or sentences */
+    bool has_pairs;    /* in the training corpora: each document has two texts, on average */
 } corpus_facts;
 
 /* What a checkpoint keeps beside tensors. */
@@ -111,11 +112,12 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;   /* of the rules, where whole words are masked; else NULL */
-    void *examples;    /* room for the examples of a step, of this data rank; validation's too */
-    int32_t *window;   /* [maker.window] that validation reads; on leads */
-    char *attachment;  /* of a model that is counted: its file; NULL: none yet */
-    fine_tuning *task; /* NULL: a language model is trained */
+    bool *continues;    /* of the rules, where whole words are masked; else NULL */
+    int32_t *sentinels; /* of the rules, where noise needs them; else NULL */
+    void *examples;     /* room for the examples of a step, of this data rank; validation's too */
+    int32_t *window;    /* [maker.window] that validation reads; on leads */
+    char *attachment;   /* of a model that is counted: its file; NULL: none yet */
+    fine_tuning *task;  /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
     json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
@@ -195,6 +197,14 @@ extern const char *const trainer_may_change[];
 bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* noise.c */
+/** self->shape.objective, by train.objective or by what the corpora are; sets the key where the
+ * family has a choice. Collective over world. Errors: BP_ERR_CONFIG: the same on all ranks. */
+bp_err trainer_find_objective(trainer *self);
+/** Rules of an objective of noise. Collective over world. Errors: BP_ERR_CONFIG a noise that there
+ * is not, or that needs a token or sentences that are not there: the same on all ranks. */
+bp_err trainer_find_noise_rules(trainer *self);
 
 /* pairs.c */
 /** Rules of an objective of pairs, whose corpora have them, none longer than the context unless
