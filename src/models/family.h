@@ -362,6 +362,9 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
+/** Do its groups of parameters know how many layers lie above them (bp_group.depth)? Not where two
+ * stacks of layers train together. */
+bool bp_model_has_depth(const bp_model_shape *shape);
 int64_t bp_model_state_width(const bp_model_shape *shape);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);

@@ -30,8 +30,10 @@ typedef struct bp_nn {
     bool distills;          /* training has a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
-    float label_smoothing; /* of the losses that vocabularies train by: 1 - so much of a target's
-                              weight is its own, the rest is every outcome's alike */
+    float label_smoothing;   /* of the losses that vocabularies train by: 1 - so much of a target's
+                                weight is its own, the rest is every outcome's alike */
+    int64_t softmax_samples; /* outcomes besides the target that training's softmax of a larger
+                                vocabulary is over; 0: all */
 } bp_nn;
 
 /** The most of a micro-batch: examples, and places of each stream. */
@@ -184,10 +186,10 @@ typedef struct bp_block_ops {
      * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is
      * NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** Add the parameters of an adapter, once, before anything is planned or bound: what is cut
-     * over tensor ranks to `split`, the rest to `partial` (param.h). NULL: none has a place here.
-     * Local. */
-    void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial);
+    /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
+     * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
+     * bottleneck all to `whole`. NULL: none has a place here. Local. */
+    void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
     void (*free)(bp_block *block);
 } bp_block_ops;
 

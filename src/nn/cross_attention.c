@@ -272,7 +272,7 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->cross_out,
                               layer_bias_once(self, self->cross_out_bias));
     pass->scratch->used_bytes = mark;
-    layer_join(self, pass, kept, work, MASK_CROSS_SUM, base, h, MLP);
+    layer_join(self, pass, kept, work, CROSS, base, h, MLP);
 }
 
 /* dsource += what keys and values give it. */
@@ -308,7 +308,7 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, CROSS, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dh, MASK_CROSS_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dh, CROSS);
     bp_operand_fill(&work.attended, kept->cross_attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
     bp_nn_backward_weight(self->block.nn, self->cross_out_weight, 1, &work.dbranch, &work.attended);

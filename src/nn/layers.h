@@ -125,7 +125,8 @@ typedef struct bp_pooling_shape {
     float epsilon;
     bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
                      of those before padding; NONE: each place keeps its own */
-    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias) */
+    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
+    bool gelu;    /* or GELU of that, as in ELECTRA's head */
     int64_t mask; /* the stream of its dropout masks, behind all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;

@@ -19,13 +19,14 @@
 /* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
 typedef struct chunk {
     int64_t rows;
-    float *logits;             /* [rows K][V here] */
-    float *max;                /* [2][rows K] of the whole vocabulary, and of this rank's part */
-    double *sums;              /* [2][rows K]: of exp(logit - max), and the target's logit */
-    double *all;               /* [rows] of all logits, with label smoothing */
-    float *weight;             /* [rows K] */
-    mixture_rows mixed;        /* where K > 1 */
-    entmax_rows sparse;        /* in the place of max and sums, where outcomes are entmax's */
+    float *logits;      /* [rows K][V here] */
+    float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
+    double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
+    double *all;        /* [rows] of all logits, with label smoothing */
+    float *weight;      /* [rows K] */
+    mixture_rows mixed; /* where K > 1 */
+    entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
+    int32_t *own;       /* [rows] columns of targets, where outcomes are sampled; else NULL */
     int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
                                   target's number, */
     int32_t *rows_of;          /* and the row's */
@@ -37,12 +38,20 @@ static int64_t softmaxes(const lm_head *self)
     return self->mixture ? self->shape.softmaxes : 1;
 }
 
+/* Columns of logits here. */
+static int64_t columns_of(const lm_head *self, bool training)
+{
+    return training && self->sampled ? sampled_softmax_columns(self->sampled)
+                                     : self->wte->extent[0];
+}
+
 /* The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike chunk_rows, more
  * for more rows. */
-static int64_t chunk_rows_most(const lm_head *self, int64_t rows)
+static int64_t chunk_rows_most(const lm_head *self, int64_t rows, bool training)
 {
     int64_t tensors = self->block.nn->tensors; /* the largest share: equal on all tensor ranks */
-    int64_t V = (self->wte->shape[0] + tensors - 1) / tensors;
+    int64_t V = training && self->sampled ? columns_of(self, true)
+                                          : (self->wte->shape[0] + tensors - 1) / tensors;
     int64_t n = CHUNK_BYTES / (V * softmaxes(self) * (int64_t)sizeof(float)) / 16 * 16;
 
     n = n < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n;
@@ -50,9 +59,10 @@ static int64_t chunk_rows_most(const lm_head *self, int64_t rows)
 }
 
 /* Chunks of one size, as a short one costs the products as much. */
-static int64_t chunk_rows(const lm_head *self, int64_t rows)
+static int64_t chunk_rows(const lm_head *self, int64_t rows, bool training)
 {
-    int64_t most = chunk_rows_most(self, rows), chunks = most > 0 ? (rows + most - 1) / most : 1;
+    int64_t most = chunk_rows_most(self, rows, training),
+            chunks = most > 0 ? (rows + most - 1) / most : 1;
 
     return chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : most;
 }
@@ -62,7 +72,7 @@ static chunk alloc_chunk(const lm_head *self, bp_arena *arena, int64_t rows, boo
     chunk c = {.rows = rows};
     int64_t all = rows * softmaxes(self);
 
-    c.logits = bp_arena_floats(arena, all * self->wte->extent[0]);
+    c.logits = bp_arena_floats(arena, all * columns_of(self, training));
     c.max = bp_arena_floats(arena, 2 * all);
     c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * all);
     if (self->block.nn->label_smoothing > 0)
@@ -72,6 +82,8 @@ static chunk alloc_chunk(const lm_head *self, bp_arena *arena, int64_t rows, boo
         c.sparse = entmax_rows_alloc(arena, rows);
     if (self->mixture)
         c.mixed = softmax_mixture_alloc(self->mixture, arena, rows, training);
+    if (training && self->sampled)
+        c.own = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
     c.rows_of = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
@@ -121,7 +133,8 @@ typedef struct backward_work {
     float *sums;
     bp_operand scored; /* sparse: [chunk rows][C] of normed, and of dnormed */
     float *dscored;
-    bp_distill_work soft; /* where the training has a teacher */
+    bp_distill_work soft;          /* where the training has a teacher */
+    float *sampled, *sampled_sums; /* where outcomes are sampled: [columns][C], [columns] */
 } backward_work;
 
 static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const bp_pass *pass,
@@ -133,7 +146,7 @@ static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const 
 
     work.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C);
     work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits,
-                                   work.c.rows * softmaxes(self), self->wte->extent[0]);
+                                   work.c.rows * softmaxes(self), columns_of(self, true));
     work.dnormed = bp_arena_floats(arena, rows * C);
     work.mean = bp_arena_floats(arena, own);
     work.rstd = bp_arena_floats(arena, own);
@@ -141,6 +154,10 @@ static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const 
     if (self->shape.sparse) {
         work.scored = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
         work.dscored = bp_arena_floats(arena, work.c.rows * C);
+    }
+    if (self->sampled) {
+        work.sampled = bp_arena_floats(arena, columns_of(self, true) * C);
+        work.sampled_sums = bp_arena_floats(arena, columns_of(self, true));
     }
     if (self->block.nn->distills)
         work.soft = bp_distill_alloc(arena, work.c.rows, self->wte->extent[0]);
@@ -151,7 +168,7 @@ static size_t head_scratch(const bp_block *block, const bp_extent *most, bool tr
 {
     const lm_head *self = (const lm_head *)block;
     bp_pass pass = bp_pass_planned(block, most, training);
-    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream]);
+    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream], training);
     bp_arena count = {0};
 
     if (!training) {
@@ -168,8 +185,11 @@ static bp_product_bytes head_products(const bp_block *block, const bp_extent *mo
 {
     const lm_head *self = (const lm_head *)block;
     bp_product_bytes bytes = {0};
-    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream]);
+    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream], false);
 
+    if (self->sampled)
+        sampled_softmax_products(self->sampled, &bytes,
+                                 chunk_rows_most(self, most->B * most->T[block->stream], true));
     if (self->wte->extent[0] > 0)
         bp_product_bytes_add(&bytes, block->nn, rows * softmaxes(self), self->wte->extent[0],
                              self->wte->shape[1]);
@@ -181,7 +201,9 @@ static bp_product_bytes head_products(const bp_block *block, const bp_extent *mo
 static bp_err head_bind(bp_block *block)
 {
     lm_head *self = (lm_head *)block;
-    bp_err err = self->mixture ? softmax_mixture_bind(self->mixture) : BP_OK;
+    bp_err err = self->mixture   ? softmax_mixture_bind(self->mixture)
+                 : self->sampled ? sampled_softmax_bind(self->sampled)
+                                 : BP_OK;
 
     if (self->wte->extent[0] == 0 || err != BP_OK)
         return err;
@@ -197,6 +219,8 @@ static void head_refresh(bp_block *block)
         bp_weight_refresh(self->vocabulary);
     if (self->mixture)
         softmax_mixture_refresh(self->mixture);
+    if (self->sampled)
+        sampled_softmax_refresh(self->sampled);
 }
 
 /* What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */
@@ -208,7 +232,7 @@ static bp_operand states_of(const lm_head *self, const chunk *c, int64_t rows)
 /* Logits of this rank's part of the vocabulary, and the softmax statistics of the first `rows` over
  * the whole of it. */
 static void chunk_forward(const lm_head *self, chunk *c, const bp_operand *normed,
-                          const int32_t *targets, int64_t rows)
+                          const int32_t *targets, int64_t rows, int64_t step)
 {
     const bp_nn *nn = self->block.nn;
     int64_t V = self->wte->extent[0];
@@ -224,7 +248,12 @@ static void chunk_forward(const lm_head *self, chunk *c, const bp_operand *norme
         states = states_of(self, c, normed->rows);
         in.targets = c->mixed.targets;
     }
-    if (V > 0)
+    if (c->own) {
+        sampled_softmax_forward(self->sampled, c->logits, c->own, normed, targets, step);
+        in.targets = c->own;
+        in.V = columns_of(self, true);
+        in.first = 0;
+    } else if (V > 0)
         bp_linear_forward_operand(nn->gemm, c->logits, &states, self->vocabulary,
                                   bp_lm_head_bias(&self->block));
     if (self->shape.entmax)
@@ -293,18 +322,19 @@ static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const
         }
 }
 
-/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. A target
- * a place belongs to that place's row, a target an example to the row of its first place. */
+/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. One or
+ * more targets a place belong to that place's row, a target an example to the row of its first
+ * place. */
 static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, int64_t *at)
 {
     const int32_t *targets = targets_of(self, pass);
-    int64_t count = 0, all = target_count(self, pass);
-    bool a_place = pass->batch.term[self->shape.term].count == pass->T;
+    int64_t count = 0, all = target_count(self, pass),
+            a_place = pass->batch.term[self->shape.term].count / pass->T;
 
     for (; *at < all && count < c->rows; (*at)++)
         if (targets[*at] >= 0) {
             c->targets[count] = targets[*at];
-            c->rows_of[count] = (int32_t)(a_place ? *at : *at * pass->T);
+            c->rows_of[count] = (int32_t)(a_place > 0 ? *at / a_place : *at * pass->T);
             c->places[count++] = (int32_t)*at;
         }
     return count;
@@ -315,7 +345,7 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
             targets = target_count(self, pass);
-    evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows));
+    evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows, false));
     chunk *c = &work.c;
     float *logprob = self->shape.term == 0 ? pass->logprob : NULL; /* the first term is scored */
 
@@ -330,7 +360,7 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
             memcpy(work.hidden + r * C, hidden + c->rows_of[r] * C, (size_t)C * sizeof(float));
         bp_zero(work.hidden + n * C, (filled - n) * C);
         lm_head_norm_rows(self, &normed, work.hidden, NULL, NULL);
-        chunk_forward(self, c, &normed, c->targets, n);
+        chunk_forward(self, c, &normed, c->targets, n, pass->step);
         chunk_loss(self, pass, c, c->targets, n);
         for (int64_t r = 0; logprob && r < n; r++)
             logprob[c->places[r]] = (float)row_logprob(self, c, n, r);
@@ -388,14 +418,16 @@ static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_wor
     bp_operand floats = bp_operand_floats(c->logits, rows, V);
     bp_smoothing smoothing = smoothing_of(self, pass);
 
-    pass->loss_sum[term] += bp_distill(pass->teacher, pass, &work->soft,
-                                       &(bp_distilled){.logits = c->logits,
-                                                       .targets = targets,
-                                                       .first_place = first,
-                                                       .rows = rows,
-                                                       .V = V,
-                                                       .first = self->wte->offset[0]},
-                                       self->block.nn->tensor);
+    pass->loss_sum[term] +=
+        bp_distill(pass->teacher, pass, &work->soft,
+                   &(bp_distilled){.logits = c->logits,
+                                   .targets = targets,
+                                   .first_place = first,
+                                   .places = self->shape.sparse ? c->rows_of : NULL,
+                                   .rows = rows,
+                                   .V = V,
+                                   .first = self->wte->offset[0]},
+                   self->block.nn->tensor);
     pass->scratch->used_bytes = mark;
     if (V == 0)
         return;
@@ -441,6 +473,19 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
         lm_head_add_bias_gradient(self->shape.bias->gradient, &dlogits);
 }
 
+/* The same of a row's target and the sampled outcomes. */
+static void sampled_backward(const lm_head *self, backward_work *work, const bp_operand *normed,
+                             float *dnormed, const int32_t *targets, bool fresh)
+{
+    const chunk *c = &work->c;
+    bp_operand dlogits = bp_operand_part(&work->dlogits, 0, normed->rows);
+
+    bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, c->own, c->weight, 0, NULL);
+    sampled_softmax_backward(self->sampled,
+                             &(sampled_gradients){dnormed, work->sampled, work->sampled_sums},
+                             &dlogits, normed, targets, fresh);
+}
+
 /* dnormed of one chunk, and its part of the vocabulary's gradient, which the first chunk may write.
  */
 static void chunk_backward(const lm_head *self, bp_pass *pass, backward_work *work,
@@ -455,6 +500,10 @@ static void chunk_backward(const lm_head *self, bp_pass *pass, backward_work *wo
 
         for (int64_t k = r * K; k < (r + 1) * K; k++)
             c->weight[k] = self->mixture ? weight * c->mixed.posterior[k] : weight;
+    }
+    if (self->sampled) {
+        sampled_backward(self, work, normed, dnormed, targets, fresh);
+        return;
     }
     if (!self->mixture) {
         logits_backward(self, pass, work, normed, dnormed, targets, first_row, fresh);
@@ -478,7 +527,7 @@ static void backward_all(const lm_head *self, bp_pass *pass, backward_work *work
         bp_operand normed = bp_operand_part(&work->normed, first, n);
         const int32_t *targets = targets_of(self, pass) + first;
 
-        chunk_forward(self, &work->c, &normed, targets, n);
+        chunk_forward(self, &work->c, &normed, targets, n, pass->step);
         chunk_loss(self, pass, &work->c, targets, n);
         chunk_backward(self, pass, work, &normed, work->dnormed + first * normed.columns, targets,
                        first, fresh && first == 0);
@@ -508,7 +557,7 @@ static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *w
             memcpy(row_at(&scored, r), row_at(&work->normed, c->rows_of[r]), row_bytes);
         for (int64_t r = n; r < filled; r++)
             c->targets[r] = -1;
-        chunk_forward(self, c, &scored, c->targets, filled);
+        chunk_forward(self, c, &scored, c->targets, filled, pass->step);
         chunk_loss(self, pass, c, c->targets, filled);
         chunk_backward(self, pass, work, &scored, work->dscored, c->targets, 0, fresh);
         for (int64_t r = 0; r < n; r++)
@@ -547,13 +596,12 @@ static void item_backward(const lm_head *self, bp_pass *pass, const bp_activatio
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
     bp_row_range own = bp_nn_rows(nn, pass);
-    backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows));
+    backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows, true));
     bp_operand own_normed = bp_nn_own(nn, pass, &work.normed);
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
     lm_head_norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
-    BP_ASSERT(!pass->teacher || !self->shape.sparse);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else
@@ -580,6 +628,7 @@ static void head_free(bp_block *block)
     lm_head *self = (lm_head *)block;
 
     softmax_mixture_free(&self->mixture);
+    sampled_softmax_free(&self->sampled);
     bp_free(self->rows_memory);
     bp_weight_free(&self->vocabulary);
     bp_free(self);
@@ -615,6 +664,8 @@ void bp_lm_head_new(bp_block **out, const bp_nn *nn, const bp_head_shape *shape,
     BP_ASSERT(!shape->entmax || shape->softmaxes <= 1);
     if (shape->softmaxes > 1)
         self->mixture = softmax_mixture_new(nn, shape->softmaxes, wte->shape[1], shape->mixture);
+    else if (!shape->entmax)
+        self->sampled = sampled_softmax_new(nn, wte, shape->bias);
     *out = &self->block;
     if (!shape->norm)
         return;

@@ -17,17 +17,6 @@ void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *h
     bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = hidden});
 }
 
-static float value_at(const bp_operand *x, int64_t at)
-{
-    float value;
-
-    if (x->form != BP_OPERAND_BF16)
-        return ((const float *)x->data)[at];
-    uint32_t bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 void lm_head_add_bias_gradient(float *sums, const bp_operand *dlogits)
 {
     enum { COLUMNS = 256 };
@@ -38,7 +27,7 @@ void lm_head_add_bias_gradient(float *sums, const bp_operand *dlogits)
 
         for (int64_t r = 0; r < dlogits->rows; r++)
             for (int64_t v = first; v < end; v++)
-                sums[v] += value_at(dlogits, r * dlogits->stride + v);
+                sums[v] += lm_head_value_at(dlogits, r * dlogits->stride + v);
     }
 }
 

@@ -4,7 +4,10 @@
 
 #include "nn/entmax_rows_priv.h"
 #include "nn/layers.h"
+#include "nn/sampled_softmax_priv.h"
 #include "nn/softmax_mixture_priv.h"
+
+#include <string.h>
 
 typedef struct lm_head {
     bp_block block;
@@ -12,10 +15,23 @@ typedef struct lm_head {
     bp_param *wte, *gain, *bias;
     bp_weight *vocabulary;    /* wte as a linear map; NULL where this rank has no row of it */
     softmax_mixture *mixture; /* NULL: there is one softmax */
+    sampled_softmax *sampled; /* what training computes of it; NULL: all */
     entmax_rows rows;         /* of ENTMAX_ROWS rows, whose distributions are asked for, where */
     void *rows_memory;
 } lm_head;
 #define ENTMAX_ROWS 64
+
+/** Element `at` of its memory. */
+static inline float lm_head_value_at(const bp_operand *x, int64_t at)
+{
+    float value;
+
+    if (x->form != BP_OPERAND_BF16)
+        return ((const float *)x->data)[at];
+    uint32_t bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 /** sums[V here] += the columns of dlogits, in row order. */
 void lm_head_add_bias_gradient(float *sums, const bp_operand *dlogits);

@@ -70,6 +70,8 @@ static bp_err layer_bind(bp_block *block)
                                  self->Fl);
     if (err == BP_OK && self->shape.crosses)
         err = cross_bind(self);
+    if (err == BP_OK)
+        err = layer_bind_bottlenecks(self);
     return err;
 }
 
@@ -88,16 +90,26 @@ static void layer_refresh(bp_block *block)
         cross_refresh(self);
 }
 
-/* A branch, summed over tensor ranks, as the residual stream takes it in. */
-static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, float *branch,
-                               const bp_rng_key *key)
+/* Where a branch's sum with the residual stream has its dropout mask. */
+static const int MASKS[BRANCHES] = {
+    [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+
+/* A branch, summed over tensor ranks and behind its bottleneck, as the residual stream takes it in:
+ * with the mask of `key`. */
+static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
+                               const float *base, float *sums, bp_rng_key *key)
 {
     int64_t C = self->shape.C;
     const bp_nn *nn = self->block.nn;
+    bp_row_range own = bp_nn_rows(nn, pass);
 
-    bp_nn_sum(nn, pass, branch, C);
+    *key = layer_mask_key(self, pass, MASKS[branch]);
+    bp_nn_sum(nn, pass, sums, C);
+    if (self->bottleneck[branch])
+        bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
+                              own.count, &kept->bottled[branch]);
     return (bp_residual){.base = base,
-                         .branch = branch + bp_nn_rows(nn, pass).first * C,
+                         .branch = sums + own.first * C,
                          .dropout = layer_dropout(self, pass),
                          .key = key,
                          .first = bp_nn_first_row(nn, pass) * C};
@@ -115,11 +127,11 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
 }
 
 /* h = base + the branch in `work` */
-static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask, const float *base,
-                       float *h)
+static void add_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                       branch_kind branch, const float *base, float *h)
 {
-    bp_rng_key key = layer_mask_key(self, pass, mask);
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+    bp_rng_key key;
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
 
     bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
                    sum.dropout, &key, sum.first);
@@ -129,12 +141,10 @@ static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask,
 static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                          branch_kind branch, float *h)
 {
-    static const int MASKS[BRANCHES] = {MASK_ATTENTION_SUM, MASK_CROSS_SUM, MASK_MLP_SUM};
-    int mask = MASKS[branch];
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key;
     bp_norm norm = layer_norm_of(self, branch, kept);
     bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
-    bp_residual sum = residual_of(self, pass, h, work->branch, &key);
+    bp_residual sum = residual_of(self, pass, kept, branch, h, work->branch, &key);
 
     if (kept->before[branch]) {
         bp_layer_norm_forward(&rows, kept->before[branch], &norm, &sum);
@@ -153,25 +163,25 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
-                const float *base, float *h, branch_kind next)
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                branch_kind branch, const float *base, float *h, branch_kind next)
 {
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key;
     bp_norm norm = layer_norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, mask == MASK_CROSS_SUM ? CROSS : ATTENTION, h);
+        close_branch(self, pass, kept, work, branch, h);
         spread(self, pass, work, h);
         return;
     }
     if (self->shape.parallel) { /* before h, which may lie over base */
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
         bp_nn_gather(self->block.nn, pass, &work->normed);
-        add_branch(self, pass, work, mask, base, h);
+        add_branch(self, pass, kept, work, branch, base, h);
         return;
     }
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
     bp_layer_norm_forward(&normed, h, &norm, &sum);
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
@@ -295,7 +305,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
                               layer_bias_once(self, self->out_bias));
     pass->scratch->used_bytes = mark;
-    layer_join(self, pass, kept, work, MASK_ATTENTION_SUM, x, h, next);
+    layer_join(self, pass, kept, work, ATTENTION, x, h, next);
 }
 
 /* h = base + the MLP's branch */
@@ -324,7 +334,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     if (self->shape.post_norm)
         close_branch(self, pass, kept, work, MLP, h);
     else
-        add_branch(self, pass, work, MASK_MLP_SUM, base, h);
+        add_branch(self, pass, kept, work, MLP, base, h);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
@@ -355,15 +365,29 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                         const bp_bias_gradient *bias, const float *dout, int mask)
+void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
+                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
+                         branch_kind branch)
 {
     const bp_nn *nn = self->block.nn;
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key = layer_mask_key(self, pass, MASKS[branch]);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
+    int64_t first = bp_nn_first_row(nn, pass) * self->shape.C;
 
-    bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key,
-                                bp_nn_first_row(nn, pass) * self->shape.C);
+    if (self->bottleneck[branch]) {
+        size_t mark = pass->scratch->used_bytes;
+        float *dx = bp_arena_floats(pass->scratch, own.rows * self->shape.C);
+        bp_operand to = bp_operand_floats(dx, own.rows, self->shape.C);
+
+        BP_ASSERT(!bias); /* the branch's own parameters are frozen */
+        bp_dropout_backward_operand(&to, NULL, dout, layer_dropout(self, pass), &key, first);
+        bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
+                               &kept->bottled[branch]);
+        bp_operand_fill(&own, dx);
+        pass->scratch->used_bytes = mark;
+    } else {
+        bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key, first);
+    }
     bp_nn_gather(nn, pass, dbranch);
 }
 
@@ -431,7 +455,7 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, MLP, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&down), dout, MASK_MLP_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&down), dout, MLP);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
         bp_gated_backward(rows.kind, &work.dup, &work.active, work.dactive, &kept->up);
@@ -461,7 +485,7 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dout, MASK_ATTENTION_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dout, ATTENTION);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     layer_backward_weight(self, pass, PRODUCT_OUT, self->out_weight, 1, &work.dbranch,

@@ -26,6 +26,9 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->bottleneck[k])
+            kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
     return kept;
 }
 
@@ -113,7 +116,8 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
+    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
+                !self->bottleneck[MLP];
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
                 : bp_operand_alloc(arena, gemm, rows, self->shape.C);
@@ -179,6 +183,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
     branch = larger(branch, keys_scratch(self, false));
+    branch = larger(branch, layer_bottled_scratch(self, pass.B * pass.T));
     if (self->shape.crosses)
         branch = larger(branch, cross_scratch(self, &pass, false));
     count.used_bytes += branch;

@@ -58,6 +58,7 @@ typedef struct bp_group {
     bool frozen;  /* never updated: no gradients and no moments */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
+    int64_t depth;  /* layers from here to the model's head: optimizer.layer_decay goes by it */
     int block;      /* of the network's blocks the first that reads it: the last that adds to its
                        gradient */
     int64_t floats; /* of all params */

@@ -3,7 +3,7 @@ import math
 
 from word2vec_numpy import WORD, block, philox
 
-PURPOSE, LONG = 15, (1 << 64) - 1
+PURPOSE, LONG = 18, (1 << 64) - 1
 NAMES = ("permute", "mask", "delete", "infill", "rotate", "sentinels")
 PERMUTE, MASK, DELETE, LENGTH, PLACE, ROTATE, NOISE_PARTS, TEXT_PARTS = range(8)
 START, END, MASKED, FIRST_SENTINEL = 0, 1, 2, 3

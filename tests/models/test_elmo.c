@@ -1,6 +1,6 @@
 /* ELMo's layers: the gradient is the slope of the loss, with both activations, with and without
- * projections, clips that are reached; the backward direction reads what the forward one would of
- * the reversed text. */
+ * projections, clips that are reached, a softmax of sampled outcomes; the backward direction reads
+ * what the forward one would of the reversed text. */
 #include "bp_test_mpi.h"
 
 #include "math/math.h"
@@ -23,6 +23,7 @@ typedef struct fixture {
     bp_example_maker maker;
     bp_batch batch;
     void *bytes;
+    int64_t samples; /* of the softmax that training is by; 0: all outcomes */
 } fixture;
 
 /* Words of 1 to 48 bytes. */
@@ -67,7 +68,8 @@ static void open_fixture(fixture *f, bp_model_shape shape)
     shape.constants = f->characters;
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
-    bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1};
+    bp_nn nn = {
+        .gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1, .softmax_samples = f->samples};
     bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
     bp_network_lay_out(f->network, 1);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
@@ -117,11 +119,24 @@ static void losses_of(fixture *f, double sums[BP_TERMS])
     assert_int_equal(counts[1], B * T);
 }
 
+/* Forward and backward: the gradients stay in the stage. */
+static void train(fixture *f, double sums[BP_TERMS])
+{
+    bp_stage_step step = {.batch = &f->batch, .step = 1};
+
+    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
+    bp_network_refresh(f->network);
+    bp_stage_accumulate(f->stage, &step, sums, 1);
+}
+
 static double loss_of(fixture *f)
 {
-    double sums[BP_TERMS];
+    double sums[BP_TERMS] = {0};
 
-    losses_of(f, sums);
+    if (f->samples > 0)
+        train(f, sums);
+    else
+        losses_of(f, sums);
     return (double)WEIGHT[0] * sums[0] + (double)WEIGHT[1] * sums[1];
 }
 
@@ -148,22 +163,27 @@ static bool is_near(double slope, double norm)
     return fabs(slope - norm) <= 1e-2 * norm + 2e-4;
 }
 
-static void check_slopes(bp_model_shape shape, int params)
+static void check_slopes(bp_model_shape shape, int params, int64_t samples)
 {
-    fixture f = {0};
-    double trained[BP_TERMS] = {0};
+    fixture f = {.samples = samples};
+    double trained[BP_TERMS] = {0}, all[BP_TERMS];
+    float *gradients;
     int checked = 0;
 
     open_fixture(&f, shape);
-    bp_stage_step step = {.batch = &f.batch, .step = 1};
-    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
-    bp_stage_accumulate(f.stage, &step, trained, 1);
+    losses_of(&f, all);
+    train(&f, trained);
+    for (int d = 0; d < 2; d++) /* sampled outcomes have another loss, about as large */
+        assert_true(samples > 0 ? trained[d] != all[d] && fabs(trained[d] / all[d] - 1) < 0.5
+                                : fabs(trained[d] / all[d] - 1) < 1e-5);
+    gradients = bp_alloc("test", f.network->trained_floats, sizeof *gradients);
+    memcpy(gradients, f.stage->gradient, (size_t)f.network->trained_floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++) {
         bp_group *group = &f.network->groups[g];
 
         for (int k = 0; k < group->count && !group->frozen; k++, checked++) {
             bp_param *param = &group->params[k];
-            const float *gradient = f.stage->gradient + group->place + param->place;
+            const float *gradient = gradients + group->place + param->place;
             double norm = 0, slope;
 
             for (int64_t i = 0; i < bp_param_floats(param); i++)
@@ -179,6 +199,7 @@ static void check_slopes(bp_model_shape shape, int params)
         }
     }
     assert_int_equal(checked, params);
+    bp_free(gradients);
     close_fixture(&f);
 }
 
@@ -186,9 +207,10 @@ static void gradients_are_slopes(void **state)
 {
     (void)state;
     /* characters, 3 convolutions, 2 highway layers, projection; 4 layers; head */
-    check_slopes(shape_of(true, 5, 100), 1 + 6 + 8 + 2 + 4 * 4 + 2);
-    check_slopes(shape_of(false, 5, 0.25), 1 + 6 + 8 + 2 + 4 * 4 + 2); /* clips are reached */
-    check_slopes(shape_of(true, 7, 100), 1 + 6 + 8 + 2 + 4 * 3 + 2);   /* no projected state */
+    check_slopes(shape_of(true, 5, 100), 1 + 6 + 8 + 2 + 4 * 4 + 2, 0);
+    check_slopes(shape_of(false, 5, 0.25), 1 + 6 + 8 + 2 + 4 * 4 + 2, 0); /* clips are reached */
+    check_slopes(shape_of(true, 7, 100), 1 + 6 + 8 + 2 + 4 * 3 + 2, 0);   /* no projected state */
+    check_slopes(shape_of(true, 5, 100), 1 + 6 + 8 + 2 + 4 * 4 + 2, 11);
 }
 
 /* Both directions with the same weights: of a text that reads the same from its end they have the

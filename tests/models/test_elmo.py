@@ -107,6 +107,24 @@ class Elmo(JobTest):
         self.assertEqual(files[0], files[1])
         self.must(["bagpipe-data", "verify", path])
 
+    def test_a_long_document_is_cut_aloud_and_read_whole_on_demand(self):
+        folder, draw = self.plain(), numpy.random.default_rng(4)
+        line = draw.integers(1, self.VOCABULARY - 1, 2060)
+        self.write("long.txt", " ".join(self.words[k] for k in line) + "\n")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "lines", "--out", self.at("long.h5"), self.at("long.txt")])
+        oracle = self.oracle(folder)
+        for name, keys, texts in (("pieces", [], [line[:2048], line[2048:]]), ("whole", ["score.context=2060"], [line])):
+            result = self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('long-' + name)}", f"score.model={folder}",
+                                f"score.corpus={self.at('long.h5')}", "score.states=yes", *keys])
+            if name == "pieces":
+                self.assert_warning(result, "[score.cut_states]", "score.context=2060")
+            else:
+                self.assertNotIn("[score.cut_states]", result.err)
+            want = numpy.concatenate([oracle.states(list(text)) for text in texts], axis=1)
+            with h5py.File(os.path.join(self.at("long-" + name), "score", "states.h5")) as file:
+                for k in range(3):
+                    numpy.testing.assert_allclose(file[f"layer_{k}"][:len(line)], want[k], atol=1e-5, err_msg=name)
+
     def test_every_mesh_trains_the_same_model(self):
         one = self.plain()
         for name, ranks, keys in (("data2", 2, []), ("data4", 4, []), ("again", 0, ["train.recompute=yes"]),

@@ -1,6 +1,7 @@
-"""A feed-forward model against numpy: its loss, the gradients and updates of AdamW from one checkpoint to the next, every token that it
-scores and writes; on every mesh, ensembled, resumed."""
+"""A feed-forward model against numpy: its loss, that of sampled outcomes too, the gradients and updates of AdamW from one checkpoint to the next,
+every token that it scores and writes; on every mesh, ensembled, resumed."""
 import json
+import math
 import os
 
 import h5py
@@ -9,27 +10,43 @@ import numpy
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, read_json, run, steps, timeless
 from tensors import tensors_of
+from word2vec_numpy import block, key_of
 
 COMMON = ["model.kind=feedforward", "model.heads=", "model.layers=", "model.embedding=12", "model.order=4"]
 RATE, BETA1, BETA2, EPSILON, DECAY = 1e-2, 0.9, 0.95, 1e-8, 0.1
 
 
+def sampled_outcomes(seed, step, samples, V):
+    """(which ones were drawn, the log of how often each outcome is expected): log-uniform by rank, without repetition."""
+    key, drawn, tries = key_of(seed, step, 0, 16), numpy.zeros(V, dtype=bool), 0
+    while drawn.sum() < samples:
+        words = block(key, tries)
+        k = int(math.exp(((words[1] << 32 | words[0]) >> 11) * 2.0 ** -53 * math.log(V + 1))) - 1
+        drawn[(min(k, V - 1) + V - 1) % V] = True
+        tries += 1
+    rank = (numpy.arange(V) + 1) % V
+    return drawn, numpy.log(-numpy.expm1(tries * numpy.log1p(-numpy.log((rank + 2) / (rank + 1)) / math.log(V + 1))))
+
+
 class Oracle:
     """y = b + W x + U tanh(d + H x), x the vectors of the last words, the latest first."""
 
-    def __init__(self, tensors, order, direct):
-        self.t, self.words, self.direct = tensors, order - 1, direct
+    def __init__(self, tensors, order, direct, sampled=None):
+        self.t, self.words, self.direct, self.sampled = tensors, order - 1, direct, sampled
 
     def contexts(self, inputs):
         vectors = self.t["wte"][inputs]
         empty = numpy.zeros(vectors.shape[1])
         return numpy.array([numpy.concatenate([vectors[t - k] if t >= k else empty for k in range(self.words)]) for t in range(len(inputs))])
 
-    def forward(self, inputs):
+    def forward(self, inputs, targets=None):
         x = self.contexts(inputs)
         h = numpy.tanh(x @ self.t["hidden.weight"].T + self.t["hidden.bias"])
         state = numpy.concatenate([h, x], axis=1) if self.direct else h
         logits = state @ self.t["head"].T + self.t["head.bias"]
+        if self.sampled and targets is not None:
+            drawn, expected = self.sampled
+            logits = numpy.where(drawn | (numpy.arange(logits.shape[1]) == targets[:, None]), logits - expected, -numpy.inf)
         logits -= logits.max(axis=1, keepdims=True)
         return x, h, state, logits - numpy.log(numpy.exp(logits).sum(axis=1, keepdims=True))
 
@@ -40,7 +57,7 @@ class Oracle:
     def gradients(self, line):
         """(loss, of each tensor) of the mean over a window."""
         T, H = len(line) - 1, len(self.t["hidden.bias"])
-        x, h, state, lp = self.forward(line[:-1])
+        x, h, state, lp = self.forward(line[:-1], line[1:])
         dlogits = numpy.exp(lp)
         dlogits[numpy.arange(T), line[1:]] -= 1
         dlogits /= T
@@ -69,17 +86,19 @@ class Feedforward(JobTest):
     def test_losses_gradients_and_updates_are_numpys(self):
         line = numpy.append(numpy.random.default_rng(3).integers(0, self.VOCABULARY - 1, 32), self.VOCABULARY - 1)  # one window of 32
         corpus = self.corpus("window.h5", [line])
-        for direct in (False, True):
-            folder = self.feedforward(f"steps-{direct}", 0, f"corpus.train={corpus}", "corpus.valid=", "tokenizer.path=" + self.at("tokenizer.json"),
+        for ranks, direct, samples in ((0, False, 0), (0, True, 0), (0, True, 40), (2, False, 7)):
+            sampled = [f"train.softmax_samples={samples}"] + ["mesh.tensor=2"] * (ranks == 2) if samples else []
+            folder = self.feedforward(f"steps-{ranks}-{direct}-{samples}", ranks, *sampled, f"corpus.train={corpus}", "corpus.valid=", "tokenizer.path=" + self.at("tokenizer.json"),
                                       "train.batch=1", "train.steps=4", f"model.direct={'yes' if direct else 'no'}", "checkpoint.every=1",
                                       "checkpoint.keep=9", f"optimizer.lr={RATE}", "optimizer.decay=constant", "optimizer.warmup=0")
             states = [tensors_of(os.path.join(folder, "checkpoints", step)) for step in steps(folder)]
             for s in range(1, 4):  # step s + 1 begins with the weights of state s - 1, numbered from 0
                 before, after = states[s - 1], states[s]
-                loss, gradients = Oracle(before, 4, direct).gradients(line)
+                oracle = Oracle(before, 4, direct, sampled_outcomes(1, s + 1, samples, self.VOCABULARY) if samples else None)
+                loss, gradients = oracle.gradients(line)
                 self.assertAlmostEqual(metrics(folder)[s]["loss"], loss, delta=2e-6)
                 if s == 1:
-                    self.slopes(Oracle(before, 4, direct), line, gradients)
+                    self.slopes(oracle, line, gradients)
                 norm = numpy.sqrt(sum((g ** 2).sum() for g in gradients.values()))
                 self.assertAlmostEqual(metrics(folder)[s]["grad_norm"], norm, delta=1e-5 * norm)
                 for name, g in gradients.items():
@@ -114,6 +133,19 @@ class Feedforward(JobTest):
                 self.assertEqual(digests(one), digests(other))
             for a, b in zip(metrics(one), metrics(other), strict=True):
                 self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+        sampled = "train.softmax_samples=50"
+        few = self.feedforward("sampled", 0, sampled, "train.steps=6", "train.valid_every=6")
+        for name, ranks, keys in (("sampled-data", 4, []), ("sampled-all", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            other = self.feedforward(name, ranks, sampled, "train.steps=6", "train.valid_every=6", *keys)
+            if name == "sampled-data":
+                self.assertEqual(timeless(metrics(few)), timeless(metrics(other)))
+                self.assertEqual(digests(few), digests(other))
+            for a, b in zip(metrics(few), metrics(other), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+        whole = self.feedforward("whole", 0, "train.softmax_samples=100000", "train.steps=2")  # no fewer than there are: all are computed
+        self.assertEqual(digests(whole), digests(self.feedforward("unsampled", 0, "train.steps=2")))
+        for keys in (["head.softmaxes=3"], ["train.label_smoothing=0.1"]):
+            self.assert_error(self.pretrain("refused", 0, *COMMON, sampled, *keys), 78, "[train.no_samples]")
         killed = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('killed')}", *COMMON, "train.steps=6",
                                   "model.dropout=0.1", "train.valid_every=3", "checkpoint.every=2"], env={"BP_FAULT": "step.end:5=kill"})
         killed.communicate()

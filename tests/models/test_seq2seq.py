@@ -96,8 +96,6 @@ class Seq2Seq(JobTest):
         self.assert_warning(result, "[corpus.cut_pairs]", times=2)
         self.assert_error(self.pretrain("texts", 0, "model.kind=transformer", *PAIRS), 78, "[corpus.no_pairs]")
         self.assert_error(self.pretrain("beyond", 0, *pairs, "model.start_token=2000000"), 78, "[model.no_start]")
-        result = bagpipe_test.run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2", "train.steps=2", *pairs])
-        self.assert_error(result, 78, "[ensemble.reads_source]")
 
     def test_what_is_written_is_the_reference(self):
         """Greedy texts and beams with their scores, of all cases, on stages too."""

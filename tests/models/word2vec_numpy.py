@@ -17,9 +17,9 @@ def philox(counter, key):
     return c
 
 
-def key_of(seed, step, slot):
+def key_of(seed, step, slot, purpose=PURPOSE):
     state = [0, 0, 0, 0]
-    for place, number in enumerate((seed, PURPOSE, 0, step, slot), 1):
+    for place, number in enumerate((seed, purpose, 0, step, slot), 1):
         state[0] ^= number & WORD
         state[1] ^= number >> 32
         state[2] ^= place

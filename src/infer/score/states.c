@@ -106,7 +106,7 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
         return;
     if (model->states.layers == 0 || model->states.layers > LAYERS)
         bp_config_fault(config, "score.no_states",
-                        "score.states = yes, but no states are told of %s of kind %s: at "
+                        "score.states = yes, but no states are returned of %s of kind %s: at "
                         "score.states; take one model of kind elmo, or leave the key out",
                         model->members > 0 ? "an ensemble" : "a model",
                         model->kind ? model->kind : "unknown");
@@ -164,6 +164,27 @@ static bp_err list_texts(state_job *job)
             return err;
         job->count++;
     }
+}
+
+/* Of documents that are cut because nobody said how long a text may be. */
+static void warn_of_pieces(const state_job *job)
+{
+    int64_t documents = 0, longest = 0, tokens = 0;
+
+    for (int64_t k = 0; k < job->count; k++) {
+        const state_text *text = &job->texts[k], *before = k > 0 ? &job->texts[k - 1] : NULL;
+        bool goes_on = before && text->row == before->row + before->count;
+
+        documents += goes_on && tokens == before->count;
+        tokens = goes_on ? tokens + text->count : text->count;
+        longest = tokens > longest ? tokens : longest;
+    }
+    if (documents > 0 && bp_score_rule_keys_of(job->self->config)->context == 0)
+        BP_WARN("score.cut_states",
+                "%" PRId64 " documents are longer than %" PRId64
+                " tokens and are read in pieces, each without what is around it: at "
+                "score.states; score.context=%" PRId64 " reads them whole, in more memory",
+                documents, job->most, longest);
 }
 
 static void find_leads(state_job *job)
@@ -407,6 +428,8 @@ bp_err scorer_run_states(scorer *self)
     if (err == BP_OK && (self->leads || self->mesh->coordinates))
         err = list_texts(&job);
     err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK && self->mesh->coordinates)
+        warn_of_pieces(&job);
     if (err == BP_OK) {
         /* ranks without a corpus know where texts begin from the coordinator */
         bp_bcast_bytes(&job.count, sizeof job.count, 0, self->mesh->world);

@@ -1,6 +1,7 @@
 /* Picks the loops for this CPU. */
 #include "math/kernels/loops_priv.h"
 #include <math.h>
+#include <stdatomic.h>
 
 extern const bp_loops bp_loop_table_base;
 #ifdef BP_LOOPS_X86
@@ -42,10 +43,14 @@ const bp_loops *bp_loops_at(int index)
 
 const bp_loops *bp_loops_best(void)
 {
-    const bp_loops *best = NULL;
+    static _Atomic(const bp_loops *) found; /* word vectors ask millions of times a second */
+    const bp_loops *best = atomic_load_explicit(&found, memory_order_relaxed);
 
+    if (best)
+        return best;
     for (int index = 0; bp_loops_at(index); index++)
         best = bp_loops_at(index);
+    atomic_store_explicit(&found, best, memory_order_relaxed);
     return best;
 }
 

@@ -10,15 +10,23 @@
 static inline __attribute__((always_inline)) float dot(const float *x, const float *row,
                                                        int64_t width, int lanes)
 {
-    float sums[LANES] = {0};
+    float sums[LANES], halves[LANES / 2]; /* two lists: one in place is not vectorised */
 
-    for (int64_t k = 0; k < width; k += lanes)
+    for (int i = 0; i < lanes; i++)
+        sums[i] = x[i] * row[i];
+    for (int64_t k = lanes; k < width; k += lanes)
         for (int i = 0; i < lanes; i++)
             sums[i] += x[k + i] * row[k + i];
-    for (int n = lanes / 2; n > 0; n /= 2)
+#pragma GCC unroll 3
+    for (int n = lanes / 2; n >= 4; n /= 2) {
         for (int i = 0; i < n; i++)
-            sums[i] = sums[2 * i] + sums[2 * i + 1];
-    return sums[0];
+            halves[i] = sums[2 * i] + sums[2 * i + 1];
+        for (int i = 0; i < n; i++)
+            sums[i] = halves[i];
+    }
+    return lanes == 1   ? sums[0]
+           : lanes == 2 ? sums[0] + sums[1]
+                        : (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 static inline __attribute__((always_inline)) void dots(float *y, const float *x,

@@ -3,6 +3,15 @@
 
 #include "math/kernels/loops_priv.h"
 
+#define LINE_FLOATS 16 /* of a cache line */
+
+void bp_prefetch_rows(const bp_row_list *rows)
+{
+    for (int64_t k = 0; k < rows->count; k++)
+        for (int64_t i = 0; i < rows->width; i += LINE_FLOATS)
+            __builtin_prefetch(rows->table + rows->ids[k] * rows->width + i, 1);
+}
+
 void bp_row_dots(float *y, const float *x, const bp_row_list *rows)
 {
     bp_loops_best()->row_dots(y, x, rows);

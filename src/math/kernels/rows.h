@@ -8,8 +8,8 @@
 /** Lanes of a whole row: ranks that share a table out hold a power of two of them each. */
 #define BP_ROW_LANES 32
 
-/** Rows ids[count] of table[][width]; width is a multiple of `lanes`, 1 to BP_ROW_LANES, a power
- * of two. Borrowed. */
+/** Rows ids[count] of table[][width]; width is a positive multiple of `lanes`, 1 to BP_ROW_LANES, a
+ * power of two. Borrowed. */
 typedef struct bp_row_list {
     float *table;
     int64_t width;
@@ -18,6 +18,8 @@ typedef struct bp_row_list {
     int64_t count;
 } bp_row_list;
 
+/** Begin to fetch the rows from memory: they are used soon. */
+void bp_prefetch_rows(const bp_row_list *rows);
 /** y[count]: the product of x[width] with each row. */
 void bp_row_dots(float *y, const float *x, const bp_row_list *rows);
 /** y[width] += sum of weights[k] row k, in this order. */

@@ -27,7 +27,7 @@ typedef struct ngram_spec {
 
 /** N-grams of one order in suffix order. */
 typedef struct ngram_suffixes {
-    int64_t count, room;
+    int64_t count, capacity;
     ngram_key *key;   /* the last word is the highest */
     int64_t *seen;    /* how often */
     int64_t *left;    /* distinct words before it, <s> among them */

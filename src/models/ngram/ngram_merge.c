@@ -133,24 +133,24 @@ static bp_err merger_next(merger *self)
  * would be copied. */
 static bp_err make_room(ngram_suffixes *list, int64_t expected)
 {
-    int64_t room = list->room == 0 ? expected + 1024 : list->room + list->room / 2;
+    int64_t capacity = list->capacity == 0 ? expected + 1024 : list->capacity + list->capacity / 2;
     ngram_key *key;
     int64_t **columns[] = {&list->seen, &list->left, &list->shorter};
 
-    if (list->count < list->room)
+    if (list->count < list->capacity)
         return BP_OK;
-    key = bp_try_realloc("ngram.counts", list->key, room, sizeof *list->key);
+    key = bp_try_realloc("ngram.counts", list->key, capacity, sizeof *list->key);
     if (!key)
-        return bp_fail_memory("the n-grams", room, sizeof *list->key);
+        return bp_fail_memory("the n-grams", capacity, sizeof *list->key);
     list->key = key;
     for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
-        int64_t *column = bp_try_realloc("ngram.counts", *columns[c], room, sizeof *column);
+        int64_t *column = bp_try_realloc("ngram.counts", *columns[c], capacity, sizeof *column);
 
         if (!column)
-            return bp_fail_memory("the n-grams", room, sizeof *column);
+            return bp_fail_memory("the n-grams", capacity, sizeof *column);
         *columns[c] = column;
     }
-    list->room = room;
+    list->capacity = capacity;
     return BP_OK;
 }
 

@@ -85,7 +85,8 @@ static void add_target(w2v_group *group, int32_t row, bool label)
 static void add_targets(w2v_group *group, int32_t word, const bp_model_shape *shape,
                         const w2v_vocabulary *words, const bp_rng_key *key, uint64_t first_block)
 {
-    uint32_t draw[4];
+    uint32_t draws[W2V_NEGATIVE_MOST / 2][4]; /* two words each */
+    int64_t negative = shape->own[OWN_NEGATIVE];
 
     if (words->code_start) {
         for (int64_t k = words->code_start[word]; k < words->code_start[word + 1]; k++)
@@ -93,10 +94,17 @@ static void add_targets(w2v_group *group, int32_t word, const bp_model_shape *sh
         return;
     }
     add_target(group, word, true);
-    for (int64_t k = 0; k < shape->own[OWN_NEGATIVE]; k++) {
-        if (k % 2 == 0)
-            bp_rng_block(draw, key, first_block + (uint64_t)k / 2);
-        int32_t noise = w2v_noise(words, draw[k % 2 * 2], draw[k % 2 * 2 + 1]);
+    for (int64_t k = 0; k < negative; k += 2) {
+        uint32_t *draw = draws[k / 2];
+
+        bp_rng_block(draw, key, first_block + (uint64_t)k / 2);
+        __builtin_prefetch(w2v_noise_cell_at(words, draw[0]));
+        __builtin_prefetch(w2v_noise_cell_at(words, draw[2]));
+    }
+    for (int64_t k = 0; k < negative; k++) {
+        const uint32_t *draw = &draws[k / 2][k % 2 * 2];
+        const w2v_noise_cell *cell = w2v_noise_cell_at(words, draw[0]);
+        int32_t noise = cell->ids[draw[1] >= cell->threshold];
 
         if (noise != word)
             add_target(group, noise, false);

@@ -326,35 +326,44 @@ static void take_means(bp_learner *self)
 }
 
 /* Products x become what the rows are multiplied with in the update: rate (label - sigma(x)). The
- * loss is -log sigma(x), of noise -log sigma(-x). */
-static void take_losses(bp_learner *self, float rate, bp_learner_loss *loss)
+ * loss is -log sigma(x), of noise -log sigma(-x): log(1 + exp(-|x|)) and a rest. A unit takes one
+ * logarithm, of the product of all. */
+static void take_losses(bp_learner *self, const w2v_unit *unit, float rate, bp_learner_loss *loss)
 {
-    const w2v_group *group = &self->group;
+    double product = 1, rest = 0;
 
-    for (int64_t k = 0; k < group->target_count; k++) {
-        double x = (double)self->dots[k], label = group->labels[k], e = exp(-fabs(x)),
+    for (int64_t k = unit->first_target; k < unit->end_target; k++) {
+        double x = (double)self->dots[k], label = self->group.labels[k], e = exp(-fabs(x)),
                sigma = (x < 0 ? e : 1) / (1 + e);
 
-        loss->sum += log1p(e) + (label > 0 ? fmax(-x, 0) : fmax(x, 0));
+        product *= 1 + e;
+        rest += label > 0 ? fmax(-x, 0) : fmax(x, 0);
         self->dots[k] = rate * (float)(label - sigma);
     }
-    loss->count += group->unit_count;
+    loss->sum += log(product) + rest;
 }
 
-/* All gradients are of the weights before: those of inputs are kept until outputs are done. */
+/* The loss of a unit whose products are whole, and the gradients of its inputs, which are kept
+ * until outputs are done: all are of the weights before. */
+static void finish_unit(bp_learner *self, int64_t number, float rate, bp_learner_loss *loss)
+{
+    const w2v_unit *unit = &self->group.units[number];
+    bp_row_list targets = targets_of(self, unit);
+    float *error = self->error + number * self->width;
+
+    take_losses(self, unit, rate, loss);
+    if (rate == 0)
+        return;
+    memset(error, 0, (size_t)self->width * sizeof *error);
+    bp_rows_add_to(error, self->dots + unit->first_target, &targets);
+}
+
 static void update(bp_learner *self)
 {
     const w2v_group *group = &self->group;
     float ones[2 * W2V_WINDOW_MOST];
 
     fill(ones, 2 * W2V_WINDOW_MOST, 1);
-    memset(self->error, 0, (size_t)(group->unit_count * self->width) * sizeof *self->error);
-    for (int64_t u = 0; u < group->unit_count; u++) {
-        bp_row_list targets = targets_of(self, &group->units[u]);
-
-        bp_rows_add_to(self->error + u * self->width, self->dots + group->units[u].first_target,
-                       &targets);
-    }
     for (int64_t u = 0; u < group->unit_count; u++) {
         bp_row_list targets = targets_of(self, &group->units[u]);
 
@@ -367,20 +376,36 @@ static void update(bp_learner *self)
     }
 }
 
+static void prefetch(const bp_learner *self, int64_t number)
+{
+    if (number < self->group.unit_count) {
+        bp_row_list targets = targets_of(self, &self->group.units[number]);
+
+        bp_prefetch_rows(&targets);
+    }
+}
+
 static void run_group(bp_learner *self, float rate, bp_learner_loss *loss)
 {
     w2v_group *group = &self->group;
+    bool alone = self->worker_count == 1; /* a unit is finished while its rows are in the cache */
 
     if (self->shape.own[OWN_MODE] == W2V_CBOW)
         take_means(self);
+    prefetch(self, 0);
     for (int64_t u = 0; u < group->unit_count; u++) {
         bp_row_list targets = targets_of(self, &group->units[u]);
 
+        prefetch(self, u + 1);
         bp_row_dots(self->dots + group->units[u].first_target, vector_of(self, u), &targets);
+        if (alone)
+            finish_unit(self, u, rate, loss);
     }
-    if (self->worker_count > 1)
+    if (!alone)
         bp_all_sum(self->dots, group->target_count, self->scratch, self->workers);
-    take_losses(self, rate, loss);
+    for (int64_t u = 0; u < group->unit_count && !alone; u++)
+        finish_unit(self, u, rate, loss);
+    loss->count += group->unit_count;
     if (rate > 0)
         update(self);
     w2v_group_empty(group);

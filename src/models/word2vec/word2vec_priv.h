@@ -24,6 +24,13 @@ static inline int64_t w2v_padded(const bp_model_shape *shape)
     return (shape->width + BP_ROW_LANES - 1) / BP_ROW_LANES * BP_ROW_LANES;
 }
 
+/** A cell of the table of the noise distribution, unigram counts^0.75: a uniform number below the
+ * threshold means the first word, any other the second. */
+typedef struct w2v_noise_cell {
+    uint32_t threshold;
+    int32_t ids[2];
+} w2v_noise_cell;
+
 /** Words by how often they came; a word that did not come, and the end of a document, is none. */
 typedef struct w2v_vocabulary {
     int64_t V, words; /* ids; and those that came */
@@ -32,8 +39,7 @@ typedef struct w2v_vocabulary {
     int32_t *ranked;  /* [words] ids, the most frequent first, equal ones by id */
     float *kept;      /* [V] the probability that an occurrence is used; 0 of what is no word */
     /* Noise: the alias method over `ranked` (Walker 1977; Vose 1991). NULL with a tree. */
-    uint32_t *threshold; /* [words]: below it the word itself, */
-    int32_t *alias;      /* [words] else the one at this place of `ranked` */
+    w2v_noise_cell *noise; /* [words], by rank */
     /* The Huffman tree; NULL without one. Word id has points [code_start[id], code_start[id + 1])
      */
     int64_t *code_start; /* [V + 1] */
@@ -48,12 +54,10 @@ bp_err w2v_vocabulary_make(w2v_vocabulary *out, int64_t *counts, const bp_model_
 void w2v_vocabulary_clear(w2v_vocabulary *vocabulary);
 /** What it takes of each rank if all ids are words; with a tree about. */
 size_t w2v_vocabulary_bytes(const bp_model_shape *shape);
-/** A word of the noise distribution, unigram counts^0.75. */
-static inline int32_t w2v_noise(const w2v_vocabulary *v, uint32_t place, uint32_t coin)
+/** Where a uniform number falls among the cells. */
+static inline const w2v_noise_cell *w2v_noise_cell_at(const w2v_vocabulary *v, uint32_t place)
 {
-    uint32_t at = (uint32_t)((uint64_t)place * (uint64_t)v->words >> 32);
-
-    return v->ranked[coin < v->threshold[at] ? (int32_t)at : v->alias[at]];
+    return &v->noise[(uint64_t)place * (uint64_t)v->words >> 32];
 }
 
 extern const bp_learner_ops w2v_learner_ops;

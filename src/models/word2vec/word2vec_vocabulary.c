@@ -60,21 +60,19 @@ static void make_noise(w2v_vocabulary *self)
     double *share = bp_alloc("word2vec.noise", n, sizeof *share), sum = 0;
     int32_t *work = bp_alloc("word2vec.noise", n, sizeof *work);
 
-    self->threshold = bp_alloc("word2vec.vocabulary", n, sizeof *self->threshold);
-    self->alias = bp_alloc("word2vec.vocabulary", n, sizeof *self->alias);
+    self->noise = bp_alloc("word2vec.vocabulary", n, sizeof *self->noise);
     for (int64_t k = 0; k < n; k++)
         sum += share[k] = pow((double)self->counts[self->ranked[k]], NOISE_POWER);
     for (int64_t k = 0; k < n; k++) {
         share[k] *= (double)n / sum;
         work[share[k] < 1 ? few++ : --many] = (int32_t)k;
-        self->threshold[k] = UINT32_MAX;
-        self->alias[k] = (int32_t)k;
+        self->noise[k] = (w2v_noise_cell){UINT32_MAX, {self->ranked[k], self->ranked[k]}};
     }
     while (few > 0 && many < n) { /* work[0, few) lack, work[many, n) have more */
         int32_t low = work[--few], high = work[many];
 
-        self->threshold[low] = (uint32_t)(share[low] * 4294967295.0);
-        self->alias[low] = high;
+        self->noise[low].threshold = (uint32_t)(share[low] * 4294967295.0);
+        self->noise[low].ids[1] = self->ranked[high];
         share[high] -= 1 - share[low];
         if (share[high] < 1) {
             many++;
@@ -189,7 +187,7 @@ size_t w2v_vocabulary_bytes(const bp_model_shape *shape)
     if (shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL)
         word += sizeof *v->code_start + W2V_CODE_ROOM * (sizeof *v->points + sizeof *v->codes);
     else
-        word += sizeof *v->threshold + sizeof *v->alias;
+        word += sizeof *v->noise;
     return (size_t)shape->vocab_size * word;
 }
 
@@ -198,8 +196,7 @@ void w2v_vocabulary_clear(w2v_vocabulary *vocabulary)
     bp_free(vocabulary->counts);
     bp_free(vocabulary->ranked);
     bp_free(vocabulary->kept);
-    bp_free(vocabulary->threshold);
-    bp_free(vocabulary->alias);
+    bp_free(vocabulary->noise);
     bp_free(vocabulary->code_start);
     bp_free(vocabulary->points);
     bp_free(vocabulary->codes);

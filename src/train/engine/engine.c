@@ -108,7 +108,8 @@ static bp_err build(bp_engine *engine)
                 .distills = engine->spec.distills,
                 .seed = engine->spec.seed,
                 .dropout = engine->spec.dropout,
-                .label_smoothing = engine->spec.label_smoothing};
+                .label_smoothing = engine->spec.label_smoothing,
+                .softmax_samples = engine->spec.softmax_samples};
     bp_stage_spec stage = bp_stage_spec_for(&engine->spec, &engine->shape, mesh->datas,
                                             mesh->pipeline_at, mesh->pipelines);
     bp_err err = bp_gemm_new(&engine->gemm, engine->spec.precision);

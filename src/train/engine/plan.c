@@ -78,7 +78,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
                 .sequence_parallel = bp_engine_is_sequence_parallel(spec, shape, mesh.tensors),
                 .distills = spec->distills,
                 .dropout = spec->dropout,
-                .label_smoothing = spec->label_smoothing};
+                .label_smoothing = spec->label_smoothing,
+                .softmax_samples = spec->softmax_samples};
     bp_network *network = NULL;
     bp_err err = bp_gemm_new(&nn.gemm, spec->precision);
 
