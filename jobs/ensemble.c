@@ -13,11 +13,10 @@
 
 /* pretrain's, and the ensemble's own */
 static const bp_option *const OPTIONS[] = {
-    bp_run_options,   bp_corpus_options,    bp_model_options,
-    bp_mask_options,  bp_task_options,      bp_mesh_options,
-    bp_train_options, bp_optimizer_options, bp_checkpoint_options,
-    bp_math_options,  bp_ensemble_options,  bp_memory_options,
-    bp_slurm_options, bp_watchdog_options,  NULL};
+    bp_run_options,       bp_corpus_options,     bp_model_options,    bp_mask_options,
+    bp_noise_options,     bp_task_options,       bp_mesh_options,     bp_train_options,
+    bp_optimizer_options, bp_checkpoint_options, bp_math_options,     bp_ensemble_options,
+    bp_memory_options,    bp_slurm_options,      bp_watchdog_options, NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -24,7 +24,8 @@ typedef enum bp_rng_purpose {
     BP_RNG_PAIR = 14,     /* texts that are set beside another one */
     BP_RNG_LANGEVIN = 15, /* noise of updates */
     BP_RNG_OUTCOMES = 16, /* of a softmax that samples them */
-    BP_RNG_BUCKET = 17    /* order of batches of similar lengths */
+    BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */
+    BP_RNG_NOISE = 18     /* noise in texts that are to be restored */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

@@ -238,6 +238,7 @@ struct bp_model_family {
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
     const bp_objective *objective;         /* that pretraining minimises */
+    const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */
     const bp_hf_table *const *huggingface; /* what Hugging Face calls such models, ended by NULL;
                                               NULL: it has none */
 

@@ -20,6 +20,32 @@ static inline const bp_mask_keys *bp_mask_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_mask_options);
 }
 
+extern const bp_option bp_noise_options[]; /* train.objective, noise.* */
+#define BP_OBJECTIVES  "causal|masked|replaced|bidirectional|seq2seq|denoise"
+#define BP_NOISE_KINDS "infill,permute" /* if nothing is given */
+
+/** Values of bp_noise_options (docs: --help). */
+typedef struct bp_noise_keys {
+    const char *objective, *kinds;
+    double rate, span;
+} bp_noise_keys;
+
+static inline const bp_noise_keys *bp_noise_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, bp_noise_options);
+}
+
+/** Noises, in the order in which they are applied. */
+typedef enum bp_noise {
+    BP_NOISE_PERMUTE,
+    BP_NOISE_MASK,
+    BP_NOISE_DELETE,
+    BP_NOISE_INFILL,
+    BP_NOISE_ROTATE,
+    BP_NOISE_SENTINELS, /* alone */
+    BP_NOISES
+} bp_noise;
+extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
 /** What stands around the texts of a task's example. */
 typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
@@ -46,6 +72,11 @@ typedef struct bp_example_rules {
     int64_t separator_count;
     const bool *continues; /* [vocab_size] whole words are masked: does a token go on with the word
                               before it? NULL: tokens are masked one by one. Borrowed */
+    unsigned noises;       /* bit k: noise k is applied */
+    double noise_rate, noise_span;
+    bool has_sentences;       /* noised are runs of sentences, else windows */
+    const int32_t *sentinels; /* [sentinel_count] ids, in their order. Borrowed */
+    int64_t sentinel_count;
 } bp_example_rules;
 
 typedef struct bp_objective {
@@ -55,6 +86,7 @@ typedef struct bp_objective {
     double weight[BP_TERMS];
     bool scores_all; /* no target of an example is ever -1: nothing needs to be counted */
     bool pairs;      /* examples are documents of two texts: a source and its target */
+    bool noises;     /* examples are texts with noise, and the texts */
     bool masks;      /* inputs of scoring are framed, and have masks, already */
     /** Of examples whose longest stream has T places; rules (borrowed) NULL: only their form is
      * asked for. */
@@ -85,8 +117,22 @@ extern const bp_objective bp_objective_seq2seq;
  * target on. Of what is longer than the context the source loses its last tokens; where that is not
  * enough, the target does. */
 extern const bp_objective bp_objective_text;
-#define BP_MASKED_CONTEXT 3    /* the shortest that has something to mask */
-#define BP_PAIRS_CONTEXT  5    /* [CLS] A [SEP] B [SEP] */
-#define BP_MASK_RATE      0.15 /* if nothing is given */
+/** A text given the same text with noise: token by token, between start and end as of pairs. The
+ * text is a run of sentences of one document, as many as there is room for, or, of a corpus that
+ * tells no sentences, a window of the stream. With n tokens and the rate r: permute puts sentences
+ * in another order, all orders alike; mask and delete take each token with probability r; infill
+ * replaces spans by a mask each, round(r n) tokens in all, whose lengths are Poisson's with mean
+ * `span`, the last one cut, at places that are all alike (a span of 0 tokens puts a mask in);
+ * rotate lets the text begin at any token. sentinels: round(r n) tokens in round(r n / span) spans,
+ * all ways to cut alike; in the source a sentinel stands for each, the target is the spans, each
+ * behind its sentinel. All is a function of (seed, member, step, slot, position). Source: Lewis et
+ * al. 2020, section 2.2; Raffel et al. 2020, section 3.3.4, and random_spans_noise_mask of their
+ * program. */
+extern const bp_objective bp_objective_denoise;
+#define BP_DENOISE_CONTEXT 3    /* the shortest that has something to noise */
+#define BP_NOISE_SPAN_MOST 1000 /* tokens */
+#define BP_MASKED_CONTEXT  3    /* the shortest that has something to mask */
+#define BP_PAIRS_CONTEXT   5    /* [CLS] A [SEP] B [SEP] */
+#define BP_MASK_RATE       0.15 /* if nothing is given */
 
 #endif

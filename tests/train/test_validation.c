@@ -30,6 +30,7 @@ static int64_t looks(const char *name, int64_t windows)
                                               bp_corpus_options,
                                               bp_model_options,
                                               bp_mask_options,
+                                              bp_noise_options,
                                               bp_mesh_options,
                                               bp_train_options,
                                               bp_optimizer_options,

@@ -283,17 +283,18 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
     return bp_transformer_add_tied(network, shape, stage, stages, count);
 }
 
-#define FAMILY(kind, sizes_of, tables, any)                                                        \
+#define FAMILY(kind, tables, any, other)                                                           \
     {                                                                                              \
-        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle,                     \
+        .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
         .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
-        .huggingface = tables, .blocks = blocks,                                                   \
+        .other_objective = other, .huggingface = tables, .blocks = blocks,                         \
         .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
         .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,                     \
         .add_block = add_block                                                                     \
     }
 
 const bp_model_family bp_transformer_family =
-                          FAMILY("transformer", SIZES, bp_transformer_huggingface, true),
-                      bp_bart_family = FAMILY("bart", SIZES, bp_bart_huggingface, false);
+                          FAMILY("transformer", bp_transformer_huggingface, true, NULL),
+                      bp_bart_family =
+                          FAMILY("bart", bp_bart_huggingface, false, &bp_objective_denoise);

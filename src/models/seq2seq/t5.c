@@ -269,6 +269,7 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .facts = facts,
                                       .start_token = bp_seq2seq_start_token,
                                       .objective = &bp_objective_seq2seq,
+                                      .other_objective = &bp_objective_denoise,
                                       .huggingface = bp_t5_huggingface,
                                       .blocks = blocks,
                                       .blocks_are = "embeddings, layers of encoder and decoder "

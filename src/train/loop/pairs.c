@@ -53,7 +53,7 @@ static bp_err check_pairs(const trainer *self)
                        "model.start_token = %" PRId64 " is beyond the vocabulary of %" PRId64
                        ": at model.start_token; use one from 1 on",
                        self->rules.start + 1, self->facts.vocab_size);
-    return check_corpora(self);
+    return bp_model_objective(&self->shape)->pairs ? check_corpora(self) : BP_OK;
 }
 
 bp_err trainer_find_pair_rules(trainer *self)
@@ -65,5 +65,6 @@ bp_err trainer_find_pair_rules(trainer *self)
     self->rules.start = start >= 0 ? start : self->rules.eod;
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, check_pairs(self));
-    return err;
+    return err == BP_OK && bp_model_objective(&self->shape)->noises ? trainer_find_noise_rules(self)
+                                                                    : err;
 }

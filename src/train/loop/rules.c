@@ -18,13 +18,14 @@ static bp_err check_role(const trainer *self, bp_role role)
                    bp_role_name(role));
 }
 
-/* Keys of masked models, of one that is none. */
-static bp_err refuse_keys(const trainer *self)
+/* Keys of another objective. */
+static bp_err refuse_keys(const trainer *self, const bp_option *table, const char *section)
 {
-    for (const bp_option *row = bp_mask_options; row->key; row++)
-        if (bp_config_departs(self->config, row->key))
+    for (const bp_option *row = table; row->key; row++)
+        if (strncmp(row->key, section, strlen(section)) == 0 &&
+            bp_config_departs(self->config, row->key))
             return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
-                           "model.kind = %s has no %s: at %s; leave the key out",
+                           "model.kind = %s has no %s here: at %s; leave the key out",
                            self->shape.family->name, row->key, row->key);
     return BP_OK;
 }
@@ -152,6 +153,7 @@ static bp_err share_words(trainer *self)
 bp_err trainer_find_rules(trainer *self)
 {
     const bp_mask_keys *keys = bp_mask_keys_of(self->config);
+    const bp_objective *objective = bp_model_objective(&self->shape);
     const int64_t *roles = self->facts.roles;
     bp_err err = BP_OK;
 
@@ -169,12 +171,16 @@ bp_err trainer_find_rules(trainer *self)
                                      .span = keys->span};
     if (self->task)
         err = trainer_find_task_rules(self);
-    if (err == BP_OK && bp_model_objective(&self->shape) && bp_model_objective(&self->shape)->pairs)
-        return trainer_find_pair_rules(self);
+    if (err == BP_OK && (!objective || !objective->masks))
+        err = refuse_keys(self, bp_mask_options, "mask.");
+    if (err == BP_OK && (!objective || !objective->noises))
+        err = refuse_keys(self, bp_noise_options, "noise.");
     if (err != BP_OK)
         return err;
-    if (!bp_model_objective(&self->shape) || !bp_model_objective(&self->shape)->masks)
-        return refuse_keys(self);
+    if (objective && (objective->pairs || objective->noises))
+        return trainer_find_pair_rules(self);
+    if (!objective || !objective->masks)
+        return BP_OK;
     self->rules.pairs = wants_pairs(self);
     self->shape.asks_no_pairs = !self->rules.pairs;
     err = check_pairs(self);

@@ -333,6 +333,8 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         err = trainer_find_shape(self);
     if (err == BP_OK)
         err = trainer_task_shape(self);
+    if (err == BP_OK)
+        err = trainer_find_objective(self);
     if (err == BP_OK) {
         if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
             self->shape.family->resolve(&self->shape, config);
@@ -537,6 +539,7 @@ void trainer_close(trainer *self)
     bp_free(self->separator);
     bp_free(self->window);
     bp_free(self->continues);
+    bp_free(self->sentinels);
     bp_free(self->tokenizer);
     bp_free(self->constants);
     bp_free(self->trace_path);

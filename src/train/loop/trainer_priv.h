@@ -111,6 +111,7 @@ typedef struct trainer {
     bp_example_rules rules;                 /* and what it goes by */
     bool *continues;    /* of the rules, where whole words are masked; else NULL */
     int32_t *separator; /* of the rules, between a source and its target; else NULL */
+    int32_t *sentinels; /* of the rules, where noise needs them; else NULL */
     int64_t *fits;      /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
     int64_t places[2];  /* since the last metrics line: computed, and those of examples */
     void *examples;     /* room for the examples of a step, of this data rank; validation's too */
@@ -198,6 +199,14 @@ extern const char *const trainer_may_change[];
 bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
+
+/* noise.c */
+/** self->shape.objective, by train.objective or by what the corpora are; sets the key where the
+ * family has a choice. Collective over world. Errors: BP_ERR_CONFIG: the same on all ranks. */
+bp_err trainer_find_objective(trainer *self);
+/** Rules of an objective of noise. Collective over world. Errors: BP_ERR_CONFIG a noise that there
+ * is not, or that needs a token or sentences that are not there: the same on all ranks. */
+bp_err trainer_find_noise_rules(trainer *self);
 
 /* pairs.c */
 /** Rules of an objective of pairs, whose corpora have them, none longer than the context unless

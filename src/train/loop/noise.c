@@ -1,0 +1,191 @@
+/* What a training minimises where its family has a choice; and the rules of texts with noise:
+ * noise.*, and the special tokens that they need. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/mem.h"
+#include "mesh/collective.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SENTINEL "<extra_id_"
+
+static bp_err choose(trainer *self, const char *given)
+{
+    const bp_model_family *family = self->shape.family;
+    const bp_objective *own = bp_model_objective(&self->shape), *other = family->other_objective;
+
+    if (given && self->task)
+        return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
+                       "train.objective = %s is of pretraining, and a task has its own: at "
+                       "train.objective; leave the key out",
+                       given);
+    if (self->task || (given && own && strcmp(given, own->name) == 0))
+        return BP_OK;
+    if (given && (!other || strcmp(given, other->name) != 0))
+        return BP_FAIL(BP_ERR_CONFIG, "model.other_objective",
+                       "model.kind = %s does not learn by train.objective = %s: at "
+                       "train.objective; it has %s%s%s",
+                       family->name, given, own ? own->name : "none", other ? " and " : "",
+                       other ? other->name : "");
+    if (other && (given || !self->facts.has_pairs))
+        self->shape.objective = other;
+    return BP_OK;
+}
+
+bp_err trainer_find_objective(trainer *self)
+{
+    bool is_given = bp_config_is_set(self->config, "train.objective");
+    const char *given = is_given ? bp_noise_keys_of(self->config)->objective : NULL;
+    bp_err err = choose(self, given);
+
+    if (err == BP_OK && self->shape.family->other_objective && !self->task)
+        err =
+            bp_config_set(self->config, "train.objective", bp_model_objective(&self->shape)->name);
+    return bp_agree(self->mesh->world, err);
+}
+
+/* ---- rules ---- */
+
+static bool has(const trainer *self, bp_noise noise)
+{
+    return (self->rules.noises >> noise & 1) != 0;
+}
+
+static int noise_of(const char *name, size_t bytes)
+{
+    for (int k = 0; k < BP_NOISES; k++)
+        if (strlen(bp_noise_names[k]) == bytes && strncmp(bp_noise_names[k], name, bytes) == 0)
+            return k;
+    return -1;
+}
+
+static bp_err read_kinds(trainer *self, const char *kinds)
+{
+    for (const char *at = kinds;; at++) {
+        size_t bytes = strcspn(at, ",");
+        int noise = noise_of(at, bytes);
+
+        if (noise < 0)
+            return BP_FAIL(BP_ERR_CONFIG, "noise.bad_kinds",
+                           "noise.kinds = %s has '%.*s', which is no noise: at noise.kinds; there "
+                           "are permute, mask, delete, infill, rotate and sentinels, with commas",
+                           kinds, (int)bytes, at);
+        self->rules.noises |= 1U << noise;
+        at += bytes;
+        if (*at == '\0')
+            break;
+    }
+    if (has(self, BP_NOISE_SENTINELS) && self->rules.noises != 1U << BP_NOISE_SENTINELS)
+        return BP_FAIL(BP_ERR_CONFIG, "noise.bad_kinds",
+                       "noise.kinds = %s has sentinels and others, but their target is not the "
+                       "text: at noise.kinds; use sentinels alone",
+                       kinds);
+    return BP_OK;
+}
+
+static bp_err check_noises(const trainer *self)
+{
+    const char *kinds = bp_noise_keys_of(self->config)->kinds;
+    bool masks = has(self, BP_NOISE_MASK) || has(self, BP_NOISE_INFILL);
+
+    if (masks && self->facts.roles[BP_ROLE_MASK] < 0)
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                       "the corpus's tokenizer has no token for '%s', which noise.kinds = %s "
+                       "needs: at corpus.train; make the corpus with a tokenizer that has one, or "
+                       "use other noises",
+                       bp_role_name(BP_ROLE_MASK), kinds);
+    if (has(self, BP_NOISE_PERMUTE) && !self->facts.has_segments)
+        return BP_FAIL(
+            BP_ERR_CONFIG, "corpus.no_sentences",
+            "noise.kinds = %s needs to know where sentences begin, which the corpus "
+            "does not tell: at noise.kinds; make it with bagpipe-data corpus --sentences "
+            "lines or punctuation, or leave permute out",
+            kinds);
+    if (self->shape.context < BP_DENOISE_CONTEXT)
+        return BP_FAIL(BP_ERR_CONFIG, "noise.short_context",
+                       "model.context = %lld has no room for a text with noise: at model.context; "
+                       "use %d or more",
+                       (long long)self->shape.context, BP_DENOISE_CONTEXT);
+    return BP_OK;
+}
+
+/* ids[k] = that of <extra_id_K>, as far as they are there one after another. */
+static bp_err find_sentinels(const bp_tokenizer *tokenizer, int64_t V, int32_t *ids, int64_t *count)
+{
+    bp_buffer text = {0};
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < V; k++)
+        ids[k] = -1;
+    for (int64_t id = 0; id < V && id < bp_tokenizer_size(tokenizer) && err == BP_OK; id++) {
+        long number = -1;
+        char end = '\0';
+
+        bp_buffer_clear(&text);
+        err = bp_tokenizer_token_text(tokenizer, id, &text);
+        if (err == BP_OK && text.data && strncmp(text.data, SENTINEL, sizeof SENTINEL - 1) == 0 &&
+            sscanf(text.data + sizeof SENTINEL - 1, "%9ld%c", &number, &end) == 2 && end == '>' &&
+            number >= 0 && number < V)
+            ids[number] = (int32_t)id;
+    }
+    bp_buffer_clear(&text);
+    for (*count = 0; *count < V && ids[*count] >= 0;)
+        ++*count;
+    return err;
+}
+
+static bp_err read_sentinels(const trainer *self, int32_t *ids, int64_t *count)
+{
+    bp_tokenizer *tokenizer = NULL;
+    bp_err err = BP_OK;
+
+    if (!self->tokenizer)
+        return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
+                       "noise.kinds = sentinels needs a tokenizer, and the corpus brings none: at "
+                       "tokenizer.path; set it");
+    err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
+    if (err == BP_OK)
+        err = find_sentinels(tokenizer, self->facts.vocab_size, ids, count);
+    bp_tokenizer_free(&tokenizer);
+    if (err == BP_OK && *count == 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
+                      "the corpus's tokenizer has no token '%s0>', which noise.kinds = sentinels "
+                      "needs: at corpus.train; make it with bagpipe-data tokenizer --kind unigram "
+                      "--sentinels N",
+                      SENTINEL);
+    return err;
+}
+
+static bp_err share_sentinels(trainer *self)
+{
+    int64_t V = self->facts.vocab_size, count = 0;
+    bp_err err = BP_OK;
+
+    self->sentinels = bp_alloc("input", V, sizeof *self->sentinels);
+    if (self->mesh->coordinates)
+        err = read_sentinels(self, self->sentinels, &count);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&count, sizeof count, 0, self->mesh->world);
+    bp_bcast_bytes(self->sentinels, count * (int64_t)sizeof *self->sentinels, 0, self->mesh->world);
+    self->rules.sentinels = self->sentinels;
+    self->rules.sentinel_count = count;
+    return BP_OK;
+}
+
+bp_err trainer_find_noise_rules(trainer *self)
+{
+    const bp_noise_keys *keys = bp_noise_keys_of(self->config);
+    bp_err err = read_kinds(self, keys->kinds);
+
+    self->rules.noise_rate = keys->rate;
+    self->rules.noise_span = keys->span;
+    self->rules.has_sentences = self->facts.has_segments;
+    if (err == BP_OK)
+        err = check_noises(self);
+    err = bp_agree(self->mesh->world, err);
+    return err == BP_OK && has(self, BP_NOISE_SENTINELS) ? share_sentinels(self) : err;
+}
