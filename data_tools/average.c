@@ -21,7 +21,7 @@ typedef struct average {
 
 /* ---- are they of one model? ---- */
 
-static const json_t *state_of(const average *self, int k, const char *key)
+static json_t *state_of(const average *self, int k, const char *key)
 {
     return json_object_get(bp_checkpoint_state(self->checkpoints[k]), key);
 }
@@ -54,18 +54,33 @@ static bp_err check_tensors(const average *self, int k)
     return BP_OK;
 }
 
+/* The first key that two objects do not agree in; "": they are no objects. */
+static const char *differing_key(json_t *one, const json_t *other)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(one, key,
+                        value) if (!json_equal(value, json_object_get(other, key))) return key;
+    json_object_foreach((json_t *)other, key,
+                        value) if (json_object_get(one, key) == NULL) return key;
+    return "";
+}
+
 static bp_err check_one(const average *self, int k)
 {
     static const char *const keys[] = {"model", "tokenizer_hash", "eod_id", "roles", "task"};
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const json_t *one = state_of(self, 0, keys[i]), *other = state_of(self, k, keys[i]);
+        json_t *one = state_of(self, 0, keys[i]), *other = state_of(self, k, keys[i]);
+        const char *inside = differing_key(one, other);
 
         if (one != other && (one == NULL || other == NULL || !json_equal(one, other)))
             return BP_FAIL(BP_ERR_FORMAT, "average.other_model",
-                           "the checkpoints differ in \"%s\": at %s and %s; average checkpoints of "
-                           "one model",
-                           keys[i], bp_checkpoint_folder(self->checkpoints[0]),
+                           "the checkpoints differ in \"%s%s%s\": at %s and %s; average "
+                           "checkpoints of one model",
+                           keys[i], inside[0] ? "." : "", inside,
+                           bp_checkpoint_folder(self->checkpoints[0]),
                            bp_checkpoint_folder(self->checkpoints[k]));
     }
     return check_tensors(self, k);

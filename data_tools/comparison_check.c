@@ -235,7 +235,7 @@ static bp_err choose_per_text(comparison *c, const convention *a, const conventi
         return BP_FAIL(
             BP_ERR_FORMAT, "compare.other_tokens",
             "other tokens were scored in A (%s) than in B (%s), and not all text in both, "
-            "or its bytes and words are not told: nothing can be compared: at %s and %s; "
+            "or its bytes and words are not known: nothing can be compared: at %s and %s; "
             "score both with one convention",
             one, other, c->scores[0].given, c->scores[1].given);
     c->unit = c->whole_bytes ? UNIT_BYTE : UNIT_WORD;

@@ -26,13 +26,13 @@ enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_SENTENCES };
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
-    {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|conll|hdf5", 0,
+    {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|conll|squad|hdf5", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
      "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; "
      "tsv, fields with tabs between them, whose names stand in the first line; pairs, two FILEs "
      "with a source and its target a line; conll, a word and its tag a line, documents parted by "
      "empty "
-     "lines; hdf5, the tokens "
+     "lines; squad, SQuAD's JSON: questions, their contexts and answers; hdf5, the tokens "
      "of a corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
@@ -120,7 +120,8 @@ static bp_err check_format(const corpus_arguments *arguments)
             "there are %d files: at the command line; --format pairs takes SOURCE TARGET",
             arguments->files.count);
     if (arguments->sentences != NULL &&
-        (is_tsv || is_pairs || is_format(arguments, "conll") || is_format(arguments, "hdf5")))
+        (is_tsv || is_pairs || is_format(arguments, "conll") || is_format(arguments, "squad") ||
+         is_format(arguments, "hdf5")))
         return BP_FAIL(BP_ERR_USAGE, "command.no_sentences",
                        "--format %s has no sentences: at --sentences; use text, lines or jsonl",
                        arguments->format);

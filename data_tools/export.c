@@ -188,6 +188,8 @@ static bp_err export(const exchange_arguments *arguments)
         return err;
     }
     if (err == BP_OK)
+        err = bp_adapter_check_merge(checkpoint);
+    if (err == BP_OK)
         err = tokenizer_text(&text, arguments, checkpoint);
     if (err == BP_OK)
         err = export_parts(checkpoint, arguments->out,

@@ -1,7 +1,10 @@
 /* Files of answers: lines, labels, numbers, tags. */
 #include "metrics_files.h"
 
+#include "base/buffer.h"
 #include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "text/characters.h"
 
@@ -46,6 +49,76 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes)
     return BP_OK;
 }
 
+/* A line of generate's outputs.jsonl; *next: the index of the text behind those taken. A further
+ * text of a prompt is passed over. */
+static bp_err take_output(bp_buffer *out, const json_t *line, int64_t *next, int64_t *left_out)
+{
+    const json_t *index = json_object_get(line, "index"), *text = json_object_get(line, "text");
+    int64_t number = json_is_integer(index) ? json_integer_value(index) : -1;
+    bool is_left_out = json_is_string(json_object_get(line, "error"));
+
+    if (number < 0 || number > *next || number < *next - 1)
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output",
+                       "\"index\" is not %" PRId64 ", that of the next prompt", *next);
+    if (number < *next)
+        return BP_OK;
+    if (!json_is_string(text) && !is_left_out)
+        return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is no text");
+    *left_out += is_left_out;
+    for (const char *at = is_left_out ? "" : json_string_value(text); *at; at++)
+        bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
+    bp_buffer_add(out, "\n", 1);
+    ++*next;
+    return BP_OK;
+}
+
+/* Does the first line say that it is one of generate's? */
+static bool is_output(const char *text, size_t bytes)
+{
+    const char *end = memchr(text, '\n', bytes);
+    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, 0, NULL);
+    bool is = json_object_get(line, "index") && json_object_get(line, "text");
+
+    json_decref(line);
+    return is;
+}
+
+/* The texts of generate's outputs.jsonl become lines: the first of each prompt. */
+static bp_err take_outputs(answer_file *file, size_t *bytes)
+{
+    bp_buffer out = {0};
+    const char *at = file->text, *end = at + *bytes, *stop;
+    int64_t next = 0, left_out = 0, number = 0;
+    bp_err err = BP_OK;
+
+    for (; at < end && err == BP_OK; at = stop + 1) {
+        json_t *line;
+
+        stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        number++;
+        err = bp_json_parse(&line, at, (size_t)(stop - at), file->path);
+        if (err == BP_OK)
+            err = take_output(&out, line, &next, &left_out);
+        json_decref(line);
+        if (err != BP_OK)
+            err =
+                bp_err_wrap(err,
+                            "%s: at %s, line %" PRId64 "; give generate's outputs.jsonl as it is, "
+                            "or a file with a document a line",
+                            bp_err_text(), file->path, number);
+    }
+    if (err == BP_OK && left_out > 0)
+        BP_WARN("metrics.left_out",
+                "%" PRId64 " of %" PRId64 " sources were too long to write for, and count as empty "
+                "texts: at %s",
+                left_out, next, file->path);
+    bp_free(file->text);
+    *bytes = out.bytes;
+    file->text = bp_buffer_take(&out);
+    return err;
+}
+
 bp_err answer_file_read(answer_file *file, const char *path)
 {
     size_t bytes, mark;
@@ -53,6 +126,10 @@ bp_err answer_file_read(answer_file *file, const char *path)
 
     *file = (answer_file){.path = path};
     err = bp_file_read(path, FILE_BYTES, &file->text, &bytes);
+    if (err != BP_OK)
+        return err;
+    if (is_output(file->text, bytes))
+        err = take_outputs(file, &bytes);
     if (err != BP_OK)
         return err;
     mark = bp_mark_bytes(file->text, bytes);

@@ -287,7 +287,7 @@ static bp_err judge_line(const space *self, char *line, double *told, double *fo
 /* Two words and a number a line; a first line without a number is a head. */
 static bp_err judge_file(const space *self, char *text, const char *path)
 {
-    int64_t room = 0, pairs = 0, left = 0;
+    int64_t capacity = 0, pairs = 0, left = 0;
     double *told = NULL, *found = NULL;
     bp_err err = BP_OK;
     char *line;
@@ -297,10 +297,10 @@ static bp_err judge_file(const space *self, char *text, const char *path)
 
         if (line[0] == '#' || line[strspn(line, " \t")] == '\0')
             continue;
-        if (pairs == room) {
-            room = 2 * room + 64;
-            told = bp_realloc("tool.vectors", told, room, sizeof *told);
-            found = bp_realloc("tool.vectors", found, room, sizeof *found);
+        if (pairs == capacity) {
+            capacity = 2 * capacity + 64;
+            told = bp_realloc("tool.vectors", told, capacity, sizeof *told);
+            found = bp_realloc("tool.vectors", found, capacity, sizeof *found);
         }
         if (judge_line(self, line, &told[pairs], &found[pairs], &counts) != BP_OK) {
             if (n > 1)

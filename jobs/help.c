@@ -44,8 +44,8 @@ static const bp_help_row REQUEUE_STATUSES[] = {{"0", "yes"},
 static const bp_help REQUEUE_HELP = {
     .name = "bagpipe requeue",
     .usage = "JOB CONFIG.ini [section.key=value ...] --status N",
-    .summary = "tells a batch script whether to queue a job again after its launcher ended",
-    .text = "It looks into run.dir and needs no MPI. It prints 'yes: ' or 'no: ' and the "
+    .summary = "decides for a batch script whether to queue a job again after its launcher ended",
+    .text = "It reads run.dir and needs no MPI. It prints 'yes: ' or 'no: ' and the "
             "reason, and notes the status and the cause in the run's last_words.txt.\n"
             "Yes: the job stopped in time (75) or ranks died (134, 135, 137, 139, 205), unless "
             "the run is finished or halted, or three starts in a row have committed nothing.",

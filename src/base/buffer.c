@@ -12,10 +12,10 @@ static void make_room(bp_buffer *buffer, size_t bytes)
 
     if (__builtin_add_overflow(buffer->bytes, bytes, &need) || need > (size_t)INT64_MAX / 4)
         bp_memory_ended("base.buffer", INT64_MAX, 1);
-    if (need < buffer->room_bytes)
+    if (need < buffer->capacity_bytes)
         return;
-    buffer->room_bytes = 2 * need + 64;
-    buffer->data = bp_realloc("base.buffer", buffer->data, (int64_t)buffer->room_bytes, 1);
+    buffer->capacity_bytes = 2 * need + 64;
+    buffer->data = bp_realloc("base.buffer", buffer->data, (int64_t)buffer->capacity_bytes, 1);
 }
 
 void bp_buffer_add(bp_buffer *buffer, const void *data, size_t bytes)

@@ -9,7 +9,7 @@
 typedef struct bp_buffer { /* {0} is an empty one */
     char *data;            /* ends with a zero byte; NULL while nothing was added */
     size_t bytes;          /* without it */
-    size_t room_bytes;
+    size_t capacity_bytes;
 } bp_buffer;
 
 void bp_buffer_add(bp_buffer *buffer, const void *data, size_t bytes);

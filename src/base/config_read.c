@@ -126,13 +126,13 @@ static void strip(const char **line, size_t *bytes)
 }
 
 /* What is wrong with a line by itself, or NULL: it has `whole` bytes, and inih is to be given `fed`
- * of at most `room`. */
-static const char *line_fault(const char *line, size_t whole, size_t fed, size_t room)
+ * of at most `capacity`. */
+static const char *line_fault(const char *line, size_t whole, size_t fed, size_t capacity)
 {
     if (memchr(line, 0, whole) != NULL)
         return "a zero byte in the configuration, which is read as UTF-8 text; the rest was not "
                "read";
-    if (whole > CONFIG_LINE_BYTES || fed > room)
+    if (whole > CONFIG_LINE_BYTES || fed > capacity)
         return "a line longer than 199 bytes; end it with '\\' and go on in the next, or give "
                "the key on the command line";
     return NULL;

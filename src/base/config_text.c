@@ -28,16 +28,16 @@ static bool may_cut(const char *value, size_t at)
 /* "name = value", in lines that the reader takes: behind a comma if it can be. */
 static void add_pair(bp_buffer *out, const char *name, const char *value)
 {
-    size_t room = CONFIG_LINE_BYTES - 1; /* and the backslash */
+    size_t capacity = CONFIG_LINE_BYTES - 1; /* and the backslash */
     size_t used = strlen(name) + 3;
 
     bp_buffer_printf(out, "%s = ", name);
     for (size_t left = strlen(value); used + left > CONFIG_LINE_BYTES;) {
         size_t cut = 0;
-        for (size_t at = room - used; at > 0 && cut == 0; at--)
+        for (size_t at = capacity - used; at > 0 && cut == 0; at--)
             if (value[at - 1] == ',' && may_cut(value, at))
                 cut = at;
-        for (size_t at = room - used; at > 0 && cut == 0; at--)
+        for (size_t at = capacity - used; at > 0 && cut == 0; at--)
             if (may_cut(value, at))
                 cut = at;
         if (cut == 0)

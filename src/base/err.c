@@ -48,13 +48,13 @@ static size_t add_line(char *out, size_t used, const char *line, size_t bytes, c
 
     if (id[0] != 0)
         (void)snprintf(last, sizeof(last), " [%s]", id);
-    size_t room = BP_ERR_LINE_BYTES - strlen(last);
+    size_t capacity = BP_ERR_LINE_BYTES - strlen(last);
     for (size_t i = 0; i < bytes; i++)
         total += width(line[i]);
-    if (total <= room)
+    if (total <= capacity)
         return escape(out, escape(out, used, line, bytes), last, strlen(last));
-    room -= TAIL_BYTES + sizeof(CUT_MARK) - 1; /* of the head */
-    while (head < bytes && head_width + width(line[head]) <= room)
+    capacity -= TAIL_BYTES + sizeof(CUT_MARK) - 1; /* of the head */
+    while (head < bytes && head_width + width(line[head]) <= capacity)
         head_width += width(line[head++]);
     while (tail > head && tail_width + width(line[tail - 1]) <= TAIL_BYTES)
         tail_width += width(line[--tail]);

@@ -81,11 +81,11 @@ bp_err bp_plain_open(const char *path, int flags, int *out)
 static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit, char **out,
                           size_t *bytes)
 {
-    int64_t room = (guess < limit ? guess : limit) + 1, used = 0;
-    char *data = bp_try_alloc("base.file", room + 1, 1);
+    int64_t capacity = (guess < limit ? guess : limit) + 1, used = 0;
+    char *data = bp_try_alloc("base.file", capacity + 1, 1);
 
     while (data != NULL) {
-        ssize_t got = read(fd, data + used, (size_t)(room - used));
+        ssize_t got = read(fd, data + used, (size_t)(capacity - used));
         if (got < 0 && errno == EINTR)
             continue;
         if (bp_fault("base.read")) {
@@ -110,15 +110,15 @@ static bp_err read_to_end(int fd, const char *path, int64_t guess, int64_t limit
             *bytes = (size_t)used;
             return BP_OK;
         }
-        if (used == room) {
-            room = room < limit / 2 ? 2 * room : limit + 1;
-            char *more = bp_try_realloc("base.file", data, room + 1, 1);
+        if (used == capacity) {
+            capacity = capacity < limit / 2 ? 2 * capacity : limit + 1;
+            char *more = bp_try_realloc("base.file", data, capacity + 1, 1);
             if (more == NULL)
                 bp_free(data);
             data = more;
         }
     }
-    return bp_err_prefix(bp_fail_memory("a file", room, 1), "%s", path);
+    return bp_err_prefix(bp_fail_memory("a file", capacity, 1), "%s", path);
 }
 
 /* opened: how the opening went, which has set fd. */

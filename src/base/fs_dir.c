@@ -85,7 +85,7 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
 {
     DIR *dir = opendir(path);
     const struct dirent *entry;
-    int64_t room = 0;
+    int64_t capacity = 0;
     bp_err err = BP_OK;
 
     *names = NULL;
@@ -95,10 +95,7 @@ bp_err bp_dir_list(const char *path, char ***names, int64_t *count)
     while (errno = 0, (entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (*count == room) {
-            room = room == 0 ? 16 : 2 * room;
-            *names = bp_realloc("base.names", *names, room, sizeof(**names));
-        }
+        *names = bp_grow("base.names", *names, &capacity, *count + 1, sizeof(**names));
         (*names)[(*count)++] = bp_strdup(entry->d_name);
     }
     if (errno != 0)

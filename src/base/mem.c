@@ -143,6 +143,16 @@ void *bp_realloc(const char *name, void *p, int64_t n, size_t size)
     return move(bp_alloc(name, n, size), p);
 }
 
+void *bp_grow(const char *name, void *p, int64_t *capacity, int64_t needed, size_t size)
+{
+    if (needed <= *capacity)
+        return p;
+    *capacity = needed > 2 * *capacity ? needed : 2 * *capacity;
+    if (*capacity < 16)
+        *capacity = 16;
+    return bp_realloc(name, p, *capacity, size);
+}
+
 void bp_free(void *p)
 {
     if (p == NULL)

@@ -18,8 +18,12 @@ void *bp_alloc(const char *label, int64_t n, size_t size);
  */
 void *bp_realloc(const char *label, void *p, int64_t n, size_t size);
 
-/** The same for a large block that the user's input sizes: NULL when memory is short, so that the
- * caller says what it was for (bp_fail_memory). */
+/** The same for a list of *capacity items: where those are fewer than `needed`, the list grows to
+ * at least twice its length, and *capacity with it. */
+void *bp_grow(const char *label, void *p, int64_t *capacity, int64_t needed, size_t size);
+
+/** bp_alloc and bp_realloc for a large block that the user's input sizes: NULL when memory is
+ * short, so that the caller says what it was for (bp_fail_memory). */
 void *bp_try_alloc(const char *label, int64_t n, size_t size);
 void *bp_try_realloc(const char *label, void *p, int64_t n, size_t size);
 

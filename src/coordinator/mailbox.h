@@ -1,5 +1,5 @@
 /* Messages between the coordinator, rank 0, and the other ranks, beside the collectives: a request
- * of a rank, the coordinator's reply, and news either way.
+ * of a rank, the coordinator's reply, and reports either way.
  *
  * A message is a kind and bytes. Messages from one rank to another come in the order in which they
  * were sent, of all kinds and of one kind.

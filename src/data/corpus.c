@@ -53,6 +53,16 @@ const bp_option bp_corpus_options[] = {
      .help = "transformer, bart: pairs with a text longer than model.context are cut, and counted; "
              "else they are refused",
      .at = BP_AT(bp_corpus_keys, cut)},
+    {.key = "corpus.bucket",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e6,
+     .unit = "batches",
+     .help = "examples that are documents or pairs: those of so many batches are sorted by length "
+             "and cut into batches of similar lengths, which are padded to their longest; 0: as "
+             "they come, padded to model.context",
+     .at = BP_AT(bp_corpus_keys, bucket)},
     {.key = NULL}};
 
 struct bp_corpus {
@@ -69,11 +79,8 @@ static bp_err push_file(void *context, const char *path)
 {
     bp_corpus *corpus = context;
 
-    if (corpus->count == corpus->capacity) {
-        corpus->capacity = corpus->capacity ? 2 * corpus->capacity : 8;
-        corpus->files =
-            bp_realloc("data.files", corpus->files, corpus->capacity, sizeof(*corpus->files));
-    }
+    corpus->files = bp_grow("data.files", corpus->files, &corpus->capacity, corpus->count + 1,
+                            sizeof(*corpus->files));
 
     bp_err err = bp_corpus_file_open(&corpus->files[corpus->count], path);
     if (err == BP_OK)

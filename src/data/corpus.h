@@ -18,6 +18,7 @@ typedef struct bp_corpus_keys {
     const char *resample;
     int64_t member;
     bool cut;
+    int64_t bucket;
 } bp_corpus_keys;
 
 static inline const bp_corpus_keys *bp_corpus_keys_of(const bp_config *config)

@@ -4,18 +4,9 @@
 #define BP_DATA_DOCUMENT_TABLE_H
 
 #include "base/rng.h"
+#include "data/document_columns.h"
 #include "data/stream.h"
 #include "tensor/batch.h"
-
-/** What a task asks of documents besides tokens. Borrowed until bp_document_table_free. */
-typedef struct bp_document_columns {
-    const char *label;          /* a label column; NULL: none */
-    const char *const *classes; /* [class_count]: bp_document.label k is this value */
-    int64_t class_count;
-    const char *value;       /* a column of numbers; NULL: none */
-    const char *const *tags; /* [tag_count]: tag k of bp_document.tags is this one; NULL: none */
-    int64_t tag_count;
-} bp_document_columns;
 
 typedef struct bp_document_table bp_document_table;
 typedef struct bp_document_table_spec {
@@ -43,6 +34,8 @@ const int64_t *bp_document_table_first(const bp_document_table *table);
 int64_t bp_document_table_document(const bp_document_table *table, int64_t entry);
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
+/** What it is sorted by among others: tokens of its longest text, and of two as long all of it. */
+int64_t bp_document_table_length(const bp_document_table *table, int64_t entry);
 /** With weights, entries [*first, *first + *count) are of file k. */
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);
@@ -60,14 +53,5 @@ bp_err bp_document_table_read(bp_document_table *table, int64_t entry, const bp_
 int64_t bp_document_table_other(const bp_document_table *table, int64_t entry, int64_t first,
                                 int64_t count, const bp_rng_key *key);
 #define BP_OTHER_DRAWS 32 /* so many */
-
-/** Values of a label that documents of the corpus have, sorted by their bytes; "" is none.
- *
- * Owns:       *names[*count] is the caller's, bp_names_free().
- * Errors:     BP_ERR_FORMAT a file has no such label (its labels are named); what reading columns
- *             gives. */
-bp_err bp_corpus_classes(const bp_corpus *corpus, const char *label, char ***names, int64_t *count);
-/** The same of the tags of words. Errors: BP_ERR_FORMAT a file has none. */
-bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count);
 
 #endif

@@ -1,10 +1,10 @@
 /* The loader: the windows or documents of each step, made ahead of use by a helper thread. */
 #include "data/loader.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/trace.h"
+#include "bucket_priv.h"
 #include "mixture_priv.h"
 #include "order_priv.h"
 
@@ -47,9 +47,9 @@ struct bp_loader {
     source *sources;          /* 1, or with weights one a file */
     bp_mixture mixture;       /* with weights */
     bp_document_table *table; /* of documents; NULL: of windows */
+    bp_bucket *bucket;        /* NULL: documents come as the order has them */
     char *ring;               /* [DEPTH] batches; step s lies at s mod DEPTH */
     size_t batch_bytes;
-    double waited;
 
     pthread_t helper;
     bool running;
@@ -267,6 +267,31 @@ static bp_err find_other(bp_loader *loader, source *from, const bp_order_buffer 
     return entry >= 0 ? bp_document_table_read(loader->table, entry, NULL, out) : BP_OK;
 }
 
+/* For the bucket: of the one source, whose entries are read in their order. */
+static bp_err find_in_list(void *context, int64_t epoch, int64_t entry, const int32_t **tokens)
+{
+    bp_loader *loader = context;
+    source *from = loader->sources;
+    const bp_order_buffer *buffer = enter_buffer(loader, from, 0, epoch, entry);
+    int64_t block, window = bp_order_window(&from->order, buffer, entry, &block);
+
+    return find_window(loader, from, block, window, tokens);
+}
+
+static bp_err make_of_bucket(bp_loader *loader, int64_t step, int64_t slot)
+{
+    const bp_loader_spec *spec = &loader->spec;
+    const int32_t *tokens;
+    int64_t document;
+    bp_err err = bp_bucket_take(loader->bucket, step, slot, &document, &tokens);
+
+    if (err == BP_OK)
+        bp_example_make_document(
+            &spec->maker, bp_document_table_describe(loader->table, document, tokens, NULL), step,
+            spec->first_slot + slot, ring_at(loader, step), spec->slots, slot);
+    return err;
+}
+
 static bp_err make_example(bp_loader *loader, int64_t step, int64_t slot)
 {
     const bp_loader_spec *spec = &loader->spec;
@@ -302,7 +327,8 @@ static bp_err make_step(bp_loader *loader, int64_t step)
     BP_TRACE(BP_TRACE_INPUT, 0, (double)loader->batch_bytes);
     bp_trace_number(step);
     for (int64_t slot = 0; err == BP_OK && slot < loader->spec.slots; slot++)
-        err = make_example(loader, step, slot);
+        err =
+            loader->bucket ? make_of_bucket(loader, step, slot) : make_example(loader, step, slot);
     return err;
 }
 
@@ -418,12 +444,23 @@ static bp_err open_sources(bp_loader *loader)
     }
     if (is_weighted(loader))
         return open_files(loader, count);
-    err = open_source(loader, 0, 0,
-                      loader->table ? bp_document_table_count(loader->table)
-                                    : bp_stream_tokens(spec->stream),
-                      spec->slots);
+    count = loader->table ? bp_document_table_count(loader->table) : bp_stream_tokens(spec->stream);
+    bool sorts = loader->table && spec->bucket > 0 && count >= spec->batch;
+    err = open_source(loader, 0, 0, count, sorts ? 1 : spec->slots);
     if (err == BP_OK)
         loader->length = loader->sources->windows / spec->batch;
+    if (err == BP_OK && sorts)
+        bp_bucket_new(&loader->bucket,
+                      &(bp_bucket_spec){.order = &loader->sources->order,
+                                        .table = loader->table,
+                                        .steps = loader->length,
+                                        .batches = spec->bucket < loader->length ? spec->bucket
+                                                                                 : loader->length,
+                                        .batch = spec->batch,
+                                        .first_slot = spec->first_slot,
+                                        .slots = spec->slots,
+                                        .find = find_in_list,
+                                        .context = loader});
     return err;
 }
 
@@ -464,6 +501,12 @@ size_t bp_loader_bytes(const bp_loader_size *size)
     if (files > 1) /* files of equal size take most */
         of_file = size->tokens / files + 1;
     more = size->maker->feed == BP_FEED_WINDOWS ? size->maker->window - 1 : BP_DOCUMENT_MOST;
+    if (size->bucket > 0 && size->documents > 0) {
+        int64_t steps = size->documents / size->batch;
+
+        ring += bp_bucket_bytes(size->bucket < steps ? size->bucket : steps, size->batch,
+                                size->slots, size->tokens / size->documents + 1);
+    }
     return ring + cycle + bp_document_table_bytes(size->documents) +
            (size_t)files * cache_bytes(of_file, holders, more < of_file ? more : of_file);
 }
@@ -495,6 +538,7 @@ void bp_loader_free(bp_loader **loader)
         bp_order_clear(&one->order);
     }
     bp_free(old->sources);
+    bp_bucket_free(&old->bucket);
     bp_document_table_free(&old->table);
     bp_mixture_clear(&old->mixture);
     bp_free(old);
@@ -526,11 +570,6 @@ bool bp_loader_repeat(const bp_loader *loader)
     return repeat;
 }
 
-double bp_loader_waited(const bp_loader *loader)
-{
-    return loader->waited;
-}
-
 int64_t bp_loader_blocks_read(bp_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -551,13 +590,8 @@ static void wait_for(bp_loader *loader, int64_t step)
         loader->err = BP_OK;
         pthread_cond_broadcast(&loader->changed);
     }
-    if (loader->made > step)
-        return;
-
-    double start = bp_clock_now();
     while (loader->made <= step && loader->err == BP_OK)
         pthread_cond_wait(&loader->changed, &loader->mutex);
-    loader->waited += bp_clock_now() - start;
 }
 
 bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch)

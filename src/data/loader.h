@@ -21,6 +21,8 @@ typedef struct bp_loader_spec {
     bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
                          order, epoch after epoch. Not with weights */
     int64_t member;   /* of the shuffle: 0, since run.member keys the bag alone */
+    int64_t bucket;   /* documents: so many batches' are sorted by length and cut into batches of
+                         similar lengths; 0: none are. Not with weights, nor where they repeat */
 } bp_loader_spec;
 
 /** Starts a helper thread; it reads ahead from the first step asked for.
@@ -50,6 +52,7 @@ typedef struct bp_loader_size {
     int64_t documents;   /* entries, of a maker of documents or runs */
     int64_t mixed_files; /* of a stream with weights; 0: one without */
     int64_t slots;
+    int64_t bucket, batch; /* bp_loader_spec.bucket, and slots over all ranks */
     const bp_example_maker *maker;
 } bp_loader_size;
 
@@ -70,8 +73,7 @@ bool bp_loader_repeat(const bp_loader *loader);
  * Errors:     those of bp_corpus_file_read.
  */
 bp_err bp_loader_read(bp_loader *loader, int64_t step, const void **batch);
-/** Seconds that bp_loader_read has waited so far, and blocks decoded so far. */
-double bp_loader_waited(const bp_loader *loader);
+/** Blocks decoded so far. */
 int64_t bp_loader_blocks_read(bp_loader *loader);
 
 #endif

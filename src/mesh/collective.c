@@ -12,7 +12,7 @@
 #define TAG_SUM     7001
 #define PIECE       (INT64_C(1) << 18) /* floats: 1 MiB, so that one is added while others travel */
 #define PIECE_BYTES (PIECE * (int64_t)sizeof(float))
-#define UNDER_WAY   16            /* pieces: who naps between looks finds some at each */
+#define UNDER_WAY   16            /* pieces: a rank that sleeps between polls finds some at each */
 #define SMALL       INT64_C(4096) /* floats: fewer go by doubling, where latency is what counts */
 #define STACK_PIECE 512           /* doubles on the stack */
 
@@ -252,7 +252,7 @@ void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm)
     bp_all_gather_bytes(x, n * (int64_t)sizeof(float), comm);
 }
 
-/* From rank to rank, each adding its part on the right; the last one tells all. */
+/* From rank to rank, each adding its part on the right; the last one broadcasts the sum. */
 static void chain(float *x, int64_t n, float *scratch, MPI_Comm comm)
 {
     int rank = bp_comm_rank(comm), size = bp_comm_size(comm);

@@ -49,7 +49,7 @@ int64_t bp_all_max_int(int64_t value, MPI_Comm comm);
 void bp_poll(const char *what, bool (*is_over)(void *context), void *context);
 /** The same for an MPI request, one that is complete or MPI_REQUEST_NULL included. */
 void bp_wait_asleep(const char *what, MPI_Request *request);
-/** A barrier that leaves the cores of ranks that wait to others: they sleep between looks. `what`
+/** A barrier that leaves the cores of ranks that wait to others: they sleep between polls. `what`
  * is a literal, what the watchdog says they wait in. */
 void bp_barrier_asleep(const char *what, MPI_Comm comm);
 

@@ -113,7 +113,7 @@ void bp_mpi_abandon(int status);
 #define BP_MPI(call) bp_mpi_check((call), #call, __FILE__, __LINE__)
 void bp_mpi_check(int status, const char *call, const char *file, int line);
 
-/** The same for a call that waits for other ranks: told to the watchdog as `what`
+/** The same for a call that waits for other ranks: reported to the watchdog as `what`
  * (base/heartbeat.h). */
 #define BP_MPI_WAIT(what, call)                                                                    \
     do {                                                                                           \

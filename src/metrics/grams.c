@@ -15,10 +15,8 @@ static int compare(const void *a, const void *b)
 void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order)
 {
     grams->count = words->count >= order ? words->count - order + 1 : 0;
-    if (grams->count > grams->room) {
-        grams->room = 2 * grams->count;
-        grams->list = bp_realloc("metrics.grams", grams->list, grams->room, sizeof *grams->list);
-    }
+    grams->list =
+        bp_grow("metrics.grams", grams->list, &grams->capacity, grams->count, sizeof *grams->list);
     for (int64_t k = 0; k < grams->count; k++)
         grams->list[k] = bp_xxh3(words->list + k, (size_t)order * sizeof *words->list);
     qsort(grams->list, (size_t)grams->count, sizeof *grams->list, compare);

@@ -17,10 +17,8 @@ void bp_words_clear(bp_words *words)
 
 void bp_words_add(bp_words *words, uint64_t word)
 {
-    if (words->count == words->room) {
-        words->room = 2 * words->room + 64;
-        words->list = bp_realloc("metrics.words", words->list, words->room, sizeof *words->list);
-    }
+    words->list = bp_grow("metrics.words", words->list, &words->capacity, words->count + 1,
+                          sizeof *words->list);
     words->list[words->count++] = word;
 }
 
@@ -28,7 +26,8 @@ static void add_span(bp_words *words, const char *text, size_t bytes)
 {
     bp_words_add(words, bp_xxh3(text, bytes));
     if (words->spans) {
-        words->places = bp_realloc("metrics.words", words->places, words->room, sizeof(bp_line));
+        words->places =
+            bp_realloc("metrics.words", words->places, words->capacity, sizeof(bp_line));
         words->places[words->count - 1] = (bp_line){text, bytes};
     }
 }

@@ -10,10 +10,10 @@
 
 typedef struct bp_words { /* {0}, ends with bp_words_clear */
     uint64_t *list;
-    int64_t count, room;
+    int64_t count, capacity;
     bp_buffer text[2]; /* scratch */
     bool spans;        /* keep `places` too */
-    bp_line *places;   /* [room]: the words' text, until the next line */
+    bp_line *places;   /* [capacity]: the words' text, until the next line */
 } bp_words;
 void bp_words_clear(bp_words *words);
 
@@ -30,7 +30,7 @@ void bp_words_of_characters(bp_words *words, bp_line line);
 /** Sorted n-grams. */
 typedef struct bp_grams { /* {0}, ends with bp_grams_clear */
     uint64_t *list;
-    int64_t count, room;
+    int64_t count, capacity;
 } bp_grams;
 void bp_grams_clear(bp_grams *grams);
 void bp_grams_of(bp_grams *grams, const bp_words *words, int64_t order);

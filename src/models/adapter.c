@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const KINDS[] = {"none", "lora"}, *const TARGETS[] = {"q",   "k",  "v",
-                                                                         "out", "up", "down"};
+static const char *const KINDS[] = {"none", "lora", "bottleneck"}, *const TARGETS[] = {
+                                                                       "q",   "k",  "v",
+                                                                       "out", "up", "down"};
 enum {
     KIND_COUNT = sizeof KINDS / sizeof KINDS[0],
     TARGET_COUNT = sizeof TARGETS / sizeof(char *)
@@ -83,14 +84,14 @@ static void check(const bp_adapter *adapter, const bp_adapter_keys *keys, const 
 bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const bp_adapter *known,
                          int64_t C)
 {
-    bp_adapter adapter = {.kind = find(KINDS, KIND_COUNT, keys->kind, strlen(keys->kind)),
-                          .rank = keys->rank,
-                          .scale = keys->scale};
+    bp_adapter adapter = {.kind = find(KINDS, KIND_COUNT, keys->kind, strlen(keys->kind))};
 
-    if (adapter.kind == BP_ADAPTER_NONE)
-        adapter = (bp_adapter){0};
-    if (adapter.kind == BP_ADAPTER_LORA)
+    if (adapter.kind != BP_ADAPTER_NONE)
+        adapter.rank = keys->rank;
+    if (adapter.kind == BP_ADAPTER_LORA) {
+        adapter.scale = keys->scale;
         adapter.targets = read_targets(keys->targets);
+    }
     check(&adapter, keys, known, C, config);
     return adapter;
 }
@@ -98,14 +99,17 @@ bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const b
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter)
 {
     char targets[64];
+    json_t *out;
 
     if (adapter->kind == BP_ADAPTER_NONE)
         return;
-    write_targets(targets, adapter->targets);
-    (void)json_object_set_new(model, "adapter",
-                              json_pack("{s:s, s:I, s:f, s:s}", "kind", KINDS[adapter->kind],
-                                        "rank", (json_int_t)adapter->rank, "scale", adapter->scale,
-                                        "targets", targets));
+    out = json_pack("{s:s, s:I}", "kind", KINDS[adapter->kind], "rank", (json_int_t)adapter->rank);
+    if (adapter->kind == BP_ADAPTER_LORA) {
+        write_targets(targets, adapter->targets);
+        (void)json_object_set_new(out, "scale", json_real(adapter->scale));
+        (void)json_object_set_new(out, "targets", json_string(targets));
+    }
+    (void)json_object_set_new(model, "adapter", out);
 }
 
 bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where)
@@ -113,6 +117,7 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
     const json_t *found = json_object_get(model, "adapter");
     const char *kind = NULL, *targets = NULL;
     bp_err err;
+    bool lora;
 
     *adapter = (bp_adapter){0};
     if (!found)
@@ -121,18 +126,20 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
     if (err == BP_OK)
         err = bp_json_get_int(found, "rank", &adapter->rank, where);
     if (err == BP_OK)
+        adapter->kind = find(KINDS, KIND_COUNT, kind, strlen(kind));
+    lora = adapter->kind == BP_ADAPTER_LORA;
+    if (err == BP_OK && lora)
         err = bp_json_get_real(found, "scale", &adapter->scale, where);
-    if (err == BP_OK)
+    if (err == BP_OK && lora)
         err = bp_json_get_string(found, "targets", &targets, where);
     if (err != BP_OK)
         return err;
-    adapter->kind = find(KINDS, KIND_COUNT, kind, strlen(kind));
-    adapter->targets = read_targets(targets);
-    if (adapter->kind <= BP_ADAPTER_NONE || adapter->targets == 0)
+    adapter->targets = lora ? read_targets(targets) : 0;
+    if (adapter->kind <= BP_ADAPTER_NONE || (lora && adapter->targets == 0))
         return BP_FAIL(BP_ERR_FORMAT, "model.unknown_choice",
                        "the model's adapter is '%.40s' of '%.40s', which this version does not "
                        "know: at %s; use a newer bagpipe",
-                       kind, targets, where);
+                       kind, targets ? targets : "", where);
     if (adapter->rank < 1 || adapter->rank > 1 << 20)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the adapter's rank is %lld: at %s; the checkpoint was not written by "
@@ -142,6 +149,22 @@ bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char
 }
 
 /* ---- merging ---- */
+
+bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint)
+{
+    const char *where = bp_checkpoint_folder(checkpoint);
+    bp_adapter adapter;
+    bp_err err = bp_adapter_from_json(
+        &adapter, json_object_get(bp_checkpoint_state(checkpoint), "model"), where);
+
+    if (err == BP_OK && adapter.kind == BP_ADAPTER_BOTTLENECK)
+        err = BP_FAIL(BP_ERR_FORMAT, "adapter.no_merge",
+                      "the checkpoint's model has bottleneck adapters, which merge into no weight "
+                      "and which a folder of Hugging Face has no place for: at %s; export another "
+                      "one",
+                      where);
+    return err;
+}
 
 static bool name_factor(char out[BP_TENSOR_NAME], const char *weight, const char *part)
 {

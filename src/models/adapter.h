@@ -26,6 +26,10 @@ bp_adapter bp_adapter_of(const bp_adapter_keys *keys, bp_config *config, const b
 void bp_adapter_to_json(json_t *model, const bp_adapter *adapter);
 bp_err bp_adapter_from_json(bp_adapter *adapter, const json_t *model, const char *where);
 
+/** Can a checkpoint's adapter, if it has one, be merged into its weights? Errors: BP_ERR_FORMAT it
+ * is a bottleneck. Local. */
+bp_err bp_adapter_check_merge(const bp_checkpoint *checkpoint);
+
 /** Merge a checkpoint's adapter into the values of `slice`, a whole tensor of it: nothing where
  * there is none of that tensor. Collective over the checkpoint's communicator. Errors:
  * BP_ERR_FORMAT, BP_ERR_SYSTEM, those of bp_checkpoint_load. */

@@ -164,13 +164,14 @@ static void run_chunk(network_decoding *self, const decoding_group *group, bp_pa
     const bp_network *network = model->network;
     const bp_mesh *mesh = model->mesh;
     int stages = mesh->pipelines, at = mesh->pipeline_at, end = network->chunk_end[chunk];
-    bool outcome = network_is_last(model) && chunk == network->chunk_count - 1;
+    bool has_logits = network_is_last(model) && chunk == network->chunk_count - 1;
 
     if (at > 0 || chunk > 0)
         bp_recv(self->data, bytes_of(&network->before[chunk], &network->nn, pass),
                 (at + stages - 1) % stages, TAG_ROWS, mesh->pipeline);
-    run_blocks(self, group, pass, bp_network_chunk_first(network, chunk), end - (outcome ? 1 : 0));
-    if (!outcome)
+    run_blocks(self, group, pass, bp_network_chunk_first(network, chunk),
+               end - (has_logits ? 1 : 0));
+    if (!has_logits)
         bp_send(self->data, bytes_of(&network->behind[end - 1], &network->nn, pass),
                 (at + 1) % stages, TAG_ROWS, mesh->pipeline);
 }

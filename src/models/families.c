@@ -23,7 +23,7 @@ static const bp_model_family *families[ROOM] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
-    &bp_transformer_family, &bp_bart_family,  &bp_electra_family};
+    &bp_transformer_family, &bp_bart_family,  &bp_t5_family,       &bp_electra_family};
 
 static char kinds[256]; /* names of all families, for model.kind */
 
@@ -42,7 +42,7 @@ const bp_option bp_model_options[] = {
     {"model.kind", BP_OPTION_CHOICE, "gpt", 0, 0, kinds, NULL, "family of models", false,
      .at = BP_AT(bp_model_keys, kind)},
     {"model.layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer layers; needed unless model.init tells", false,
+     "transformer layers; needed unless model.init names a model", false,
      .at = BP_AT(bp_model_keys, layers)},
     {"model.width", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "width of the hidden states; a multiple of model.heads unless model.head_width is given",
@@ -50,16 +50,19 @@ const bp_option bp_model_options[] = {
     {"model.heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
-     "most tokens the model looks at", false, .at = BP_AT(bp_model_keys, context)},
+     "longest context of the model", false, .at = BP_AT(bp_model_keys, context)},
     {"model.encoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer, bart: layers of the encoder; model.layers if not given", false,
+     "transformer, bart, t5: layers of the encoder; model.layers if not given", false,
      .at = BP_AT(bp_model_keys, encoder_layers)},
     {"model.decoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
-     "transformer, bart: layers of the decoder; model.layers if not given", false,
+     "transformer, bart, t5: layers of the decoder; model.layers if not given", false,
      .at = BP_AT(bp_model_keys, decoder_layers)},
     {"model.start_token", BP_OPTION_INT, NULL, 1, 1LL << 31, NULL, NULL,
-     "transformer, bart: the token that targets begin with, by its row of the vocabulary from 1 on "
-     "(Hugging Face's decoder_start_token_id + 1); the end-of-document token if not given",
+     "transformer, bart, t5: the token that targets begin with, by its row of the vocabulary from "
+     "1 "
+     "on (Hugging Face's decoder_start_token_id + 1); the end-of-document token if not given, of "
+     "t5 "
+     "1, its padding",
      false, .at = BP_AT(bp_model_keys, start_token)},
     {"model.kv_heads", BP_OPTION_INT, NULL, 1, 1 << 16, NULL, NULL,
      "llama: heads of keys and values, which heads share in groups; model.heads if not given",
@@ -76,7 +79,8 @@ const bp_option bp_model_options[] = {
      "1",
      false, .at = BP_AT(bp_model_keys, segments)},
     {"model.pooler", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
-     "bert: there is a head that tells whether a text's second part follows its first; yes if not "
+     "bert: there is a head that predicts whether a text's second part follows its first; yes if "
+     "not "
      "given",
      false, .at = BP_AT(bp_model_keys, pooler)},
     {"model.boundary", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
@@ -88,11 +92,11 @@ const bp_option bp_model_options[] = {
      "2 if not given",
      false, .at = BP_AT(bp_model_keys, first_position)},
     {"model.window", BP_OPTION_INT, NULL, 0, 1 << 24, NULL, "tokens",
-     "llama: tokens that a token looks at, the last ones; 0: all, as if not given", false,
+     "llama: tokens that a token attends to, the last ones; 0: all, as if not given", false,
      .at = BP_AT(bp_model_keys, window)},
     {"model.norm_epsilon", BP_OPTION_REAL, NULL, 1e-12, 1, NULL, NULL,
-     "what norms add to the mean square; 1e-5 if not given, of bert and electra 1e-12", false,
-     .at = BP_AT(bp_model_keys, norm_epsilon)},
+     "what norms add to the mean square; 1e-5 if not given, of bert and electra 1e-12, of t5 1e-6",
+     false, .at = BP_AT(bp_model_keys, norm_epsilon)},
     {"model.rope_theta", BP_OPTION_REAL, NULL, 1, 1e12, NULL, NULL,
      "llama, gpt_neox: base of the rotary positions' wavelengths; 10000 if not given", false,
      .at = BP_AT(bp_model_keys, rope_theta)},
@@ -122,6 +126,16 @@ const bp_option bp_model_options[] = {
     {"model.attention_bias", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "llama: queries, keys and values have biases; no if not given", false,
      .at = BP_AT(bp_model_keys, attention_bias)},
+    {"model.gated", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
+     "t5: the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given",
+     false, .at = BP_AT(bp_model_keys, gated)},
+    {"model.relative_buckets", BP_OPTION_INT, NULL, 4, 1 << 16, NULL, NULL,
+     "t5: groups of distances between tokens that attention tells apart; 32 if not given", false,
+     .at = BP_AT(bp_model_keys, relative_buckets)},
+    {"model.relative_distance", BP_OPTION_INT, NULL, 3, 1 << 24, NULL, "tokens",
+     "t5: distances from this one on are one group, above half of model.relative_buckets; 128 if "
+     "not given",
+     false, .at = BP_AT(bp_model_keys, relative_distance)},
     {"model.embedding", BP_OPTION_INT, NULL, 1, 1 << 20, NULL, NULL,
      "rnn, lstm, gru, feedforward: width of the word vectors; model.width if not given. elmo: of a "
      "character's vector; 16 if not given. electra: of token embeddings; model.width if not given",
@@ -177,12 +191,13 @@ const bp_option bp_model_options[] = {
      .at = BP_AT(bp_model_keys, dropout)},
     {"model.init", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
      "CHECKPOINT whose weights to start from", false, .at = BP_AT(bp_model_keys, init)},
-    {"adapter.kind", BP_OPTION_CHOICE, "none", 0, 0, "none|lora", NULL,
+    {"adapter.kind", BP_OPTION_CHOICE, "none", 0, 0, "none|lora|bottleneck", NULL,
      "Transformers: weights of model.init stay as they are, and few parameters beside them are "
-     "trained: lora adds products of low rank",
+     "trained: lora adds products of low rank, bottleneck small networks behind attention and MLP",
      false, .at = BP_AT(bp_model_keys, adapter.kind)},
-    {"adapter.rank", BP_OPTION_INT, "8", 1, 1 << 16, NULL, NULL, "of what is added to a weight",
-     false, .at = BP_AT(bp_model_keys, adapter.rank)},
+    {"adapter.rank", BP_OPTION_INT, "8", 1, 1 << 16, NULL, NULL,
+     "lora: of what is added to a weight; bottleneck: its width", false,
+     .at = BP_AT(bp_model_keys, adapter.rank)},
     {"adapter.scale", BP_OPTION_REAL, "16", 1e-6, 1e6, NULL, NULL,
      "lora: a weight becomes W + (scale / rank) B A", false,
      .at = BP_AT(bp_model_keys, adapter.scale)},

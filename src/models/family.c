@@ -306,8 +306,9 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
                                   known && known->family ? &known->adapter : NULL, shape.width);
     if (shape.adapter.kind != BP_ADAPTER_NONE && !shape.family->backbone)
         bp_config_fault(config, "adapter.no_place",
-                        "adapter.kind = %s adapts layers of gpt, llama, gpt_neox, bert and "
-                        "roberta, and not of model.kind = %s: at adapter.kind; leave the key out",
+                        "adapter.kind = %s adapts layers of gpt, llama, gpt_neox, bert, "
+                        "roberta and electra, and not of model.kind = %s: at adapter.kind; leave "
+                        "the key out",
                         bp_model_keys_of(config)->adapter.kind, shape.family->name);
     return shape;
 }
@@ -342,7 +343,7 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
 static void check_adapter(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
-        if (strcmp(size->name, "kv_heads") == 0 && shape->adapter.kind != BP_ADAPTER_NONE &&
+        if (strcmp(size->name, "kv_heads") == 0 && shape->adapter.kind == BP_ADAPTER_LORA &&
             (int64_t)value_of(shape, size) % tensors != 0)
             bp_config_fault(config, "mesh.not_dividing",
                             "mesh.tensor = %d does not divide model.kv_heads = %.0f, and weights "

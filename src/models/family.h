@@ -62,6 +62,9 @@ typedef struct bp_model_keys {
     double cell_clip;
     double projection_clip;
     bool attention_bias;
+    bool gated;
+    int64_t relative_buckets;
+    int64_t relative_distance;
     bool parallel_residual;
     double dropout;
     const char *init;
@@ -187,6 +190,7 @@ typedef struct bp_model_folder {
     void (*close)(struct bp_model_folder *folder); /* after an error of folder_read too */
 } bp_model_folder;
 
+#define BP_MODEL_COMMON 2
 struct bp_model_family {
     const char *name;           /* of model.kind, and in checkpoints */
     const char *section;        /* of its keys; NULL: "model" */
@@ -308,6 +312,9 @@ struct bp_model_family {
      * `blocks` blocks of its own; NULL where this stage has none. A NULL function: no stage has. */
     bp_param *(*add_shared)(bp_network *network, const bp_model_shape *shape, int stage, int stages,
                             int blocks);
+    /** Parameters that blocks of all stages share, a copy for the run of blocks that begins:
+     * bp_network_add_common, at most BP_MODEL_COMMON. A NULL function: none. */
+    void (*add_common)(bp_network *network, const bp_model_shape *shape, int stage);
     /** Block `number` of the model, at the end of the network; `shared` is what add_shared gave. */
     void (*add_block)(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared);
@@ -353,6 +360,9 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
 json_t *bp_model_shape_json(const bp_model_shape *shape);
 bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const char *where);
 
+/** Do its groups of parameters know how many layers lie above them (bp_group.depth)? Not where two
+ * stacks of layers train together. */
+bool bp_model_has_depth(const bp_model_shape *shape);
 int64_t bp_model_state_width(const bp_model_shape *shape);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);

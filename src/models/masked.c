@@ -25,7 +25,7 @@ const bp_option bp_mask_options[] = {
      .at = BP_AT(bp_mask_keys, whole_words)},
     {"mask.next_sentence", BP_OPTION_BOOL, NULL, 0, 0, NULL, NULL,
      "bert: half of the examples have a second part that does not follow the first, which is to be "
-     "told; yes of bert if not given, no of others",
+     "predicted; yes of bert if not given, no of others",
      false, .at = BP_AT(bp_mask_keys, next_sentence)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };

@@ -25,10 +25,14 @@ bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, i
 
     part.windows = count;
     part.inputs += first * batch->length;
-    part.targets += first * batch->length;
+    part.targets += first * batch->length * bp_model_batch_asks(batch);
     part.segments = part.segments ? part.segments + first * batch->length : NULL;
     part.first_slot += first;
     part.first_window += first;
+    if (part.sources) {
+        part.sources += first * batch->source_length;
+        part.source_lengths += first;
+    }
     return part;
 }
 

@@ -88,12 +88,22 @@ typedef struct bp_model_batch {
     const int32_t *targets;  /* [windows][length]; -1: not scored */
     const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
                                 end are -1 */
-    int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
-    int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
-    bool resumes;  /* all windows go on from the batch before, which had as many or more */
-    bool suspends; /* the next batch resumes: the model keeps what that needs */
+    int64_t asks; /* targets of a place, of a task's network alone; 0 is 1. targets and `values` of
+                     `score` are [windows][length][asks] then */
+    int64_t first_slot;   /* of window 0 in all that is scored: keys dropout at test time */
+    int64_t first_window; /* the place of window 0, where a batch is handed over in parts */
+    bool resumes;         /* all windows go on from the batch before, which had as many or more */
+    bool suspends;        /* the next batch resumes: the model keeps what that needs */
+    /* Of a model that reads a source (info.reads_source) the window's: */
+    int64_t source_length;
+    const int32_t *sources;        /* [windows][source_length] */
+    const int32_t *source_lengths; /* [windows], 1 at least: what lies behind is padding */
 } bp_model_batch;
 
+static inline int64_t bp_model_batch_asks(const bp_model_batch *batch)
+{
+    return batch->asks > 1 ? batch->asks : 1;
+}
 /** Windows [first, first + count) of a batch. */
 bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count);
 
@@ -138,8 +148,8 @@ typedef struct bp_model_ops {
     /** values[statistics][windows][length]: BP_MODEL_LOGPROB is the natural log of each target's
      * probability given the inputs up to its place; NaN in all statistics where the target is -1.
      * Collective over mesh->ensemble (mesh->model where there is one member), with equal arguments
-     * on all its ranks; the result is valid on all. batch->length is at most info.context
-     * (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
+     * on all its ranks; the result is valid on all. batch->length and batch->source_length are at
+     * most info.context (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
 
     /* The parts that an ensemble, the Laplace approximation and explanations put together

@@ -108,6 +108,28 @@ bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, i
                                     table->init_std, 0, first, count);
 }
 
+void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage)
+{
+    const bp_nn *nn = &network->nn;
+    bp_group *group = bp_network_add_group(network, false);
+    int64_t own = table->columns / nn->tensors;
+
+    BP_ASSERT(table->columns % nn->tensors == 0);
+    group->common = set;
+    group->published = stage == 0 && network->chunk_count == 0;
+    bp_group_add_matrix_part(group, table->name, table->rows, table->columns, table->init_std, 1,
+                             nn->tensor_at * own, own);
+}
+
+bp_param *bp_network_common(const bp_network *network, int set)
+{
+    int g = network->group_count - 1;
+
+    while (network->groups[g].common != set)
+        g--;
+    return &network->groups[g].params[0];
+}
+
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns)
 {
     BP_ASSERT(network->carry_count < 2 * network->block_capacity);

@@ -44,6 +44,12 @@ typedef struct bp_tied_table {
 } bp_tied_table;
 bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
                               int stages, int blocks);
+/** A table [rows][columns], columns cut over tensor ranks, that blocks of all stages have in
+ * common: a copy for the run of blocks that begins here. `set` (from 1 on) tells its copies from
+ * those of other tables. */
+void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage);
+/** The copy of the run at hand. */
+bp_param *bp_network_common(const bp_network *network, int set);
 /** What a block that is being made carries for each batch slot: the logical tensor "carry/NAME"
  * [batch][columns]. Borrowed by the block. */
 bp_carry *bp_network_add_carry(bp_network *network, const char *name, int64_t columns);

@@ -48,11 +48,15 @@ static void make_framed(const bp_example_maker *self, const int32_t *tokens, int
     *out->length[0] = (int32_t)length;
 }
 
-/* Makes examples of windows of `length` inputs. */
-static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length)
+/* Makes examples of windows of `length` inputs; with their sources they are examples already. */
+static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length, int64_t source_length)
 {
     const bp_objective *objective = bp_model_objective(shape);
 
+    if (shape->family->start_token)
+        return (bp_example_maker){
+            .form = {.stream = {{.T = length}, {.T = source_length, .has_lengths = true}},
+                     .targets = {length}}};
     if (shape->task.kind != BP_TASK_NONE) {
         bp_example_maker maker = objective->maker(shape, length, NULL);
 
@@ -67,12 +71,12 @@ static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length)
     return objective->maker(shape, length, NULL);
 }
 
-/* Windows are examples as they are, where there is but one stream, without lengths; else examples
- * are made of them. */
+/* Windows are examples as they are, where there is but one stream, without lengths, or both come
+ * with the batch; else examples are made of them. */
 static size_t example_bytes(const bp_example_maker *maker, int64_t windows)
 {
     const bp_batch_form *form = &maker->form;
-    bool plain = form->stream[1].T == 0 && !form->stream[0].has_lengths;
+    bool plain = !maker->make || (form->stream[1].T == 0 && !form->stream[0].has_lengths);
 
     return plain ? 0 : bp_arena_bytes((int64_t)bp_batch_bytes(form, windows), 1);
 }
@@ -208,14 +212,19 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
                            const bp_model_batch *batch, int64_t first, int64_t windows)
 {
-    int64_t T = batch->length;
-    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
+    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
+    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T * asks;
     bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
 
+    if (batch->sources) {
+        piece.stream[1].T = batch->source_length;
+        piece.stream[1].inputs = batch->sources + first * batch->source_length;
+        piece.stream[1].lengths = batch->source_lengths + first;
+    }
     if (example_bytes(maker, windows) == 0)
         return piece;
     for (int64_t b = 0; b < windows; b++) {
-        int32_t last = targets[b * T + T - 1];
+        int32_t last = targets[(b * T + T - 1) * asks];
 
         memcpy(self->window, inputs + b * T, (size_t)T * sizeof *inputs);
         self->window[T] = last >= 0 ? last : 0;
@@ -224,7 +233,7 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
     }
     piece = bp_batch_over(&maker->form, windows, self->memory);
     memset(piece.term, 0, sizeof piece.term);
-    piece.term[0].count = T;
+    piece.term[0].count = T * asks;
     piece.term[0].targets = targets;
     return piece;
 }
@@ -242,13 +251,15 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
     given_segments given = {batch->segments, batch->first_slot};
-    bp_example_maker maker = maker_of(&self->shape, batch->length);
+    bp_example_maker maker = maker_of(&self->shape, batch->length, batch->source_length);
     bool last = network_is_last(self);
     bp_err err;
 
     if (self->shape.task.kind != BP_TASK_NONE)
         maker.rules = &given;
-    BP_ASSERT(batch->length <= self->face.info.context);
+    BP_ASSERT(batch->length <= self->face.info.context &&
+              batch->source_length <= self->face.info.context &&
+              (batch->sources != NULL) == self->face.info.reads_source);
     if (batch->windows == 0 || batch->length == 0)
         return BP_OK;
     err = reserve(self, &maker, each);
@@ -273,7 +284,8 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
         pass.first_window = batch->first_window + first;
         pass.resumes = batch->resumes;
         pass.suspends = batch->suspends;
-        pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
+        pass.logprob =
+            last && asked->logprob ? asked->logprob + tokens * bp_model_batch_asks(batch) : NULL;
         float *data =
             run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
         BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
@@ -294,7 +306,9 @@ static bp_err network_score(bp_model *model, const bp_model_batch *batch, float 
         run_batch(self, batch, &(question){.logprob = values, .pass = BP_MODEL_NO_DROPOUT});
 
     if (err == BP_OK)
-        bp_bcast_bytes(values, batch->windows * batch->length * (int64_t)sizeof(float),
+        bp_bcast_bytes(values,
+                       batch->windows * batch->length * bp_model_batch_asks(batch) *
+                           (int64_t)sizeof(float),
                        mesh->pipelines - 1, mesh->pipeline);
     return err;
 }
@@ -571,7 +585,7 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
 {
     int tensors = task->mesh->tensor, stages = task->mesh->pipeline;
     int64_t windows = piece_windows(task->windows, stages);
-    bp_example_maker maker = maker_of(shape, task->length);
+    bp_example_maker maker = maker_of(shape, task->length, task->length);
     bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;

@@ -20,6 +20,11 @@ static inline const bp_mask_keys *bp_mask_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_mask_options);
 }
 
+/** What stands around the texts of a task's example. */
+typedef struct bp_task_frame {
+    int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
+} bp_task_frame;
+
 /** What examples are made by, besides tokens. */
 typedef struct bp_example_rules {
     uint64_t seed;
@@ -28,7 +33,10 @@ typedef struct bp_example_rules {
     int64_t pad;                        /* at places behind an example; they count for nothing */
     int64_t start;                      /* what targets of pairs begin with */
     int64_t eod;                        /* ends documents; often sep; -1: nothing does */
-    bool pairs;            /* of masked models: examples are pairs (mask.next_sentence) */
+    bp_task_frame frame;                /* of tasks */
+    bp_window_rule windows;             /* of questions and their contexts */
+    bool pairs;            /* examples are pairs: of masked models by mask.next_sentence, of tasks
+                              where each document has two texts */
     double rate;           /* of the tokens so many are masked, at least one */
     double keep, random;   /* of those so many stay as they are, or become another token */
     double span;           /* mean length of masked spans; 0: single tokens, or words */

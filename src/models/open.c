@@ -13,7 +13,7 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
 {
     bp_err err = bp_model_shape_read(shape, state, where);
 
-    if (err == BP_OK && shape->family->no_distribution)
+    if (err == BP_OK && shape->family->no_distribution && shape->task.kind == BP_TASK_NONE)
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);
@@ -57,6 +57,11 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->may_be_zero =
         shape.family->open != NULL || (shape.task.kind == BP_TASK_NONE && shape.head_entmax == 1);
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
+    info->reads_source = shape.family->start_token != NULL;
+    info->start_token = info->reads_source ? shape.family->start_token(&shape) : -1;
+    if (info->reads_source && info->start_token < 0)
+        info->start_token = info->eod_id;
+    info->source_room = shape.context;
     return BP_OK;
 }
 
@@ -85,8 +90,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->eod_id = found.eod_id;
     memcpy(info->labels_hash, found.labels_hash, sizeof found.labels_hash);
     info->words = found.words;
-    if (info->reads_source && info->start_token < 0)
-        info->start_token = found.eod_id;
+    info->start_token = found.start_token;
     memcpy(info->tokenizer_hash, found.tokenizer_hash, sizeof found.tokenizer_hash);
     memcpy(info->digest, found.digest, sizeof found.digest);
     return BP_OK;

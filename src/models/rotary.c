@@ -9,7 +9,7 @@
 
 double bp_rope_frequency(const bp_rope *rope, int64_t pair)
 {
-    double plain = pow(rope->theta, -2.0 * (double)pair / (double)rope->turned), share;
+    double plain = pow(rope->theta, -2.0 * (double)pair / (double)rope->rotated), share;
 
     if (rope->scaling == BP_ROPE_PLAIN)
         return plain;
@@ -23,7 +23,7 @@ double bp_rope_frequency(const bp_rope *rope, int64_t pair)
 
 void bp_network_add_rotary(bp_network *network, const bp_rope *rope, int64_t context)
 {
-    int64_t half = rope->turned / 2, n = context * half;
+    int64_t half = rope->rotated / 2, n = context * half;
     char *memory =
         bp_alloc("rotary", (int64_t)sizeof(bp_rotary) + 2 * n * (int64_t)sizeof(float), 1);
     bp_rotary *rotary = (bp_rotary *)(void *)memory;

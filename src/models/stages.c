@@ -123,15 +123,39 @@ static int64_t count_parameters(const bp_network *network, bool trained)
 static void adapt_block(bp_network *network, const bp_adapter *adapter)
 {
     bp_block *block = network->blocks[network->block_count - 1];
-    bp_group *split, *partial;
+    bool lora = adapter->kind == BP_ADAPTER_LORA;
+    bp_group *split = NULL, *whole;
 
     if (!block->ops->adapt)
         return;
-    split = bp_network_add_group(network, false);
-    partial = bp_network_add_group(network, true);
-    split->block = partial->block = network->block_count - 1;
-    split->added = partial->added = partial->partial = true;
-    block->ops->adapt(block, adapter, split, partial);
+    if (lora) {
+        split = bp_network_add_group(network, false);
+        split->block = network->block_count - 1;
+        split->added = true;
+    }
+    whole = bp_network_add_group(network, true);
+    whole->block = network->block_count - 1;
+    whole->added = true;
+    whole->partial = lora;
+    block->ops->adapt(block, adapter, split, whole);
+}
+
+/* Of the head 0, of the last layer 1, of what lies before all layers one more than there are. */
+static int64_t depth_of(const bp_model_shape *shape, int number)
+{
+    bp_backbone backbone = bp_model_has_depth(shape) ? shape->family->backbone(shape)
+                                                     : (bp_backbone){.layers_from = -1};
+    int64_t layer = number - backbone.layers_from;
+
+    if (backbone.layers_from < 0 || number >= backbone.blocks)
+        return 0;
+    return layer < 0 ? shape->layers + 1 : shape->layers - layer;
+}
+
+bool bp_model_has_depth(const bp_model_shape *shape)
+{
+    return shape->family->backbone &&
+           (shape->task.kind != BP_TASK_NONE || !shape->family->whole_rows);
 }
 
 /* A block of the family, or of the task's head; what training leaves as it is has no moments. */
@@ -153,8 +177,18 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     for (int g = before; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
+        group->depth = depth_of(shape, number);
         group->frozen = group->frozen || number < shape->task.frozen || (adapts && !group->added);
     }
+}
+
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    int before = network->group_count;
+
+    shape->family->add_common(network, shape, stage);
+    for (int g = before; g < network->group_count; g++)
+        network->groups[g].frozen = shape->adapter.kind != BP_ADAPTER_NONE;
 }
 
 bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_model_shape *shape,
@@ -166,20 +200,26 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_network *network = NULL;
     bp_param *shared = NULL;
 
-    bp_network_new(&network, nn, blocks, (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1));
+    bp_network_new(&network, nn, blocks,
+                   (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1) +
+                       (family->add_common ? BP_MODEL_COMMON * chunks : 0));
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
     if (family->add_shared && shape->task.kind == BP_TASK_NONE) /* a task's head shares nothing */
         shared = family->add_shared(network, shape, stage, stages, blocks);
-    if (shared)
+    if (shared) {
         network->groups[0].frozen = adapts;
+        network->groups[0].depth = depth_of(shape, 0);
+    }
     for (int c = 0; c < chunks; c++) {
         int first, end;
 
         bp_model_chunk(shape, &(bp_model_place){stage, stages, c, chunks}, &first, &end);
         if (first > 0)
             network->before[c] = bp_model_behind(shape, first - 1);
+        if (family->add_common)
+            add_common(network, shape, stage);
         for (int number = first; number < end; number++) {
             add_block(network, shape, number, shared);
             if (number < bp_model_blocks(shape) - 1)

@@ -4,9 +4,15 @@
 
 #include "nn/layers.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define INIT_STD 0.02F
+
+static bp_backbone backbone_of(const bp_model_shape *shape)
+{
+    return shape->family->backbone(shape);
+}
 
 const bp_option bp_task_options[] = {
     {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_KINDS, NULL,
@@ -17,12 +23,18 @@ const bp_option bp_task_options[] = {
      "the corpora's label that is learnt; the only one if not given", false,
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
-     "of which tokens' states the head reads a text: auto is first, through a pooler, of bert and "
-     "roberta, last of others",
+     "of which tokens' states the head reads a text: auto is first, through a pooler, of "
+     "bert, roberta and electra, last of others",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
      .at = BP_AT(bp_task_keys, frozen_layers)},
+    {"task.stride", BP_OPTION_INT, "128", 1, 1 << 20, NULL, "tokens",
+     "of spans: so much further on in a long context the next window begins", false,
+     .at = BP_AT(bp_task_keys, stride)},
+    {"task.answer_tokens", BP_OPTION_INT, "30", 1, 1 << 20, NULL, "tokens",
+     "of spans: the longest answer that scoring looks for; a checkpoint keeps it", false,
+     .at = BP_AT(bp_task_keys, answer_tokens)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
@@ -41,37 +53,7 @@ bool bp_task_is_asked(const bp_config *config)
     return asked;
 }
 
-/* Examples are documents, padded. */
-static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
-                                   const bp_example_rules *rules)
-{
-    bool spans = shape->task.kind == BP_TASK_SPANS;
-    bool has_segments = shape->family->backbone(shape).segments > 1;
-
-    return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
-                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1 : 0}},
-        .window = T + 1,
-        .rules = rules};
-}
-
-static const bp_objective OBJECTIVES[] = {
-    [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
-
-const bp_objective *bp_task_objective(int64_t kind)
-{
-    return &OBJECTIVES[kind];
-}
-
 /* ---- the head: what it reads, and outcomes ---- */
-
-static bp_backbone backbone_of(const bp_model_shape *shape)
-{
-    return shape->family->backbone(shape);
-}
 
 static bool has_pooler(const bp_model_shape *shape)
 {
@@ -110,6 +92,7 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
                                 .epsilon = backbone.epsilon,
                                 .pool = (bp_pool)shape->task.pool,
                                 .pooler = has_pooler(shape),
+                                .gelu = backbone.gelu,
                                 .mask = (int64_t)1 << 40};
     bp_block *block;
 
@@ -168,15 +151,49 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
                    bp_role_name(framed ? lacks : BP_ROLE_END));
 }
 
+bp_task_pair bp_task_texts(const bp_document *document, bool pairs)
+{
+    int64_t first = pairs && document->segments == 2 ? document->starts[1] : document->count;
+
+    return (bp_task_pair){{document->tokens, document->tokens + first},
+                          {first, document->count - first}};
+}
+
+bp_err bp_task_check_document(const bp_document *document, const char *where)
+{
+    return document->count > 0 ? BP_OK
+                               : BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
+                                         "document %" PRId64 " has no token: at %s; leave it out",
+                                         document->number, where);
+}
+
+bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows)
+{
+    int64_t first = document->starts[1];
+    bp_text_window at = bp_window_at(windows, first, document->count - first, document->window);
+
+    return (bp_task_pair){{document->tokens, document->tokens + first + at.first},
+                          {at.question, at.count}};
+}
+
+bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride)
+{
+    return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
+}
+
+int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
+{
+    return pair->tokens[0] + pair->tokens[1] + (frame->begin >= 0) + 1 + (pair->tokens[1] > 0);
+}
+
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut)
 {
     bool two = pair->tokens[1] > 0;
     int64_t n[2] = {pair->tokens[0], pair->tokens[1]}, at = 0, first,
-            room = T - (frame->begin >= 0) - 1 - two;
+            places = bp_task_places(frame, pair);
 
-    room = room > 0 ? room : 0;
-    *cut = n[0] + n[1] > room ? n[0] + n[1] - room : 0;
+    *cut = places > T ? places - T : 0;
     for (int64_t k = 0; k < *cut; k++)
         n[n[0] <= n[1]]--;
     if (frame->begin >= 0)
@@ -195,6 +212,99 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     for (int64_t t = 0; segments && t < T; t++)
         segments[t] = two && t >= first && t < at;
     return at;
+}
+
+/* ---- examples: documents, padded ---- */
+
+static void fill_example(const bp_example_maker *self, const bp_document *document, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    bp_task_pair pair = bp_task_texts(document, rules->pairs);
+    int64_t cut;
+
+    *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
+                                            self->form.stream[0].T, &rules->frame, &pair, &cut);
+}
+
+static void make_class(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    out->targets[0][0] = document->label;
+}
+
+static void make_value(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    out->targets[0][0] = bp_target_of_value(document->value);
+}
+
+/* A tag at the first token of each word. */
+static void make_tags(const bp_example_maker *self, const bp_document *document, int64_t step,
+                      int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    int64_t first = rules->frame.begin >= 0, T = self->form.stream[0].T, end;
+
+    (void)step, (void)slot;
+    fill_example(self, document, out);
+    end = *out->length[0] - 1;
+    for (int64_t t = 0; t < T; t++)
+        out->targets[0][t] = t >= first && t < end ? document->tags[t - first] : -1;
+}
+
+/* An answer that is not wholly in the window is none there. */
+static void make_spans(const bp_example_maker *self, const bp_document *document, int64_t step,
+                       int64_t slot, bp_example *out)
+{
+    const bp_example_rules *rules = self->rules;
+    bp_task_pair pair = bp_task_window(document, &rules->windows);
+    int64_t T = self->form.stream[0].T, cut, first = pair.text[1] - document->tokens,
+            place = (rules->frame.begin >= 0) + pair.tokens[0] + 1 - first, none;
+
+    (void)step, (void)slot;
+    *out->length[0] =
+        (int32_t)bp_task_fill(out->inputs[0], out->segments[0], T, &rules->frame, &pair, &cut);
+    none = bp_task_no_answer(&rules->frame, *out->length[0]);
+    for (int end = 0; end < 2; end++)
+        out->targets[end][0] = (int32_t)none;
+    if (document->answer[1] > 0 && document->answer[0] >= first &&
+        document->answer[1] <= first + pair.tokens[1])
+        for (int end = 0; end < 2; end++)
+            out->targets[end][0] = (int32_t)(place + document->answer[end] - end);
+}
+
+static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
+                                   const bp_example_rules *rules)
+{
+    static void (*const MAKE[])(const bp_example_maker *, const bp_document *, int64_t, int64_t,
+                                bp_example *) = {[BP_TASK_CLASSES] = make_class,
+                                                 [BP_TASK_REGRESSION] = make_value,
+                                                 [BP_TASK_TAGS] = make_tags,
+                                                 [BP_TASK_SPANS] = make_spans};
+    bool spans = shape->task.kind == BP_TASK_SPANS;
+    bool has_segments = shape->family->backbone(shape).segments > 1;
+
+    return (bp_example_maker){
+        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
+                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1 : 0}},
+        .feed = BP_FEED_DOCUMENTS,
+        .rules = rules,
+        .make_document = MAKE[shape->task.kind]};
+}
+
+static const bp_objective OBJECTIVES[] = {
+    [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
+    [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
+
+const bp_objective *bp_task_objective(int64_t kind)
+{
+    return &OBJECTIVES[kind];
 }
 
 /* ---- a network with either head ---- */

@@ -15,6 +15,7 @@ typedef struct bp_task_keys {
     const char *label;
     const char *pool;
     int64_t frozen_layers;
+    int64_t stride, answer_tokens;
 } bp_task_keys;
 
 static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
@@ -27,17 +28,29 @@ const bp_objective *bp_task_objective(int64_t kind);
 /** Does a job that has these keys ask for a task? */
 bool bp_task_is_asked(const bp_config *config);
 
-/** The texts of one document, as the network takes them. */
-typedef struct bp_task_frame {
-    int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
-} bp_task_frame;
 /** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. Errors: BP_ERR_CONFIG
  * there is no such token. */
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles);
+/** The texts of one document. */
 typedef struct bp_task_pair {
     const int32_t *text[2];
     int64_t tokens[2]; /* the second: 0 where there is but one */
 } bp_task_pair;
+/** Of a document its two texts, or all of it as one. Borrowed. */
+bp_task_pair bp_task_texts(const bp_document *document, bool pairs);
+/** The question, and of its context the window that the example is of. */
+bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows);
+/** How documents are cut into windows for a context of T places. */
+bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride);
+/** Where in an example of `length` places the answer is none. */
+static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t length)
+{
+    return frame->begin >= 0 ? 0 : length - 1;
+}
+/** Errors:    BP_ERR_FORMAT the document, of a corpus that is called `where`, has no token. */
+bp_err bp_task_check_document(const bp_document *document, const char *where);
+/** Places that they take, framed. */
+int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The shortest context: a text between the tokens that begin, divide and end it. */
 #define BP_TASK_CONTEXT 4
 

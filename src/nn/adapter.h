@@ -8,7 +8,11 @@
 
 #include <stdint.h>
 
-typedef enum bp_adapter_kind { BP_ADAPTER_NONE, BP_ADAPTER_LORA } bp_adapter_kind;
+typedef enum bp_adapter_kind {
+    BP_ADAPTER_NONE,
+    BP_ADAPTER_LORA,
+    BP_ADAPTER_BOTTLENECK
+} bp_adapter_kind;
 
 /** Weights of a Transformer layer that LoRA adapts, as bits. UP is the first product of the MLP,
  * with its gate. */
@@ -23,8 +27,9 @@ typedef enum bp_adapter_target {
 
 /** Of a model's shape; plain data. All 0: none. */
 typedef struct bp_adapter {
-    int64_t kind, rank, targets;
-    double scale; /* LoRA's alpha */
+    int64_t kind, rank; /* of a bottleneck (nn/bottleneck.h): its width */
+    int64_t targets;    /* LoRA's weights, */
+    double scale;       /* and its alpha */
 } bp_adapter;
 
 /** LoRA of one product y = W x of weights that lie one after another: each of some of them becomes

@@ -186,10 +186,10 @@ typedef struct bp_block_ops {
      * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is
      * NULL (a frozen group) is left out. */
     void (*backward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
-    /** Add the parameters of an adapter, once, before anything is planned or bound: what is cut
-     * over tensor ranks to `split`, the rest to `partial` (param.h). NULL: none has a place here.
-     * Local. */
-    void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial);
+    /** Add the parameters of an adapter, once, before anything is planned or bound: of LoRA what is
+     * cut over tensor ranks to `split`, the rest to `whole`, which is partial (param.h) then; of a
+     * bottleneck all to `whole`. NULL: none has a place here. Local. */
+    void (*adapt)(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
     void (*free)(bp_block *block);
 } bp_block_ops;
 

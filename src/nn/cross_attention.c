@@ -26,8 +26,9 @@ void cross_add_params(layer *self, bp_group *split, bp_group *whole)
 
     for (int k = 0; k < 3; k++) {
         snprintf(part, sizeof part, "cross.%s.weight", NAMES[k]);
-        weights[k] = bp_group_add_matrix_part(split, layer_param_name(name, self, part), all, C,
-                                              INIT_STD, 0, first, self->Cl);
+        weights[k] =
+            bp_group_add_matrix_part(split, layer_param_name(name, self, part), all, C,
+                                     k == 0 ? layer_query_std(self) : INIT_STD, 0, first, self->Cl);
     }
     for (int k = 0; k < 3 && biases; k++) {
         snprintf(part, sizeof part, "cross.%s.bias", NAMES[k]);
@@ -185,6 +186,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t 
     return (bp_cached_shape){.H = self->Hl,
                              .key_heads = self->Hl,
                              .D = self->D,
+                             .scale = self->shape.unscaled ? 1 : 0,
                              .slots = sources,
                              .room = room,
                              .stored = true};
@@ -270,7 +272,7 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->cross_out,
                               layer_bias_once(self, self->cross_out_bias));
     pass->scratch->used_bytes = mark;
-    layer_join(self, pass, kept, work, MASK_CROSS_SUM, base, h, MLP);
+    layer_join(self, pass, kept, work, CROSS, base, h, MLP);
 }
 
 /* dsource += what keys and values give it. */
@@ -300,13 +302,13 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     bp_rng_key key = layer_mask_key(self, pass, MASK_CROSS);
     bp_attention_shape shape = layer_attention_shape(self, pass, true, &key);
     bp_attention_input in = bp_attention_of_q_kv(kept->cross_q, kept->cross_kv, shape.H, shape.D);
-    bp_attention_gradients to = {work.dq, work.dkv, work.dkv + self->Cl};
+    bp_attention_gradients to = {work.dq, work.dkv, work.dkv + self->Cl, NULL};
     bp_bias_gradient out = {layer_gradient_of(self->cross_out_bias), work.norm.sums},
                      q = {layer_gradient_of(self->cross_q_bias), work.norm.sums};
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, CROSS, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dh, MASK_CROSS_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dh, CROSS);
     bp_operand_fill(&work.attended, kept->cross_attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
     bp_nn_backward_weight(self->block.nn, self->cross_out_weight, 1, &work.dbranch, &work.attended);

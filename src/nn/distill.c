@@ -60,6 +60,30 @@ static void dot_rows(double *sums, const float *q, const float *z, int64_t rows,
     }
 }
 
+/* A member's logits, of rows that were put together run by run; those that are not scored are 0. */
+static void ask(const bp_teacher *teacher, int member, const bp_pass *pass,
+                const bp_distilled *rows, float *logits)
+{
+    const int32_t *places = rows->places;
+
+    if (!places) {
+        teacher->logits(teacher, member, pass->first_slot, pass->T, rows->first_place, rows->rows,
+                        logits);
+        return;
+    }
+    bp_zero(logits, rows->rows * rows->V);
+    for (int64_t r = 0, n; r < rows->rows; r += n) {
+        bool scored = rows->targets[r] >= 0;
+
+        for (n = 1; scored && r + n < rows->rows && rows->targets[r + n] >= 0 &&
+                    places[r + n] == places[r] + n;)
+            n++;
+        if (scored)
+            teacher->logits(teacher, member, pass->first_slot, pass->T, places[r], n,
+                            logits + r * rows->V);
+    }
+}
+
 double bp_distill(const bp_teacher *teacher, const bp_pass *pass, const bp_distill_work *work,
                   const bp_distilled *rows, MPI_Comm tensor)
 {
@@ -72,8 +96,7 @@ double bp_distill(const bp_teacher *teacher, const bp_pass *pass, const bp_disti
         work->none[r] = -1;
     bp_zero(work->q, n);
     for (int m = 0; m < teacher->members; m++) {
-        teacher->logits(teacher, m, pass->first_slot, pass->T, rows->first_place, rows->rows,
-                        work->work);
+        ask(teacher, m, pass, rows, work->work);
         multiply(work->work, work->work, cooled, n);
         take_softmax(work, rows, 1 / (float)teacher->members, tensor);
         bp_add(work->q, work->work, n);

@@ -21,6 +21,8 @@ typedef struct bp_distilled {
     float *logits;          /* [rows][V] the student's */
     const int32_t *targets; /* [rows] -1: not scored */
     int64_t first_place, rows, V, first;
+    const int32_t *places; /* [rows] of rows that were put together: of scored ones; NULL: rows are
+                              places from first_place on */
 } bp_distilled;
 
 /** Scratch of so many rows, in an arena that may be counted alone. */

@@ -38,11 +38,19 @@ typedef struct bp_layer_shape {
     bool no_bias;             /* products have none; */
     bool qkv_bias;            /* but those of q, k and v */
     bp_activation activation; /* kernels.h has them; 0: GELU by tanh. The MLP is down(f(up)), with
-                                 BP_SWIGLU down(silu(gate) up) */
+                                 BP_SWIGLU down(silu(gate) up), with BP_GEGLU
+                                 down(gelu(gate) up) */
     bool parallel;  /* attention and MLP both read the layer's input, each through its norm, and are
                        added to it together */
     bool post_norm; /* norms stand behind the branches, which read the residual stream itself. Such
                        a layer is not parallel */
+    bool unscaled;  /* scores are plain products of queries and keys, and queries start so much
+                       smaller */
+    bp_param *relative; /* [relative_buckets][H], this rank's heads: what a score of attention()
+                           gets by the bucket of its distance (math/attention/relative.h), of both
+                           sides where it sees_all; borrowed, of a group that this layer adds
+                           gradients to. NULL: nothing */
+    int64_t relative_buckets, relative_distance;
     const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
@@ -78,6 +86,8 @@ typedef struct bp_row_shape {
     float epsilon;            /* of the norm */
     int64_t mask;             /* the stream of its dropout masks; BP_ROW_KEEPS_ALL: it has none */
     int item, stream;
+    bool rms;               /* of the norm: by the root mean square, without "NAME.ln.bias" */
+    float scale;            /* of what it leaves; 0: 1 */
     bool linear;            /* nothing behind the product but the norm */
     bool no_norm;           /* and no norm */
     bp_param *gain, *shift; /* of the norm, of another such layer; borrowed. NULL: its own */
@@ -115,7 +125,8 @@ typedef struct bp_pooling_shape {
     float epsilon;
     bp_pool pool; /* a text's state: its first place's, its last one's before padding, or the mean
                      of those before padding; NONE: each place keeps its own */
-    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias) */
+    bool pooler;  /* the text's state becomes tanh(pooler.weight h + pooler.bias), */
+    bool gelu;    /* or GELU of that, as in ELECTRA's head */
     int64_t mask; /* the stream of its dropout masks, behind all; BP_ROW_KEEPS_ALL */
     int item, stream;
 } bp_pooling_shape;

@@ -322,18 +322,19 @@ static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const
         }
 }
 
-/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. A target
- * a place belongs to that place's row, a target an example to the row of its first place. */
+/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. One or
+ * more targets a place belong to that place's row, a target an example to the row of its first
+ * place. */
 static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, int64_t *at)
 {
     const int32_t *targets = targets_of(self, pass);
-    int64_t count = 0, all = target_count(self, pass);
-    bool a_place = pass->batch.term[self->shape.term].count == pass->T;
+    int64_t count = 0, all = target_count(self, pass),
+            a_place = pass->batch.term[self->shape.term].count / pass->T;
 
     for (; *at < all && count < c->rows; (*at)++)
         if (targets[*at] >= 0) {
             c->targets[count] = targets[*at];
-            c->rows_of[count] = (int32_t)(a_place ? *at : *at * pass->T);
+            c->rows_of[count] = (int32_t)(a_place > 0 ? *at / a_place : *at * pass->T);
             c->places[count++] = (int32_t)*at;
         }
     return count;
@@ -417,14 +418,16 @@ static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_wor
     bp_operand floats = bp_operand_floats(c->logits, rows, V);
     bp_smoothing smoothing = smoothing_of(self, pass);
 
-    pass->loss_sum[term] += bp_distill(pass->teacher, pass, &work->soft,
-                                       &(bp_distilled){.logits = c->logits,
-                                                       .targets = targets,
-                                                       .first_place = first,
-                                                       .rows = rows,
-                                                       .V = V,
-                                                       .first = self->wte->offset[0]},
-                                       self->block.nn->tensor);
+    pass->loss_sum[term] +=
+        bp_distill(pass->teacher, pass, &work->soft,
+                   &(bp_distilled){.logits = c->logits,
+                                   .targets = targets,
+                                   .first_place = first,
+                                   .places = self->shape.sparse ? c->rows_of : NULL,
+                                   .rows = rows,
+                                   .V = V,
+                                   .first = self->wte->offset[0]},
+                   self->block.nn->tensor);
     pass->scratch->used_bytes = mark;
     if (V == 0)
         return;
@@ -599,7 +602,6 @@ static void item_backward(const lm_head *self, bp_pass *pass, const bp_activatio
 
     lm_head_norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
-    BP_ASSERT(!pass->teacher || !self->shape.sparse);
     if (self->shape.sparse)
         backward_scored(self, pass, &work, fresh);
     else

@@ -50,6 +50,7 @@ static saved_rows alloc_saved(const pooling *self, bp_arena *arena, const bp_pas
 
 typedef struct work {
     float *units, *dropped, *sums; /* [B][C]: of the pooler; behind dropout; over tensor ranks */
+    float *before;                 /* [B][C] what GELU reads; else NULL */
     float *dunits, *dpooled;       /* [B][C] */
     float *dnormed, *norm_sums;    /* [own rows][C] */
 } work;
@@ -62,6 +63,8 @@ static work alloc_work(const pooling *self, bp_arena *arena, const bp_pass *pass
               .dropped = bp_arena_floats(arena, texts),
               .sums = bp_arena_floats(arena, texts)};
 
+    if (self->shape.gelu)
+        w.before = bp_arena_floats(arena, texts);
     if (!backward)
         return w;
     w.dunits = bp_arena_floats(arena, texts);
@@ -173,6 +176,29 @@ static bool drops(const pooling *self, const bp_pass *pass)
     return pass->dropout && self->block.nn->dropout > 0 && self->shape.mask != BP_ROW_KEEPS_ALL;
 }
 
+static void activate(const work *w, int64_t B, int64_t C)
+{
+    bp_operand y = bp_operand_floats(w->units, B, C);
+
+    if (w->before)
+        bp_activation_forward(BP_GELU_EXACT, &y, NULL, w->before);
+    else
+        bp_tanh(w->units, w->units, B * C);
+}
+
+static void activate_backward(const work *w, float *dunits, int64_t B, int64_t C)
+{
+    if (w->before) {
+        bp_operand dx = bp_operand_floats(dunits, B, C), y = bp_operand_floats(w->units, B, C),
+                   x = bp_operand_floats(w->before, B, C);
+
+        bp_activation_backward(BP_GELU_EXACT, &dx, &y, NULL, dunits, &x);
+        return;
+    }
+    for (int64_t i = 0; i < B * C; i++)
+        dunits[i] *= 1 - w->units[i] * w->units[i];
+}
+
 /* Units and what dropout leaves of them; returns the latter. */
 static float *transform(const pooling *self, const bp_pass *pass, const work *w, float *pooled)
 {
@@ -182,8 +208,9 @@ static float *transform(const pooling *self, const bp_pass *pass, const work *w,
 
     if (self->pooler) {
         units = w->units;
-        bp_linear_forward(nn->gemm, units, pooled, self->map, self->pooler_bias->value, B);
-        bp_tanh(units, units, B * C);
+        bp_linear_forward(nn->gemm, w->before ? w->before : units, pooled, self->map,
+                          self->pooler_bias->value, B);
+        activate(w, B, C);
     }
     if (!drops(self, pass))
         return units;
@@ -277,8 +304,7 @@ static void pool_backward(const pooling *self, bp_pass *pass, const work *w, flo
     }
     if (self->pooler) {
         dpooled = w->dpooled;
-        for (int64_t i = 0; i < B * C; i++)
-            dunits[i] *= 1 - w->units[i] * w->units[i];
+        activate_backward(w, dunits, B, C);
         bp_linear_backward(
             &(bp_linear_gradients){dpooled, self->pooler->gradient, self->pooler_bias->gradient},
             nn->gemm, dunits, pooled, self->map, B);

@@ -149,8 +149,8 @@ static void row_refresh(bp_block *block)
 
 static bp_norm norm_of(const row_layer *self, const states *kept)
 {
-    return (bp_norm){self->gain->value, self->shift->value, self->shape.epsilon, kept->mean,
-                     kept->rstd};
+    return (bp_norm){self->gain->value, self->shift ? self->shift->value : NULL,
+                     self->shape.epsilon, kept->mean, kept->rstd};
 }
 
 static bool drops(const row_layer *self, const bp_pass *pass)
@@ -200,6 +200,8 @@ static void row_forward(bp_block *block, bp_pass *pass, bp_activations *activati
         bp_add_dropout(rows, NULL, rows, N * O, block->nn->dropout, &key,
                        bp_nn_first_row(block->nn, pass) * O);
     }
+    if (self->shape.scale > 0)
+        bp_scale(rows, self->shape.scale, N * O);
     pass->scratch->used_bytes = mark;
 }
 
@@ -227,8 +229,8 @@ static const float *backward_norm(const row_layer *self, const states *kept, nor
                                   float *rows, int64_t N)
 {
     bp_norm norm = norm_of(self, kept);
-    bp_norm_gradients to = {work->dx ? work->dx : rows, self->gain->gradient, self->shift->gradient,
-                            true};
+    bp_norm_gradients to = {work->dx ? work->dx : rows, self->gain->gradient,
+                            self->shift ? self->shift->gradient : NULL, true};
 
     bp_layer_norm_backward(&to, NULL, work->dy, kept->before, &norm, N, self->shape.O, work->sums);
     return work->dx;
@@ -245,6 +247,8 @@ static void row_backward(bp_block *block, bp_pass *pass, bp_activations *activat
     norm_work work = alloc_norm(self, pass->scratch, N);
 
     memcpy(work.dy, rows, (size_t)(N * O) * sizeof *rows);
+    if (self->shape.scale > 0)
+        bp_scale(work.dy, self->shape.scale, N * O);
     if (drops(self, pass)) {
         bp_rng_key key = bp_mask_key(block->nn, pass, self->shape.mask);
         bp_dropout_backward(work.dy, work.dy, N * O, block->nn->dropout, &key,
@@ -307,6 +311,8 @@ void bp_row_layer_new(bp_block **out, const bp_nn *nn, const bp_row_shape *shape
         return;
     snprintf(name, sizeof name, "%s.ln.gain", shape->name);
     self->gain = bp_group_add_vector(group, name, shape->O, BP_INIT_ONE);
+    if (shape->rms)
+        return;
     snprintf(name, sizeof name, "%s.ln.bias", shape->name);
     self->shift = bp_group_add_vector(group, name, shape->O, BP_INIT_ZERO);
 }

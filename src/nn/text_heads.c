@@ -159,20 +159,21 @@ static void softmax_over_places(const bp_pass *pass, const work *w)
         }
 }
 
-/* Two terms have a place a text each. In scoring a place's target is which end it would be. */
+/* Two terms have a place a text each. In scoring a place's targets are which end it would be. */
 static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
-    bool a_place = pass->batch.term[self->shape.term].count == pass->T;
+    int64_t a_place = pass->batch.term[self->shape.term].count / pass->T;
 
     softmax_over_places(pass, w);
-    for (int64_t k = 0; a_place && k < pass->B * pass->T; k++) {
+    for (int64_t k = 0; k < pass->B * pass->T * a_place; k++) {
         int32_t end = pass->batch.term[self->shape.term].targets[k];
+        int64_t row = k / a_place;
 
         if (pass->logprob)
             pass->logprob[k] =
-                end < 0 ? NAN : (float)end_logprob(w, pass, k / pass->T, k % pass->T, end);
+                end < 0 ? NAN : (float)end_logprob(w, pass, row / pass->T, row % pass->T, end);
     }
-    for (int end = 0; !a_place && end < ENDS; end++)
+    for (int end = 0; a_place == 0 && end < ENDS; end++)
         for (int64_t b = 0; b < pass->B; b++) {
             int term = self->shape.term + end;
             int32_t target = pass->batch.term[term].targets[b];

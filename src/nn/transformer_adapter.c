@@ -1,4 +1,5 @@
-/* LoRA in a Transformer layer: which weights of its products are adapted. */
+/* Adapters in a Transformer layer: which weights of its products LoRA adapts, and the bottlenecks
+ * behind attention and the MLP. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
@@ -17,9 +18,21 @@ static void add_weight(bp_lora_product *to, bool wanted, bp_param *weight, int64
     to->first[to->count++] = first;
 }
 
-void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial)
+static void add_bottlenecks(layer *self, int64_t rank, bp_group *whole)
 {
-    layer *self = (layer *)block;
+    static const char *const NAMES[BRANCHES] = {
+        [ATTENTION] = "attn.adapter", [MLP] = "mlp.adapter"};
+    char name[BP_PARAM_NAME];
+
+    for (int k = 0; k < BRANCHES; k++)
+        if (NAMES[k])
+            self->bottleneck[k] = bp_bottleneck_new(self->block.nn, self->shape.C, rank,
+                                                    layer_param_name(name, self, NAMES[k]), whole);
+}
+
+static void adapt_products(layer *self, const bp_adapter *adapter, bp_group *split,
+                           bp_group *partial)
+{
     int64_t C = self->shape.C, to = adapter->targets, keys = self->Gl * self->D;
     bp_lora_product qkv = {.outs = layer_qkv_columns(self), .ins = C},
                     out = {.outs = C, .ins = self->Cl, .row_split = true},
@@ -40,6 +53,26 @@ void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp
     adapt_product(self, PRODUCT_DOWN, adapter, &down, split, partial);
 }
 
+void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole)
+{
+    layer *self = (layer *)block;
+
+    if (adapter->kind == BP_ADAPTER_LORA)
+        adapt_products(self, adapter, split, whole);
+    else
+        add_bottlenecks(self, adapter->rank, whole);
+}
+
+bp_err layer_bind_bottlenecks(layer *self)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < BRANCHES && err == BP_OK; k++)
+        if (self->bottleneck[k])
+            err = bp_bottleneck_bind(self->bottleneck[k]);
+    return err;
+}
+
 bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
                           int64_t outs, int64_t ins)
 {
@@ -57,6 +90,9 @@ void layer_refresh_adapted(layer *self)
     for (int k = 0; k < PRODUCTS; k++)
         if (self->adapted[k])
             bp_lora_refresh(self->adapted[k]);
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->bottleneck[k])
+            bp_bottleneck_refresh(self->bottleneck[k]);
 }
 
 void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
@@ -68,9 +104,17 @@ void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_p
         bp_nn_backward_weight(self->block.nn, weights, count, dy, x);
 }
 
+size_t layer_bottled_scratch(const layer *self, int64_t rows)
+{
+    return self->bottleneck[MLP] ? bp_bottleneck_scratch_bytes(self->bottleneck[MLP], rows) : 0;
+}
+
 size_t layer_adapted_scratch(const layer *self, int64_t rows)
 {
-    size_t most = 0;
+    size_t most = layer_bottled_scratch(self, rows);
+
+    if (most > 0) /* and the gradient before it */
+        most += bp_arena_bytes(rows * self->shape.C, sizeof(float));
 
     for (int k = 0; k < PRODUCTS; k++) {
         size_t bytes = self->adapted[k]
@@ -95,10 +139,15 @@ void layer_add_adapted(const layer *self, int64_t rows, bp_product_bytes *bytes)
         bytes->copies += bp_lora_copy_bytes(self->adapted[k], gemm);
         bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
     }
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->bottleneck[k])
+            bp_bottleneck_add_products(self->bottleneck[k], rows, bytes);
 }
 
 void layer_free_adapted(layer *self)
 {
     for (int k = 0; k < PRODUCTS; k++)
         bp_lora_free(&self->adapted[k]);
+    for (int k = 0; k < BRANCHES; k++)
+        bp_bottleneck_free(&self->bottleneck[k]);
 }

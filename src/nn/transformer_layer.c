@@ -33,6 +33,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .causal = !cross && !self->shape.sees_all,
         .window = cross ? 0 : self->shape.window,
         .entmax = self->shape.entmax,
+        .scale = self->shape.unscaled ? 1 : 0,
         .dropout = layer_dropout(self, pass),
         .key = key,
         .first_sequence = pass->first_slot,
@@ -69,6 +70,8 @@ static bp_err layer_bind(bp_block *block)
                                  self->Fl);
     if (err == BP_OK && self->shape.crosses)
         err = cross_bind(self);
+    if (err == BP_OK)
+        err = layer_bind_bottlenecks(self);
     return err;
 }
 
@@ -87,16 +90,26 @@ static void layer_refresh(bp_block *block)
         cross_refresh(self);
 }
 
-/* A branch, summed over tensor ranks, as the residual stream takes it in. */
-static bp_residual residual_of(layer *self, bp_pass *pass, const float *base, float *branch,
-                               const bp_rng_key *key)
+/* Where a branch's sum with the residual stream has its dropout mask. */
+static const int MASKS[BRANCHES] = {
+    [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+
+/* A branch, summed over tensor ranks and behind its bottleneck, as the residual stream takes it in:
+ * with the mask of `key`. */
+static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, branch_kind branch,
+                               const float *base, float *sums, bp_rng_key *key)
 {
     int64_t C = self->shape.C;
     const bp_nn *nn = self->block.nn;
+    bp_row_range own = bp_nn_rows(nn, pass);
 
-    bp_nn_sum(nn, pass, branch, C);
+    *key = layer_mask_key(self, pass, MASKS[branch]);
+    bp_nn_sum(nn, pass, sums, C);
+    if (self->bottleneck[branch])
+        bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
+                              own.count, &kept->bottled[branch]);
     return (bp_residual){.base = base,
-                         .branch = branch + bp_nn_rows(nn, pass).first * C,
+                         .branch = sums + own.first * C,
                          .dropout = layer_dropout(self, pass),
                          .key = key,
                          .first = bp_nn_first_row(nn, pass) * C};
@@ -114,11 +127,11 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept)
 }
 
 /* h = base + the branch in `work` */
-static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask, const float *base,
-                       float *h)
+static void add_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                       branch_kind branch, const float *base, float *h)
 {
-    bp_rng_key key = layer_mask_key(self, pass, mask);
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+    bp_rng_key key;
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
 
     bp_add_dropout(h, sum.base, sum.branch, bp_nn_rows(self->block.nn, pass).count * self->shape.C,
                    sum.dropout, &key, sum.first);
@@ -128,12 +141,10 @@ static void add_branch(layer *self, bp_pass *pass, forward_work *work, int mask,
 static void close_branch(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
                          branch_kind branch, float *h)
 {
-    static const int MASKS[BRANCHES] = {MASK_ATTENTION_SUM, MASK_CROSS_SUM, MASK_MLP_SUM};
-    int mask = MASKS[branch];
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key;
     bp_norm norm = layer_norm_of(self, branch, kept);
     bp_operand rows = bp_operand_floats(h, bp_nn_rows(self->block.nn, pass).count, self->shape.C);
-    bp_residual sum = residual_of(self, pass, h, work->branch, &key);
+    bp_residual sum = residual_of(self, pass, kept, branch, h, work->branch, &key);
 
     if (kept->before[branch]) {
         bp_layer_norm_forward(&rows, kept->before[branch], &norm, &sum);
@@ -152,25 +163,25 @@ static void spread(layer *self, bp_pass *pass, forward_work *work, const float *
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
-                const float *base, float *h, branch_kind next)
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                branch_kind branch, const float *base, float *h, branch_kind next)
 {
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key;
     bp_norm norm = layer_norm_of(self, next, kept);
     bp_operand normed = bp_nn_own(self->block.nn, pass, &work->normed);
 
     if (self->shape.post_norm) {
-        close_branch(self, pass, kept, work, mask == MASK_CROSS_SUM ? CROSS : ATTENTION, h);
+        close_branch(self, pass, kept, work, branch, h);
         spread(self, pass, work, h);
         return;
     }
     if (self->shape.parallel) { /* before h, which may lie over base */
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
         bp_nn_gather(self->block.nn, pass, &work->normed);
-        add_branch(self, pass, work, mask, base, h);
+        add_branch(self, pass, kept, work, branch, base, h);
         return;
     }
-    bp_residual sum = residual_of(self, pass, base, work->branch, &key);
+    bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
     bp_layer_norm_forward(&normed, h, &norm, &sum);
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
@@ -215,6 +226,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
                              .D = self->D,
                              .window = self->shape.window,
                              .entmax = self->shape.entmax,
+                             .scale = self->shape.unscaled ? 1 : 0,
                              .slots = slots,
                              .room = room};
 }
@@ -235,6 +247,8 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_c
         return need->source_room > 0 && block->stream > 0;
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
+    if (self->shape.relative)
+        need->scratch_bytes += (size_t)(self->Hl * room) * sizeof(float);
     if (self->shape.crosses)
         cross_cache(self, need);
     return !self->shape.crosses || need->source_room > 0;
@@ -244,7 +258,27 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
 {
     bp_cached_shape shape = cached_shape(self, rest->slots, rest->room);
 
+    if (self->shape.relative) {
+        float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
+        bp_relative by = layer_relative(self);
+        int64_t end = 0;
+
+        for (int64_t r = 0; r < rest->rows.count; r++)
+            end = rest->rows.positions[r] >= end ? rest->rows.positions[r] + 1 : end;
+        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->room, end);
+        shape.bias = bias;
+    }
     bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);
+}
+
+/* What scores get by distance, made in `bias`: NULL where they get nothing. */
+static void set_bias(const layer *self, bp_attention_shape *shape, float *bias)
+{
+    bp_relative by = layer_relative(self);
+
+    shape->bias = bias;
+    if (bias)
+        bp_relative_fill(bias, self->shape.relative->value, &by, shape);
 }
 
 /* h = x + attention's branch, and work->normed = the norm of it that `next` reads */
@@ -258,6 +292,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
 
+    set_bias(self, &shape, own.bias);
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
     turn(self, pass, kept->qkv, false);
     if (pass->continuation && !self->shape.sees_all)
@@ -270,7 +305,7 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
                               layer_bias_once(self, self->out_bias));
     pass->scratch->used_bytes = mark;
-    layer_join(self, pass, kept, work, MASK_ATTENTION_SUM, x, h, next);
+    layer_join(self, pass, kept, work, ATTENTION, x, h, next);
 }
 
 /* h = base + the MLP's branch */
@@ -288,7 +323,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     if (layer_is_gated(self)) {
         bp_linear_forward_operand(gemm, own.up, &work->normed, self->up,
                                   layer_value_of(self->up_bias));
-        bp_swiglu_forward(&own.active, rows.kept, own.up);
+        bp_gated_forward(rows.kind, &own.active, rows.kept, own.up);
     } else {
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));
@@ -299,7 +334,7 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     if (self->shape.post_norm)
         close_branch(self, pass, kept, work, MLP, h);
     else
-        add_branch(self, pass, work, MASK_MLP_SUM, base, h);
+        add_branch(self, pass, kept, work, MLP, base, h);
 }
 
 static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory)
@@ -330,15 +365,29 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
     pass->scratch->used_bytes = mark;
 }
 
-void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                         const bp_bias_gradient *bias, const float *dout, int mask)
+void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
+                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
+                         branch_kind branch)
 {
     const bp_nn *nn = self->block.nn;
-    bp_rng_key key = layer_mask_key(self, pass, mask);
+    bp_rng_key key = layer_mask_key(self, pass, MASKS[branch]);
     bp_operand own = bp_nn_own(nn, pass, dbranch);
+    int64_t first = bp_nn_first_row(nn, pass) * self->shape.C;
 
-    bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key,
-                                bp_nn_first_row(nn, pass) * self->shape.C);
+    if (self->bottleneck[branch]) {
+        size_t mark = pass->scratch->used_bytes;
+        float *dx = bp_arena_floats(pass->scratch, own.rows * self->shape.C);
+        bp_operand to = bp_operand_floats(dx, own.rows, self->shape.C);
+
+        BP_ASSERT(!bias); /* the branch's own parameters are frozen */
+        bp_dropout_backward_operand(&to, NULL, dout, layer_dropout(self, pass), &key, first);
+        bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
+                               &kept->bottled[branch]);
+        bp_operand_fill(&own, dx);
+        pass->scratch->used_bytes = mark;
+    } else {
+        bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key, first);
+    }
     bp_nn_gather(nn, pass, dbranch);
 }
 
@@ -406,10 +455,10 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, MLP, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&down), dout, MASK_MLP_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&down), dout, MLP);
     if (layer_is_gated(self)) {
         bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
-        bp_swiglu_backward(&work.dup, &work.active, work.dactive, &kept->up);
+        bp_gated_backward(rows.kind, &work.dup, &work.active, work.dactive, &kept->up);
     } else {
         bp_linear_activation_backward(gemm, &rows, &work.dbranch, self->down);
     }
@@ -436,16 +485,22 @@ static void backward_attention(layer *self, bp_pass *pass, const saved *kept, co
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, &work.dbranch, layer_wanted(&out), dout, MASK_ATTENTION_SUM);
+    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dout, ATTENTION);
     bp_operand_fill(&work.attended, kept->attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
     layer_backward_weight(self, pass, PRODUCT_OUT, self->out_weight, 1, &work.dbranch,
                           &work.attended);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
     bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl,
-                                     work.dqkv + self->Cl + self->Gl * self->D};
+                                     work.dqkv + self->Cl + self->Gl * self->D, work.dscore_bias};
+    set_bias(self, &shape, work.score_bias);
     bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
                           work.scratch);
+    if (self->shape.relative && self->shape.relative->gradient) {
+        bp_relative by = layer_relative(self);
+
+        bp_relative_gradient(self->shape.relative->gradient, work.dscore_bias, &by, &shape);
+    }
     turn(self, pass, work.dqkv, true);
     if (self->repeats && qkv.sums) {
         qkv.sums = work.dbias;
@@ -546,6 +601,8 @@ void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_sh
               shape->H % self->shape.G == 0 && !(shape->parallel && shape->crosses) &&
               !(shape->post_norm && shape->parallel));
     BP_ASSERT(!layer_is_gated(self) || shape->no_bias);
+    if (shape->relative)
+        shape->relative->values_read = true;
     self->D = shape->D > 0 ? shape->D : shape->C / shape->H;
     self->Hl = shape->H / nn->tensors;
     self->Cl = self->Hl * self->D;

@@ -26,6 +26,9 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
     kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    for (int k = 0; k < BRANCHES; k++)
+        if (self->bottleneck[k])
+            kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
     return kept;
 }
 
@@ -46,6 +49,15 @@ void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *p
     return bp_arena_floats(arena, (int64_t)(bytes / sizeof(float)));
 }
 
+/* `count` rows a head of biases of scores; NULL: there are none. */
+static float *alloc_bias(const layer *self, bp_arena *arena, const bp_pass *pass, int64_t count)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
+
+    return self->shape.relative ? bp_arena_floats(arena, count * self->Hl * bp_bias_floats(&shape))
+                                : NULL;
+}
+
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T;
@@ -62,6 +74,7 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
                                        bp_operand_over(arena, self->block.nn->gemm, kept->attended,
                                                        pass->B * pass->T, self->Cl)};
 
+    work.bias = alloc_bias(self, arena, pass, 1);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
 }
@@ -103,7 +116,8 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows;
+    bool over = layer_dropout(self, pass) == 0 && bp_nn_rows(self->block.nn, pass).count == rows &&
+                !self->bottleneck[MLP];
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
                 : bp_operand_alloc(arena, gemm, rows, self->shape.C);
@@ -140,6 +154,8 @@ attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena
     work.dqkv = bp_arena_floats(arena, rows * columns);
     work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
     work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
+    work.score_bias = alloc_bias(self, arena, pass, 1);
+    work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
     work.norm = layer_alloc_norm(self, arena, rows, columns);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
@@ -167,6 +183,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
     branch = larger(attention.used_bytes, mlp.used_bytes);
     branch = larger(branch, keys_scratch(self, false));
+    branch = larger(branch, layer_bottled_scratch(self, pass.B * pass.T));
     if (self->shape.crosses)
         branch = larger(branch, cross_scratch(self, &pass, false));
     count.used_bytes += branch;

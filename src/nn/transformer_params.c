@@ -16,6 +16,11 @@ float layer_residual_std(const layer *self)
     return self->shape.post_norm ? INIT_STD : INIT_STD / sqrtf(2.0F * (float)self->shape.layers);
 }
 
+float layer_query_std(const layer *self)
+{
+    return self->shape.unscaled ? INIT_STD / sqrtf((float)self->D) : INIT_STD;
+}
+
 /* Rows of q (k 0), k and v of which this rank has its own; repeated keys are cut like a vocabulary.
  */
 static void own_rows(const layer *self, int k, int64_t *all, int64_t *first, int64_t *count)
@@ -39,8 +44,9 @@ static void add_attention_params(layer *self, bp_group *group)
     for (int k = 0; k < 3; k++) {
         own_rows(self, k, &all, &first, &count);
         snprintf(part, sizeof part, "attn.%s.weight", NAMES[k]);
-        bp_param *p = bp_group_add_matrix_part(group, layer_param_name(name, self, part), all, C,
-                                               INIT_STD, 0, first, count);
+        bp_param *p =
+            bp_group_add_matrix_part(group, layer_param_name(name, self, part), all, C,
+                                     k == 0 ? layer_query_std(self) : INIT_STD, 0, first, count);
         if (k == 0)
             self->q_weight = p;
         else

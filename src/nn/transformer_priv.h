@@ -4,7 +4,9 @@
 #define BP_NN_TRANSFORMER_PRIV_H
 
 #include "math/attention/attention.h"
+#include "math/attention/relative.h"
 #include "math/kernels/kernels.h"
+#include "nn/bottleneck.h"
 #include "nn/layers.h"
 
 #define INIT_STD 0.02F
@@ -44,6 +46,7 @@ typedef struct layer {
         *cross_out_bias;
     bp_weight *cross_q, *cross_kv, *cross_out; /* k and v lie one after the other */
     bp_lora *adapted[PRODUCTS];                /* NULL: a product is not adapted */
+    bp_bottleneck *bottleneck[BRANCHES];       /* behind a branch; NULL: there is none */
 } layer;
 
 /* What forward leaves for backward: of all rows, rows = B * T, or of this rank's own (bp_nn_rows).
@@ -58,8 +61,9 @@ typedef struct saved {
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
     float *cross_attended, *cross_lse;
-    float *source;  /* [own source rows][C] */
-    float *entered; /* [own rows][C] what a layer with post_norm is given */
+    float *source;                        /* [own source rows][C] */
+    float *entered;                       /* [own rows][C] what a layer with post_norm is given */
+    bp_bottleneck_rows bottled[BRANCHES]; /* of own rows */
 } saved;
 
 /* Scratch of the forward pass that all branches share. */
@@ -78,6 +82,7 @@ typedef struct norm_work {
 /* Scratch of attention's forward pass, beside forward_work. */
 typedef struct attention_forward_work {
     bp_operand attended;
+    float *bias; /* of scores, by distance; NULL: none */
     void *scratch;
 } attention_forward_work;
 
@@ -97,16 +102,17 @@ typedef struct mlp_work {
 /* Scratch of attention's backward pass. */
 typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
-    float *dattended; /* [rows][Cl] */
-    float *dqkv;      /* as saved.qkv; its operand may lie over it */
-    float *dbias;     /* [qkv columns] where keys are repeated */
+    float *dattended;                /* [rows][Cl] */
+    float *dqkv;                     /* as saved.qkv; its operand may lie over it */
+    float *dbias;                    /* [qkv columns] where keys are repeated */
+    float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     norm_work norm;
     void *scratch;
 } attention_work;
 
 static inline bool layer_is_gated(const layer *self)
 {
-    return self->shape.activation == BP_SWIGLU;
+    return self->shape.activation >= BP_SWIGLU;
 }
 
 /** Columns of the products of q, k and v, and of gate and up. */
@@ -128,6 +134,12 @@ bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
+/** How distances are put into buckets. */
+static inline bp_relative layer_relative(const layer *self)
+{
+    return (bp_relative){self->shape.relative_buckets, self->shape.relative_distance,
+                         self->shape.sees_all};
+}
 
 /** `columns`: of the widest bias besides those of C. */
 norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int64_t columns);
@@ -154,7 +166,8 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
 bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);
 
 /* transformer_adapter.c */
-void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *partial);
+void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole);
+bp_err layer_bind_bottlenecks(layer *self);
 /** The weights' own values, or those that an adapter changes. */
 bp_err layer_bind_product(layer *self, layer_product which, bp_weight **out, float *base,
                           int64_t outs, int64_t ins);
@@ -163,7 +176,9 @@ void layer_refresh_adapted(layer *self);
  * where it has one, and of none where they are frozen. */
 void layer_backward_weight(layer *self, bp_pass *pass, layer_product which, bp_param *weights,
                            int count, const bp_operand *dy, const bp_operand *x);
+/** Scratch of backward, and of forward, for an adapter. */
 size_t layer_adapted_scratch(const layer *self, int64_t rows);
+size_t layer_bottled_scratch(const layer *self, int64_t rows);
 void layer_add_adapted(const layer *self, int64_t rows, bp_product_bytes *bytes);
 void layer_free_adapted(layer *self);
 /* transformer_params.c */
@@ -171,12 +186,13 @@ void layer_add_params(layer *self, bp_group *split, bp_group *whole);
 
 /** h = base + the branch in `work`, and work->normed = the norm that the next branch reads: of h,
  * of parallel branches of base. With post_norm h = the norm of that sum, and work->normed = h. */
-void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work, int mask,
-                const float *base, float *h, branch_kind next);
+void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *work,
+                branch_kind branch, const float *base, float *h, branch_kind next);
 /** The gradient of a branch before its dropout, and its bias's, from that of what it was added to.
  */
-void layer_open_residual(const layer *self, const bp_pass *pass, const bp_operand *dbranch,
-                         const bp_bias_gradient *bias, const float *dout, int mask);
+void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
+                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
+                         branch_kind branch);
 /** dh = the gradient before the norm that stands behind a branch; dy: what it was, [own rows][C] of
  * scratch. */
 void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
@@ -202,6 +218,8 @@ static inline const bp_bias_gradient *layer_wanted(const bp_bias_gradient *bias)
 /** Of the projections that end a branch: a residual stream that no norm follows grows with their
  * number (Radford et al. 2019, section 2.3). */
 float layer_residual_std(const layer *self);
+/** Of queries' weights. */
+float layer_query_std(const layer *self);
 /** The bias of the product that makes q, k and v; NULL: there is none. */
 const float *layer_qkv_bias(const layer *self);
 /** A bias after a row split belongs to the sum: one rank adds it. */

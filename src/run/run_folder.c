@@ -97,10 +97,11 @@ static bp_err look_in_passing(void *context)
 static void warn_if_empty(const bp_run *run, const char *path)
 {
     if (run->resumed && bp_file_size(path) == 0)
-        BP_WARN("run.file_empty",
-                "missing or empty, though the run has started before: at %s; what it told is lost, "
-                "and the run goes on",
-                path);
+        BP_WARN(
+            "run.file_empty",
+            "missing or empty, though the run has started before: at %s; what it recorded is lost, "
+            "and the run goes on",
+            path);
 }
 
 static bp_err open_journals(bp_run *run, const bp_run_spec *spec)

@@ -63,6 +63,16 @@ static const int32_t *skip(const int32_t *values, int64_t count)
     return values ? values + count : NULL;
 }
 
+static void fit(bp_batch *part, const int64_t *fits)
+{
+    for (int t = 0; t < BP_TERMS; t++)
+        if (part->term[t].count == part->stream[0].T)
+            part->term[t].count = fits[0];
+    for (int s = 0; s < BP_STREAMS; s++)
+        part->stream[s].T = fits[s];
+    part->fits = NULL;
+}
+
 bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count)
 {
     bp_batch part = *all;
@@ -77,7 +87,88 @@ bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count)
     }
     for (int t = 0; t < BP_TERMS; t++)
         part.term[t].targets = skip(all->term[t].targets, first * all->term[t].count);
+    if (all->fits)
+        fit(&part, all->fits + first / all->fit_rows * BP_STREAMS);
     return part;
+}
+
+/* Places of an example that count. */
+static int64_t length_of(const bp_batch *all, int stream, int64_t b)
+{
+    int64_t T = all->stream[stream].T, length = T;
+    const int32_t *targets = all->term[0].targets + b * T;
+
+    if (all->stream[stream].lengths)
+        return all->stream[stream].lengths[b];
+    if (stream == 0 && all->term[0].count == T)
+        while (length > 1 && targets[length - 1] < 0)
+            length--;
+    return length;
+}
+
+/* Rows of T values each become rows of `fits`, and what they leave becomes `rest`. */
+static void move_rows(int32_t *to, const int32_t *from, int64_t rows, int64_t T, int64_t fits,
+                      int32_t rest)
+{
+    for (int64_t b = 0; b < rows; b++)
+        memmove(to + b * fits, from + b * T, (size_t)fits * sizeof *to);
+    for (int64_t k = rows * fits; k < rows * T; k++)
+        to[k] = rest;
+}
+
+static void move_part(const bp_batch_form *form, const bp_batch *all, int64_t first, int64_t rows,
+                      const int64_t *fits, bp_batch *out)
+{
+    for (int s = 0; s < BP_STREAMS; s++) {
+        int64_t T = form->stream[s].T;
+
+        if (T == 0)
+            continue;
+        move_rows((int32_t *)out->stream[s].inputs + first * T, all->stream[s].inputs + first * T,
+                  rows, T, fits[s], 0);
+        if (form->stream[s].has_segments)
+            move_rows((int32_t *)out->stream[s].segments + first * T,
+                      all->stream[s].segments + first * T, rows, T, fits[s], 0);
+        if (form->stream[s].has_lengths)
+            memmove((int32_t *)out->stream[s].lengths + first, all->stream[s].lengths + first,
+                    (size_t)rows * sizeof(int32_t));
+    }
+    for (int t = 0; t < BP_TERMS; t++) {
+        int64_t count = form->targets[t], left = count == form->stream[0].T ? fits[0] : count;
+
+        if (count > 0)
+            move_rows((int32_t *)out->term[t].targets + first * count,
+                      all->term[t].targets + first * count, rows, count, left, -1);
+    }
+}
+
+bp_batch bp_batch_shorten(const bp_batch_form *form, const bp_batch *all, int64_t rows, void *bytes,
+                          int64_t *fits, int64_t counts[2])
+{
+    bp_batch out = bp_batch_over(form, all->B, bytes);
+
+    for (int64_t first = 0; first < all->B; first += rows) {
+        int64_t count = first + rows < all->B ? rows : all->B - first;
+        int64_t *own = fits + first / rows * BP_STREAMS;
+
+        for (int s = 0; s < BP_STREAMS; s++) {
+            int64_t T = form->stream[s].T, step = bp_batch_fit_step(T), most = 1;
+
+            for (int64_t b = first; T > 0 && b < first + count; b++) {
+                int64_t length = length_of(all, s, b);
+
+                most = length > most ? length : most;
+                counts[1] += length;
+            }
+            most = (most + step - 1) / step * step;
+            own[s] = most < T ? most : T;
+            counts[0] += count * own[s];
+        }
+        move_part(form, all, first, count, own, &out);
+    }
+    out.fit_rows = rows;
+    out.fits = fits;
+    return out;
 }
 
 int64_t bp_batch_scored(const bp_batch *batch, int term)
@@ -132,6 +223,33 @@ static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, 
         out.targets[t] =
             form->targets[t] > 0 ? values + at.targets[t] + b * form->targets[t] : NULL;
     return out;
+}
+
+/* Places that the question leaves, and how far the next window begins. */
+static int64_t room_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
+{
+    int64_t most = rule->places / 2, room;
+
+    *question = *question < most ? *question : most;
+    room = rule->places - *question;
+    *step = rule->stride < room ? rule->stride : room;
+    return room;
+}
+
+int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context)
+{
+    int64_t step, room = room_of(rule, &question, &step), more = context - room;
+
+    return more <= 0 ? 1 : 1 + (more + step - 1) / step;
+}
+
+bp_text_window bp_window_at(const bp_window_rule *rule, int64_t question, int64_t context,
+                            int64_t number)
+{
+    int64_t step, room = room_of(rule, &question, &step), first = number * step,
+                  left = context - first;
+
+    return (bp_text_window){question, first, left < room ? left : room};
 }
 
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,

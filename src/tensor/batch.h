@@ -36,6 +36,9 @@ typedef struct bp_batch {
         int64_t count;          /* of an example */
         const int32_t *targets; /* [B][count]; -1: not scored */
     } term[BP_TERMS];
+    /* Where micro-batches are shortened (bp_batch_shorten): */
+    int64_t fit_rows;    /* examples of one */
+    const int64_t *fits; /* [B / fit_rows][BP_STREAMS]: their places; NULL: as many as T */
 } bp_batch;
 
 size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
@@ -43,6 +46,20 @@ size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
 bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes);
 /** Examples [first, first + count) of it. */
 bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count);
+/** Places by which a shortened T grows, so that there are few shapes. */
+static inline int64_t bp_batch_fit_step(int64_t T)
+{
+    return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
+}
+/** The batch with micro-batches of `rows` examples (the last maybe fewer) as short as their longest
+ * example: rows move together within each, in `bytes` (of bp_batch_bytes; `all` may lie there).
+ * What lies behind an example's length counts for nothing; of a stream without lengths, behind the
+ * last scored target. bp_batch_part gives micro-batches then, and counts of targets are as before.
+ *
+ * Shapes: fits[ceil(B / rows)][BP_STREAMS], borrowed by the result; counts[2]: places that are
+ * computed, and those of examples, are added. */
+bp_batch bp_batch_shorten(const bp_batch_form *form, const bp_batch *all, int64_t rows, void *bytes,
+                          int64_t *fits, int64_t counts[2]);
 /** Targets of a term that are scored. */
 int64_t bp_batch_scored(const bp_batch *batch, int term);
 /** A batch of one stream, with a target a place. */
@@ -62,6 +79,21 @@ typedef struct bp_example {
 
 #define BP_DOCUMENT_MOST ((int64_t)65536) /* tokens of a document that an example is made of */
 
+/** Windows over a document of a question and its context, which may be longer than there is room:
+ * each has the question (its first half of the places, if it is longer), and `stride` tokens of the
+ * context further on as much of that as there is room for, to the end of it. */
+typedef struct bp_window_rule {
+    int64_t places; /* for tokens of both; 0: documents are not cut into windows */
+    int64_t stride;
+} bp_window_rule;
+typedef struct bp_text_window {
+    int64_t question;     /* its first so many tokens */
+    int64_t first, count; /* of the context */
+} bp_text_window;
+int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context);
+bp_text_window bp_window_at(const bp_window_rule *rule, int64_t question, int64_t context,
+                            int64_t number);
+
 /** A document, or a run of sentences, as an example is made of it. All arrays borrowed. */
 typedef struct bp_document {
     const int32_t *tokens; /* [count], without the end-of-document token; a longer document's first
@@ -77,6 +109,8 @@ typedef struct bp_document {
                             elsewhere; NULL: none were asked for */
     int32_t label;       /* its class; -1: none, or none that was asked for */
     float value;         /* 0: none was asked for */
+    int64_t window;      /* of windows over a document: which one the example is of */
+    int64_t answer[2];   /* its first token, and the one behind its last; 0, 0: none */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
 } bp_document;
 

@@ -50,12 +50,15 @@ typedef struct bp_group {
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
+    int common;   /* above 0: every run of blocks of every pipeline stage has a copy, which this
+                     number tells from others: gradients are summed over all copies */
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     bool added;   /* an adapter's: a model that training starts from need not have it */
     bool frozen;  /* never updated: no gradients and no moments */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
+    int64_t depth;  /* layers from here to the model's head: optimizer.layer_decay goes by it */
     int block;      /* of the network's blocks the first that reads it: the last that adds to its
                        gradient */
     int64_t floats; /* of all params */

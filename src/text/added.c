@@ -40,18 +40,18 @@ static bp_err read_one(bp_added *out, const json_t *json, const bp_normalizer *n
     const char *content = bp_load_string(json, "content");
     size_t bytes = strlen(content);
     bp_added_token *token = &out->tokens[out->count];
-    bp_buffer room[2] = {{0}, {0}};
+    bp_buffer scratch[2] = {{0}, {0}};
     bool normalized, first = false;
     bp_err err = read_flags(token, &normalized, json, name);
 
     token->id = json_integer_value(json_object_get(json, "id"));
     if (err == BP_OK && normalized)
-        err = bp_normalize(normalizer, regex, room, &content, &bytes, &first);
+        err = bp_normalize(normalizer, regex, scratch, &content, &bytes, &first);
     if (err == BP_OK)
         add_content(normalized ? &out->normalized : &out->raw, content, bytes, out->count++,
                     token->special);
-    bp_buffer_clear(&room[0]);
-    bp_buffer_clear(&room[1]);
+    bp_buffer_clear(&scratch[0]);
+    bp_buffer_clear(&scratch[1]);
     return err;
 }
 
@@ -94,10 +94,7 @@ void bp_sections_clear(bp_sections *sections)
 static void add_section(bp_sections *out, size_t start, size_t end, int64_t id)
 {
     bp_spans_add(&out->spans, start, end - start);
-    if (out->room < out->spans.room) {
-        out->room = out->spans.room;
-        out->ids = bp_realloc("text.added", out->ids, out->room, sizeof *out->ids);
-    }
+    out->ids = bp_grow("text.added", out->ids, &out->capacity, out->spans.count, sizeof *out->ids);
     if (end > start)
         out->ids[out->spans.count - 1] = id;
 }

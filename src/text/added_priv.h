@@ -36,7 +36,7 @@ void bp_added_clear(bp_added *added);
 typedef struct bp_sections {
     bp_spans spans;
     int64_t *ids;
-    int64_t room;
+    int64_t capacity;
 } bp_sections;
 void bp_sections_clear(bp_sections *sections);
 void bp_added_cut(const bp_added *added, const bp_added_set *set, bool specials, const char *text,

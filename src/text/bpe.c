@@ -79,16 +79,8 @@ void bp_merges_clear(bp_merges *merges)
 
 void bp_ids_reserve(bp_ids *ids, int64_t more)
 {
-    int64_t capacity = ids->capacity < 1024 ? 1024 : ids->capacity;
-    uint32_t *grown;
-
-    if (ids->count + more <= ids->capacity)
-        return;
-    while (capacity < ids->count + more)
-        capacity *= 2;
-    grown = bp_realloc("text.ids", ids->data, capacity, sizeof *grown);
-    ids->data = grown;
-    ids->capacity = capacity;
+    ids->data =
+        bp_grow("text.ids", ids->data, &ids->capacity, ids->count + more, sizeof *ids->data);
 }
 
 void bp_ids_clear(bp_ids *ids)

@@ -126,14 +126,14 @@ int bp_byte_of_fallback(const char *name, size_t bytes)
 
 static void decode_bytes(const char *text, size_t bytes, bp_token_list *out)
 {
-    uint8_t *room = bp_alloc("text.decode", (int64_t)bytes, 1);
-    int64_t count = bp_bytes_of_name(room, text, bytes);
+    uint8_t *scratch = bp_alloc("text.decode", (int64_t)bytes, 1);
+    int64_t count = bp_bytes_of_name(scratch, text, bytes);
 
     if (count >= 0)
-        bp_token_list_add(out, (char *)room, (size_t)count);
+        bp_token_list_add(out, (char *)scratch, (size_t)count);
     else
         bp_token_list_add(out, text, bytes); /* special, or spelled with other characters */
-    bp_free(room);
+    bp_free(scratch);
 }
 
 static void strip_token(const bp_decode_step *step, const char *text, size_t bytes,
@@ -187,10 +187,10 @@ static bp_err clean_up(const char *text, size_t bytes, bp_token_list *out)
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
-    bp_buffer room[2] = {{0}, {0}};
+    bp_buffer scratch[2] = {{0}, {0}};
     int turn = 0;
 
-    bp_buffer_add(&room[0], text, bytes);
+    bp_buffer_add(&scratch[0], text, bytes);
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++, turn = !turn) {
         bp_norm_step step = {.kind = BP_NORM_REPLACE,
                              .content = (char *)pairs[k][1],
@@ -198,13 +198,13 @@ static bp_err clean_up(const char *text, size_t bytes, bp_token_list *out)
                              .pattern = (char *)pairs[k][0],
                              .pattern_bytes = strlen(pairs[k][0])};
 
-        room[!turn].bytes = 0;
-        (void)bp_norm_apply(&step, NULL, room[turn].data == NULL ? "" : room[turn].data,
-                            room[turn].bytes, &room[!turn]);
+        scratch[!turn].bytes = 0;
+        (void)bp_norm_apply(&step, NULL, scratch[turn].data == NULL ? "" : scratch[turn].data,
+                            scratch[turn].bytes, &scratch[!turn]);
     }
-    bp_token_list_add(out, room[turn].data, room[turn].bytes);
-    bp_buffer_clear(&room[0]);
-    bp_buffer_clear(&room[1]);
+    bp_token_list_add(out, scratch[turn].data, scratch[turn].bytes);
+    bp_buffer_clear(&scratch[0]);
+    bp_buffer_clear(&scratch[1]);
     return BP_OK;
 }
 

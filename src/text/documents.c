@@ -3,8 +3,10 @@
 #include "base/mem.h"
 #include "text/text_source.h"
 
+#include "text/answers.h"
 #include "text/record_priv.h"
 #include "text/sentences_priv.h"
+#include "text/squad_priv.h"
 #include "text/unicode_priv.h"
 
 #include <stdio.h>
@@ -19,33 +21,34 @@ struct bp_documents {
     int count;
     int file; /* the one being read */
     bp_text_source *source;
-    char *buffer; /* text not yet given: [at, end) of buffer[room] */
-    size_t at, end, room;
+    char *buffer; /* text not yet given: [at, end) of buffer[capacity] */
+    size_t at, end, capacity;
     bool source_ended;
     int64_t line, document_line; /* the one read; of conll the first one of the document */
     bool inside;                 /* of a document: its first piece was given */
     int64_t past_bytes;          /* of the files before */
-    char *id;                    /* [id_room] for formats without ids of their own */
-    size_t id_room;
+    char *id;                    /* [id_capacity] for formats without ids of their own */
+    size_t id_capacity;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
-    size_t *starts;       /* of texts or sentences of a piece [start_room] */
-    int64_t start_count, start_room;
+    bp_squad squad;       /* the file being read */
+    size_t *starts;       /* of texts or sentences of a piece [start_capacity] */
+    int64_t start_count, start_capacity;
     bp_documents_stats stats;
 };
 
 bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks)
 {
-    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv", "conll"};
+    static const char *const names[] = {"text", "lines", "jsonl", "pairs", "tsv", "conll", "squad"};
 
-    for (int k = 0; k < (of_tasks ? 6 : 3); k++)
+    for (int k = 0; k < (of_tasks ? 7 : 3); k++)
         if (strcmp(name, names[k]) == 0) {
             *out = (bp_text_format)k;
             return BP_OK;
         }
     return BP_FAIL(BP_ERR_USAGE, "text.unknown_format",
                    "there is no text format '%s': at --format; choose text, lines%s", name,
-                   of_tasks ? ", jsonl, pairs, tsv or conll" : " or jsonl");
+                   of_tasks ? ", jsonl, pairs, tsv, conll or squad" : " or jsonl");
 }
 
 /* ---- opening ---- */
@@ -62,8 +65,8 @@ static void copy_paths(bp_documents *documents, const char *const *paths, int co
         longest = bytes > longest ? bytes : longest;
         documents->paths[k] = bp_strdup(paths[k]);
     }
-    documents->id_room = longest + 24; /* ":" and a line number */
-    documents->id = bp_alloc("text.documents", (int64_t)documents->id_room, 1);
+    documents->id_capacity = longest + 24; /* ":" and a line number */
+    documents->id = bp_alloc("text.documents", (int64_t)documents->id_capacity, 1);
 }
 
 static bp_err look_for_files(bp_documents *documents)
@@ -133,6 +136,7 @@ void bp_documents_close(bp_documents **documents)
     bp_text_source_close(&d->source);
     bp_text_record_clear(&d->record);
     bp_documents_close(&d->target);
+    bp_squad_close(&d->squad);
     bp_free(d->starts);
     bp_free(d);
     *documents = NULL;
@@ -162,16 +166,16 @@ static bp_err fail_limit(const bp_documents *documents)
 
 static void grow_buffer(bp_documents *documents, size_t bytes)
 {
-    size_t room = documents->room < READ_BYTES ? READ_BYTES : documents->room;
+    size_t capacity = documents->capacity < READ_BYTES ? READ_BYTES : documents->capacity;
     char *larger;
 
-    while (room < bytes)
-        room *= 2;
-    if (room == documents->room)
+    while (capacity < bytes)
+        capacity *= 2;
+    if (capacity == documents->capacity)
         return;
-    larger = bp_realloc("text.documents", documents->buffer, (int64_t)room, 1);
+    larger = bp_realloc("text.documents", documents->buffer, (int64_t)capacity, 1);
     documents->buffer = larger;
-    documents->room = room;
+    documents->capacity = capacity;
 }
 
 /* Have at least `bytes` of text ahead, or all that is left of the file. */
@@ -187,9 +191,9 @@ static bp_err look_ahead(bp_documents *documents, size_t bytes)
     documents->at = 0;
     documents->end = have;
     grow_buffer(documents, bytes);
-    err = bp_text_source_read(documents->source, documents->buffer + have, documents->room - have,
-                              &got);
-    documents->source_ended = got < documents->room - have;
+    err = bp_text_source_read(documents->source, documents->buffer + have,
+                              documents->capacity - have, &got);
+    documents->source_ended = got < documents->capacity - have;
     documents->end += got;
     documents->stats.text_bytes += (int64_t)got;
     return err;
@@ -373,11 +377,8 @@ static bp_err next_span(bp_documents *documents, span *piece)
 
 static void add_start(bp_documents *documents, size_t at)
 {
-    if (documents->start_count == documents->start_room) {
-        documents->start_room = documents->start_room == 0 ? 64 : 2 * documents->start_room;
-        documents->starts =
-            bp_realloc("text.starts", documents->starts, documents->start_room, sizeof at);
-    }
+    documents->starts = bp_grow("text.starts", documents->starts, &documents->start_capacity,
+                                documents->start_count + 1, sizeof at);
     documents->starts[documents->start_count++] = at;
 }
 
@@ -409,6 +410,57 @@ static bp_err next_tagged(bp_documents *documents, span *piece)
             return BP_OK;
         }
     }
+}
+
+static bp_err wrap_squad(const bp_documents *documents, bp_err err)
+{
+    return bp_err_advise(bp_err_wrap(err, "%s: at %s", bp_err_text(),
+                                     bp_text_source_shown(documents->paths[documents->file])),
+                         "correct it, or leave the question out");
+}
+
+/* The next question, of a file that is read whole. */
+static bp_err next_question(bp_documents *documents, span *piece)
+{
+    bp_text_record *record = &documents->record;
+    bp_err err = BP_OK;
+
+    *piece = (span){.last = true};
+    for (size_t bytes = READ_BYTES; !documents->source_ended && err == BP_OK; bytes *= 2)
+        err = look_ahead(documents, bytes + 1);
+    if (err != BP_OK)
+        return err;
+    if (documents->squad.root == NULL)
+        err = bp_squad_open(&documents->squad, documents->buffer + documents->at,
+                            documents->end - documents->at);
+    if (err == BP_OK)
+        err = bp_squad_next(&documents->squad, record, &piece->found);
+    if (err != BP_OK)
+        return wrap_squad(documents, err);
+    if (!piece->found)
+        bp_squad_close(&documents->squad);
+    piece->text = record->joined.data;
+    piece->bytes = record->joined.bytes;
+    return BP_OK;
+}
+
+/* The question, and the words of its context. */
+static void find_words(bp_documents *documents, bp_piece *piece)
+{
+    const bp_text_record *record = &documents->record;
+
+    documents->start_count = 0;
+    add_start(documents, 0);
+    for (size_t at = record->starts[1]; at < piece->bytes;
+         at = bp_context_word(piece->text, piece->bytes, at))
+        add_start(documents, at);
+    piece->starts = documents->starts;
+    piece->start_count = documents->start_count;
+    piece->id = record->id;
+    piece->spans = record->tags.data;
+    piece->spans_bytes = record->tags.bytes;
+    piece->answer[0] = record->answer[0];
+    piece->answer[1] = record->answer[1];
 }
 
 static void find_sentences(bp_documents *documents, bp_piece *piece)
@@ -453,10 +505,11 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     if (options->format == BP_TEXT_CONLL)
         piece->line = documents->document_line;
     if (options->format == BP_TEXT_FILE)
-        (void)snprintf(documents->id, documents->id_room, "%s", base);
+        (void)snprintf(documents->id, documents->id_capacity, "%s", base);
     else
-        (void)snprintf(documents->id, documents->id_room, "%s:%lld", base, (long long)piece->line);
-    if (options->format >= BP_TEXT_JSONL && options->format != BP_TEXT_CONLL) {
+        (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
+                       (long long)piece->line);
+    if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
         err = parse(documents, found, target);
         if (err != BP_OK)
             return wrap_line(documents, err,
@@ -475,6 +528,8 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         piece->start_count = documents->start_count;
         piece->tags = record->tags.data;
         piece->tags_bytes = record->tags.bytes;
+    } else if (options->format == BP_TEXT_SQUAD) {
+        find_words(documents, piece);
     } else if (options->format >= BP_TEXT_PAIRS) {
         piece->starts = record->starts;
         piece->start_count = options->format == BP_TEXT_PAIRS ? 2 : record->field_count;
@@ -512,8 +567,9 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
 
         if (err != BP_OK || documents->source == NULL)
             return err;
-        err = options->format == BP_TEXT_CONLL ? next_tagged(documents, &found)
-                                               : next_span(documents, &found);
+        err = options->format == BP_TEXT_CONLL   ? next_tagged(documents, &found)
+              : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
+                                                 : next_span(documents, &found);
         if (err == BP_OK && documents->target != NULL)
             err = next_target(documents, found.found, &target);
         if (err != BP_OK)

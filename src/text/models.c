@@ -66,10 +66,10 @@ typedef struct bp_best { /* of all splits that end at a byte */
 
 static bp_best *take_best(bp_piece_work *work, size_t bytes)
 {
-    if (work->room < (int64_t)bytes + 1) {
+    if (work->capacity < (int64_t)bytes + 1) {
         bp_free(work->best);
-        work->room = (int64_t)bytes + 1 < 1024 ? 1024 : (int64_t)bytes + 1;
-        work->best = bp_alloc("text.unigram", work->room, sizeof *work->best);
+        work->capacity = (int64_t)bytes + 1 < 1024 ? 1024 : (int64_t)bytes + 1;
+        work->best = bp_alloc("text.unigram", work->capacity, sizeof *work->best);
     }
     for (size_t k = 0; k <= bytes; k++)
         work->best[k].start = NOWHERE;
@@ -121,10 +121,10 @@ static void append_unknown(const bp_pieces *pieces, const uint8_t *text, size_t 
 
 static uint32_t *take_symbols(bp_piece_work *work, size_t bytes)
 {
-    if (work->symbol_room < (int64_t)bytes) {
+    if (work->symbol_capacity < (int64_t)bytes) {
         bp_free(work->symbols);
-        work->symbol_room = (int64_t)bytes < 256 ? 256 : (int64_t)bytes;
-        work->symbols = bp_alloc("text.symbols", work->symbol_room, sizeof *work->symbols);
+        work->symbol_capacity = (int64_t)bytes < 256 ? 256 : (int64_t)bytes;
+        work->symbols = bp_alloc("text.symbols", work->symbol_capacity, sizeof *work->symbols);
     }
     return work->symbols;
 }

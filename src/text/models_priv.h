@@ -27,9 +27,9 @@ void bp_pieces_clear(bp_pieces *pieces);
 /** Working memory of one thread: {0}. */
 typedef struct bp_piece_work {
     struct bp_best *best;
-    int64_t room;
+    int64_t capacity;
     uint32_t *symbols;
-    int64_t symbol_room;
+    int64_t symbol_capacity;
 } bp_piece_work;
 void bp_piece_work_clear(bp_piece_work *work);
 

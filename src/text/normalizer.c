@@ -160,18 +160,18 @@ static char bert_ascii(const bp_norm_step *step, char c)
 
 static void add_bert_ascii(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
 {
-    char room[256];
+    char scratch[256];
 
     for (size_t at = 0; at < bytes;) {
         size_t used = 0;
 
-        for (; at < bytes && used < sizeof room; at++) {
+        for (; at < bytes && used < sizeof scratch; at++) {
             char c = bert_ascii(step, text[at]);
 
             if (c != 0 || !step->clean)
-                room[used++] = c;
+                scratch[used++] = c;
         }
-        bp_buffer_add(out, room, used);
+        bp_buffer_add(out, scratch, used);
     }
 }
 
@@ -330,12 +330,12 @@ static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const cha
            found && start == 0 && end > 0;
 }
 
-bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer room[2],
+bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first)
 {
     for (int k = 0; k < normalizer->count; k++) {
         const bp_norm_step *step = &normalizer->steps[k];
-        bp_buffer *out = &room[k % 2];
+        bp_buffer *out = &scratch[k % 2];
         bp_err err;
 
         if (*first && takes_start(step, regex, *text, *bytes))

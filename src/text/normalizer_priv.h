@@ -42,11 +42,11 @@ typedef struct bp_normalizer { /* {0} leaves text as it is */
 bp_err bp_normalizer_read(bp_normalizer *out, const json_t *json, const char *name);
 void bp_normalizer_clear(bp_normalizer *normalizer);
 
-/** Normalize valid UTF-8. The result is `text` itself or lies in one of `room`, until the next
+/** Normalize valid UTF-8. The result is `text` itself or lies in one of `scratch`, until the next
  * call. *first, the text begins its document, becomes false where its first characters were taken
  * away (Strip; Replace with nothing): Metaspace's "first" counts original places. Errors: those of
  * bp_regex_find; BP_ERR_SYSTEM. */
-bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer room[2],
+bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 
 /** The whole of one step. Errors: as above. */

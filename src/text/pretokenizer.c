@@ -13,10 +13,8 @@ void bp_spans_add(bp_spans *spans, size_t start, size_t bytes)
 {
     if (bytes == 0)
         return;
-    if (spans->count == spans->room) {
-        spans->room = spans->room == 0 ? 256 : 2 * spans->room;
-        spans->data = bp_realloc("text.spans", spans->data, spans->room, sizeof *spans->data);
-    }
+    spans->data =
+        bp_grow("text.spans", spans->data, &spans->capacity, spans->count + 1, sizeof *spans->data);
     spans->data[spans->count++] = (bp_span){start, bytes};
 }
 
@@ -42,10 +40,8 @@ void bp_pre_work_clear(bp_pre_work *work)
 static void add_found(bp_pre_work *work, size_t start, size_t end, bool is_match)
 {
     bp_spans_add(&work->found, start, end - start);
-    if (work->match_room < work->found.room) {
-        work->match_room = work->found.room;
-        work->is_match = bp_realloc("text.spans", work->is_match, work->match_room, 1);
-    }
+    work->is_match =
+        bp_grow("text.spans", work->is_match, &work->match_capacity, work->found.count, 1);
     if (end > start)
         work->is_match[work->found.count - 1] = is_match;
 }

@@ -62,7 +62,7 @@ typedef struct bp_span {
 } bp_span;
 typedef struct bp_spans { /* {0}, ends with bp_spans_clear */
     bp_span *data;
-    int64_t count, room;
+    int64_t count, capacity;
 } bp_spans;
 void bp_spans_add(bp_spans *spans, size_t start, size_t bytes); /* empty ones are left out */
 void bp_spans_clear(bp_spans *spans);
@@ -72,8 +72,8 @@ typedef struct bp_pre_work {
     bp_regex_work *regex;
     bp_buffer text[2];
     bp_spans spans[2], found;
-    bool *is_match; /* [found.room]: of each of `found` */
-    int64_t match_room;
+    bool *is_match; /* [found.capacity]: of each of `found` */
+    int64_t match_capacity;
 } bp_pre_work;
 void bp_pre_work_clear(bp_pre_work *work);
 

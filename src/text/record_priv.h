@@ -20,6 +20,7 @@ typedef struct bp_text_record {
     char *types;                  /* [label_count]: bp_label_type */
     float *values;                /* [value_count] */
     size_t starts[BP_FIELDS_MAX]; /* tsv, pairs: where texts begin [field_count] */
+    size_t answer[2];             /* squad: bytes of the first one; 0, 0: there is none */
     bool lacks_text;              /* what was wrong with the last line */
 
     char **names, **value_names, **fields; /* as asked for */
@@ -27,7 +28,7 @@ typedef struct bp_text_record {
     char *text_field; /* of jsonl */
     json_t *object;
     bp_buffer joined; /* texts of a line, one behind the other; words of a sentence */
-    bp_buffer tags;   /* conll: of words, each ended by a zero byte */
+    bp_buffer tags;   /* conll: of words, each ended by a zero byte; squad: context and answers */
     int *columns;     /* tsv: of fields, labels, values, of each kind as asked for */
     int id_column, column_count;
 } bp_text_record;

@@ -215,21 +215,21 @@ int64_t bp_text_source_consumed(const bp_text_source *source)
     return source->consumed;
 }
 
-static bp_err read_plain(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+static bp_err read_plain(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
 {
     size_t left = source->input_end - source->input_at;
 
-    *bytes = left < room ? left : room;
+    *bytes = left < capacity ? left : capacity;
     memcpy(buffer, source->input + source->input_at, *bytes);
     use_input(source, *bytes);
     return BP_OK;
 }
 
-static bp_err read_gzip(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+static bp_err read_gzip(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
 {
     z_stream *flate = &source->flate;
     uInt left = (uInt)(source->input_end - source->input_at);
-    uInt space = room < INPUT_BYTES ? (uInt)room : (uInt)INPUT_BYTES;
+    uInt space = capacity < INPUT_BYTES ? (uInt)capacity : (uInt)INPUT_BYTES;
     int status;
 
     if (!source->inside) { /* another member may follow the last */
@@ -252,10 +252,10 @@ static bp_err read_gzip(bp_text_source *source, char *buffer, size_t room, size_
     return BP_OK;
 }
 
-static bp_err read_zstd(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+static bp_err read_zstd(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
 {
     ZSTD_inBuffer in = {source->input + source->input_at, source->input_end - source->input_at, 0};
-    ZSTD_outBuffer out = {buffer, room, 0};
+    ZSTD_outBuffer out = {buffer, capacity, 0};
     size_t status = ZSTD_decompressStream(source->zstd, &out, &in);
 
     *bytes = out.pos;
@@ -276,17 +276,17 @@ static bp_err read_zstd(bp_text_source *source, char *buffer, size_t room, size_
 }
 
 /* One turn of the decoder: some input is used, or some output made. */
-static bp_err read_some(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+static bp_err read_some(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
 {
     switch (source->coding) {
     case GZIP:
-        return read_gzip(source, buffer, room, bytes);
+        return read_gzip(source, buffer, capacity, bytes);
     case ZSTD:
-        return read_zstd(source, buffer, room, bytes);
+        return read_zstd(source, buffer, capacity, bytes);
     case PLAIN:
         break;
     }
-    return read_plain(source, buffer, room, bytes);
+    return read_plain(source, buffer, capacity, bytes);
 }
 
 /* No text of people's is like that: a little file would keep a job busy for days. */
@@ -298,12 +298,12 @@ static bp_err check_ratio(const bp_text_source *source)
                               "decompress it yourself if that is meant");
 }
 
-bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes)
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
 {
     size_t used = 0;
 
     *bytes = 0;
-    while (used < room) {
+    while (used < capacity) {
         size_t some = 0;
         bp_err err = fill(source);
         bool no_input = source->input_at == source->input_end;
@@ -312,7 +312,7 @@ bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, si
             return err;
         if (no_input && !source->inside)
             break;
-        err = read_some(source, buffer + used, room - used, &some);
+        err = read_some(source, buffer + used, capacity - used, &some);
         source->produced += (int64_t)some;
         if (err == BP_OK && source->coding != PLAIN)
             err = check_ratio(source);

@@ -55,28 +55,7 @@ static void grow_slots(bp_strmap *map)
     }
 }
 
-static void grow_entries(bp_strmap *map)
-{
-    int64_t room = map->room == 0 ? 512 : 2 * map->room;
-    bp_strmap_entry *grown = bp_realloc(LABEL, map->entries, room, sizeof *grown);
-
-    map->entries = grown;
-    map->room = room;
-}
-
-static void grow_keys(bp_strmap *map, size_t bytes)
-{
-    int64_t room = map->key_room == 0 ? 8192 : map->key_room;
-    char *grown;
-
-    while (room < map->key_bytes + (int64_t)bytes)
-        room *= 2;
-    grown = bp_realloc(LABEL, map->keys, room, 1);
-    map->keys = grown;
-    map->key_room = room;
-}
-
-static bp_err make_room(bp_strmap *map, size_t bytes)
+static bp_err reserve(bp_strmap *map, size_t bytes)
 {
 
     if (map->count >= UINT32_MAX - 1 || bytes > UINT32_MAX)
@@ -84,10 +63,10 @@ static bp_err make_room(bp_strmap *map, size_t bytes)
                        "more than 4,294,967,294 different words, or one as long");
     if (map->slots == NULL || 2 * map->count > map->slot_mask)
         grow_slots(map);
-    if (map->count == map->room)
-        grow_entries(map);
-    if (map->key_bytes + (int64_t)bytes + 1 > map->key_room)
-        grow_keys(map, bytes + 1);
+    map->entries =
+        bp_grow(LABEL, map->entries, &map->capacity, map->count + 1, sizeof *map->entries);
+    map->keys =
+        bp_grow(LABEL, map->keys, &map->key_capacity, map->key_bytes + (int64_t)bytes + 1, 1);
     return BP_OK;
 }
 
@@ -95,7 +74,7 @@ bp_err bp_strmap_add(bp_strmap *map, const char *key, size_t bytes, int64_t valu
 {
     uint32_t hash = hash_of(key, bytes);
     int64_t slot;
-    bp_err err = make_room(map, bytes);
+    bp_err err = reserve(map, bytes);
 
     if (err != BP_OK)
         return err;

@@ -15,9 +15,9 @@ typedef struct bp_strmap_entry {
 
 typedef struct bp_strmap { /* {0} is an empty one */
     bp_strmap_entry *entries;
-    int64_t count, room;
+    int64_t count, capacity;
     char *keys; /* each with a zero byte after it */
-    int64_t key_bytes, key_room;
+    int64_t key_bytes, key_capacity;
     uint32_t *slots; /* [slot_mask + 1]: number of the entry + 1, 0: free */
     int64_t slot_mask;
 } bp_strmap;

@@ -38,13 +38,13 @@ typedef struct bp_text_source bp_text_source;
  */
 bp_err bp_text_source_open(bp_text_source **out, const char *path);
 
-/** Read up to `room` bytes; *bytes is less than `room` only at the end of the text (0 from then
- * on).
+/** Read up to `capacity` bytes; *bytes is less than `capacity` only at the end of the text (0 from
+ * then on).
  *
  * Errors: BP_ERR_FORMAT damaged, truncated or followed by other bytes (gzip, zstd), or a zstd
  * window beyond 128 MiB; BP_ERR_IO; BP_ERR_STOPPED as above.
  */
-bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t room, size_t *bytes);
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes);
 
 /** Bytes of the file consumed so far (compressed where it is), for progress. */
 int64_t bp_text_source_consumed(const bp_text_source *source);
@@ -65,8 +65,9 @@ typedef enum bp_text_format {
     /* of tasks, whose documents hold several texts: */
     BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line */
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
-    BP_TEXT_CONLL  /* "conll": a word a line, its tag behind it; lines without a word end documents
+    BP_TEXT_CONLL, /* "conll": a word a line, its tag behind it; lines without a word end documents
                     */
+    BP_TEXT_SQUAD  /* "squad": SQuAD's JSON; a document is a question and its context */
 } bp_text_format;
 
 /** The format called `name`; one of the first three without `of_tasks`. Errors: BP_ERR_USAGE there
@@ -152,6 +153,11 @@ typedef struct bp_piece {
     bool apart;       /* texts: each is encoded on its own */
     const char *tags; /* conll: of words, each ended by a zero byte; NULL: none */
     size_t tags_bytes;
+    /* squad: the context and a JSON list of answers, each ended by a zero byte; NULL: none. starts
+     * are of the question and of the words of its context then (text/answers.h); bytes [answer[0],
+     * answer[1]) of text are the first answer, 0 and 0: there is none. */
+    const char *spans;
+    size_t spans_bytes, answer[2];
 } bp_piece;
 
 typedef struct bp_documents_stats {
@@ -183,7 +189,8 @@ bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count
  * neither string, number, boolean nor null, or beyond
  * BP_TEXT_FIELD_BYTES; a value that is no finite number; pairs of files of different length, with
  * an empty side; conll with a word without a tag; tsv without a column that was asked for, a row of
- * another length than the first line; a jsonl line or a run without a cut beyond
+ * another length than the first line; a squad file of another form, an answer that is not in its
+ * context; a jsonl line or a run without a cut beyond
  * BP_PIECE_LIMIT_BYTES; BP_ERR_SYSTEM.
  */
 bp_err bp_documents_next(bp_documents *documents, bp_piece *piece);

@@ -191,8 +191,8 @@ static bp_err fail_id(const bp_tokenizer *tokenizer, int64_t id)
                    (long long)tokenizer->names.count);
 }
 
-/* `room` holds the bytes of any token. */
-static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, uint8_t *room,
+/* `scratch` holds the bytes of any token. */
+static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, uint8_t *scratch,
                          bp_buffer *text)
 {
     const bp_strmap_entry *entry;
@@ -206,9 +206,9 @@ static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, 
     if (tokenizer->kind == BP_KIND_WORD && !first)
         bp_buffer_add(text, " ", 1);
     if (tokenizer->kind == BP_KIND_BPE && entry->value == 0 && is_byte_level(tokenizer))
-        count = bp_bytes_of_name(room, name, entry->bytes);
+        count = bp_bytes_of_name(scratch, name, entry->bytes);
     if (count >= 0)
-        bp_buffer_add(text, room, (size_t)count);
+        bp_buffer_add(text, scratch, (size_t)count);
     else /* special, or spelled with other characters: it stands for itself */
         bp_buffer_add(text, name, entry->bytes);
     return BP_OK;
@@ -235,7 +235,7 @@ static bp_err decode_by_steps(const bp_tokenizer *tokenizer, const uint32_t *ids
 bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t count, char **text,
                  size_t *bytes)
 {
-    uint8_t *room = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer), 1);
+    uint8_t *scratch = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer), 1);
     bp_buffer buffer = {0};
     bp_err err = BP_OK;
 
@@ -244,8 +244,8 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
     if (tokenizer->pipeline != NULL)
         err = decode_by_steps(tokenizer, ids, count, &buffer);
     for (int64_t k = 0; k < count && err == BP_OK && tokenizer->pipeline == NULL; k++)
-        err = decode_one(tokenizer, ids[k], k == 0, room, &buffer);
-    bp_free(room);
+        err = decode_one(tokenizer, ids[k], k == 0, scratch, &buffer);
+    bp_free(scratch);
     *bytes = buffer.bytes;
     if (err == BP_OK) {
         *text = bp_buffer_take(&buffer);
@@ -280,17 +280,17 @@ static bool begins_word(const bp_tokenizer *tokenizer, const bp_buffer *text)
 
 bp_err bp_tokenizer_word_parts(const bp_tokenizer *tokenizer, bool *continues)
 {
-    uint8_t *room = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer) + 1, 1);
+    uint8_t *scratch = bp_alloc("text.decode", (int64_t)bp_tokenizer_longest(tokenizer) + 1, 1);
     bp_buffer text = {0};
     bp_err err = BP_OK;
 
     for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++) {
         text.bytes = 0;
-        err = decode_one(tokenizer, id, true, room, &text);
+        err = decode_one(tokenizer, id, true, scratch, &text);
         continues[id] = tokenizer->names.entries[id].value == 0 && !begins_word(tokenizer, &text);
     }
     bp_buffer_clear(&text);
-    bp_free(room);
+    bp_free(scratch);
     return err;
 }
 
@@ -343,11 +343,11 @@ void bp_text_repair(bp_buffer *out, const char *text, size_t bytes)
 bp_err bp_tokenizer_token_bytes(const bp_tokenizer *tokenizer, int64_t id, bp_buffer *bytes)
 {
     bool known = id >= 0 && id < tokenizer->names.count;
-    int64_t room_bytes = known ? tokenizer->names.entries[id].bytes : 0;
-    uint8_t *room = bp_alloc("text.decode", room_bytes, 1);
-    bp_err err = decode_one(tokenizer, id, true, room, bytes);
+    int64_t capacity_bytes = known ? tokenizer->names.entries[id].bytes : 0;
+    uint8_t *scratch = bp_alloc("text.decode", capacity_bytes, 1);
+    bp_err err = decode_one(tokenizer, id, true, scratch, bytes);
 
-    bp_free(room);
+    bp_free(scratch);
     return err;
 }
 

@@ -405,13 +405,13 @@ static bp_err read_merge_line(bp_tokenizer *tokenizer, const char *line, size_t 
 static bp_err read_merge_lines(bp_tokenizer *tokenizer, const char *text, size_t bytes,
                                const char *path, bp_merge **out, int64_t *count)
 {
-    int64_t room = 1, line = 0;
+    int64_t capacity = 1, line = 0;
     bp_err err = BP_OK;
 
     for (size_t k = 0; k < bytes; k++)
-        room += text[k] == '\n';
+        capacity += text[k] == '\n';
     *count = 0;
-    *out = bp_alloc("text.merges", room, sizeof **out);
+    *out = bp_alloc("text.merges", capacity, sizeof **out);
     for (const char *at = text + bp_mark_bytes(text, bytes), *end = text + bytes;
          at < end && err == BP_OK;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));

@@ -46,33 +46,16 @@ typedef struct learner {
     node *nodes;
     int64_t node_count;
     pair *pairs;
-    int64_t pair_count, pair_room;
+    int64_t pair_count, pair_capacity;
     uint32_t *slots; /* [slot_mask + 1]: number of the pair + 1 */
     uint64_t slot_mask;
     queued *heap;
-    int64_t heap_count, heap_room;
+    int64_t heap_count, heap_capacity;
     uint32_t *touched, *places; /* pairs that a merge made or enlarged; nodes that it changes */
-    int64_t touched_count, touched_room, places_room;
+    int64_t touched_count, touched_capacity, places_capacity;
     bp_merge *merges;
-    int64_t merge_count, merge_room;
+    int64_t merge_count, merge_capacity;
 } learner;
-
-/* ---- tables that grow ---- */
-
-static void grow(void *array, int64_t *room, int64_t needed, size_t size)
-{
-    void **p = array;
-    int64_t larger = *room < 1024 ? 1024 : *room;
-    void *grown;
-
-    if (needed <= *room)
-        return;
-    while (larger < needed)
-        larger *= 2;
-    grown = bp_realloc("text.trainer", *p, larger, size);
-    *p = grown;
-    *room = larger;
-}
 
 static uint64_t slot_start(const learner *l, uint32_t left, uint32_t right)
 {
@@ -109,9 +92,12 @@ static bp_err reserve_pairs(learner *l, int64_t more)
         return BP_FAIL(BP_ERR_SYSTEM, "text.too_many_words",
                        "more than 4,294,967,294 different pairs of symbols");
     grow_slots(l, l->pair_count + more);
-    grow(&l->pairs, &l->pair_room, l->pair_count + more, sizeof *l->pairs);
-    grow(&l->touched, &l->touched_room, l->touched_count + more, sizeof *l->touched);
-    grow(&l->heap, &l->heap_room, l->heap_count + more, sizeof *l->heap);
+    l->pairs = bp_grow("text.trainer", l->pairs, &l->pair_capacity, l->pair_count + more,
+                       sizeof *l->pairs);
+    l->touched = bp_grow("text.trainer", l->touched, &l->touched_capacity, l->touched_count + more,
+                         sizeof *l->touched);
+    l->heap =
+        bp_grow("text.trainer", l->heap, &l->heap_capacity, l->heap_count + more, sizeof *l->heap);
     return BP_OK;
 }
 
@@ -265,7 +251,8 @@ static void list_places(learner *l, uint32_t number, int64_t *count)
 
     *count = 0;
     for (uint32_t at = p->first; at != NONE; at = l->nodes[at].after) {
-        grow(&l->places, &l->places_room, *count + 1, sizeof *l->places);
+        l->places =
+            bp_grow("text.trainer", l->places, &l->places_capacity, *count + 1, sizeof *l->places);
         l->places[(*count)++] = at;
     }
     if (p->left == p->right)
@@ -360,7 +347,8 @@ static bp_err learn(learner *l, int64_t size, bool progress)
         if (err == BP_OK && symbol == NONE)
             continue;
         if (err == BP_OK)
-            grow(&l->merges, &l->merge_room, l->merge_count + 1, sizeof *l->merges);
+            l->merges = bp_grow("text.trainer", l->merges, &l->merge_capacity, l->merge_count + 1,
+                                sizeof *l->merges);
         if (err == BP_OK) {
             l->merges[l->merge_count++] = (bp_merge){best.left, best.right, symbol};
             err = merge_everywhere(l, number, symbol);

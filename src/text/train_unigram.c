@@ -73,7 +73,7 @@ static bp_err add_words(counted *out, const char *text, size_t bytes, int64_t co
 /* A word that a newline follows was counted with it. */
 static bp_err normalize_words(counted *out, const bp_strmap *words)
 {
-    bp_buffer room = {0};
+    bp_buffer normalized = {0};
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < words->count && err == BP_OK; k++) {
@@ -81,13 +81,13 @@ static bp_err normalize_words(counted *out, const bp_strmap *words)
         size_t bytes = words->entries[k].bytes;
         bool ends = bytes > 0 && word[bytes - 1] == '\n';
 
-        room.bytes = 0;
+        normalized.bytes = 0;
         err = bp_norm_form(UTF8PROC_COMPOSE | UTF8PROC_STABLE | UTF8PROC_COMPAT, 0, word,
-                           bytes - ends, &room);
-        if (err == BP_OK && room.bytes > 0)
-            err = add_words(out, room.data, room.bytes, words->entries[k].value, ends);
+                           bytes - ends, &normalized);
+        if (err == BP_OK && normalized.bytes > 0)
+            err = add_words(out, normalized.data, normalized.bytes, words->entries[k].value, ends);
     }
-    bp_buffer_clear(&room);
+    bp_buffer_clear(&normalized);
     return err;
 }
 
@@ -286,12 +286,13 @@ static bool is_one_character(const scored *piece)
     return bp_utf8_decode((const uint8_t *)piece->text, piece->bytes, &code) == piece->bytes;
 }
 
-/* The letters, and the best of the rest: `room` pieces, in order of score. Free with bp_free(). */
-static scored *choose_pieces(const bp_unigrams *pieces, int64_t letters, int64_t room,
+/* The letters, and the best of the rest: `capacity` pieces, in order of score. Free with bp_free().
+ */
+static scored *choose_pieces(const bp_unigrams *pieces, int64_t letters, int64_t capacity,
                              int64_t *count)
 {
     scored *list = bp_alloc("text.trainer", pieces->names.count, sizeof *list);
-    int64_t others = room - letters;
+    int64_t others = capacity - letters;
 
     *count = 0;
     for (int64_t k = 0; k < pieces->names.count; k++) {
@@ -390,12 +391,12 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
                     int64_t size, const bp_unigram_options *options)
 {
     int64_t specials = SPECIAL_COUNT + options->sentinels + options->special_count;
-    int64_t room = size - specials, count = 0;
+    int64_t capacity = size - specials, count = 0;
     bp_unigrams pieces = {0};
     scored *list;
     bp_err err;
 
-    if (room < letters->count)
+    if (capacity < letters->count)
         return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
                        "a unigram vocabulary of %lld tokens has no room for the %lld characters of "
                        "the text and %lld special tokens: at --size; give %lld at least",
@@ -410,7 +411,7 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
     err = shrink(&pieces, &text->words, (int64_t)(ROOM_SHARE * (double)size), options->progress);
     if (err == BP_OK) {
         add_lost_letters(&pieces, letters);
-        list = choose_pieces(&pieces, letters->count, room, &count);
+        list = choose_pieces(&pieces, letters->count, capacity, &count);
         err = write_out(out, list, count, options);
         bp_free(list);
     }

@@ -18,8 +18,8 @@
 /* Pieces with their scores: first expected counts, then natural logarithms of probabilities. */
 typedef struct bp_unigrams {
     bp_strmap names; /* entry k: piece k */
-    double *scores;  /* [room] */
-    int64_t room;
+    double *scores;  /* [capacity] */
+    int64_t capacity;
 } bp_unigrams;
 void bp_unigrams_add(bp_unigrams *pieces, const char *name, size_t bytes, double score);
 void bp_unigrams_clear(bp_unigrams *pieces);

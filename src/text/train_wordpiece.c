@@ -16,7 +16,7 @@
 struct bp_word_cutter {
     bp_normalizer normalizer;
     bp_pretokenizer pre;
-    bp_buffer room[2];
+    bp_buffer scratch[2];
     bp_pre_work work;
 };
 
@@ -45,8 +45,8 @@ void bp_word_cutter_free(bp_word_cutter **cutter)
         return;
     bp_normalizer_clear(&c->normalizer);
     bp_pretokenizer_clear(&c->pre);
-    bp_buffer_clear(&c->room[0]);
-    bp_buffer_clear(&c->room[1]);
+    bp_buffer_clear(&c->scratch[0]);
+    bp_buffer_clear(&c->scratch[1]);
     bp_regex_work_free(&c->work.regex);
     bp_pre_work_clear(&c->work);
     bp_free(c);
@@ -57,8 +57,8 @@ static bp_err count_valid(bp_word_cutter *cutter, bp_strmap *words, const char *
 {
     const bp_spans *spans;
     bool first = true;
-    bp_err err =
-        bp_normalize(&cutter->normalizer, cutter->work.regex, cutter->room, &text, &bytes, &first);
+    bp_err err = bp_normalize(&cutter->normalizer, cutter->work.regex, cutter->scratch, &text,
+                              &bytes, &first);
 
     if (err == BP_OK)
         err = bp_pretokenize(&cutter->pre, &cutter->work, first, &text, bytes, &spans);
@@ -125,7 +125,7 @@ static bp_err add_characters(bp_tokenizer *tokenizer, const uint8_t *seen)
     return err;
 }
 
-static bp_err check_room(const bp_trainer_options *options, int64_t characters)
+static bp_err check_capacity(const bp_trainer_options *options, int64_t characters)
 {
     int64_t specials = BP_BERT_SPECIALS + options->special_count;
 
@@ -150,7 +150,7 @@ static bp_err learn(bp_tokenizer *names, const bp_strmap *words, const bp_traine
 {
     uint8_t *seen = bp_alloc("text.letters", BP_CODE_POINTS, sizeof *seen);
     bp_merge *merges = NULL;
-    bp_err err = check_room(options, find_characters(seen, words));
+    bp_err err = check_capacity(options, find_characters(seen, words));
 
     for (int k = 0; k < BP_BERT_SPECIALS && err == BP_OK; k++)
         err = bp_tokenizer_add(names, bp_bert_specials[k], strlen(bp_bert_specials[k]));

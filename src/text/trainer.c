@@ -208,14 +208,14 @@ static bp_err add_packed(bp_strmap *words, const char *packed, int64_t bytes)
 }
 
 /* Rank 0 takes the tables one after another; once it fails it goes on receiving, to no use. */
-static bp_err take_tables(bp_strmap *words, char *room, const int64_t *bytes, MPI_Comm comm)
+static bp_err take_tables(bp_strmap *words, char *scratch, const int64_t *bytes, MPI_Comm comm)
 {
     bp_err err = BP_OK;
 
     for (int rank = 1; rank < bp_comm_size(comm); rank++) {
-        bp_recv(room, bytes[rank], rank, WORDS_TAG, comm);
+        bp_recv(scratch, bytes[rank], rank, WORDS_TAG, comm);
         if (err == BP_OK)
-            err = add_packed(words, room, bytes[rank]);
+            err = add_packed(words, scratch, bytes[rank]);
     }
     return err;
 }
@@ -235,7 +235,7 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
     int size = bp_comm_size(comm);
     bool root = bp_comm_is_root(comm);
     bp_buffer packed = {0};
-    char *room = NULL;
+    char *scratch = NULL;
     int64_t mine;
     int64_t *bytes = bp_alloc("text.trainer", size, sizeof *bytes);
     bp_err err = BP_OK;
@@ -245,18 +245,18 @@ static bp_err gather_words(bp_strmap *words, MPI_Comm comm)
     mine = (int64_t)packed.bytes;
     BP_MPI(MPI_Gather(&mine, 1, MPI_INT64_T, bytes, 1, MPI_INT64_T, 0, comm));
     if (root)
-        room = bp_try_alloc("text.trainer", largest(bytes, size), 1);
-    if (root && room == NULL)
+        scratch = bp_try_alloc("text.trainer", largest(bytes, size), 1);
+    if (root && scratch == NULL)
         err = bp_fail_memory("the words of a rank", largest(bytes, size), 1);
     err = bp_agree(comm, err);
     if (err == BP_OK) {
         if (root)
-            err = take_tables(words, room, bytes, comm);
+            err = take_tables(words, scratch, bytes, comm);
         else
             bp_send(packed.data, (int64_t)packed.bytes, 0, WORDS_TAG, comm);
         err = bp_agree(comm, err);
     }
-    bp_free(room);
+    bp_free(scratch);
     bp_free(bytes);
     bp_buffer_clear(&packed);
     return err;
@@ -342,24 +342,18 @@ static bp_err share_tokenizer(bp_tokenizer **out, bp_trainer_report *report, MPI
 {
     bool root = bp_comm_is_root(comm);
     char *text = root ? bp_tokenizer_text(*out) : NULL;
-    int64_t bytes = text == NULL ? 0 : (int64_t)strlen(text);
+    int64_t bytes = root ? (int64_t)strlen(text) : 0;
     bp_err err = BP_OK;
 
     bp_bcast_bytes(&bytes, (int64_t)sizeof bytes, 0, comm);
     bp_bcast_bytes(report, (int64_t)sizeof *report, 0, comm);
     if (!root)
         text = bp_alloc("text.trainer", bytes, 1);
-    if (text == NULL)
-        err = bp_fail_memory("the text of a tokenizer", bytes, 1);
-    err = bp_agree(comm, err);
-    if (err == BP_OK) {
-        bp_bcast_bytes(text, bytes, 0, comm);
-        if (!root)
-            err = bp_tokenizer_parse(out, text, (size_t)bytes, "a trained tokenizer");
-        err = bp_agree(comm, err);
-    }
+    bp_bcast_bytes(text, bytes, 0, comm);
+    if (!root)
+        err = bp_tokenizer_parse(out, text, (size_t)bytes, "a trained tokenizer");
     bp_free(text);
-    return err;
+    return bp_agree(comm, err);
 }
 
 bp_err bp_tokenizer_train(bp_tokenizer **out, MPI_Comm comm, const char *const *paths, int count,

@@ -17,10 +17,8 @@ static void grow(bp_trie *trie)
     bp_trie_slot *old = trie->slots;
     uint64_t old_slots = old == NULL ? 0 : trie->mask + 1;
 
-    if (trie->nodes >= trie->room) {
-        trie->room = trie->room == 0 ? 1024 : 2 * trie->room;
-        trie->values = bp_realloc("text.trie", trie->values, trie->room, sizeof *trie->values);
-    }
+    trie->values = bp_grow("text.trie", trie->values, &trie->capacity, (int64_t)trie->nodes + 1,
+                           sizeof *trie->values);
     if (2 * (uint64_t)trie->nodes < old_slots)
         return;
     trie->mask = (old_slots == 0 ? 2048 : 2 * old_slots) - 1;

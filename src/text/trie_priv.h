@@ -17,7 +17,7 @@ typedef struct bp_trie { /* {0} is an empty one; bp_trie_clear ends it */
     bp_trie_slot *slots; /* [mask + 1] */
     uint64_t mask;
     uint32_t *values; /* [nodes]: value + 1, 0: no key ends here */
-    int64_t nodes, room;
+    int64_t nodes, capacity;
 } bp_trie;
 
 /** Give a key (not empty) its value; a key that is there gets the new one. */

@@ -47,10 +47,10 @@ static bp_err find_column(const char *line, size_t bytes, const char *name, bool
             return BP_FAIL(BP_ERR_FORMAT, "tsv.column_twice", "two columns are called '%s'", name);
         *out = k;
     }
-    return *out >= 0 || !needed
-               ? BP_OK
-               : BP_FAIL(BP_ERR_FORMAT, "tsv.no_column",
-                         "no column is called '%s', in a first line of %d", name, k);
+    return *out >= 0 || !needed ? BP_OK
+                                : BP_FAIL(BP_ERR_FORMAT, "tsv.no_column",
+                                          "no column is called '%s', in a first line of %d: %.*s",
+                                          name, k, (int)(bytes < 200 ? bytes : 200), line);
 }
 
 bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes)

@@ -31,27 +31,27 @@ const uint8_t *bp_unicode_classes(void);
  *
  * Strict: no overlong form, no surrogate, nothing beyond U+10FFFF.
  */
-static inline size_t bp_utf8_decode(const uint8_t *p, size_t room, uint32_t *code_point)
+static inline size_t bp_utf8_decode(const uint8_t *p, size_t capacity, uint32_t *code_point)
 {
-    if (room == 0)
+    if (capacity == 0)
         return 0;
     if (p[0] < 0x80) {
         *code_point = p[0];
         return 1;
     }
-    if (p[0] < 0xC2 || room < 2 || (p[1] & 0xC0) != 0x80)
+    if (p[0] < 0xC2 || capacity < 2 || (p[1] & 0xC0) != 0x80)
         return 0;
     if (p[0] < 0xE0) {
         *code_point = (uint32_t)(p[0] & 0x1F) << 6 | (p[1] & 0x3F);
         return 2;
     }
-    if (room < 3 || (p[2] & 0xC0) != 0x80)
+    if (capacity < 3 || (p[2] & 0xC0) != 0x80)
         return 0;
     if (p[0] < 0xF0) {
         *code_point = (uint32_t)(p[0] & 0x0F) << 12 | (uint32_t)(p[1] & 0x3F) << 6 | (p[2] & 0x3F);
         return *code_point < 0x800 || (*code_point >> 11) == 0x1B ? 0 : 3;
     }
-    if (p[0] > 0xF4 || room < 4 || (p[3] & 0xC0) != 0x80)
+    if (p[0] > 0xF4 || capacity < 4 || (p[3] & 0xC0) != 0x80)
         return 0;
     *code_point = (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3F) << 12 |
                   (uint32_t)(p[2] & 0x3F) << 6 | (p[3] & 0x3F);

@@ -22,11 +22,8 @@ void bp_unigrams_add(bp_unigrams *pieces, const char *name, size_t bytes, double
     int64_t index;
 
     BP_CHECK(bp_strmap_add(&pieces->names, name, bytes, 0, &index) == BP_OK);
-    if (index >= pieces->room) {
-        pieces->room = pieces->room == 0 ? 4096 : 2 * pieces->room;
-        pieces->scores =
-            bp_realloc("text.unigrams", pieces->scores, pieces->room, sizeof *pieces->scores);
-    }
+    pieces->scores = bp_grow("text.unigrams", pieces->scores, &pieces->capacity, index + 1,
+                             sizeof *pieces->scores);
     pieces->scores[index] = score;
 }
 
@@ -58,12 +55,12 @@ typedef struct edge { /* a piece at a place */
     double score;
 } edge;
 
-typedef struct lattice { /* {0}: room of one thread */
+typedef struct lattice { /* {0}: the scratch of one thread */
     edge *edges;         /* in order of start */
-    int64_t count, room;
-    double *forward, *backward; /* [place_room] */
-    int32_t *best;              /* [place_room]: edge */
-    int64_t place_room;
+    int64_t count, capacity;
+    double *forward, *backward; /* [place_capacity] */
+    int32_t *best;              /* [place_capacity]: edge */
+    int64_t place_capacity;
 } lattice;
 
 typedef struct view { /* pieces, as they are looked up */
@@ -95,24 +92,22 @@ static void lattice_clear(lattice *self)
 
 static void add_edge(lattice *self, edge added)
 {
-    if (self->count == self->room) {
-        self->room = self->room == 0 ? 256 : 2 * self->room;
-        self->edges = bp_realloc("text.lattice", self->edges, self->room, sizeof *self->edges);
-    }
+    self->edges =
+        bp_grow("text.lattice", self->edges, &self->capacity, self->count + 1, sizeof *self->edges);
     self->edges[self->count++] = added;
 }
 
 static void need_places(lattice *self, size_t bytes)
 {
-    if (self->place_room > (int64_t)bytes)
+    if (self->place_capacity > (int64_t)bytes)
         return;
-    self->place_room = (int64_t)bytes + 1 < 256 ? 256 : 2 * ((int64_t)bytes + 1);
+    self->place_capacity = (int64_t)bytes + 1 < 256 ? 256 : 2 * ((int64_t)bytes + 1);
     bp_free(self->forward);
     bp_free(self->backward);
     bp_free(self->best);
-    self->forward = bp_alloc("text.lattice", self->place_room, sizeof *self->forward);
-    self->backward = bp_alloc("text.lattice", self->place_room, sizeof *self->backward);
-    self->best = bp_alloc("text.lattice", self->place_room, sizeof *self->best);
+    self->forward = bp_alloc("text.lattice", self->place_capacity, sizeof *self->forward);
+    self->backward = bp_alloc("text.lattice", self->place_capacity, sizeof *self->backward);
+    self->best = bp_alloc("text.lattice", self->place_capacity, sizeof *self->best);
 }
 
 /* All pieces in a word; `without_whole`: but the one that is all of it. */
@@ -212,23 +207,23 @@ typedef struct sweep {
 static void sweep_block(sweep *self, int block)
 {
     const bp_strmap *words = self->words;
-    lattice room = {0};
+    lattice scratch = {0};
 
     for (int64_t k = words->count * block / BLOCKS; k < words->count * (block + 1) / BLOCKS; k++) {
         size_t bytes = words->entries[k].bytes;
         double times = (double)words->entries[k].value;
 
-        fill(&room, self->v, (const uint8_t *)bp_strmap_key(words, k), bytes, false);
+        fill(&scratch, self->v, (const uint8_t *)bp_strmap_key(words, k), bytes, false);
         if (!self->best) {
-            add_expected(&room, bytes, times, self->sums[block]);
+            add_expected(&scratch, bytes, times, self->sums[block]);
             continue;
         }
-        (void)find_best(&room, bytes);
-        for (size_t at = bytes; at > 0; at = room.edges[room.best[at]].start)
-            if (room.edges[room.best[at]].id != UNKNOWN)
-                self->sums[block][room.edges[room.best[at]].id] += times;
+        (void)find_best(&scratch, bytes);
+        for (size_t at = bytes; at > 0; at = scratch.edges[scratch.best[at]].start)
+            if (scratch.edges[scratch.best[at]].id != UNKNOWN)
+                self->sums[block][scratch.edges[scratch.best[at]].id] += times;
     }
-    lattice_clear(&room);
+    lattice_clear(&scratch);
 }
 
 /* How often each piece is expected, or stands in best splits. Free with bp_free(). */
@@ -308,7 +303,7 @@ typedef enum fate { GOES, STAYS, MAY_GO } fate;
 
 /* What becomes of a piece, and the loss of likelihood if it goes: its occurrences are split as well
  * as the others allow. */
-static fate judge(const view *v, lattice *room, int64_t id, const double *counts, double sum,
+static fate judge(const view *v, lattice *scratch, int64_t id, const double *counts, double sum,
                   double *loss)
 {
     const bp_strmap *names = &v->pieces->names;
@@ -318,17 +313,17 @@ static fate judge(const view *v, lattice *room, int64_t id, const double *counts
 
     if (counts[id] == 0)
         return GOES;
-    fill(room, v, (const uint8_t *)bp_strmap_key(names, id), bytes, true);
-    other = find_best(room, bytes);
+    fill(scratch, v, (const uint8_t *)bp_strmap_key(names, id), bytes, true);
+    other = find_best(scratch, bytes);
     if (other == -INFINITY)
         return STAYS;
     if (other > v->pieces->scores[id])
         return GOES;
-    for (size_t at = bytes; at > 0; at = room->edges[room->best[at]].start)
+    for (size_t at = bytes; at > 0; at = scratch->edges[scratch->best[at]].start)
         parts++;
     alone = log(counts[id]) - log(sum);
-    for (size_t at = bytes; at > 0; at = room->edges[room->best[at]].start) {
-        int32_t part = room->edges[room->best[at]].id;
+    for (size_t at = bytes; at > 0; at = scratch->edges[scratch->best[at]].start) {
+        int32_t part = scratch->edges[scratch->best[at]].id;
 
         split += log((part == UNKNOWN ? 0 : counts[part]) + counts[id]) -
                  log(sum + counts[id] * (parts - 1));
@@ -343,7 +338,7 @@ bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wante
     int64_t most = (int64_t)(KEPT_SHARE * (double)before);
     bool *keep = bp_alloc("text.prune", before, sizeof *keep);
     candidate *list = bp_alloc("text.prune", before, sizeof *list);
-    lattice room = {0};
+    lattice scratch = {0};
     double *counts, sum = 0;
     view v;
 
@@ -354,7 +349,7 @@ bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wante
         sum += counts[k];
     for (int64_t k = 0; k < before; k++) {
         double loss = 0;
-        fate what = judge(&v, &room, k, counts, sum, &loss);
+        fate what = judge(&v, &scratch, k, counts, sum, &loss);
 
         keep[k] = what == STAYS;
         kept += keep[k];
@@ -364,7 +359,7 @@ bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wante
     qsort(list, (size_t)candidates, sizeof *list, by_loss);
     for (int64_t k = 0; k < candidates && kept < most; k++, kept++)
         keep[list[k].id] = true;
-    lattice_clear(&room);
+    lattice_clear(&scratch);
     bp_trie_clear(&v.trie);
     keep_pieces(pieces, keep);
     bp_free(counts);

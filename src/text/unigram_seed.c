@@ -230,7 +230,7 @@ typedef struct seed {
 
 typedef struct seeds {
     seed *data;
-    int64_t count, room;
+    int64_t count, capacity;
 } seeds;
 
 static int64_t letter_of(const bp_letters *letters, uint32_t code)
@@ -272,10 +272,7 @@ static void add_seed(seeds *out, const suffixes *self, uint32_t start, uint32_t 
     if (times < 2 || length < 2 || length > BP_UNIGRAM_LONGEST ||
         !is_piece(self, self->text + start, length))
         return;
-    if (out->count == out->room) {
-        out->room = out->room == 0 ? 4096 : 2 * out->room;
-        out->data = bp_realloc("text.seed", out->data, out->room, sizeof *out->data);
-    }
+    out->data = bp_grow("text.seed", out->data, &out->capacity, out->count + 1, sizeof *out->data);
     out->data[out->count++] =
         (seed){start, length, (uint64_t)times * length}; /* characters covered */
 }

@@ -127,10 +127,11 @@ static void tokens_are_cut_into_documents(void **state)
 
     (void)state;
     write_tokens("read", 0, NULL, 1);
-    bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS), BP_OK);
+    bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS, false), BP_OK);
     assert_int_equal(comparison_group_filter(&group, tokens), 1);
     assert_int_equal(group.document_count, 3);
-    bp_test_expect(comparison_scores_read(&scores, folder, tokens, DOCUMENTS, &group), BP_OK);
+    bp_test_expect(comparison_scores_read(&scores, folder, tokens, DOCUMENTS, &group, false),
+                   BP_OK);
     assert_int_equal(scores.domain, 3);
     assert_int_equal(scores.doc_start[1], 2);
     assert_int_equal(scores.doc_start[3], 4);
@@ -158,8 +159,9 @@ static void expect_unreadable(const char *folder, const int64_t *counts, const c
         .name = (char *)"g", .documents = (int64_t *)documents, .document_count = 2};
     comparison_scores scores;
 
-    bp_test_expect(comparison_scores_read(&scores, bp_test_path(folder), counts, DOCUMENTS, &group),
-                   BP_ERR_FORMAT);
+    bp_test_expect(
+        comparison_scores_read(&scores, bp_test_path(folder), counts, DOCUMENTS, &group, false),
+        BP_ERR_FORMAT);
     bp_test_message_has(says);
     comparison_scores_clear(&scores);
 }
@@ -182,9 +184,9 @@ static void tables_that_do_not_fit_are_refused(void **state)
     expect_unreadable("unfit", COUNTS, "[scores.zero_probability]");
     write_tokens("unfit", INFINITY, NULL, 1);
     expect_unreadable("unfit", COUNTS, "[scores.damaged]");
-    bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS + 1), BP_ERR_FORMAT);
+    bp_test_expect(comparison_scores_count(&tokens, folder, DOCUMENTS + 1, false), BP_ERR_FORMAT);
     bp_test_message_has("7 ... [scores.unlike_corpus]");
-    bp_test_expect(comparison_scores_count(&tokens, bp_test_path("none"), 1), BP_ERR_INPUT);
+    bp_test_expect(comparison_scores_count(&tokens, bp_test_path("none"), 1, false), BP_ERR_INPUT);
 }
 
 /* ---- figures ---- */

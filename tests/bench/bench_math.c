@@ -75,7 +75,7 @@ static void bench_attention(bp_precision precision, int64_t B, int64_t T, float 
     if (!scratch || bp_gemm_new(&gemm, precision) != BP_OK)
         exit(71);
     bp_attention_input in = bp_attention_of_qkv(qkv, HEADS, WIDTH / HEADS);
-    bp_attention_gradients to = {dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH};
+    bp_attention_gradients to = {dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH, NULL};
     TIME(forward, bp_attention_forward(gemm, out, lse, &in, &shape, scratch));
     TIME(backward, bp_attention_backward(gemm, &to, dout, out, lse, &in, &shape, scratch));
     printf("%-4s attention B %lld T %-5lld dropout %.1f  forward %7.1f GFLOP/s %7.2f ms   backward "

@@ -56,6 +56,8 @@ static void check_example(const toy_corpus *toy, const int32_t *got)
         assert_int_equal(got[t], t < length ? toy_token(toy, d, t) : 0);
 }
 
+static int64_t bucket; /* corpus.bucket of the loaders that are opened */
+
 static bp_loader *open_loader(bp_stream *stream, int64_t batch, int64_t first, int64_t slots)
 {
     bp_loader *loader;
@@ -66,6 +68,7 @@ static bp_loader *open_loader(bp_stream *stream, int64_t batch, int64_t first, i
                                                             .batch = batch,
                                                             .first_slot = first,
                                                             .slots = slots,
+                                                            .bucket = bucket,
                                                             .seed = 5}),
                    BP_OK);
     return loader;
@@ -121,6 +124,63 @@ static void count_epoch(const toy_corpus *toy, bp_loader *loader, int64_t batch,
         if (step == epoch * length + 1)
             *first_number = got[NUMBER];
     }
+}
+
+/* Documents of an epoch that come but once; the sum over batches of longest less shortest. */
+static int64_t spread_of(const toy_corpus *toy, bp_loader *loader, int64_t batch, int64_t epoch)
+{
+    static int32_t counts[DOCUMENTS];
+    int64_t length = bp_loader_windows(loader) / batch, spread = 0, left_out = 0;
+    int32_t first;
+
+    count_epoch(toy, loader, batch, epoch, counts, &first);
+    for (int64_t d = 0; d < DOCUMENTS; d++) {
+        assert_true(counts[d] <= 1);
+        left_out += counts[d] == 0;
+    }
+    assert_int_equal(left_out, DOCUMENTS % batch);
+    for (int64_t step = epoch * length + 1; step <= (epoch + 1) * length; step++) {
+        const int32_t *got = read_step(loader, step);
+        int64_t least = INT64_MAX, most = 0;
+
+        for (int64_t b = 0; b < batch; b++) {
+            int64_t count = got[b * VALUES + COUNT];
+
+            least = count < least ? count : least;
+            most = count > most && count <= 31 ? count : most;
+        }
+        spread += most > least ? most - least : 0;
+    }
+    return spread;
+}
+
+static void a_bucket_has_batches_of_similar_lengths(void **state)
+{
+    enum { BATCH = 16, POOL = 25 };
+    const toy_corpus *toy = make_toy();
+    world w = open_world(toy_write(toy, "toy.h5"), false, NULL), other;
+    bp_loader *plain = open_loader(w.stream, BATCH, 0, BATCH), *sorted, *part;
+    int64_t apart = spread_of(toy, plain, BATCH, 1);
+
+    (void)state;
+    bp_loader_free(&plain);
+    bucket = POOL;
+    sorted = open_loader(w.stream, BATCH, 0, BATCH);
+    assert_true(spread_of(toy, sorted, BATCH, 1) * 10 < apart);
+    other = open_world(bp_test_path("toy.h5"), false, NULL);
+    part = open_loader(other.stream, BATCH, 4, 8);
+    for (int64_t k = 0; k < 60; k++) { /* any step at any time, by whichever rank */
+        int64_t step = 1 + k * 37 % (2 * (DOCUMENTS / BATCH));
+        const int32_t *all = read_step(sorted, step);
+
+        assert_memory_equal(all + (size_t)4 * VALUES, read_step(part, step),
+                            8 * VALUES * sizeof *all);
+    }
+    bp_loader_free(&part);
+    bp_loader_free(&sorted);
+    bucket = 0;
+    end_world(&other);
+    end_world(&w);
 }
 
 static void each_document_comes_once_an_epoch(void **state)
@@ -284,6 +344,15 @@ static void segments_and_values_are_told(void **state)
         assert_true(document->value == (float)d / 2);
     }
     bp_document_table_free(&table);
+    asked.columns.classes = CLASSES + 1; /* x is known, z is not */
+    asked.columns.class_count = 1;
+    asked.columns.all_known = true;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'z' is none of the 1 ... task.h5 ... [task.unknown_class]");
+    asked.columns.label = NULL;
+    asked.columns.value = "kind"; /* a label, whose texts are no numbers */
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'x' is no finite number ... task.h5 ... [task.bad_value]");
     asked.columns.value = "other";
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
     bp_test_message_has("'other' (it has: level) ... task.h5 ... [corpus.no_column]");
@@ -463,6 +532,9 @@ static void tags_stand_at_words(void **state)
         assert_memory_equal(document->tags, expected, sizeof expected);
     }
     bp_document_table_free(&table);
+    asked.columns.all_known = true;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("'I' is none of the 2 ... tags.h5 ... [task.unknown_tag]");
     bp_test_expect(bp_corpus_tags(w.corpus, &names, &count), BP_OK);
     assert_int_equal(count, 3);
     assert_string_equal(names[0], "B");
@@ -498,6 +570,7 @@ static void classes_are_the_values_in_order(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_has_batches_of_similar_lengths),
         cmocka_unit_test(each_document_comes_once_an_epoch),
         cmocka_unit_test(ranks_share_the_same_examples),
         cmocka_unit_test(a_bag_holds_documents_as_often_as_drawn),

@@ -3,6 +3,8 @@
 #include "bp_test.h"
 #include "data_tools/tool_run.h"
 #include "io/corpus/corpus_file.h"
+#include "io/corpus/corpus_writer.h"
+#include "text/answers.h"
 
 static const char TABLE[] = "id\ta\tb\tclass\tscore\n"
                             "p1\tthe cat\tthe hat\tyes\t1.5\n"
@@ -174,6 +176,90 @@ static void words_carry_their_tags(void **state)
                 "'the' is not a word with a tag ... line 1 ... [conll.no_tag]");
 }
 
+#define SQUAD(CONTEXT, ANSWERS)                                                                    \
+    "{\"data\": [{\"paragraphs\": [{\"context\": \"" CONTEXT                                       \
+    "\", \"qas\": [{\"id\": \"q1\", \"question\": \"Who sat?\", " ANSWERS                          \
+    "}, {\"id\": \"q2\", \"question\": \"Who ran?\", \"is_impossible\": true, \"answers\": "       \
+    "[]}]}]}]}"
+
+static void write_squad(const char *name, const char *text)
+{
+    bp_test_write(name, text, strlen(text));
+}
+
+/* Characters before an answer count, not bytes; a question is the first text. */
+static void answers_are_found_in_contexts(void **state)
+{
+    static const char text[] =
+        SQUAD("\u00c4h, the (cat) sat.",
+              "\"answers\": [{\"text\": \"the (cat\", \"answer_start\": 4}, {\"text\": \"cat\", "
+              "\"answer_start\": 9}]");
+    bp_corpus_file *file;
+    const int64_t *spans, *segments, *starts;
+    const char *texts;
+    char id[8];
+
+    (void)state;
+    make_input();
+    write_squad("q.json", text);
+    same_bytes_on_any_ranks("--format squad q.json", "q");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("q0.h5")), BP_OK);
+    assert_int_equal(bp_corpus_file_info(file)->documents, 2);
+    expect_segment(file, 0, 0, "Who sat?");
+    expect_segment(file, 1, 1, "\u00c4h, the (cat) sat.");
+    bp_test_expect(bp_corpus_file_spans(file, &spans, &texts), BP_OK);
+    bp_test_expect(bp_corpus_file_segments(file, &segments, &starts), BP_OK);
+    bp_encoder *encoder;
+    bp_tokenizer *tokenizer;
+    size_t begin, bytes;
+    bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_path("t.json")), BP_OK);
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_context_words_of(encoder, texts + spans[BP_SPAN_CONTEXT],
+                                       spans[BP_SPAN_FIRST] - starts[1],
+                                       spans[BP_SPAN_END] - starts[1], &begin, &bytes),
+                   BP_OK);
+    assert_int_equal(begin, 5); /* bytes */
+    assert_int_equal(bytes, strlen("the (cat"));
+    assert_string_equal(texts + spans[BP_SPAN_ANSWERS], "[\"the (cat\",\"cat\"]");
+    assert_int_equal(spans[BP_CORPUS_SPAN + BP_SPAN_END], 0);
+    assert_int_equal(spans[BP_CORPUS_SPAN + BP_SPAN_CONTEXT], spans[BP_SPAN_CONTEXT]);
+    assert_string_equal(texts + spans[BP_CORPUS_SPAN + BP_SPAN_ANSWERS], "[]");
+    bp_test_expect(bp_corpus_file_doc_id(file, 1, id, sizeof id), BP_OK);
+    assert_string_equal(id, "q2");
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+    bp_corpus_file_close(&file);
+}
+
+static void questions_that_do_not_fit_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } cases[] = {
+        {SQUAD("the cat", "\"answers\": [{\"text\": \"hat\", \"answer_start\": 0}]"),
+         "'hat' does not stand at character 0 ... question q1: at bad.json ... "
+         "[squad.other_answer]"},
+        {SQUAD("the cat", "\"answers\": [{\"text\": \"cat\", \"answer_start\": 99}]"),
+         "[squad.other_answer]"},
+        {SQUAD("the cat", "\"answers\": [{\"text\": \"cat\"}]"),
+         "question q1 ... [squad.bad_form]"},
+        {SQUAD("the cat", "\"title\": 1"), "\"answers\" ... [squad.bad_form]"},
+        {SQUAD("", "\"answers\": []"), "\"context\" ... [squad.bad_form]"},
+        {"{\"data\": {}}", "\"data\" ... the file ... [squad.bad_form]"},
+        {"{\"data\": [{}]}", "\"paragraphs\" ... [squad.bad_form]"},
+        {"{\"data\": [{\"paragraphs\": [{}]}]}", "\"qas\" ... [squad.bad_form]"},
+        {"{\"data\": [", "[json.invalid]"},
+    };
+
+    (void)state;
+    make_input();
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        write_squad("bad.json", cases[k].text);
+        expect_tool(0, "corpus --tokenizer t.json --format squad --out bad.h5 bad.json", 65,
+                    cases[k].said);
+    }
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -219,6 +305,8 @@ int main(void)
         cmocka_unit_test(pairs_have_two_texts),
         cmocka_unit_test(sentences_change_no_token),
         cmocka_unit_test(words_carry_their_tags),
+        cmocka_unit_test(answers_are_found_in_contexts),
+        cmocka_unit_test(questions_that_do_not_fit_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return BP_TEST_RUN(tests);

@@ -65,6 +65,10 @@ class Start:
             self.process.wait()
             return None
 
+    def result(self):
+        """How it ended, once it has; no status: it hangs."""
+        return bagpipe_test.Result(self.wait(), self.out, self.err)
+
     def __str__(self):
         return f"status {self.process.returncode}\n--- out\n{self.out}\n--- err\n{self.err}"
 

@@ -34,10 +34,8 @@ class Disks(KindsOfJob):
     def refused(self, start, statuses):
         status = start.wait()
         self.assertIn(status, statuses, str(start))
-        lines = [line for line in start.err.splitlines() if line.startswith("bagpipe: error")]
-        self.assertEqual(len(lines), 1, str(start))
-        self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), str(start))
-        return lines[0]
+        self.assert_error(start.result(), status)
+        return start.result().lines("error")[0]
 
     def check_end(self, enter):
         """From inside, where the disk is; then its files are brought out to be compared."""
@@ -83,7 +81,7 @@ class Disks(KindsOfJob):
     def test_limited_size_of_files(self):
         """ulimit -f: SIGXFSZ kills nobody."""
         line = self.refused(self.launch("many", "limited", prefix=["prlimit", "--fsize=20000", "--"]), (74,))
-        self.assertIn("File too large", line)
+        self.assertIn("[file.no_space]", line)
         self.expect_end("many", "limited")
 
     def test_output_that_nobody_takes(self):

@@ -105,7 +105,7 @@ class Network(KindsOfJob):
         # mpirun has lost its own other half, and crashes or is ended at last; what counts stands in the run folder
         self.assertIsNotNone(status, f"mpirun stays\n{start}")
         self.assertNotEqual(status, 0, str(start))
-        self.assertIn("bagpipe: error[75]: no progress for ", start.err)
+        self.assertRegex(start.err, r"(?m)^bagpipe: error\[75\]: .* \[run\.hung\]$")
         with open(os.path.join(self.at("cut"), "run.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["exit"]["code"], 75)
         print(f"cut at step 12: all gone after {seconds:.0f} s with watchdog.seconds={LIMIT}, mpirun's status {status}", flush=True)

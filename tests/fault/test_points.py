@@ -23,6 +23,7 @@ class Point:
 
 
 ROOT = (0,)
+FAILURES = ("[fault.injected]", "[file.io_error]", "[file.no_space]", "[checkpoint.not_written]")  # a failed operation, or what came of it
 POINTS = [
     Point("init.after_mpi"), Point("config.read", eio=74), Point("lock.acquired", ranks=ROOT, eio=74),
     Point("corpus.open", eio=74), Point("tok.load", 1, ROOT, 74), Point("step.begin", 6, eio=74), Point("fwd.mid", 11),
@@ -52,8 +53,9 @@ class Points(KindsOfJob):
         expected = point.eio if reached else 0
         self.assertEqual(status, expected, str(start))
         if expected:
-            self.assertEqual(len(lines), 1, str(start))
-            self.assertRegex(lines[0], rf"^bagpipe: error\[{expected}\]: .*(: at |: in |injected)", str(start))
+            self.assert_error(start.result(), expected)
+            (line,) = start.result().lines("error")
+            self.assertIn(bagpipe_test.IDENTIFIER.search(line)[0], FAILURES, str(start))
         elif reached and not point.told:
             self.assertEqual(lines, [], str(start))
         elif reached:
@@ -111,14 +113,12 @@ class Points(KindsOfJob):
 
     def test_unknown_name_is_64_and_says_so(self):
         start = self.launch("train", "unknown", {"BP_FAULT": "ckpt.nowhere=kill"})
-        self.assertEqual(start.wait(), 64, str(start))
-        self.assertIn("'ckpt.nowhere=kill' names no fault: at BP_FAULT", start.err)
+        self.assert_error(start.result(), 64, "[fault.unknown]", "ckpt.nowhere=kill")
 
     def test_fault_in_a_slurm_job_is_refused(self):
         start = Start(self.at("slurm"), [bagpipe_test.program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('slurm-run')}"],
                       ranks=1, env={"BP_FAULT": "step.begin=kill", "SLURM_JOB_ID": "7"})
-        self.assertEqual(start.wait(), 64, str(start))
-        self.assertIn("injects faults into a Slurm job", start.err)
+        self.assert_error(start.result(), 64, "[fault.not_allowed]")
 
 
 if __name__ == "__main__":

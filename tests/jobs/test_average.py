@@ -48,7 +48,7 @@ class Average(JobTest):
         self.assert_error(self.average("run", *self.steps), 73, "[file.in_the_way]")
         self.assert_error(self.average("x", self.steps[0], self.at("none")), 66, "[checkpoint.missing]")
         self.trained("other", 0, "train.steps=1", "model.width=48")
-        self.assert_error(self.average("x", self.steps[0], self.at("other")), 65, "[average.other_model]", "model")
+        self.assert_error(self.average("x", self.steps[0], self.at("other")), 65, "[average.other_model]", "model.width")
         self.must(["bagpipe", "pretrain", self.write("counts.ini", f"[corpus]\ntrain={self.at('train.h5')}\n"), f"run.dir={self.at('counts')}", "model.kind=ngram", "ngram.order=2"])
         self.assert_error(self.average("x", self.at("counts"), self.at("counts")), 65, "[average.no_tensors]")
         self.assertFalse(os.path.exists(self.at("x")))

@@ -17,13 +17,13 @@ ALL = os.environ.get("BAGPIPE_TEST_ALL") == "1"  # every row on four ranks too
 TOKENIZERS = [
     (26, "empty vocabulary", make.tokenizer(text=lambda d: d.replace(d[d.index(b'"vocab"'):d.index(b', "merges"')], b'"vocab": {}')), 65,
      ["[vocabulary.missing]"]),
-    (27, "token twice", make.tokenizer(text=lambda d: d.replace(b'"aa": 256', b'"aa": 256, "aa": 256')), 65, ["duplicate"]),
-    (28, "gap in the ids", make.tokenizer({"aa": 258}), 65, ["outside", "258"]),
-    (29, "id beyond the size", make.tokenizer({"aa": 4000}), 65, ["outside", "4000"]),
-    (29, "negative id", make.tokenizer({"aa": -1}), 65, ["outside", "-1"]),
+    (27, "token twice", make.tokenizer(text=lambda d: d.replace(b'"aa": 256', b'"aa": 256, "aa": 256')), 65, ["[json.invalid]"]),
+    (28, "gap in the ids", make.tokenizer({"aa": 258}), 65, ["[vocabulary.bad_id]", "258"]),
+    (29, "id beyond the size", make.tokenizer({"aa": 4000}), 65, ["[vocabulary.bad_id]", "4000"]),
+    (29, "negative id", make.tokenizer({"aa": -1}), 65, ["[vocabulary.bad_id]", "-1"]),
     (30, "merge of an unknown part", make.tokenizer(merges=["a zz"]), 65, ["[merges.unknown_part]", "zz"]),
-    (31, "id of 2^31", make.tokenizer({"aa": 2**31}), 65, ["outside", "2147483648"]),
-    (32, "invalid UTF-8", make.tokenizer(text=lambda d: d.replace(b'"aa"', b'"\xff\xfe"')), 65, ["UTF-8"]),
+    (31, "id of 2^31", make.tokenizer({"aa": 2**31}), 65, ["[vocabulary.bad_id]", "2147483648"]),
+    (32, "invalid UTF-8", make.tokenizer(text=lambda d: d.replace(b'"aa"', b'"\xff\xfe"')), 65, ["[json.invalid]"]),
     (33, "cut in the middle", make.tokenizer(text=lambda d: d[:len(d) // 2]), 65, ["[json.invalid]"]),
     (34, "bytes without a token", make.tokenizer(text=lambda d: d.replace(b'"b": 98', b'"bb": 98')), 65, ["[vocabulary.no_byte]", "0x62"]),
     (34, "empty token", make.tokenizer({"": 256}), 65, ["[vocabulary.empty_token]"]),
@@ -34,18 +34,18 @@ TOKENIZERS = [
     (34, "unknown model", make.steps(lambda d: d["model"].update(type="Neural")), 65, ["[tokenizer.unsupported]", "Neural"]),
     (34, "bad regular expression", make.steps(lambda d: d.update(
         pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False})), 65, ["[tokenizer.bad_regex]"]),
-    (34, "charsmap longer than told", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["precompiled_charsmap"]),
-    (34, "charsmap beyond itself", make.steps(lambda d: d.update(normalizer=make.charsmap(4, [0x7FFFFC00], b"a\0"))), 65, ["damaged"]),
+    (34, "charsmap longer than told", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["[tokenizer.bad_charsmap]"]),
+    (34, "charsmap beyond itself", make.steps(lambda d: d.update(normalizer=make.charsmap(4, [0x7FFFFC00], b"a\0"))), 65, ["[tokenizer.bad_charsmap]"]),
     (34, "charsmap that is no base64", make.steps(lambda d: d.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"})), 65,
      ["[tokenizer.bad_charsmap]"]),
     (34, "score that is no number", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", "NaN"])), 65, ["[vocabulary.bad_piece]", "4"]),
     (34, "score NaN", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["a", float("nan")])), 65, ["[json.invalid]"]),
     (34, "piece twice", make.steps(lambda d: d["model"]["vocab"].__setitem__(4, ["b", -3])), 65, ["[vocabulary.token_twice]"]),
     (34, "two ids for a token", make.steps(lambda d: d["added_tokens"][1].update(id=5)), 65, ["[vocabulary.contradiction]"]),
-    (34, "unk_id beyond the pieces", make.steps(lambda d: d["model"].update(unk_id=99)), 65, ["unk_id"]),
+    (34, "unk_id beyond the pieces", make.steps(lambda d: d["model"].update(unk_id=99)), 65, ["[vocabulary.no_unk]", "unk_id"]),
     (34, "template of an unknown token", make.steps(lambda d: d.update(post_processor={
         "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]})), 65,
-     ["<bos>"]),
+     ["[vocabulary.no_special]", "<bos>"]),
 ]
 
 SAFETENSORS = [
@@ -57,68 +57,68 @@ SAFETENSORS = [
      ["ln_f.bias", "[safetensors.bad_tensor]"]),
     (60, "shape whose bytes wrap", make.hf(make.set_("ln_f.bias", shape=[2**62 + 2])), 65, ["ln_f.bias", "[safetensors.bad_tensor]"]),
     (61, "offsets swapped", make.hf(make.set_("ln_f.bias", data_offsets=[32, 0])), 65, ["ln_f.bias", "[safetensors.bad_tensor]"]),
-    (62, "overlap", make.hf(make.shift("wpe.weight", -4, -4)), 65, ["overlaps"]),
+    (62, "overlap", make.hf(make.shift("wpe.weight", -4, -4)), 65, ["[safetensors.bad_tensor]"]),
     (63, "hole", make.hf(lambda t: t.pop("wpe.weight")), 65, ["[safetensors.bad_tensor]"]),
-    (64, "empty tensor inside another", make.hf(make.add("e", dtype="F32", shape=[0], data_offsets=[8, 8])), 65, ["overlaps"]),
+    (64, "empty tensor inside another", make.hf(make.add("e", dtype="F32", shape=[0], data_offsets=[8, 8])), 65, ["[safetensors.bad_tensor]"]),
     (65, "a million tensors", make.hf(make.many), 65, ["[safetensors.bad_header]"]),
     (66, "unknown dtype", make.hf(make.set_("ln_f.bias", dtype="F33")), 65, ["[safetensors.unknown_dtype]", "'F33'"]),
-    (67, "name twice", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"ln_f.weight"')), 65, ["duplicate"]),
+    (67, "name twice", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"ln_f.weight"')), 65, ["[json.invalid]"]),
     (68, "bytes after the last tensor", make.hf(rest=b"more"), 65, ["[safetensors.too_long]", "4"]),
     (69, "shard outside the folder", make.hf(index="../../x.safetensors"), 65, ["../../x.safetensors", "[huggingface.bad_index]"]),
-    (69, "tensor named as a path", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"../../x"')), 65, ["ln_f.bias", "missing"]),
-    (69, "config of 2^40 layers", make.hf(config={"n_layer": 2**40}), 65, ["n_layer", "2^31"]),
+    (69, "tensor named as a path", make.hf(text=lambda t: t.replace('"ln_f.bias"', '"../../x"')), 65, ["[huggingface.tensor_missing]", "ln_f.bias"]),
+    (69, "config of 2^40 layers", make.hf(config={"n_layer": 2**40}), 65, ["[huggingface.bad_size]", "n_layer"]),
 ]
 
 BOMB = make.zstd_bomb(9000)
 TEXTS = [  # (..., format)
-    (46, "invalid UTF-8 in JSON lines", lambda p: make.put(p, b'{"text": "good"}\n{"text": "\xff"}\n'), 65, ["UTF-8", "[json.invalid]"], "jsonl"),
+    (46, "invalid UTF-8 in JSON lines", lambda p: make.put(p, b'{"text": "good"}\n{"text": "\xff"}\n'), 65, ["[json.invalid]"], "jsonl"),
     (47, "line of 300 MB", lambda p: (make.put(p, b""), os.truncate(p, 300_000_000)), 65, ["[text.no_cut]"], "jsonl"),
     (50, "zstd bomb", lambda p: make.put(p, BOMB), 65, ["[text.damaged]"], "text"),
     (51, "zstd window of 2^31", lambda p: make.put(p, make.zstd_bomb(3, window=0xA8)), 65, ["[text.damaged]"], "text"),
-    (52, "zstd frame cut", lambda p: make.put(p, make.zstd_bomb(3, last=False)), 65, ["zstd", "truncated"], "text"),
-    (52, "zstd with a wrong checksum", lambda p: make.put(p, make.zstd_raw(b"some text\n" * 50, checksum=1)), 65, ["zstd", "damaged"], "text"),
+    (52, "zstd frame cut", lambda p: make.put(p, make.zstd_bomb(3, last=False)), 65, ["[text.damaged]", "zstd"], "text"),
+    (52, "zstd with a wrong checksum", lambda p: make.put(p, make.zstd_raw(b"some text\n" * 50, checksum=1)), 65, ["[text.damaged]", "zstd"], "text"),
     (52, "zstd and garbage", lambda p: make.put(p, make.zstd_raw(b"some text\n", garbage=b"garbage")), 65, ["[text.damaged]"], "text"),
 ]
 
 CORPORA = [  # HDF5 of other programs
-    (41, "token beyond the vocabulary", make.with_tokens(4321, 121), 65, ["token id 121", "/tokens[4321]"]),
-    (41, "negative token", make.with_tokens(4321, -1), 65, ["token id -1"]),
-    (42, "doc_start not sorted", make.with_starts(0, 2000, 1000, 5000), 65, ["doc_start is not sorted"]),
-    (43, "doc_start beyond the end", make.with_starts(0, 2000, 5001), 65, ["doc_start ends with 5001"]),
-    (44, "count times size wraps", make.instead(lambda f: f.create_dataset("tokens", (2**61 + 625,), dtype="u8", chunks=(2**16,))), 65, ["claims"]),
-    (50, "zstd bomb in a chunk", make.raw_chunk(32015, make.zstd_bomb(9000)), 65, ["tokens"]),
-    (50, "chunk that claims 2^40 bytes", make.raw_chunk(32015, make.zstd_bomb(1, content=2**40)), 65, ["tokens"]),
-    (50, "little file of a billion tokens", lambda p: bomb_of_chunks(p), 65, ["claims", "more than 1000 for one"]),
-    (51, "chunk with a window of 2^31", make.raw_chunk(32015, make.zstd_bomb(1, window=0xA8)), 65, ["tokens"]),
-    (52, "chunk with a wrong checksum", make.raw_chunk(32015, make.zstd_raw(bytes(10000), checksum=1)), 65, ["tokens"]),
-    (52, "chunk cut short", make.raw_chunk(32015, make.zstd_raw(bytes(10000))[:900]), 65, ["tokens"]),
-    (52, "gzip chunk of noise", make.raw_chunk(1, make.some_bytes(400), values=(6,)), 65, ["tokens", "a chunk can't be decompressed"]),
-    (52, "gzip without a level", make.raw_chunk(1, make.some_bytes(400)), 65, ["tokens", "a chunk can't be decompressed"]),
-    (54, "no documents", lambda p: make.corpus(p, tokens=[], starts=[0]).close(), 65, [""]),
+    (41, "token beyond the vocabulary", make.with_tokens(4321, 121), 65, ["[corpus.bad_token]", "121", "/tokens[4321]"]),
+    (41, "negative token", make.with_tokens(4321, -1), 65, ["[corpus.bad_token]", "-1"]),
+    (42, "doc_start not sorted", make.with_starts(0, 2000, 1000, 5000), 65, ["[corpus.bad_doc_start]"]),
+    (43, "doc_start beyond the end", make.with_starts(0, 2000, 5001), 65, ["[corpus.bad_doc_start]", "5001"]),
+    (44, "count times size wraps", make.instead(lambda f: f.create_dataset("tokens", (2**61 + 625,), dtype="u8", chunks=(2**16,))), 65, ["[h5.claims_too_much]"]),
+    (50, "zstd bomb in a chunk", make.raw_chunk(32015, make.zstd_bomb(9000)), 65, ["[h5.failed]", "tokens"]),
+    (50, "chunk that claims 2^40 bytes", make.raw_chunk(32015, make.zstd_bomb(1, content=2**40)), 65, ["[h5.failed]", "tokens"]),
+    (50, "little file of a billion tokens", lambda p: bomb_of_chunks(p), 65, ["[corpus.claims_too_much]"]),
+    (51, "chunk with a window of 2^31", make.raw_chunk(32015, make.zstd_bomb(1, window=0xA8)), 65, ["[h5.failed]", "tokens"]),
+    (52, "chunk with a wrong checksum", make.raw_chunk(32015, make.zstd_raw(bytes(10000), checksum=1)), 65, ["[h5.failed]", "tokens"]),
+    (52, "chunk cut short", make.raw_chunk(32015, make.zstd_raw(bytes(10000))[:900]), 65, ["[h5.failed]", "tokens"]),
+    (52, "gzip chunk of noise", make.raw_chunk(1, make.some_bytes(400), values=(6,)), 65, ["[h5.failed]", "tokens"]),
+    (52, "gzip without a level", make.raw_chunk(1, make.some_bytes(400)), 65, ["[h5.failed]", "tokens"]),
+    (54, "no documents", lambda p: make.corpus(p, tokens=[], starts=[0]).close(), 65, ["[corpus.no_documents]"]),
     (72, "2^62 values, none stored", make.with_(lambda f: f.create_dataset("extra", (2**40, 2**20, 4), dtype="u1", chunks=(2**10, 1, 1))), 0, []),
-    (72, "five dimensions", make.instead(lambda f: f.create_dataset("tokens", (1, 1, 1, 1, 1))), 65, ["tokens has 5 dimensions"]),
+    (72, "five dimensions", make.instead(lambda f: f.create_dataset("tokens", (1, 1, 1, 1, 1))), 65, ["[h5.wrong_dims]", "tokens"]),
     (72, "five dimensions beside", make.with_(lambda f: f.create_dataset("extra", (1, 1, 1, 1, 1))), 0, []),
-    (73, "tokens in /etc/passwd", make.instead(make.external(b"tokens", b"/etc/passwd")), 65, ["tokens lies in other files"]),
+    (73, "tokens in /etc/passwd", make.instead(make.external(b"tokens", b"/etc/passwd")), 65, ["[h5.external]", "tokens"]),
     (73, "another dataset in /etc/passwd", make.with_(make.external(b"extra", b"/etc/passwd")), 0, []),
     (74, "external link", make.with_(lambda f: f.__setitem__("extra", make.h5py.ExternalLink("/etc/passwd", "/x"))), 0, []),
-    (75, "soft link to itself", make.instead(lambda f: f.__setitem__("tokens", make.h5py.SoftLink("/tokens"))), 65, ["tokens is a soft link"]),
-    (75, "column behind a soft link", make.with_(make.column_elsewhere), 65, ["doc_bytes is a soft link"]),
-    (75, "labels behind a soft link", make.with_(make.labels_elsewhere), 65, ["labels is a soft link"]),
+    (75, "soft link to itself", make.instead(lambda f: f.__setitem__("tokens", make.h5py.SoftLink("/tokens"))), 65, ["[h5.link]", "tokens"]),
+    (75, "column behind a soft link", make.with_(make.column_elsewhere), 65, ["[h5.link]", "doc_bytes"]),
+    (75, "labels behind a soft link", make.with_(make.labels_elsewhere), 65, ["[h5.link]", "labels"]),
     (76, "virtual dataset", make.with_(make.virtual), 0, []),
-    (77, "unknown filter", make.raw_chunk(32099, bytes(10000)), 65, ["tokens has filter 32099"]),
+    (77, "unknown filter", make.raw_chunk(32099, bytes(10000)), 65, ["[h5.unknown_filter]", "tokens", "32099"]),
     (77, "unknown filter beside", make.raw_chunk(32099, bytes(10000), name=b"extra"), 0, []),
     (78, "chunk of 4 GiB - 1", make.with_(lambda f: f.create_dataset("extra", (2**33,), dtype="u1", chunks=(2**32 - 1,))), 0, []),
-    (79, "tokens of variable length", make.instead(lambda f: f.create_dataset("tokens", (5,), dtype=make.h5py.vlen_dtype("u2"))), 65, ["neither integers"]),
-    (79, "names of variable length", make.with_(make.vlen_names), 65, ["doc_id holds neither"]),
-    (79, "compound values", make.instead(make.compound), 65, ["tokens holds neither"]),
-    (79, "references", make.instead(make.reference), 65, ["tokens holds neither"]),
-    (79, "attribute that is a reference", make.with_(make.reference_attribute), 65, ["vocab_size of / is not one number"]),
-    (79, "named type", make.instead(make.named_type), 65, ["tokens is of a named type"]),
+    (79, "tokens of variable length", make.instead(lambda f: f.create_dataset("tokens", (5,), dtype=make.h5py.vlen_dtype("u2"))), 65, ["[h5.wrong_type]", "tokens"]),
+    (79, "names of variable length", make.with_(make.vlen_names), 65, ["[h5.wrong_type]", "doc_id"]),
+    (79, "compound values", make.instead(make.compound), 65, ["[h5.wrong_type]", "tokens"]),
+    (79, "references", make.instead(make.reference), 65, ["[h5.wrong_type]", "tokens"]),
+    (79, "attribute that is a reference", make.with_(make.reference_attribute), 65, ["[h5.wrong_attribute]", "vocab_size"]),
+    (79, "named type", make.instead(make.named_type), 65, ["[h5.named_type]", "tokens"]),
     (79, "scales of netCDF", make.with_(make.scales), 0, []),
     (79, "table of pandas", make.with_(make.tables), 0, []),
     (80, "5,000 attributes", make.with_(make.many_attributes), 0, []),
     (80, "groups nine deep", make.with_(make.nested), 0, []),
-    (81, "user block of another", lambda p: make.corpus(p, userblock=512).close(), 65, ["damaged"]),
+    (81, "user block of another", lambda p: make.corpus(p, userblock=512).close(), 65, ["[h5.not_hdf5]"]),
     (82, "group inside itself", make.with_(make.cycle), 0, []),
 ]
 
@@ -233,9 +233,9 @@ class BadFiles(JobTest):
         other = make.get(self.at("valid.h5"))
         flipped = bytearray(ours)
         flipped[len(ours) // 2] ^= 4
-        rows = [(38, "zero bytes", b"", ["damaged (empty)"]), (39, "cut", ours[:len(ours) * 2 // 3], ["damaged"]), (40, "one bit", bytes(flipped), ["damaged"]),
-                (45, "tokens of another corpus", ours[:2048] + other[2048:len(ours)].ljust(len(ours) - 2048, b"\0"), ["damaged"]),
-                (45, "block of another corpus", other[:512] + ours[512:], ["damaged"])]
+        rows = [(38, "zero bytes", b"", ["[h5.empty]"]), (39, "cut", ours[:len(ours) * 2 // 3], ["[h5.wrong_bytes]"]), (40, "one bit", bytes(flipped), ["[h5.damaged]"]),
+                (45, "tokens of another corpus", ours[:2048] + other[2048:len(ours)].ljust(len(ours) - 2048, b"\0"), ["[h5.damaged]"]),
+                (45, "block of another corpus", other[:512] + ours[512:], ["[h5.wrong_bytes]"])]
         calls = self.both(37, "missing", self.at("no.h5"), 66, ["[file.missing]"])
         for number, name, data, words in rows:
             calls += self.both(number, name, self.file(number, name, lambda path, data=data: make.put(path, data), ".h5"), 65, words)
@@ -246,8 +246,8 @@ class BadFiles(JobTest):
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("line.h5"),
                    self.at("line.txt")])
         self.check(self.both(53, "fewer windows than a batch", self.at("valid.h5"), 0, ["[corpus.few_windows]"], "train.batch=512") +
-                   self.both(53, "less than a window", self.at("line.h5"), 65, ["model.context"]) +
-                   self.both(54, "bag of one document", self.at("line.h5"), 65, ["corpus.resample"], "corpus.resample=bag"))
+                   self.both(53, "less than a window", self.at("line.h5"), 65, ["[corpus.too_short]"]) +
+                   self.both(54, "bag of one document", self.at("line.h5"), 65, ["[corpus.too_few_documents]"], "corpus.resample=bag"))
 
     def test_permission(self):
         if os.geteuid() != 0 or shutil.which("setpriv") is None:
@@ -264,7 +264,7 @@ class BadFiles(JobTest):
             fault = self.refused(f"55 permission 000 on {ranks or 1} ranks",
                                  ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] + launcher +
                                  [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={home}/run", f"corpus.train={path}"], 77,
-                                 ["closed.h5"], env={"HOME": home})
+                                 ["[file.denied]", "closed.h5"], env={"HOME": home})
             self.assertIsNone(fault, fault)
 
     def converted(self, number, name, path, status, words, env=None):
@@ -276,7 +276,7 @@ class BadFiles(JobTest):
         if make.h5py is None:
             self.skipTest("this Python has no h5py")
         good = self.file(0, "sound corpus", lambda path: make.corpus(path, chunks=(300,), compression="gzip").close(), ".h5")
-        calls = [self.converted(0, "sound corpus", good, 0, [])] + self.both(0, "foreign corpus", good, 65, ["bagpipe-data corpus --format hdf5"])
+        calls = [self.converted(0, "sound corpus", good, 0, [])] + self.both(0, "foreign corpus", good, 65, ["[corpus.foreign]"])
         calls += [self.converted(number, name, self.file(number, name, maker, ".h5"), status, words) for number, name, maker, status, words in CORPORA]
         self.check(calls)
 
@@ -288,7 +288,7 @@ class BadFiles(JobTest):
         if not make.spy_plugin(folder, marker):
             self.skipTest("there is no C compiler")
         path = self.file(77, "unknown filter with plugins", make.raw_chunk(32099, bytes(10000)), ".h5")
-        self.check([self.converted(77, "unknown filter with plugins", path, 65, ["filter 32099"], env={"HDF5_PLUGIN_PATH": folder})])
+        self.check([self.converted(77, "unknown filter with plugins", path, 65, ["[h5.unknown_filter]", "32099"], env={"HDF5_PLUGIN_PATH": folder})])
         self.assertFalse(os.path.exists(marker), "a plugin was loaded for a foreign file")
         subprocess.run(["h5dump", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
                        env=dict(os.environ, HDF5_PLUGIN_PATH=folder)) if shutil.which("h5dump") else None

@@ -16,26 +16,18 @@ class BadInput(JobTest):
                 self.assert_error(result, status, *words, lines=lines)
                 self.assertFalse(os.path.exists(self.at("refused/checkpoints")) and steps(self.at("refused")))
 
-    def test_unknown_key_names_the_nearest(self):
-        self.refused(78, ["[config.unknown_key]", "model.widht", "model.width"], "model.widht=64")
-
     def test_key_of_another_job_is_accepted(self):
         result = self.pretrain("accepted", 0, "score.stride=4", "train.steps=1")
         self.assertEqual(result.status, 0, str(result))
 
-    def test_values_out_of_range(self):
-        self.refused(78, ["[config.bad_value]", "train.batch"], "train.batch=0")
-        self.refused(78, ["[config.bad_value]", "model.dropout"], "model.dropout=1.5")
-        self.refused(78, ["[config.bad_value]", "train.steps"], "train.steps=1.5")
-        self.refused(78, ["[config.bad_value]", "optimizer.lr"], "optimizer.lr=nan")
-        self.refused(78, ["[config.bad_value]", "train.recompute"], "train.recompute=perhaps")
-
     def test_all_faults_are_said_at_once(self):
-        self.refused(78, ["[config.bad_value]", "train.batch", "model.dropout", "optimizer.kind"], "train.batch=0", "model.dropout=1.5",
-                     "optimizer.kind=adam", lines=3)
+        values = {"train.batch": "0", "model.dropout": "1.5", "train.steps": "1.5", "optimizer.lr": "nan", "train.recompute": "perhaps",
+                  "optimizer.kind": "adam"}
+        self.refused(78, ["[config.bad_value]", *values, "[config.unknown_key]", "model.widht", "model.width"],
+                     *(f"{key}={value}" for key, value in values.items()), "model.widht=64", lines=len(values) + 1)
 
     def test_width_that_heads_do_not_divide_says_which_would(self):
-        self.refused(78, ["[model.not_dividing]", "model.heads", "5", "32", "4, 8"], "model.heads=5")
+        self.refused(78, ["[model.not_dividing]", "model.heads", "5", "32", "4, 8"], "model.heads=5", ranks=(2,))
 
     def test_heads_that_tensor_ranks_do_not_divide_say_which_would(self):
         self.refused(78, ["[mesh.not_dividing]", "mesh.tensor", "2"], "model.heads=1", "mesh.tensor=2", ranks=(2,))
@@ -61,25 +53,23 @@ class BadInput(JobTest):
         config = self.write("nothing.ini", "[train]\nsteps = 3\n")
         self.refused(78, ["[config.missing_key]", "corpus.train", "train.batch"], config=config, lines=2)
         self.refused(66, ["[file.missing]", "no.h5"], f"corpus.train={self.at('no.h5')}")
-        self.refused(66, ["[file.missing]", "no.ini"], config=self.at("no.ini"))
-        self.refused(66, ["[corpus.no_match]", "*.none"], f"corpus.train={self.at('*.none')}")
+        self.refused(66, ["[file.missing]", "no.ini"], config=self.at("no.ini"), ranks=(2,))
+        self.refused(66, ["[corpus.no_match]", "*.none"], f"corpus.train={self.at('*.none')}", ranks=(2,))
 
     def test_command_line(self):
-        for arguments in (["pretrian"], ["pretrain"], ["pretrain", "--fast"], ["pretrain", self.at("small.ini"), "stray"]):
-            for ranks in (0, 2):
-                result = run([program("bagpipe")] + arguments, ranks)
-                self.assertEqual(result.status, 64, str(result))
-                self.assertEqual(sum(line.startswith("bagpipe: error[64]: ") for line in result.err.split("\n")), 1, str(result))
+        for arguments, ranks in ((["pretrian"], 0), (["pretrain"], 2), (["pretrain", "--fast"], 0), (["pretrain", "--fast"], 2),
+                                 (["pretrain", self.at("small.ini"), "stray"], 0)):
+            self.assert_error(run([program("bagpipe")] + arguments, ranks), 64)
 
     def test_corpora_that_are_none(self):
         for name, content, identifier in (("empty.h5", b"", "[h5.empty]"), ("text.h5", b"no corpus at all, but text " * 40, "[corpus.is_text]")):
             with open(self.at(name), "wb") as file:
                 file.write(content)
-            self.refused(65, [identifier, name], f"corpus.train={self.at(name)}")
+            self.refused(65, [identifier, name], f"corpus.train={self.at(name)}", ranks=(2,))
 
     def test_damaged_corpus(self):
         data = bytearray(open(self.at("train.h5"), "rb").read())
-        for place in (3, 200, 600, len(data) // 2, len(data) - 1):
+        for place in (3, 200, len(data) // 2):
             data[place] ^= 1
             with open(self.at("flipped.h5"), "wb") as file:
                 file.write(data)
@@ -87,17 +77,17 @@ class BadInput(JobTest):
             self.refused(65, ["[h5.not_hdf5]" if place == 3 else "[h5.damaged]", "flipped.h5"], f"corpus.train={self.at('flipped.h5')}", ranks=(0,))
         with open(self.at("cut.h5"), "wb") as file:
             file.write(data[:len(data) * 2 // 3])
-        self.refused(65, ["[h5.wrong_bytes]", "cut.h5"], f"corpus.train={self.at('cut.h5')}")
+        self.refused(65, ["[h5.wrong_bytes]", "cut.h5"], f"corpus.train={self.at('cut.h5')}", ranks=(2,))
 
     def test_tokenizer_that_is_not_the_corpus_s(self):
         self.must(["bagpipe-data", "tokenizer", "--kind", "char", "--size", 60, "--out", self.at("other.json"), self.at("valid.txt")])
-        self.refused(65, ["[tokenizer.mismatch]"], f"tokenizer.path={self.at('other.json')}")
+        self.refused(65, ["[tokenizer.mismatch]"], f"tokenizer.path={self.at('other.json')}", ranks=(2,))
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("other.json"), "--format", "lines", "--out", self.at("other.h5"),
                    self.at("valid.txt")])
-        self.refused(65, ["[vocabulary.mismatch]", "other.h5"], f"corpus.valid={self.at('other.h5')}")
+        self.refused(65, ["[vocabulary.mismatch]", "other.h5"], f"corpus.valid={self.at('other.h5')}", ranks=(2,))
 
     def test_corpus_shorter_than_a_window(self):
-        self.refused(65, ["[corpus.too_short]", "model.context"], "model.context=1000000")
+        self.refused(65, ["[corpus.too_short]", "model.context"], "model.context=1000000", ranks=(2,))
 
     def test_unwritable_run_folder(self):
         with open(self.at("file"), "w") as file:
@@ -145,8 +135,8 @@ class BadInput(JobTest):
         self.refused(78, ["[model.init_mismatch]", "model.width"], f"model.init={folder}", "model.width=64", ranks=(0,))
         shutil.copytree(os.path.join(folder, "checkpoints", steps(folder)[0]), self.at("without"))
         os.remove(self.at("without/shard-00000.h5"))
-        self.refused(65, ["[checkpoint.not_whole]", "shard-00000.h5"], f"model.init={self.at('without')}")
-        self.refused(66, ["[checkpoint.missing]", "nowhere"], f"model.init={self.at('nowhere')}")
+        self.refused(65, ["[checkpoint.not_whole]", "shard-00000.h5"], f"model.init={self.at('without')}", ranks=(2,))
+        self.refused(66, ["[checkpoint.missing]", "nowhere"], f"model.init={self.at('nowhere')}", ranks=(2,))
 
     @staticmethod
     def flip(path, place):

@@ -59,7 +59,7 @@ class Rows(JobTest):
         self.file(1, 78, ["[config.missing_key]", "corpus.train"], b"", lines=3, world=True)
         self.file(2, 78, ["[config.unknown_key]"], b'{"model": {"layers" = 2}}\n', lines=4)
         self.file(3, 78, ["[config.bad_value]"], self.more(b"[checkpoint]\nevery = 5\n[run]\nseed = 1\n").replace(b"log_every = 1", b"log_every = 1,"))
-        self.file(5, 78, ["[config.bad_line]", "UTF-8"], self.config().encode("utf-16"))
+        self.file(5, 78, ["[config.bad_line]"], self.config().encode("utf-16"))
         self.file(6, 78, ["[config.bad_line]"], self.more(b"[run]\nseed = 1\0 2\n"))
         self.file(7, 78, ["[config.bad_line]"], self.more(b"[" * 100_000 + b"\n"))
         for length, words in ((LINE_LIMIT, None), (LINE_LIMIT + 1, ["[config.bad_line]"])):
@@ -75,15 +75,15 @@ class Rows(JobTest):
 
     def test_09_to_13_keys_and_numbers(self):
         self.file(9, 78, ["[config.key_twice]", "train.steps"], self.more(b"[train]\nsteps = 5\n"))
-        self.keys(10, 78, ["model.layesr", "nearest is model.layers"], "model.layesr=2")
+        self.keys(10, 78, ["[config.unknown_key]", "model.layesr", "model.layers"], "model.layesr=2")
         for value in ("1e400", "NaN", "-0", "0x10", "1.5", "1_000", "\u0967", "9223372036854775808", "18446744073709551616", "-8"):
             self.keys(11, 78, ["[config.bad_value]", "train.batch"], f"train.batch={value}")
         for value in ("1e400", "nan", "inf", "-inf", "0x1p3", "-1"):
             self.keys(11, 78, ["[config.bad_value]", "optimizer.lr"], f"optimizer.lr={value}")
 
     def test_14_to_17_shapes_and_meshes(self):
-        self.keys(14, 78, ["model.heads", "7"], "model.heads=7", world=True)
-        self.keys(15, 78, ["mesh"], "mesh.data=5", "train.batch=10", world=True)
+        self.keys(14, 78, ["[model.not_dividing]", "model.heads", "7"], "model.heads=7", world=True)
+        self.keys(15, 78, ["[mesh.wrong_ranks]"], "mesh.data=5", "train.batch=10", world=True)
         self.keys(16, 78, ["[mesh.not_dividing]", "mesh.tensor = 8"], "mesh.tensor=8")
         self.keys(17, 78, ["[mesh.too_few_blocks]", "mesh.pipeline = 9"], "mesh.pipeline=9", "train.batch=9")
 
@@ -96,8 +96,9 @@ class Rows(JobTest):
         self.refused(19, 73, ["[file.bad_path]"], "pretrain", self.at("small.ini"), "run.dir=/tmp/" + "p" * 5000, world=True)
         os.mkdir(self.at("folder.ini"))
         os.mkfifo(self.at("fifo.ini"))
-        for name in (self.at("folder.ini"), self.at("fifo.ini"), "/dev/zero"):
-            self.refused(20, 66, [name, "name a file"], "pretrain", name)
+        for name, identifier in ((self.at("folder.ini"), "[file.is_folder]"), (self.at("fifo.ini"), "[file.not_regular]"),
+                                 ("/dev/zero", "[file.not_regular]")):
+            self.refused(20, 66, [name, identifier], "pretrain", name)
         os.symlink(self.at("loop2"), self.at("loop1"))
         os.symlink(self.at("loop1"), self.at("loop2"))
         self.refused(21, 66, ["[file.bad_path]"], "pretrain", self.at("loop1"))
@@ -112,7 +113,7 @@ class Rows(JobTest):
 
     def test_25_a_configuration_that_changed_since(self):
         self.trained("changed", 0, "train.steps=1")
-        for key, words in (("model.width=64", ["64", "32"]), ("optimizer.lr=1", ["0.003"]), (f"corpus.train={self.at('valid.h5')}", ["[run.other_keys]", "hash"])):
+        for key, words in (("model.width=64", ["[run.other_keys]", "64", "32"]), ("optimizer.lr=1", ["[run.other_keys]", "0.003"]), (f"corpus.train={self.at('valid.h5')}", ["[run.other_keys]"])):
             self.refused(25, 78, words, "pretrain", self.at("small.ini"), f"run.dir={self.at('changed')}", "train.steps=2", key,
                          world=True)
 
@@ -151,16 +152,16 @@ class Rows(JobTest):
     def test_84_to_92_checkpoints(self):
         shutil.copytree(self.at("origin"), self.at("straight"), symlinks=True)
         self.expected = digests(self.trained("straight", 0, "train.steps=5"))
-        self.damage(84, lambda step: os.remove(os.path.join(step, "manifest.json")), "manifest.json is missing")
+        self.damage(84, lambda step: os.remove(os.path.join(step, "manifest.json")), "manifest.json")
 
         def spoil_hash(step):
             with open(os.path.join(step, "manifest.sha256"), "r+", encoding="ascii") as file:
                 file.write("z")
 
         self.damage(85, spoil_hash, "manifest.sha256")
-        self.damage(86, lambda step: os.remove(os.path.join(step, "shard-00000.h5")), "shard-00000.h5 is missing")
+        self.damage(86, lambda step: os.remove(os.path.join(step, "shard-00000.h5")), "shard-00000.h5")
         self.damage(87, lambda step: shutil.copy(os.path.join(step, "shard-00000.h5"), os.path.join(step, "shard-00001.h5")),
-                    "shard-00001.h5' is not listed")
+                    "shard-00001.h5")
 
         def other_step(step):
             other = {"step-000000000002": "step-000000000004", "step-000000000004": "step-000000000002"}[os.path.basename(step)]
@@ -187,14 +188,13 @@ class Rows(JobTest):
         self.trained("other", 0, "train.steps=9", "model.width=64", "run.seed=5")
         shutil.move(os.path.join(self.at("other"), "checkpoints", "step-000000000009"), os.path.join(folder, "checkpoints"))
         result = self.pretrain("foreign", 0, "train.steps=12")
-        self.assertIn(result.status, (65, 78), str(result))
-        self.assertIn("[tensor.wrong_shape]", result.err)
+        self.assert_error(result, 65, "[tensor.wrong_shape]")
 
     def test_92_a_newer_format(self):
         folder = self.copy("newer")
         for step in steps(folder):
             edit_manifest(os.path.join(folder, "checkpoints", step), lambda manifest: manifest.update(format_version=99))
-        self.check(self.pretrain("newer", 0, "train.steps=5"), 65, ["99"], 1)
+        self.check(self.pretrain("newer", 0, "train.steps=5"), 65, ["[manifest.unknown_version]", "99"], 1)
 
     def test_93_to_96_what_lies_among_checkpoints(self):
         folder = self.copy("litter")
@@ -221,7 +221,7 @@ class Rows(JobTest):
         shutil.copytree(newest, os.path.join(folder, "checkpoints", "step-999999999999"))
         result = self.pretrain("litter", 0, "train.steps=5")
         self.assertEqual(result.status, 0, str(result))
-        self.assertIn("it holds step 4", result.err)
+        self.assert_warning(result, "[checkpoint.put_aside]", "step-999999999999")
 
     def test_98_to_101_disks(self):
         disk = self.at("disk")
@@ -229,7 +229,7 @@ class Rows(JobTest):
         # row, how it is mounted, what is said, what is done to it first
         rows = ((98, "-t tmpfs -o size=300k", 74, "[file.no_space]", ""),
                 (99, "-t tmpfs -o nr_inodes=8", 74, "[file.no_space]", ""),
-                (101, "-t tmpfs -o size=64m", 77, "Read-only", f"mount -o remount,ro {disk};"))
+                (101, "-t tmpfs -o size=64m", 77, "[file.denied]", f"mount -o remount,ro {disk};"))
         if run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs none {disk}"]).status != 0:
             self.skipTest("a small disk can't be mounted here: that needs root")
         for row, kind, status, words, first in rows:

@@ -11,6 +11,7 @@ import numpy
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, run, steps, timeless
 from tensors import tensors_of
+from test_finetune import GPT, MODEL, TaskTest
 
 CONTEXT = 32
 
@@ -131,6 +132,62 @@ class Distill(JobTest):
         self.assert_error(self.pretrain("never", 0, "model.kind=word2vec", "model.heads=", "model.layers=", "model.context=",
                                         f"distill.model={self.at('a')}"), 78, "[distill.no_student]")
         self.assert_error(self.pretrain("never", 0, f"distill.model={self.at('missing')}"), 66, "[checkpoint.missing]")
+
+    def test_a_training_keeps_its_teacher(self):
+        keys = ["model.layers=1", "train.steps=4", "checkpoint.every=2", "checkpoint.async=no", f"distill.model={self.at('grows')}"]
+        self.trained("grows", 0, "train.steps=2", "optimizer.decay=constant")
+        killed = run(["env", "BP_FAULT=step.end:3=kill", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('kept')}", *keys])
+        self.assertLess(killed.status, 0)
+        self.trained("grows", 0, "train.steps=3", "optimizer.decay=constant")
+        self.assert_error(self.pretrain("kept", 2, *keys), 78, "[distill.changed]")
+        self.assert_warning(self.pretrain("alone", 0, "train.steps=1", "distill.weight=0.3"), "[config.unused_key]", "distill.model")
+
+
+class DistillTask(TaskTest):
+    """A classifier learns from the classes' probabilities of others."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, seed in (("a", 1), ("b", 2)):
+            result = run([program("bagpipe"), "finetune", cls.at("tune.ini"), f"run.dir={cls.at(name)}", *MODEL, "task.kind=classes", "task.pool=mean",
+                          "train.batch=8", "train.steps=60", "train.valid_every=60", "optimizer.lr=5e-3", f"run.seed={seed}"])
+            assert result.status == 0, result
+        cls.write("two.json", json.dumps({"members": [{"name": name, "path": cls.at(name)} for name in "ab"]}))
+
+    def student(self, name, ranks=0, *keys):
+        return self.tuned(name, ranks, *MODEL, "model.layers=1", "task.pool=mean", "distill.weight=1", "distill.temperature=2",
+                          f"distill.model={self.at('two.json')}", "optimizer.lr=5e-3", *keys)
+
+    def test_it_learns_without_labels(self):
+        lines = metrics(self.student("learns", 0, "train.steps=60", "train.valid_every=60"))
+        self.assertGreater(lines[-1]["valid_accuracy"], 0.85)
+
+    def test_of_itself_a_model_learns_nothing(self):
+        plain = metrics(self.tuned("plain", 0, f"model.init={self.at('a')}", "task.pool=mean", "train.steps=1"))[0]
+        for weight in (1, 0.5):
+            line = metrics(self.tuned(f"self-{weight}", 0, f"model.init={self.at('a')}", "task.pool=mean", "train.steps=1",
+                                      f"distill.model={self.at('a')}", f"distill.weight={weight}"))[0]
+            self.assertAlmostEqual(line["grad_norm"], (1 - weight) * plain["grad_norm"], delta=1e-4)
+        self.assertEqual(digests(self.at("plain")), digests(self.tuned("zero", 0, f"model.init={self.at('a')}", "task.pool=mean", "train.steps=1",
+                                                                       f"distill.model={self.at('b')}", "distill.weight=0")))
+
+    def test_every_mesh_learns_the_same(self):
+        one = metrics(self.student("one"))
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("stages", 2, ["mesh.pipeline=2"])):
+            for a, b in zip(one, metrics(self.student(name, ranks, *keys)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 4e-5, name)
+        other = self.student("data", 2)
+        self.assertEqual(timeless(one), timeless(metrics(other)))
+        self.assertEqual(digests(self.at("one")), digests(other))
+
+    def test_what_does_not_fit_is_refused(self):
+        gpt = self.tuned("gpt", 0, *GPT, "train.steps=1")
+        self.assert_error(self.finetune("never", 0, *MODEL, f"distill.model={gpt}"), 78, "[distill.other_frame]")
+        self.assert_error(self.finetune("never", 0, *MODEL, "task.kind=regression", "task.label=length", f"distill.model={gpt}"), 78,
+                          "[distill.no_student]")
+        length = self.tuned("length", 0, *MODEL, "task.label=score", "train.steps=1")
+        self.assert_error(self.finetune("never", 0, *MODEL, f"distill.model={length}"), 78, "[distill.other_task]")
 
 
 if __name__ == "__main__":

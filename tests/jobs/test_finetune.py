@@ -1,11 +1,15 @@
 """Fine-tuning: a model of each shape learns to tell texts apart, to the same losses on every mesh, to the same bits on 1, 2 and 4 data ranks
 and across a kill; it begins with a pretrained backbone; what is wrong with labels is said."""
 import json
+import os
 import pathlib
 import random
 
+import numpy
+
 import bagpipe_test
 from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from tensors import tensors_of
 
 WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have""".split()
 KINDS = {"sea": "ship wave sail salt".split(), "wood": "tree leaf bird root".split(), "town": "street house shop lamp".split()}
@@ -118,6 +122,19 @@ class Finetune(TaskTest):
         self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('back')}", "train.steps=3",
                                "train.batch=4", f"model.init={self.at('from-bert')}", "mask.next_sentence=no"]), 65, "[task.other_task]")
 
+    def test_lower_layers_go_slower(self):
+        keys = [*MODEL, "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.warmup=0", "optimizer.decay=constant",
+                "optimizer.lr=0.1", "train.steps=1"]
+        start, whole, slow = (tensors_of(os.path.join(self.tuned(f"layers-{k}", 0, *keys, *more), "checkpoints", "step-000000000001"))
+                              for k, more in enumerate((["optimizer.lr=0"], [], ["optimizer.layer_decay=0.5"])))
+        for name, power in (("task.weight", 0), ("h.1.mlp.up.weight", 1), ("h.0.attn.q.weight", 2), ("embedding.ln.gain", 3), ("wte", 3)):
+            before, after = (numpy.linalg.norm(end[name] - start[name]) for end in (whole, slow))
+            self.assertGreater(before, 0)
+            self.assertAlmostEqual(after / before, 0.5 ** power, delta=1e-2, msg=name)
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('flat')}", "model.kind=lstm",
+                               "model.layers=1", "model.width=16", "model.context=8", "train.steps=1", "train.batch=2",
+                               "optimizer.layer_decay=0.5"]), 78, "[optimizer.no_layers]")
+
     def test_pairs_are_read(self):
         """Whether both texts name the same thing: what each alone does not tell."""
         draw = random.Random(5)
@@ -138,6 +155,8 @@ class Finetune(TaskTest):
         self.assertEqual(read_json(self.at("cut"), "task.json")["tokens_cut"], 60 * (6 + 9 + 3 - 12))
 
     def test_a_number_is_learnt(self):
+        self.assert_error(self.finetune("smooth", 0, *MODEL, "task.kind=regression", "task.label=length", "train.label_smoothing=0.1"), 78,
+                          "[train.no_smoothing]")
         lines = metrics(self.tuned("number", 0, *MODEL, "task.kind=regression", "task.label=length", "task.pool=mean", "train.steps=60"))
         self.assertLess(lines[-1]["valid_loss"], 0.3 * lines[0]["loss"])
         self.assertNotIn("valid_accuracy", lines[-1])
@@ -165,15 +184,19 @@ class Finetune(TaskTest):
         self.corpus("two", [{"text": "the ship was", "topic": "a", "genre": "b"}] * 2)
         self.assert_error(self.finetune("e1", 0, *MODEL, f"corpus.valid={self.at('other.h5')}"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.finetune("e2", 0, *MODEL, f"corpus.train={self.at('alike.h5')}"), 65, "[task.one_class]", "sea")
-        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[task.no_label]")
+        self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[corpus.no_column]")
         self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "[task.bad_value]", "nan")
+        self.corpus("bare", [{"text": "the ship", "id": "0"}])
+        self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("bare.h5"))
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 65,
+                          "[task.no_label]")
         self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("two.h5"))
         self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 78,
                           "[task.several_labels]")
         self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "[task.too_many_layers]")
         self.assert_error(self.finetune("e7", 0, "model.kind=lstm", *MODEL[1:3], MODEL[4]), 78, "[task.no_backbone]")
-        for keys, word in ((("task.frozen_layers=1", "adapter.kind=lora"), "[task.frozen_adapters]"), (("corpus.weights=1",), "[task.has_weights]")):
-            self.assert_error(self.finetune("e8", 0, f"model.init={self.at('pretrained')}", *keys), 78, word)
+        self.assert_error(self.finetune("e8", 0, f"model.init={self.at('pretrained')}", "task.frozen_layers=1", "adapter.kind=lora"), 78,
+                          "[task.frozen_adapters]")
         self.assert_error(self.finetune("e9", 0, *MODEL, "model.context=3"), 78, "[task.short_context]")
         result = self.finetune("rare", 0, *MODEL, f"corpus.train={self.at('other.h5')}", "train.batch=2", "train.steps=1")
         self.assert_error(result, 65, "[task.unknown_class]", "town")

@@ -61,6 +61,7 @@ class GenerateBad(GenerateTest):
                             (["generate.repetition_penalty=0"], ["[config.bad_value]", "generate.repetition_penalty = 0"]),
                             (["generate.temperature=-1"], ["[config.bad_value]", "generate.temperature = -1"]),
                             (["generate.tokens=0"], ["[config.bad_value]", "generate.tokens = 0"]),
+                            (["generate.strategy=fill"], ["[generate.no_masks]", "of kind gpt"]),
                             (["generate.strategy=beam", "generate.beams=510"], ["[generate.too_many_beams]", "generate.beams = 510"]),
                             (["generate.strategy=beam", "generate.samples=5"], ["[generate.too_many_samples]", "generate.samples = 5"]),
                             (["generate.end=509"], ["[generate.bad_end]", "generate.end = 509"]),

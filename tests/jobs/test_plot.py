@@ -9,7 +9,7 @@ import subprocess
 import xml.etree.ElementTree
 
 import bagpipe_test
-from bagpipe_test import JobTest, TIMEOUT, environment, metrics, program, run
+from bagpipe_test import JobTest, Result, TIMEOUT, environment, metrics, program, run
 from page_test import Page
 
 class Plot(JobTest):
@@ -23,8 +23,9 @@ class Plot(JobTest):
     def plot(self, *words, status=0, env=None, cwd=None):
         process = subprocess.run([program("bagpipe"), "plot"] + list(words), env=dict(environment(), **(env or {})), cwd=cwd or self.folder,
                                  capture_output=True, timeout=TIMEOUT, check=False)
-        self.assertEqual(process.returncode, status, process.stderr.decode())
-        return process.stdout.decode(), process.stderr.decode()
+        result = Result(process.returncode, process.stdout.decode(), process.stderr.decode())
+        self.assertEqual(result.status, status, str(result))
+        return result
 
     def page(self, path):
         with open(self.at(path), encoding="utf-8") as file:
@@ -71,7 +72,7 @@ class Plot(JobTest):
         self.assertEqual(page.rows[3][6], f"{metrics(self.at('members'))[-1]['loss_mean']:.4f}")
 
     def test_runs_are_plotted_over_one_another(self):
-        out, _ = self.plot("first", "second")
+        out = self.plot("first", "second").out
         self.assertEqual(out, "wrote plot.html\n")
         page, text = self.page("plot.html")
         self.assertEqual([row[0] for row in page.rows[1:3]], ["first", "second"])
@@ -92,7 +93,7 @@ class Plot(JobTest):
         return self.page("some.html")
 
     def test_one_run_is_named_by_its_folder_from_wherever(self):
-        out, _ = self.plot(".", cwd=self.at("second"))
+        out = self.plot(".", cwd=self.at("second")).out
         self.assertEqual(out, "wrote ./index.html\n")
         self.assertEqual(self.page("second/index.html")[0].rows[1][0], "second")
 
@@ -122,23 +123,23 @@ class Plot(JobTest):
         self.assertLess(len(text), 1_000_000)
 
     def test_without_gnuplot_the_tables_are_there(self):
-        _, said = self.plot("first", "--out", "tables.html", env={"PATH": self.at("nowhere")})
-        self.assertIn("no gnuplot", said)
+        self.plot("first", "--out", "tables.html", env={"PATH": self.at("nowhere")})
         with open(self.at("tables.html"), encoding="utf-8") as file:
             text = file.read()
-        self.assertIn("There are no plots: there is no gnuplot", text)
+        self.assertNotIn("<svg", text)
         self.assertEqual(Page(text).rows[1][0], "first")
         self.plot("first", "--out", "none.svg", status=66, env={"PATH": self.at("nowhere")})
         self.assertFalse(os.path.exists(self.at("none.svg")))
 
     def test_a_training_without_templates_or_gnuplot_is_trained(self):
-        for name, env, said in (("untold", {"BAGPIPE_SHARE": "/nowhere"}, "/nowhere/report/pages/training.html"),
-                                ("undrawn", {"PATH": self.at("nowhere")}, "no gnuplot")):
+        for name, env, *words in (("untold", {"BAGPIPE_SHARE": "/nowhere"}, "[report.file_missing]", "/nowhere/report/pages/training.html"),
+                                  ("undrawn", {"PATH": self.at("nowhere")})):
             process = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=2"],
                                       env=env)
-            out, err = process.communicate()
-            self.assertEqual(process.returncode, 0, err)
-            self.assertIn(said, out + err)
+            process.wait(TIMEOUT)
+            self.assertEqual(process.returncode, 0, str(process.result()))
+            if words:
+                self.assert_warning(process.result(), *words)
             self.assertEqual(os.path.exists(self.at(name + "/index.html")), name == "undrawn")
 
     # ---- pictures ----
@@ -165,25 +166,24 @@ class Plot(JobTest):
         os.mkdir(self.at("folder"))
         shutil.copytree(self.at("second"), self.at("begun"))
         self.write("begun/metrics.jsonl", "")
-        for status, words, said in ((64, ["first", "--out", "x.pdf"], "x.pdf"), (64, ["first", "--x", "days"], "days"),
-                                    (64, ["first", "--x", "hours"], "--x"), (64, ["first", "--colour"], "--help"),
-                                    (66, ["nothing"], "nothing"), (65, ["folder"], "[run.no_record]"), (65, ["train.h5"], "train.h5"),
-                                    (65, ["begun"], "[run.no_steps]"), (73, ["first", "--out", "no/such/folder.html"], "no/such")):
+        for status, words, *said in ((64, ["first", "--out", "x.pdf"], "[command.bad_ending]", "x.pdf"), (64, ["first", "--x", "days"], "[command.bad_axis]", "days"),
+                                     (64, ["first", "--x", "hours"], "[command.bad_axis]"), (64, ["first", "--colour"], "[command.not_understood]"),
+                                     (66, ["nothing"], "[run.missing]", "nothing"), (65, ["folder"], "[run.no_record]"),
+                                     (65, ["train.h5"], "[run.no_record]", "train.h5"), (65, ["begun"], "[run.no_steps]"),
+                                     (73, ["first", "--out", "no/such/folder.html"], "[file.no_folder]", "no/such")):
             with self.subTest(words=words):
-                _, err = self.plot(*words, status=status)
-                lines = [line for line in err.split("\n") if line]
-                self.assertEqual(len(lines), 1, err)
-                self.assertTrue(lines[0].startswith(f"bagpipe: error[{status}]: "), err)
-                self.assertIn(said, lines[0])
-        self.assertIn("[command.no_run]", self.plot(status=64)[1])
-        self.assertIn("Usage: bagpipe plot", self.plot("--help")[0])
+                result = self.plot(*words, status=status)
+                self.assert_error(result, status, *said)
+                self.assertEqual(len(result.err.splitlines()), 1, str(result))
+        self.assert_error(self.plot(status=64), 64, "[command.no_run]")  # after the help
+        self.assertIn("Usage: bagpipe plot", self.plot("--help").out)
 
     # ---- tables ----
 
     def table(self, *words, status=0):
         result = run([program("bagpipe-data"), "table"] + list(words), cwd=self.folder)
         self.assertEqual(result.status, status, str(result))
-        return list(csv.DictReader(io.StringIO(result.out))), result.err
+        return list(csv.DictReader(io.StringIO(result.out))), result
 
     def test_runs_stand_side_by_side_the_best_first(self):
         for name, lines in (("t1", [(1, 3.0, 5.0), (2, 2.0, 4.0), (3, 1.0, 4.5)]), ("t2", [(1, 9.0, 3.0)]), ("t3", [(1, 0.5, None)]),
@@ -197,9 +197,9 @@ class Plot(JobTest):
             text = file.read()
         self.write("t3/config.ini", text.replace("lr = 0.001", "lr = 0.5"))
         self.write("stray.txt", "no run")
-        rows, said = self.table("t5", "t3", "t1", "stray.txt", "t4", "t2")
+        rows, result = self.table("t5", "t3", "t1", "stray.txt", "t4", "t2")
         self.assertEqual([row["run"] for row in rows], ["t2", "t1", "t4", "t3", "t5"])
-        self.assertIn("1 name", said)
+        self.assert_warning(result, "[run.missing]")
         self.assertEqual(list(rows[0]), ["run", "state", "step", "tokens", "hours", "loss", "best_valid_loss", "best_step",
                                          "tokens_per_second", "optimizer.lr"])
         self.assertEqual(list(rows[1].values()), ["t1", "finished", "3", "27", "0.03", "1", "4", "2", "20", "0.001"])
@@ -211,8 +211,8 @@ class Plot(JobTest):
 
     def test_table_of_what_is_no_run_is_refused(self):
         os.makedirs(self.at("no run"), exist_ok=True)
-        self.assertIn("[run.no_record]", self.table("no run", status=65)[1])
-        self.assertIn("[run.no_training]", self.table("no run", "train.txt", status=65)[1])
+        self.assert_error(self.table("no run", status=65)[1], 65, "[run.no_record]")
+        self.assert_error(self.table("no run", "train.txt", status=65)[1], 65, "[run.no_training]")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import signal
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, events, metrics, program, run, steps, timeless
+from bagpipe_test import JobTest, digests, events, metrics, program, run, steps
 
 
 class Runs(JobTest):
@@ -13,16 +13,6 @@ class Runs(JobTest):
         process = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"] + list(keys))
         self.until(lambda: self.trains(name), process)
         return process
-
-    def test_usr1_commits_and_leaves_with_75_and_the_same_command_goes_on(self):
-        whole = self.trained("undisturbed", 0, "train.steps=400")
-        process = self.start("stopped", "train.steps=400")
-        process.send_signal(signal.SIGUSR1)
-        self.assert_stopped(process.result())
-        self.assertLess(int(steps(self.at("stopped"))[-1][5:]), 400)
-        self.trained("stopped", 0, "train.steps=400")
-        self.assertEqual(timeless(metrics(whole)), timeless(metrics(self.at("stopped"))))
-        self.assertEqual(digests(whole), digests(self.at("stopped")))
 
     def test_second_job_on_a_run_folder_is_refused_and_names_the_first(self):
         process = self.start("held", "train.steps=100000")

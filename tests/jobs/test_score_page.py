@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import bagpipe_test
-from bagpipe_test import JobTest, ScoreFiles, TIMEOUT, environment, program, run
+from bagpipe_test import JobTest, Result, ScoreFiles, TIMEOUT, environment, program, run
 from page_test import Page
 
 try:
@@ -47,10 +47,10 @@ class ScorePage(ScoreFiles, JobTest):
         if env is None:
             result = run(command, ranks)
             self.assertEqual(result.status, 0, str(result))
-            return result.err
+            return result
         process = subprocess.run(command, env=dict(environment(), **env), capture_output=True, timeout=TIMEOUT, check=False)
         self.assertEqual(process.returncode, 0, process.stderr.decode())
-        return process.stderr.decode()
+        return Result(0, process.stdout.decode(), process.stderr.decode())
 
     def page(self, name):
         with open(os.path.join(self.at(name), "score", "index.html"), encoding="utf-8") as file:
@@ -170,9 +170,7 @@ class ScorePage(ScoreFiles, JobTest):
     def test_without_gnuplot_or_templates_the_scores_are_there(self):
         self.scored("plotless", env={"PATH": self.at("nowhere")})
         self.assertIn("There is no plot: there is no gnuplot", self.page("plotless")[1])
-        said = self.scored("pageless", env={"BAGPIPE_SHARE": "/nowhere"})
-        self.assertEqual(said.count("the page of the scores was not written"), 1)
-        self.assertIn("/nowhere/report/", said)
+        self.assert_warning(self.scored("pageless", env={"BAGPIPE_SHARE": "/nowhere"}), "[report.file_missing]", "/nowhere/report/")
         self.assertFalse(os.path.exists(os.path.join(self.at("pageless"), "score", "index.html")))
         self.scored("with")
         for name in ("plotless", "pageless"):

@@ -1,12 +1,17 @@
 """Scoring a task: figures are scikit-learn's and scipy's of the predictions, equal at any number of data ranks; an ensemble of equal models gives
-its member's bits and no mutual information; an ensemble is fine-tuned, and scored out of its bags."""
+its member's bits and no mutual information; an ensemble is fine-tuned, and scored out of its bags; methods of uncertainty are compared."""
 import csv
 import json
 import math
 import os
 import pathlib
+import random
+import re
+import string
 
 import bagpipe_test
+import h5py
+import numpy
 import scipy.stats
 import sklearn.metrics
 import test_finetune
@@ -104,13 +109,219 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertGreater(summary["task"]["mutual_information"], 0)
         self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
 
+    def conll(self, name, sentences):
+        self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.conll")])
+        return self.at(f"{name}.h5")
+
+    @staticmethod
+    def sentences(n, seed):
+        """Two words of a topic are an entity; some words are two tokens, the first of them tagged."""
+        draw, out = random.Random(seed), []
+        for _ in range(n):
+            words = [(draw.choice(test_finetune.WORDS), "O") for _ in range(draw.randrange(3, 7))]
+            for kind in draw.sample(sorted(KINDS), 2):
+                at = draw.randrange(len(words) + 1)
+                words[at:at] = [(draw.choice(KINDS[kind]) + draw.choice(["", "-a"]), f"B-{kind}"), (draw.choice(KINDS[kind]), f"I-{kind}")]
+            out.append(words)
+        return out
+
+    @staticmethod
+    def entities(rows, key):
+        """(document, first word, last word, type) of IOB2, as conlleval reads it."""
+        out, begun = set(), None
+        for k, row in enumerate([*rows, {"document": None, key: "O"}]):
+            tag = row[key]
+            if begun and (tag[0] != "I" or tag[2:] != begun[1] or row["document"] != begun[2]):
+                out.add((begun[2], begun[0], k - 1, begun[1]))
+                begun = None
+            if tag != "O" and not begun:
+                begun = (k, tag[2:], row["document"])
+        return out
+
+    def test_tags_of_words(self):
+        train, valid = self.sentences(120, 1), self.sentences(20, 2)
+        corpora = [f"corpus.train={self.conll('tags', train)}", f"corpus.valid={self.conll('tags-valid', valid)}"]
+        keys = [*MODEL, "task.kind=tags", *corpora, "optimizer.lr=1e-2", "train.steps=120", "train.log_every=40"]
+        tuned = self.tuned("tagger", 0, *keys)
+        for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            other = self.tuned(f"tagger-{name}", ranks, *keys, *mesh)
+            for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(other), strict=True):
+                self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        self.assertEqual(read_json(tuned, "task.json")["labels"], sorted([f"{a}-{b}" for a in "BI" for b in KINDS] + ["O"]))
+        summary = self.scored("tags-score", tuned, corpus="tags-valid.h5")
+        rows = self.predictions("tags-score")
+        self.assertEqual([(row["document"], row["word"], row["label"]) for row in rows],
+                         [(str(d), str(w), tag) for d, sentence in enumerate(valid) for w, (_, tag) in enumerate(sentence)])
+        self.assertGreater(summary["task"]["f1"]["value"], 0.6)
+        found = {key: self.entities(rows, key) for key in ("label", "prediction")}
+        right = len(found["label"] & found["prediction"])
+        self.assertAlmostEqual(summary["task"]["precision"]["value"], right / len(found["prediction"]), 9)
+        self.assertAlmostEqual(summary["task"]["recall"]["value"], right / len(found["label"]), 9)
+        last = bagpipe_test.metrics(tuned)[-1]
+        self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
+        self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
+        self.assertEqual(sum(map(sum, summary["task"]["confusion"])), len(rows))
+        for name, ranks, mesh in (("tags-2", 2, ()), ("tags-mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            other = self.scored(name, tuned, ranks, *mesh, corpus="tags-valid.h5")
+            self.assertAlmostEqual(other["nll_nats"], summary["nll_nats"], 3)
+        for file in ("summary.json", "predictions.csv"):
+            self.assertEqual(self.bytes_of("tags-score", file), self.bytes_of("tags-2", file))
+        both = self.scored("tags-both", self.ensemble("tags-pair", tuned, tuned), corpus="tags-valid.h5")
+        self.assertAlmostEqual(both["nll_nats"], summary["nll_nats"], 4)
+        self.assertLess(both["task"]["mutual_information"], 1e-6)
+        self.conll("tags-long", [[("the", "O")] * 30, [("the", "O")]])
+        cut = self.scored("tags-cut", tuned, corpus="tags-long.h5")
+        self.assertEqual((cut["words"], cut["words_cut"], cut["documents_cut"]), (22 + 1, 8, 1))
+
+    def test_tags_that_do_not_fit_are_refused(self):
+        valid, alike, strange = (self.conll(*case) for case in (
+            ("few", self.sentences(3, 1)), ("alike", [[("ship", "O"), ("the", "O")]]), ("strange", [[("ship", "B-moon"), ("the", "O")]])))
+        keys = [*MODEL, "task.kind=tags", f"corpus.train={valid}", "train.steps=1", "corpus.valid="]
+        tuned = self.tuned("small-tagger", 0, *keys)
+        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "B-moon")
+        for name, key, word in (("valid", f"corpus.valid={strange}", "[task.unknown_tag]"), ("untagged", f"corpus.train={self.at('train.h5')}", "[corpus.no_tags]"),
+                                ("alike", f"corpus.train={alike}", "[task.one_class]")):
+            self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
+        self.assert_error(self.finetune("tags-other", 0, *keys, f"corpus.train={strange}", f"model.init={tuned}"), 65, "[task.other_task]")
+
+    def squad(self, name, n, seed):
+        """A question after a thing of the sea, which is in the context or not; contexts of one to three windows. Returns the answers by id."""
+        draw, questions, answers = random.Random(seed), [], {}
+        for k in range(n):
+            words = [draw.choice(test_finetune.WORDS + KINDS["town"]) for _ in range(draw.randrange(4, 40))]
+            at, there = draw.randrange(len(words)), draw.random() < 0.8
+            if there:
+                words[at] = draw.choice(KINDS["sea"]).capitalize() + draw.choice(["", ",", "!"])
+            answers[f"q{k}"] = words[at].rstrip(",!") if there else ""
+            text = {"text": answers[f"q{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
+            questions.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what is on the sea", "is_impossible": not there,
+                                                                   "answers": [text] if there else []}]})
+        self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": questions}]}))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.json")])
+        return answers
+
+    def test_answers_in_long_contexts(self):
+        train, valid = self.squad("spans", 200, 1), self.squad("spans-valid", 30, 2)
+        keys = [*MODEL, "task.kind=spans", f"corpus.train={self.at('spans.h5')}", f"corpus.valid={self.at('spans-valid.h5')}", "task.stride=8",
+                "optimizer.lr=1e-2", "train.batch=16", "train.steps=100", "train.log_every=50"]
+        tuned = self.tuned("answerer", 0, *keys)
+        for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
+            for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(self.tuned(f"answerer-{name}", ranks, *keys, *mesh)), strict=True):
+                self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        task = read_json(tuned, "task.json")
+        self.assertEqual((task["documents"], task["answers_lost"], task["unanswered"]), (len(train), 0, True))
+        self.assertGreater(task["windows"], 1.5 * len(train))
+        summary = self.scored("spans-score", tuned, corpus="spans-valid.h5")
+        said = read_json(self.at("spans-score"), "score", "predictions.json")
+        self.assertEqual(list(said), list(valid))
+        right = [self.normal(said[key]) == self.normal(valid[key]) for key in valid]
+        self.assertAlmostEqual(summary["task"]["exact_match"]["value"], sum(right) / len(right), 9)
+        self.assertGreater(sum(right) / len(right), 0.8)
+        self.assertTrue(any(said[key] == "" == valid[key] for key in valid))
+        self.assertEqual((summary["documents"], len(self.predictions("spans-score"))), (len(valid), len(valid)))
+        for key, row in zip(valid, self.predictions("spans-score"), strict=True):
+            self.assertEqual((row["label"], row["prediction"]), (valid[key], said[key]))
+        self.scored("spans-2", tuned, 2, corpus="spans-valid.h5")
+        for file in ("summary.json", "predictions.csv", "predictions.json"):
+            self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))
+        other = self.scored("spans-mesh", tuned, 4, "mesh.tensor=2", "mesh.pipeline=2", corpus="spans-valid.h5")
+        self.assertEqual(other["task"]["exact_match"], summary["task"]["exact_match"])
+        self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
+        self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
+        self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
+
+    @staticmethod
+    def normal(text):
+        """SQuAD's normalize_answer."""
+        text = "".join(c for c in text.lower() if c not in string.punctuation)
+        return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+    # ---- uncertainty ----
+
+    def study(self, name, models, *keys, ranks=0):
+        command = [bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at(name)}", f"uncertainty.models={models}",
+                   f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.passes=3", "uncertainty.resamples=100", "laplace.samples=3",
+                   self.at("empty.ini"), *keys]
+        return run(command, ranks)
+
+    def studied(self, name, models, *keys, ranks=0):
+        result = self.study(name, models, *keys, ranks=ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return read_json(self.at(name), "uncertainty", "summary.json")
+
+    def outcomes(self, name, method):
+        with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", method, "score", "outcomes.h5")) as file:
+            return {key: file[key][()].astype(numpy.float64) for key in file if file[key].dtype.kind == "f"}
+
+    def test_methods_are_compared(self):
+        """Figures are those of the predictions; texts without a class that the models know are shifted."""
+        tuned = [self.tuned(f"study-{k}", 0, *MODEL, f"run.seed={k}", "train.steps=25") for k in range(2)]
+        pair, equal = self.ensemble("pair", *tuned), self.ensemble("same", tuned[0], tuned[0])
+        draw = numpy.random.default_rng(3)
+        words = test_finetune.WORDS
+        self.corpus("strange", [{"text": " ".join(draw.choice(words, 9)), "topic": "none"} for _ in range(20)])
+        self.corpus("bare", [{"text": " ".join(draw.choice(words, 9))} for _ in range(20)])
+        models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, last={tuned[0]}:laplace"
+        keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('valid.h5')}",
+                f"corpus.train={self.at('train.h5')}"]
+        summary = self.studied("methods", models, *keys)
+        one = self.scored("study-alone", tuned[0])
+        self.assertEqual(summary["predictions"], "documents")
+        known = 30
+        for method, got in summary["methods"].items():
+            told = self.outcomes("methods", method)
+            self.assertTrue(numpy.isnan(told["logprob"][known:]).all())
+            self.assertFalse(numpy.isnan(told["total_entropy"]).any())
+            for figure, want in (("nll", -told["logprob"][:known].mean()), ("accuracy", told["correct"][:known].mean()),
+                                 ("brier", told["brier"][:known].mean())):
+                self.assertAlmostEqual(got[figure], want, 7, (method, figure))
+            self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
+            self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
+            self.assertEqual(got["temperature_tokens"], known)
+            for k, shift in enumerate(("strange", "bare")):
+                for score, values in (("entropy", told["total_entropy"]), ("confidence", -numpy.log(told["confidence"])),
+                                      ("mutual_information", told["mutual_information"])):
+                    scores = numpy.concatenate([values[:known], values[known + 20 * k:known + 20 * (k + 1)]])
+                    auroc = sklearn.metrics.roc_auc_score([0] * known + [1] * 20, scores)
+                    if method != "one" or score != "mutual_information":
+                        self.assertAlmostEqual(got["ood"][shift]["auroc"][score], auroc, 6, (method, shift, score))
+        self.assertAlmostEqual(summary["methods"]["one"]["nll"], one["nll_nats"] / known, 12)
+        self.assertEqual(summary["methods"]["one"]["accuracy"], one["task"]["accuracy"]["value"])
+        a, b = (self.outcomes("methods", method) for method in ("one", "same"))
+        for column in ("logprob", "total_entropy", "brier", "confidence"):
+            numpy.testing.assert_array_equal(a[column], b[column])
+        self.assertEqual(b["mutual_information"].max(), 0)
+        self.assertGreater(self.outcomes("methods", "pair")["mutual_information"].min(), 0)
+        for method in ("drop", "last"):
+            self.assertGreater(self.outcomes("methods", method)["mutual_information"].max(), 1e-7)
+        self.assertGreater(summary["methods"]["last"]["fit_seconds"], 0)
+        self.studied("methods-two", models.replace(f", last={tuned[0]}:laplace", ""), *keys, ranks=2)
+        for method in ("one", "pair", "drop"):
+            for column, values in self.outcomes("methods-two", method).items():
+                numpy.testing.assert_array_equal(values, self.outcomes("methods", method)[column])
+
+    def test_what_can_not_be_compared_is_refused(self):
+        tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")
+        number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
+        self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
+        keys = [f"uncertainty.in_domain={self.at('moons.h5')}"]
+        self.assert_error(self.study("moon-study", f"one={tuned}", *keys), 65, "[comparison.unknown_class]")
+        self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_distribution]")
+        more = run([bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at('two')}", *test_finetune.TUNE, *MODEL,
+                    "task.label=length", "train.steps=1"])
+        self.assertEqual(more.status, 0, str(more))
+        self.assert_error(self.study("two-tasks", f"one={tuned}, two={self.at('two')}"), 65, "[comparison.unlike_tasks]")
+
     def test_what_has_no_place_here_is_refused(self):
         tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
         self.corpus("bare", [{"text": "the ship"}])
-        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[task.no_label]")
+        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
 

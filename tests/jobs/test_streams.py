@@ -21,11 +21,7 @@ class Bags(JobTest):
         self.assertIn("finished", result.out)
         for ranks in (0, 2):
             result = self.pretrain("older", ranks, "train.steps=6", *self.KEYS)
-            self.assertEqual(result.status, 78, str(result))
-            said = [line for line in result.err.split("\n") if line.startswith("bagpipe: error[78]: ")]
-            self.assertEqual(len(said), 1, str(result))
-            for words in ("version 1", "[run.other_bag]", "run.dir", "older"):
-                self.assertIn(words, said[0])
+            self.assert_error(result, 78, "[run.other_bag]", "run.dir", "older")
             self.assertEqual(digests(folder), before)
 
     def test_members_of_an_ensemble_with_bags_of_version_1_do_not_go_on(self):
@@ -35,9 +31,7 @@ class Bags(JobTest):
         step = os.path.join(self.at("many/members/m01/checkpoints"), steps(self.at("many/members/m01"))[-1])
         edit_manifest(step, lambda manifest: manifest["state"].pop("bag_version"))
         self.assertEqual(run(command + ["train.steps=2"]).status, 0)
-        result = run(command + ["train.steps=4"])
-        self.assertEqual(result.status, 78, str(result))
-        self.assertRegex(result.err, r"error\[78\]: m01: .*version 1.*version 2")
+        self.assert_error(run(command + ["train.steps=4"]), 78, "[run.other_bag]", "m01")
 
     def test_a_run_with_bags_goes_on_with_the_same_bits(self):
         folder = self.trained("parts", 0, "train.steps=3", *self.KEYS)
@@ -61,9 +55,7 @@ class BagsWithWeights(JobTest):
         # of two documents among hundreds a bag has none with probability exp(-2): of 40 members some lack both
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('lacking')}", "ensemble.members=40",
                       f"corpus.train={self.at('many.h5')},{self.at('few.h5')}", "corpus.weights=1,1", "model.context=4"])
-        self.assertEqual(result.status, 65, str(result))
-        self.assertRegex(result.err, r"error\[65\]: m\d\d: .*in its bag: at .*few.h5")
-        self.assertIn("run.seed", result.err)
+        self.assert_error(result, 65, "[corpus.too_short]", "few.h5", "run.seed")
         self.assertFalse(os.path.exists(self.at("lacking/members")))
 
 

@@ -39,9 +39,6 @@ class VerifyResume(JobTest):
         self.assertEqual(self.left(name), [])
         return rank
 
-    def test_bare(self):
-        self.verified("bare", 0)
-
     def test_two_data_ranks_and_three_steps(self):
         self.verified("data", 2, steps=3)
 
@@ -63,18 +60,16 @@ class VerifyResume(JobTest):
         self.assertEqual(self.left("own"), [folder])
 
     def test_a_resume_that_changes_one_weight_is_told(self):
-        for ranks, steps in ((0, "6"), (2, "3")):
-            name = f"broken{ranks}"
-            status, out, err = self.verify(name, ranks, steps=steps, BP_FAULT="train.flip_loaded")
-            self.assertEqual(status, 70, out + err)
-            kept = self.left(name)
-            self.assertEqual(len(kept), 1, kept)
-            said = [line for line in err.splitlines() if line.startswith("verify_resume: error[70]: ")]  # of the script: it has no identifiers
-            self.assertEqual((len(said), err.count("error[")), (1, 1), err)
-            self.assertRegex(said[0], r'"step": ?\d+.*"step": ?\d+')
-            self.assertIn(kept[0], said[0])
-            with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
-                self.assertIn("async = yes\n", file.read())  # as the user's run writes them
+        status, out, err = self.verify("broken", 2, steps="3", BP_FAULT="train.flip_loaded")
+        self.assertEqual(status, 70, out + err)
+        kept = self.left("broken")
+        self.assertEqual(len(kept), 1, kept)
+        said = [line for line in err.splitlines() if line.startswith("verify_resume: error[70]: ")]  # of the script: it has no identifiers
+        self.assertEqual((len(said), err.count("error[")), (1, 1), err)
+        self.assertRegex(said[0], r'"step": ?\d+.*"step": ?\d+')
+        self.assertIn(kept[0], said[0])
+        with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
+            self.assertIn("async = yes\n", file.read())  # as the user's run writes them
 
     def test_a_training_that_fails_is_told_in_its_own_words(self):
         status, out, err = self.verify("failing", 2, f"corpus.train={self.at('missing.h5')}")

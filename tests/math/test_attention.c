@@ -2,6 +2,7 @@
  */
 #include "base/err.h"
 #include "math/attention/attention.h"
+#include "math/attention/relative.h"
 #include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
 #include "math/math.h"
@@ -26,6 +27,7 @@ typedef struct problem {
     bool cross;
     float *qkv, *out, *lse, *dout, *dqkv; /* cross: q, and behind it [B][K][2][G][D]; else
                                              [B][T]: H heads of q, G of k and of v */
+    float *dbias;                         /* [B][H] rows of bp_bias_floats; of a bias */
     void *scratch;
 } problem;
 
@@ -98,7 +100,10 @@ static problem problem_of(int way, bp_attention_shape shape)
                  shape.K > 0,   randoms(in, 1),
                  floats(n),     floats(shape.B * shape.H * shape.T),
                  randoms(n, 2), floats(in),
-                 NULL};
+                 NULL,          NULL};
+
+    if (shape.bias)
+        p.dbias = floats(shape.B * shape.H * bp_bias_floats(&shape));
 
     p.scratch = bp_alloc("test", (int64_t)bp_attention_scratch_bytes(precision_of(way), &shape), 1);
     assert_non_null(p.scratch);
@@ -110,7 +115,7 @@ static problem problem_of(int way, bp_attention_shape shape)
 
 static void problem_free(problem *p)
 {
-    void *all[] = {p->qkv, p->out, p->lse, p->dout, p->dqkv, p->scratch};
+    void *all[] = {p->qkv, p->out, p->lse, p->dout, p->dqkv, p->dbias, p->scratch};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
@@ -133,6 +138,12 @@ static double dropout_factor(const bp_attention_shape *shape, int64_t b, int64_t
                : 0;
 }
 
+/* Where the bias of a query and a key lies. */
+static int64_t bias_at(const bp_attention_shape *s, int64_t h, int64_t t, int64_t u)
+{
+    return h * bp_bias_floats(s) + t - u + keys_of(s) - 1;
+}
+
 /* One query's row: weights and log-sum-exp. */
 static double twin_weights(double *weights, const double *qkv, const bp_attention_shape *s,
                            int64_t b, int64_t h, int64_t t, int64_t seen)
@@ -147,7 +158,8 @@ static double twin_weights(double *weights, const double *qkv, const bp_attentio
         double dot = 0;
         for (int64_t d = 0; d < s->D; d++)
             dot += q[d] * k[d];
-        weights[u] = exp(dot / sqrt((double)s->D));
+        dot *= s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D);
+        weights[u] = exp(dot + (s->bias ? (double)s->bias[bias_at(s, h, t, u)] : 0));
         sum += weights[u];
     }
     for (int64_t u = 0; u < seen; u++)
@@ -176,7 +188,7 @@ static void twin_forward(double *out, double *lse, const double *qkv, const bp_a
 }
 
 /* The gradient by the chain rule, row by row, with the whole row of weights at hand. */
-static void twin_backward(double *dqkv, const double *qkv, const float *dout,
+static void twin_backward(double *dqkv, double *dbias, const double *qkv, const float *dout,
                           const bp_attention_shape *s)
 {
     int64_t width = s->H * s->D;
@@ -203,7 +215,10 @@ static void twin_backward(double *dqkv, const double *qkv, const float *dout,
                 }
                 for (int64_t u = 0; u < seen; u++) {
                     int64_t key = key_at(s, b, h, u);
-                    double dscore = weights[u] * (dweights[u] - sum) / sqrt((double)s->D);
+                    double dscore = weights[u] * (dweights[u] - sum);
+                    if (dbias)
+                        dbias[b * s->H * bp_bias_floats(s) + bias_at(s, h, t, u)] += dscore;
+                    dscore *= s->scale > 0 ? (double)s->scale : 1 / sqrt((double)s->D);
                     for (int64_t d = 0; d < s->D; d++) {
                         dqkv[query + d] += dscore * qkv[key + d];
                         dqkv[key + d] += dscore * qkv[query + d];
@@ -233,7 +248,7 @@ static void run(problem *p)
     int64_t keys = groups_of(&p->shape);
     bp_attention_input in = input_of(p);
     float *dkeys = p->dqkv + (p->cross ? queries : H * D);
-    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + keys * D};
+    bp_attention_gradients to = {p->dqkv, dkeys, dkeys + keys * D, p->dbias};
     bp_attention_forward(gemm, p->out, p->lse, &in, &p->shape, p->scratch);
     bp_attention_backward(gemm, &to, p->dout, p->out, p->lse, &in, &p->shape, p->scratch);
     bp_gemm_free(&gemm);
@@ -276,22 +291,26 @@ static void check_way(int way, bp_attention_shape shape)
         round_all(p.dout, n);
     }
     double *qkv = widened(p.qkv, all), *out = doubles(n), *dqkv = doubles(all);
-    double *lse = doubles(shape.B * shape.H * shape.T);
+    int64_t biases = shape.bias ? shape.B * shape.H * bp_bias_floats(&shape) : 0;
+    double *lse = doubles(shape.B * shape.H * shape.T), *dbias = biases ? doubles(biases) : NULL;
 
     run(&p);
     twin_forward(out, lse, qkv, &shape);
-    twin_backward(dqkv, qkv, p.dout, &shape);
+    twin_backward(dqkv, dbias, qkv, p.dout, &shape);
     /* Rounding of sums of up to T float32 numbers near 1; or of weights near 1 to the 8 bits of
      * bf16. */
     assert_near(p.out, out, n, way == F32 ? 5e-6 : 1.2e-2);
     assert_near(p.lse, lse, shape.B * shape.H * shape.T, way == F32 ? 5e-6 : 1e-2);
     assert_near(p.dqkv, dqkv, all, way == F32 ? 3e-5 : 2e-2);
+    if (biases)
+        assert_near(p.dbias, dbias, biases, way == F32 ? 3e-5 : 2e-2);
     if (way == F32)
         check_weights(&p, qkv);
     bp_free(qkv);
     bp_free(out);
     bp_free(dqkv);
     bp_free(lse);
+    bp_free(dbias);
     problem_free(&p);
 }
 
@@ -337,6 +356,51 @@ static void attention_to_other_positions_equals_plain_loops(void **state)
         shape.K = positions[i][1];
         check(shape);
     }
+}
+
+/* Relative positions: what scores get by distance, and its gradient. */
+static void scores_may_be_biased_by_distance(void **state)
+{
+    static const int32_t lengths[] = {70, 33};
+    static const int64_t sizes[][2] = {{5, 0}, {64, 0}, {200, 0}, {70, 131}};
+    bp_rng_key key = bp_rng_key_of(1, BP_RNG_DROPOUT, 0, 3, 5);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        bp_attention_shape shape = shape_of(2, sizes[i][0], 3, 24, sizes[i][1] == 0);
+        float *bias;
+
+        shape.K = sizes[i][1];
+        shape.scale = 0.3f;
+        bias = randoms(3 * bp_bias_floats(&shape), 3);
+        shape.bias = bias;
+        check(shape);
+        shape.causal = false;
+        shape.lengths = shape.T > 33 && shape.T + shape.K > 70 ? lengths : NULL;
+        shape.dropout = 0.25f;
+        shape.key = &key;
+        check(shape);
+        bp_free(bias);
+    }
+}
+
+/* Of T5's sizes: 32 buckets up to a distance of 128. */
+static void distances_have_the_buckets_of_t5(void **state)
+{
+    static const int64_t both[][2] = {{0, 0},   {1, 1},   {7, 7},   {8, 8},    {11, 8},
+                                      {12, 9},  {16, 10}, {90, 14}, {91, 15},  {500, 15},
+                                      {-1, 17}, {-7, 23}, {-8, 24}, {-16, 26}, {-128, 31}},
+                         one[][2] = {{0, 0},   {15, 15},  {16, 16},  {18, 16},  {19, 17},
+                                     {32, 21}, {113, 31}, {112, 30}, {128, 31}, {-5, 0}};
+    bp_relative by = {32, 128, true};
+
+    (void)state;
+    /* of keys so far before their query */
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        assert_int_equal(bp_relative_bucket(&by, -both[i][0]), both[i][1]);
+    by.two_sided = false;
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        assert_int_equal(bp_relative_bucket(&by, -one[i][0]), one[i][1]);
 }
 
 static void keys_behind_a_length_are_not_seen(void **state)
@@ -638,6 +702,8 @@ int main(void)
         cmocka_unit_test(causal_attention_equals_plain_loops),
         cmocka_unit_test(full_attention_equals_plain_loops),
         cmocka_unit_test(attention_to_other_positions_equals_plain_loops),
+        cmocka_unit_test(scores_may_be_biased_by_distance),
+        cmocka_unit_test(distances_have_the_buckets_of_t5),
         cmocka_unit_test(keys_behind_a_length_are_not_seen),
         cmocka_unit_test(heads_may_share_keys),
         cmocka_unit_test(groups_may_be_cut),

@@ -133,7 +133,7 @@ static void backward(problem *p)
     bp_attention_input in = input_of(p);
     const bp_attention_shape *s = &p->shape;
     bp_attention_gradients to = {p->dqkv, p->dqkv + s->H * s->D,
-                                 p->dqkv + (s->H + s->key_heads) * s->D};
+                                 p->dqkv + (s->H + s->key_heads) * s->D, NULL};
 
     bp_attention_backward(p->gemm, &to, p->dout, p->out, p->lse, &in, s, p->scratch);
 }

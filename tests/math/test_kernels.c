@@ -114,17 +114,19 @@ static void rms_norm_and_its_gradient_equal_plain_loops(void **state)
 
 enum { GLU_ROWS = 3, GLU_F = 1100 }; /* more than one panel of columns */
 
-static void twin_swiglu(double *y, const double *x, const void *context)
+static void twin_gated(double *y, const double *x, const void *context)
 {
-    (void)context;
+    bool gelu = *(const bp_activation *)context == BP_GEGLU;
+
     for (int64_t r = 0; r < GLU_ROWS; r++)
         for (int64_t c = 0; c < GLU_F; c++) {
             double gate = x[r * 2 * GLU_F + c];
-            y[r * GLU_F + c] = gate / (1 + exp(-gate)) * x[r * 2 * GLU_F + GLU_F + c];
+            double at = gelu ? 2 * sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate) : gate;
+            y[r * GLU_F + c] = gate / (1 + exp(-at)) * x[r * 2 * GLU_F + GLU_F + c];
         }
 }
 
-static void swiglu_and_its_gradient_equal_plain_loops(void **state)
+static void check_gated(bp_activation kind)
 {
     enum { n = GLU_ROWS * GLU_F };
     float *x = randoms(2 * n, 1), *y = floats(n), *dy = randoms(n, 2), *dx = floats(2 * n);
@@ -132,24 +134,30 @@ static void swiglu_and_its_gradient_equal_plain_loops(void **state)
                kept = bp_operand_floats(x, GLU_ROWS, 2 * GLU_F),
                gradient = bp_operand_floats(dx, GLU_ROWS, 2 * GLU_F);
 
-    (void)state;
     x[0] = 200; /* exp(-x) is nothing, or infinite */
     x[1] = -200;
     double *x2 = widened(x, 2 * n), *y2 = doubles(n), *dx2 = doubles(2 * n);
-    bp_swiglu_forward(&to, NULL, x);
-    twin_swiglu(y2, x2, NULL);
+    bp_gated_forward(kind, &to, NULL, x);
+    twin_gated(y2, x2, &kind);
     assert_near(y, y2, n, 2e-5 * 200);
     assert_near(y + 2, y2 + 2, n - 2, 1e-5);
     memset(y, 0, n * sizeof *y);
-    bp_swiglu_backward(&gradient, &to, dy, &kept);
+    bp_gated_backward(kind, &gradient, &to, dy, &kept);
     assert_near(y + 2, y2 + 2, n - 2, 1e-5);
     for (int64_t i = 0; i < 2 * n; i += i < 10 ? 1 : 37)
-        dx2[i] = slope_at(x2, i, dy, y2, n, twin_swiglu, NULL);
+        dx2[i] = slope_at(x2, i, dy, y2, n, twin_gated, &kind);
     for (int64_t i = 0; i < 2 * n; i += i < 10 ? 1 : 37)
         assert_true(fabs((double)dx[i] - dx2[i]) < 1e-4 * (1 + fabs(dx2[i])));
     void *all[] = {x, y, dy, dx, x2, y2, dx2};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++)
         bp_free(all[j]);
+}
+
+static void gated_activations_and_their_gradients_equal_plain_loops(void **state)
+{
+    (void)state;
+    check_gated(BP_SWIGLU);
+    check_gated(BP_GEGLU);
 }
 
 static void rotary_positions_turn_pairs_and_back(void **state)
@@ -590,7 +598,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_norm_equals_plain_loops),
         cmocka_unit_test(rms_norm_and_its_gradient_equal_plain_loops),
-        cmocka_unit_test(swiglu_and_its_gradient_equal_plain_loops),
+        cmocka_unit_test(gated_activations_and_their_gradients_equal_plain_loops),
         cmocka_unit_test(rotary_positions_turn_pairs_and_back),
         cmocka_unit_test(layer_norm_gradient_equals_finite_differences),
         cmocka_unit_test(activations_and_their_slopes_are_accurate),

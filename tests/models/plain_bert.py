@@ -75,8 +75,8 @@ class Bert:
             out.append(self.linear(f"{name}.output.dense", mixed))
         return out
 
-    def logprob(self, ids, place, token):
-        """Of a token at one place of the whole input."""
+    def logprobs(self, ids, places):
+        """Of all tokens, at some places of the whole input."""
         kind = "roberta." if self.roberta else "bert."
         table = self.tensors[kind + "embeddings.word_embeddings.weight"]
         positions = self.tensors[kind + "embeddings.position_embeddings.weight"]
@@ -93,10 +93,33 @@ class Bert:
                     for x, y in zip(rows, inner)]
         dense, ln, bias = (("lm_head.dense", "lm_head.layer_norm", "lm_head.bias") if self.roberta else
                            ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"))
-        x = self.norm(ln, [gelu(a) for a in self.linear(dense, rows[place])])
-        logits = [sum(a * b for a, b in zip(x, row)) + c for row, c in zip(table, self.tensors[bias])]
-        most = max(logits)
-        return logits[token] - most - math.log(sum(math.exp(a - most) for a in logits))
+        out = []
+        for place in places:
+            x = self.norm(ln, [gelu(a) for a in self.linear(dense, rows[place])])
+            logits = [sum(a * b for a, b in zip(x, row)) + c for row, c in zip(table, self.tensors[bias])]
+            most = max(logits)
+            total = most + math.log(sum(math.exp(a - most) for a in logits))
+            out.append([a - total for a in logits])
+        return out
+
+    def logprob(self, ids, place, token):
+        return self.logprobs(ids, [place])[0][token]
+
+    def fill(self, ids, vocabulary, rounds):
+        """Tokens and log-probabilities of the masks of a text, filled in by rounds, the most probable ones first."""
+        cls, sep, mask = (vocabulary.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
+        text = [cls] + ids + [sep]
+        masks = [k for k, token in enumerate(text) if token == mask]
+        sure = {}
+        for left in range(rounds, 0, -1):
+            places = [k for k in masks if k not in sure]
+            best = []
+            for place, values in zip(places, self.logprobs(text, places)):
+                token = max((v for v in range(len(values)) if v not in (cls, sep, mask)), key=lambda v: values[v])
+                best.append((-values[token], place, token))
+            for value, place, token in sorted(best)[:-(-len(places) // left)]:
+                text[place], sure[place] = token, -value
+        return [text[k] for k in masks], [sure[k] for k in masks]
 
     def score(self, lines, vocabulary, window, words):
         """The negated pseudo-log-likelihood of documents in disjoint windows, and how many tokens they have."""

@@ -1,6 +1,6 @@
-/* LoRA: its gradients are the slopes of the loss, with dropout, of products with a gate and of
- * heads that share keys; the base has none. A product that is adapted is that of the merged weight,
- * and a rank as large as the width reaches any weight. */
+/* Adapters: LoRA's and bottlenecks' gradients are the slopes of the loss, with dropout, of products
+ * with a gate and of heads that share keys; the base has none. A product that is adapted is that of
+ * the merged weight, and a rank as large as the width reaches any weight. */
 #include "bp_test_mpi.h"
 
 #include "models/family.h"
@@ -23,7 +23,14 @@ typedef struct fixture {
 
 static const float WEIGHT = 0.05F;
 
-static bp_model_shape shape_of(const char *kind, int64_t rank)
+static const bp_adapter BOTTLENECK = {.kind = BP_ADAPTER_BOTTLENECK, .rank = 3};
+
+static bp_adapter lora_of(int64_t rank)
+{
+    return (bp_adapter){.kind = BP_ADAPTER_LORA, .rank = rank, .scale = 6, .targets = 63};
+}
+
+static bp_model_shape shape_of(const char *kind, bp_adapter adapter)
 {
     bp_model_shape shape = {.family = bp_model_family_find(kind),
                             .layers = 2,
@@ -33,7 +40,7 @@ static bp_model_shape shape_of(const char *kind, int64_t rank)
                             .vocab_size = VOCABULARY};
 
     shape.family->settle(&shape);
-    shape.adapter = (bp_adapter){.kind = BP_ADAPTER_LORA, .rank = rank, .scale = 6, .targets = 63};
+    shape.adapter = adapter;
     return shape;
 }
 
@@ -140,9 +147,9 @@ static int check_group(fixture *f, bp_group *group, const float *gradients)
     return checked;
 }
 
-static void check_gradients(const char *kind, int64_t rank, int weights)
+static void check_gradients(const char *kind, bp_adapter adapter, int params)
 {
-    bp_model_shape shape = shape_of(kind, rank);
+    bp_model_shape shape = shape_of(kind, adapter);
     fixture f = {0};
     float *gradients;
     int checked = 0;
@@ -153,7 +160,7 @@ static void check_gradients(const char *kind, int64_t rank, int weights)
     memcpy(gradients, f.stage->gradient, (size_t)f.network->trained_floats * sizeof *gradients);
     for (int g = 0; g < f.network->group_count; g++)
         checked += check_group(&f, &f.network->groups[g], gradients);
-    assert_int_equal(checked, 2 * 2 * weights);
+    assert_int_equal(checked, 2 * params);
     bp_free(gradients);
     close_fixture(&f);
 }
@@ -161,9 +168,11 @@ static void check_gradients(const char *kind, int64_t rank, int weights)
 static void gradients_are_slopes(void **state)
 {
     (void)state;
-    check_gradients("gpt", 1, 6);
-    check_gradients("gpt", 3, 6);
-    check_gradients("llama", 2, 7);
+    check_gradients("gpt", lora_of(1), 2 * 6);
+    check_gradients("gpt", lora_of(3), 2 * 6);
+    check_gradients("llama", lora_of(2), 2 * 7);
+    check_gradients("gpt", BOTTLENECK, 2 * 4);
+    check_gradients("gpt_neox", BOTTLENECK, 2 * 4);
 }
 
 static bp_param *find(bp_network *network, const char *name)
@@ -179,7 +188,7 @@ static bp_param *find(bp_network *network, const char *name)
 /* A = 1, B = delta rank / scale. */
 static void a_whole_rank_reaches_any_weight(void **state)
 {
-    bp_model_shape adapted = shape_of("gpt", C), plain = adapted;
+    bp_model_shape adapted = shape_of("gpt", lora_of(C)), plain = adapted;
     fixture a = {0}, b = {0};
 
     (void)state;

@@ -1,4 +1,4 @@
-"""LoRA: the adapter alone is trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
+"""Adapters: LoRA or bottlenecks alone are trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
 with the same bits; merged by export it gives the same scores; what does not fit is refused."""
 import os
 
@@ -9,6 +9,7 @@ from bagpipe_test import JobTest, digests, metrics, program, run, state_of, step
 from tensors import tensors_of
 
 LORA = ["adapter.kind=lora", "adapter.rank=3", "adapter.targets=q,k,v,out,up,down", "train.steps=6", "model.dropout=0.1"]
+BOTTLENECK = ["adapter.kind=bottleneck", "adapter.rank=6", "train.steps=6", "model.dropout=0.1"]
 LLAMA = ["model.kind=llama", "model.kv_heads=2", "model.inner=44"]
 
 
@@ -21,6 +22,9 @@ class Adapter(JobTest):
 
     def adapted(self, name, ranks=0, *keys, base="gpt"):
         return self.trained(name, ranks, f"model.init={self.at(base)}", *LORA, *keys)
+
+    def bottled(self, name, ranks=0, *keys, base="gpt"):
+        return self.trained(name, ranks, f"model.init={self.at(base)}", *BOTTLENECK, *keys)
 
     def last(self, name):
         return tensors_of(os.path.join(self.at(name), "checkpoints", steps(self.at(name))[-1]))
@@ -42,11 +46,50 @@ class Adapter(JobTest):
                         self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-3 * a["grad_norm"])
 
     def test_data_ranks_give_the_bits_of_one(self):
-        one = self.adapted("one")
-        for ranks in (2, 4):
-            other = self.adapted(f"data{ranks}", ranks)
-            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
-            self.assertEqual(digests(one), digests(other))
+        for train in (self.adapted, self.bottled):
+            one = train(f"one-{train.__name__}")
+            for ranks in (2, 4):
+                other = train(f"data{ranks}-{train.__name__}", ranks)
+                self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+                self.assertEqual(digests(one), digests(other))
+
+    def test_every_mesh_trains_the_same_bottlenecks(self):
+        one = metrics(self.bottled("bottled"))
+        base = metrics(self.trained("plain", 0, f"model.init={self.at('gpt')}", "train.steps=6", "model.dropout=0.1"))
+        self.assertLess(abs(one[0]["loss"] - base[0]["loss"]), 1e-2)
+        self.assertNotEqual(one[0]["loss"], base[0]["loss"])
+        for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("rows", 2, ["mesh.tensor=2", "mesh.sequence_parallel=no"]),
+                                  ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "train.recompute=yes"])):
+            for a, b in zip(one, metrics(self.bottled(f"bottled-{name}", ranks, *keys)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 2e-5, name)
+                self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-3 * a["grad_norm"], name)
+
+    def test_bottlenecks_go_on_with_the_same_bits_and_are_used(self):
+        keys = ["checkpoint.every=2", f"model.init={self.at('gpt')}", *BOTTLENECK, "optimizer.lr=0.02"]
+        straight = self.trained("bottled-straight", 0, *keys)
+        killed = run(["env", "BP_FAULT=step.end:5=kill", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('bottled-cut')}", *keys])
+        self.assertLess(killed.status, 0)
+        self.assertEqual(digests(straight), digests(self.trained("bottled-cut", 0, *keys)))
+        base, tensors = self.last("gpt"), self.last("bottled-straight")
+        for name, values in base.items():
+            if "/" not in name:
+                numpy.testing.assert_array_equal(values, tensors[name])
+        self.assertEqual({name.split("/")[1] for name in tensors if "/" in name},
+                         {f"h.{k}.{branch}.adapter.{part}" for k in range(2) for branch in ("attn", "mlp")
+                          for part in ("down.weight", "down.bias", "up.weight", "up.bias")})
+        self.assertEqual(state_of(straight)["model"]["adapter"], {"kind": "bottleneck", "rank": 6})
+        self.assertGreater(abs(self.nll("score-bottled", straight) - self.nll("score-unbottled", self.at("gpt"))), 1)
+        self.assert_error(run([program("bagpipe-data"), "export", straight, "--out", self.at("bottled-hf")]), 65, "[adapter.no_merge]", "bottleneck")
+        self.check_generation(straight)
+
+    def check_generation(self, model):
+        """What is generated token by token has the probabilities that scoring gives whole texts."""
+        self.write("empty.ini", "[run]\nseed = 1\n")
+        self.write("prompts.jsonl", '{"tokens": [5, 9, 3]}\n')
+        self.must(["bagpipe", "generate", f"run.dir={self.at('generated')}", f"generate.model={model}", self.at("empty.ini"),
+                   f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy", "generate.tokens=8"])
+        line = bagpipe_test.read_json(self.at("generated"), "generate", "outputs.jsonl")
+        self.assertEqual(len(line["logprobs"]), 8)
 
     def test_the_base_stays_as_it_is(self):
         base, tensors = self.last("gpt"), None
@@ -108,6 +151,7 @@ class Adapter(JobTest):
                                  ([init, "adapter.kind=lora", "adapter.rank=33"], "adapter.rank_too_large")):
             with self.subTest(identifier):
                 self.assert_error(self.pretrain("never", 0, *keys), 78, f"[{identifier}]")
+        self.assert_warning(self.pretrain("warned", 0, "train.steps=1", "adapter.rank=4"), "[config.unused_key]", "adapter.kind")
         lstm = self.trained("lstm", 0, "model.kind=lstm", "model.heads=", "train.steps=1")
         self.assert_error(self.pretrain("never", 0, f"model.init={lstm}", "adapter.kind=lora", "model.heads="), 78, "[adapter.no_place]")
         narrow = self.trained("narrow", 0, *LLAMA, "model.kv_heads=1", "train.steps=1")

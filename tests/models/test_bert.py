@@ -6,6 +6,7 @@ import pathlib
 import struct
 
 import bagpipe_test
+import numpy
 import plain_bert
 from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
 
@@ -63,6 +64,48 @@ class Bert(FolderTest):
                     for a, b in zip(one, metrics(self.trained(f"{kind}-{name}", ranks, *keys, *mesh)), strict=True):
                         self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
                         self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 2e-5)
+
+    def filled(self, name, model, ranks, *keys):
+        result = run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at(name)}", f"generate.model={model}",
+                      f"generate.prompts={self.at('prompts.jsonl')}", *keys], ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return [json.loads(line) for line in pathlib.Path(self.at(name), "generate", "outputs.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    def test_masks_are_filled_in_by_rounds(self):
+        for kind in ("bert", "roberta"):
+            model = self.trained(f"fill-{kind}", 0, f"model.kind={kind}", *FIRST[kind], "train.steps=30")
+            self.check_filling(kind, model)
+
+    def check_filling(self, kind, model):
+        vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").splitlines()
+        mask = vocabulary.index("[MASK]")
+        texts = [[vocabulary.index(word) for word in line.split() if word in vocabulary][:10]
+                 for line in pathlib.Path(self.at("valid.txt")).read_text(encoding="utf-8").splitlines()[:3]]
+        holes = [[mask if k % 3 == 1 else token for k, token in enumerate(text)] for text in texts]
+        self.write("prompts.jsonl", "".join(json.dumps({"tokens": tokens}) + "\n" for tokens in [*holes, texts[0][:4]]))
+        self.write("fill.ini", "[generate]\nstrategy = fill\ntokens = 5\nbatch = 3\n")
+        one = self.filled(f"{kind}-filled", model, 0, "generate.rounds=3")
+        self.assertEqual([len(line["tokens"]) for line in one], [sum(token == mask for token in hole) for hole in holes] + [5])
+        for line in one:
+            self.assertFalse({mask, vocabulary.index("[CLS]"), vocabulary.index("[SEP]")} & set(line["tokens"]))
+        self.assertEqual(self.filled(f"{kind}-data", model, 2, "generate.rounds=3", "mesh.data=2"), one)
+        for name, mesh in (("tensor", "mesh.tensor=2"), ("stages", "mesh.pipeline=2")):
+            for a, b in zip(one, self.filled(f"{kind}-{name}", model, 2, "generate.rounds=3", mesh), strict=True):
+                self.assertEqual(a["tokens"], b["tokens"])
+                numpy.testing.assert_allclose(a["logprobs"], b["logprobs"], atol=2e-5)
+        self.must(["bagpipe-data", "export", model, "--out", self.at(f"fill-plain-{kind}"), "--no-tokenizer"])
+        self.must(["bagpipe-data", "import", self.at(f"fill-plain-{kind}"), "--out", self.at(f"wordless-{kind}")])
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('none-' + kind)}",
+                               f"generate.model={self.at('wordless-' + kind)}", f"generate.prompts={self.at('prompts.jsonl')}"]), 78,
+                          "[generate.no_special_token]")
+        plain = plain_bert.Bert(self.at(f"fill-plain-{kind}"))
+        for hole, line in zip([*holes, texts[0][:4] + [mask] * 5], one):
+            tokens, logprobs = plain.fill(hole, vocabulary, 3)
+            self.assertEqual(line["tokens"], tokens)
+            numpy.testing.assert_allclose(line["logprobs"], logprobs, atol=2e-5)
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('never-' + kind)}",
+                               f"generate.model={model}", f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy"]), 78,
+                          "[model.not_causal]")
 
     def test_data_ranks_give_the_bits_of_one(self):
         one = self.trained("one", 0, "model.kind=bert")

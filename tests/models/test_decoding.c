@@ -67,7 +67,7 @@ static bp_model_shape neox(void)
                              .heads = shape.heads,
                              .context = CONTEXT,
                              .vocab_size = V};
-    shape.real[BP_NEOX_FRACTION] = 0.7; /* 4 numbers of 6 are turned */
+    shape.real[BP_NEOX_FRACTION] = 0.7; /* 4 numbers of 6 are rotated */
     shape.family->settle(&shape);
     return shape;
 }

@@ -1,11 +1,20 @@
 """ELECTRA: generator and discriminator train together, to the same losses on tensor ranks, to the same bits on 1, 2 and 4 data ranks, with
-recomputation and across a kill; draws have the generator's distribution; the model goes into a pair of Hugging Face folders and back."""
+recomputation and across a kill; draws have the generator's distribution; the model goes into a pair of Hugging Face folders and back. A task is
+learnt by the discriminator alone, whose head's probabilities are those of a plain computation.
+"""
+import csv
+import json
 import os
 import pathlib
 
+import numpy
+from scipy.special import erf
+
 import bagpipe_test
-from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, steps, timeless
+from tensors import tensors_of
 from test_bert import ENDS, WORDS
+from test_finetune import SPECIAL, TaskTest
 
 ELECTRA = ["model.kind=electra", "model.layers=2", "model.width=32", "model.heads=8", "model.generator_width=16", "model.generator_heads=2",
            "model.embedding=24", "model.context=24", "model.dropout=0.1", "train.batch=8", "train.steps=6", "train.valid_every=3",
@@ -90,6 +99,83 @@ class Electra(FolderTest):
         os.rename(self.at("pair/generator"), self.at("pair/first"))
         os.rename(self.at("pair2/generator"), self.at("pair/generator"))
         self.assert_error(run([bagpipe_test.program("bagpipe-data"), "import", self.at("pair"), "--out", self.at("mixed")]), 65, "[electra.other_embeddings]")
+
+
+def gelu(x):
+    return x * (1 + erf(x / numpy.sqrt(2))) / 2
+
+
+def norm(x, p, name):
+    x = x - x.mean(-1, keepdims=True)
+    return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + 1e-12) * p[f"{name}.gain"] + p[f"{name}.bias"]
+
+
+def softmax(x):
+    x = numpy.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def states(p, ids, heads):
+    """ElectraModel of one text, from its definition."""
+    def linear(x, name):
+        return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
+
+    def split(x):
+        return x.reshape(len(ids), heads, -1).transpose(1, 0, 2)
+    h = norm(p["wte"][ids] + p["wpe"][:len(ids)] + p["segments"][0], p, "embedding.ln")
+    h = linear(h, "project")
+    for layer in range(2):
+        q, k, v = (split(linear(h, f"h.{layer}.attn.{part}")) for part in "qkv")
+        a = softmax(q @ k.transpose(0, 2, 1) / numpy.sqrt(q.shape[-1])) @ v
+        h = norm(h + linear(a.transpose(1, 0, 2).reshape(len(ids), -1), f"h.{layer}.attn.out"), p, f"h.{layer}.ln1")
+        h = norm(h + linear(gelu(linear(h, f"h.{layer}.mlp.up")), f"h.{layer}.mlp.down"), p, f"h.{layer}.ln2")
+    return h
+
+
+class ElectraTask(TaskTest):
+    MODEL = ["model.kind=electra", "model.layers=2", "model.width=32", "model.heads=4", "model.context=24", "model.embedding=24"]
+
+    def last(self, name):
+        return os.path.join(self.at(name), "checkpoints", steps(self.at(name))[-1])
+
+    def test_the_discriminator_learns_a_task(self):
+        pretrained = self.at("pretrained")
+        self.must([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={pretrained}", *self.MODEL, "train.steps=3",
+                   "train.batch=4"])
+        init = [f"model.init={pretrained}", "task.pool=first", "train.steps=60", "optimizer.lr=5e-3", "train.valid_every=60"]
+        one = self.tuned("tuned", 0, *init)
+        self.assertLess(metrics(one)[-1]["valid_loss"], 0.8)
+        names = set(tensors_of(self.last("tuned")))
+        self.assertEqual({name for name in names if "/" not in name and name.startswith(("g.", "transform", "head", "judge", "replaced"))}, set())
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("stages", 2, ["mesh.pipeline=2"])):
+            for a, b in zip(metrics(one), metrics(self.tuned(name, ranks, *init, *mesh)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 1e-3, name)
+        two = self.tuned("data", 2, *init)
+        self.assertEqual(digests(one), digests(two))
+        self.must(["bagpipe", "score", self.at("tune.ini"), f"run.dir={self.at('scores')}", f"score.model={one}", f"score.corpus={self.at('valid.h5')}"])
+        self.check_predictions(tensors_of(self.last("tuned")))
+        self.must(["bagpipe-data", "export", one, "--out", self.at("folder")])
+        config = read_json(self.at("folder"), "config.json")
+        self.assertEqual(config["architectures"], ["ElectraForSequenceClassification"])
+        self.must(["bagpipe-data", "import", self.at("folder"), "--out", self.at("back")])
+        self.must(["bagpipe-data", "export", self.at("back"), "--out", self.at("again")])
+        for file in ("config.json", "model.safetensors"):
+            self.assertEqual(pathlib.Path(self.at("folder"), file).read_bytes(), pathlib.Path(self.at("again"), file).read_bytes(), file)
+        self.must(["bagpipe-data", "export", pretrained, "--out", self.at("pair")])
+        self.must(["bagpipe-data", "import", self.at("pair/generator"), "--out", self.at("generator")])
+        self.assert_error(self.finetune("none", 0, f"model.init={self.at('generator')}"), 78, "[electra.no_discriminator]")
+
+    def check_predictions(self, p):
+        vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").split()
+        rows = [json.loads(line) for line in pathlib.Path(self.at("valid.jsonl")).read_text(encoding="utf-8").splitlines()]
+        with open(self.at("scores/score/predictions.csv"), encoding="utf-8", newline="") as file:
+            predictions = list(csv.DictReader(file))
+        self.assertEqual(len(predictions), len(rows))
+        for row, prediction in zip(rows, predictions):
+            ids = [SPECIAL.index("[CLS]"), *(vocabulary.index(word) for word in row["text"].split()[:22]), SPECIAL.index("[SEP]")]
+            pooled = gelu(states(p, ids, 4)[0] @ p["pooler.weight"].T + p["pooler.bias"])
+            probabilities = softmax(pooled @ p["task.weight"].T + p["task.bias"])
+            self.assertAlmostEqual(float(prediction["probability"]), probabilities.max(), delta=1e-5)
 
 
 if __name__ == "__main__":

@@ -73,8 +73,19 @@ class NextSentence(FolderTest):
                            (["model.context=4"], "mask.short_context"),
                            ([f"corpus.valid={self.at('plain.h5')}"], "corpus.no_sentences")):
             result = self.pretrain("refused", 0, "train.steps=1", *keys)
-            self.assertEqual(result.status, 78, str(result))
-            self.assertIn(f"[{name}]", result.err)
+            self.assert_error(result, 78, f"[{name}]")
+
+    def test_a_corpus_whose_pairs_are_all_of_one_kind_is_told(self):
+        self.write("lone.txt", "the a of .\n")
+        self.write("lines.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in ("the a of .", "he was on it .")))
+        for name, text, warned in (("document", "lone.txt", ("lone_document", "lone_sentences")),
+                                   ("sentences", "lines.jsonl", ("lone_sentences",))):
+            form = "text" if text.endswith("txt") else "jsonl"
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", form, "--sentences", "lines",
+                       "--out", self.at(f"{name}.h5"), self.at(text)])
+            result = self.pretrain(name, 0, "train.steps=1", f"corpus.train={self.at(name + '.h5')}", "corpus.valid=")
+            for warning in ("lone_document", "lone_sentences"):
+                self.assert_warning(result, f"[corpus.{warning}]", "corpus.train", times=int(warning in warned))
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-enum { TURNED = 128 };
+enum { ROTATED = 128 };
 
 static const double TURN = 2 * 3.14159265358979323846;
 
 static bp_rope rope_of(bp_rope_scaling scaling)
 {
     return (bp_rope){.theta = 500000,
-                     .turned = TURNED,
+                     .rotated = ROTATED,
                      .scaling = scaling,
                      .factor = 8,
                      .low_freq_factor = 1,
@@ -27,8 +27,8 @@ static void plain_ones_fall_from_1_by_equal_factors(void **state)
 
     (void)state;
     assert_true(bp_rope_frequency(&rope, 0) == 1);
-    assert_true(fabs(pow(step, TURNED / 2) * rope.theta - 1) < 1e-9);
-    for (int64_t i = 0; i < TURNED / 2; i++)
+    assert_true(fabs(pow(step, ROTATED / 2) * rope.theta - 1) < 1e-9);
+    for (int64_t i = 0; i < ROTATED / 2; i++)
         assert_true(fabs(bp_rope_frequency(&rope, i) / pow(step, (double)i) - 1) < 1e-12);
 }
 
@@ -37,7 +37,7 @@ static void linear_scaling_divides_all_by_the_factor(void **state)
     bp_rope plain = rope_of(BP_ROPE_PLAIN), linear = rope_of(BP_ROPE_LINEAR);
 
     (void)state;
-    for (int64_t i = 0; i < TURNED / 2; i++)
+    for (int64_t i = 0; i < ROTATED / 2; i++)
         assert_true(fabs(bp_rope_frequency(&linear, i) * 8 / bp_rope_frequency(&plain, i) - 1) <
                     1e-12);
 }
@@ -51,7 +51,7 @@ static void llama3_scaling_divides_long_wavelengths_alone(void **state)
     int kept = 0, between = 0, divided = 0;
 
     (void)state;
-    for (int64_t i = 0; i < TURNED / 2; i++) {
+    for (int64_t i = 0; i < ROTATED / 2; i++) {
         double f = bp_rope_frequency(&plain, i), turns = 8192 * f / TURN,
                share = bp_rope_frequency(&scaled, i) / f;
 
@@ -64,7 +64,7 @@ static void llama3_scaling_divides_long_wavelengths_alone(void **state)
             between += fabs(share - (1 + (turns - 1) / 3 * 7) / 8) < 1e-12;
         last = share;
     }
-    assert_int_equal(kept + between + divided, TURNED / 2);
+    assert_int_equal(kept + between + divided, ROTATED / 2);
     assert_true(kept > 0 && between > 0 && divided > 0);
 }
 

@@ -4,13 +4,17 @@ import os
 import shutil
 import signal
 
+import numpy
+
 import bagpipe_test
 from bagpipe_test import JobTest, digests, metrics, program, read_json, timeless
 from english import english
+from t5_numpy import T5, read_tensors, write_tensors
 
 PAIRS = ["model.layers=2", "model.encoder_layers=1", "model.inner=44", "model.dropout=0.1", "train.label_smoothing=0.1", "optimizer.decay=inverse_sqrt", "optimizer.warmup=2",
          "train.steps=6", "train.valid_every=3", "model.context=32"]
-FOLDERS = ("transformer-tiny", "bart-tiny")
+FOLDERS = ("transformer-tiny", "bart-tiny", "t5-tiny")
+FIRST_T5 = ["model.tied=yes", "model.gated=no", "model.relative_buckets=8", "model.relative_distance=12"]
 
 
 def tensors(folder):
@@ -39,11 +43,12 @@ class Seq2Seq(JobTest):
         return self.trained(name, ranks, "model.kind=" + kind, f"corpus.train={self.at('pairs-train.h5')}", f"corpus.valid={self.at('pairs-valid.h5')}", *PAIRS, *keys)
 
     def test_every_mesh_trains_the_same_model(self):
-        for kind in ("transformer", "bart"):
-            one = metrics(self.pairs("one-" + kind, 0, "train.recompute=yes", kind=kind))
+        for kind in ("transformer", "bart", "t5"):
+            sizes = FIRST_T5 if kind == "t5" else []
+            one = metrics(self.pairs("one-" + kind, 0, "train.recompute=yes", *sizes, kind=kind))
             for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 3, ["mesh.pipeline=3"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
                 with self.subTest(name, kind=kind):
-                    other = metrics(self.pairs(f"{name}-{kind}", ranks, *keys, kind=kind))
+                    other = metrics(self.pairs(f"{name}-{kind}", ranks, *keys, *sizes, kind=kind))
                     for a, b in zip(one, other, strict=True):
                         self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
 
@@ -91,8 +96,6 @@ class Seq2Seq(JobTest):
         self.assert_warning(result, "[corpus.cut_pairs]", times=2)
         self.assert_error(self.pretrain("texts", 0, "model.kind=transformer", *PAIRS), 78, "[corpus.no_pairs]")
         self.assert_error(self.pretrain("beyond", 0, *pairs, "model.start_token=2000000"), 78, "[model.no_start]")
-        result = bagpipe_test.run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2", "train.steps=2", *pairs])
-        self.assert_error(result, 78, "[ensemble.reads_source]")
 
     def test_what_is_written_is_the_reference(self):
         """Greedy texts and beams with their scores, of all cases, on stages too."""
@@ -139,23 +142,68 @@ class Seq2Seq(JobTest):
                 self.assertEqual(tensors(self.tiny(folder)), tensors(back))
                 before, after = read_json(self.tiny(folder), "config.json"), read_json(back, "config.json")
                 for key in ("model_type", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim",
-                            "decoder_ffn_dim", "vocab_size", "decoder_start_token_id", "eos_token_id", "is_encoder_decoder", "tie_word_embeddings", "scale_embedding"):
-                    self.assertEqual(before[key], after[key], key)
+                            "decoder_ffn_dim", "vocab_size", "decoder_start_token_id", "eos_token_id", "is_encoder_decoder", "tie_word_embeddings", "scale_embedding",
+                            "num_layers", "num_decoder_layers", "num_heads", "d_kv", "d_ff", "feed_forward_proj", "relative_attention_num_buckets", "relative_attention_max_distance",
+                            "layer_norm_epsilon"):
+                    self.assertEqual(before.get(key), after.get(key) if key in before else None, key)
+
+    def changed(self, folder, name, **keys):
+        """A copy of a folder whose config.json says something else."""
+        copy = self.at(name)
+        shutil.copytree(self.tiny(folder), copy)
+        for path in (copy, *(os.path.join(copy, file) for file in os.listdir(copy))):
+            os.chmod(path, 0o755)
+        with open(os.path.join(copy, "config.json"), encoding="utf-8") as file:
+            config = {**json.load(file), **keys}
+        with open(os.path.join(copy, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        return copy, config
 
     def test_other_computations_are_refused(self):
-        for key, value in (("activation_function", "gelu_new"), ("scale_embedding", True), ("decoder_attention_heads", 2), ("normalize_before", True)):
+        for family, key, value, what in (("bart-tiny", "activation_function", "gelu_new", "unsupported"), ("bart-tiny", "scale_embedding", True, "unsupported"),
+                                         ("bart-tiny", "decoder_attention_heads", 2, "unsupported"), ("bart-tiny", "normalize_before", True, "unsupported"),
+                                         ("t5-tiny", "feed_forward_proj", "gated-silu", "unsupported"), ("t5-tiny", "dense_act_fn", "relu", "unsupported"),
+                                         ("t5-tiny", "is_gated_act", False, "unsupported"), ("t5-tiny", "relative_attention_num_buckets", 7, "bad_buckets"),
+                                         ("t5-tiny", "relative_attention_max_distance", 4, "bad_buckets")):
             with self.subTest(key):
-                folder = self.at("other-" + key)
-                shutil.copytree(self.tiny("bart-tiny"), folder)
-                os.chmod(folder, 0o755)
-                config = read_json(folder, "config.json")
-                config[key] = value
-                path = os.path.join(folder, "config.json")
-                os.chmod(path, 0o644)
-                with open(path, "w", encoding="utf-8") as file:
-                    json.dump(config, file)
+                folder, _ = self.changed(family, "other-" + key, **{key: value})
                 result = bagpipe_test.run([program("bagpipe-data"), "import", folder, "--out", self.at("refused"), "--no-tokenizer"])
-                self.assert_error(result, 65, "[huggingface.unsupported]")
+                self.assert_error(result, 65, f"[huggingface.{what}]")
+        result = self.pretrain("buckets", 0, "model.kind=t5", f"corpus.train={self.at('pairs-train.h5')}", *PAIRS, "model.relative_buckets=32", "model.relative_distance=16")
+        self.assert_error(result, 78, "[model.bad_buckets]")
+
+    def test_the_first_t5_is_its_formulas(self):
+        """ReLU, and a tied vocabulary. The twin is held to the reference of the version that there is one of; then what is written is compared, on stages too."""
+        tokens, truth = read_json(self.tiny("t5-tiny"), "tokens.json"), read_json(self.tiny("t5-tiny"), "expected.json")
+        later, rows = T5(read_json(self.tiny("t5-tiny"), "config.json"), read_tensors(self.tiny("t5-tiny"))), range(len(tokens["labels"]))
+        sources = [ids[:sum(seen)] for ids, seen in zip(tokens["input_ids"], tokens["attention_mask"])]
+        found = [later.logprobs(sources[b], tokens["decoder_input_ids"][b])[t][label] for b in rows for t, label in enumerate(tokens["labels"][b]) if label >= 0]
+        self.assertLess(abs(-numpy.mean(found) - truth["loss"]), 1e-9)
+        folder, config = self.changed("t5-tiny", "first-t5", feed_forward_proj="relu", tie_word_embeddings=True)
+        tensors = {}
+        for name, values in read_tensors(self.tiny("t5-tiny")).items():
+            if name != "lm_head.weight" and "wi_1" not in name:
+                tensors[name.replace("wi_0", "wi")] = values
+        write_tensors(folder, tensors)
+        model, back, prompts = self.at("first-model"), self.at("first-back"), self.at("first.jsonl")
+        self.must(["bagpipe-data", "import", folder, "--out", model, "--no-tokenizer"])
+        self.must(["bagpipe-data", "export", model, "--out", back, "--no-tokenizer"])
+        for name, values in read_tensors(back).items():
+            numpy.testing.assert_array_equal(values, tensors.pop(name))
+        self.assertEqual(tensors, {})
+        with open(prompts, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"tokens": ids}) + "\n" for ids in sources)
+        twin = T5(config, read_tensors(folder))
+        for mesh, ranks in (([], 0), (["mesh.pipeline=3"], 3)):
+            out = self.at(f"first-out-{ranks}")
+            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={out}", f"generate.model={model}", f"generate.prompts={prompts}", "generate.strategy=greedy",
+                       "generate.end=-1", "generate.tokens=40", "math.precision=f32", *mesh], ranks)
+            with open(os.path.join(out, "generate", "outputs.jsonl"), encoding="utf-8") as file:
+                for source, line in zip(sources, map(json.loads, file), strict=True):
+                    expected = twin.logprobs(source, [config["decoder_start_token_id"]] + line["tokens"][:-1])
+                    for row, token, logprob in zip(expected, line["tokens"], line["logprobs"], strict=True):
+                        self.assertLess(abs(row[token] - logprob), 2e-5)
+                        self.assertLess(row.max() - row[token], 2e-5)
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ static void what_is_wrong_with_a_table_is_named(void **state)
         const char *text, *message;
     } cases[] = {
         {"a\tclass\tscore\n",
-         "'b', in a first line of 3: at ... t.tsv, line 1 ... [tsv.no_column]"},
-        {"", "'b', in a first line of 1: at ... t.tsv, line 1 ... [tsv.no_column]"},
+         "'b', in a first line of 3: ... at ... t.tsv, line 1 ... [tsv.no_column]"},
+        {"", "'b', in a first line of 1: ... at ... t.tsv, line 1 ... [tsv.no_column]"},
         {"a\tb\ta\tclass\tscore\n", "'a': at ... t.tsv, line 1 ... [tsv.column_twice]"},
         {"a\tb\tclass\tscore\n1\t2\tx\t1\n1\t2\tx\n",
          "3 fields, and the first line 4: at ... t.tsv, line 3 ... [tsv.ragged]"},

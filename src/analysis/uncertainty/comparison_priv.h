@@ -5,6 +5,7 @@
 #include "base/config.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "models/task_shape.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,6 +111,8 @@ void comparison_corpora_clear(comparison_corpora *corpora);
 typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: not told */
     int64_t vocab_size, width;          /* 0: not told */
+    bp_task_shape task;                 /* kind BP_TASK_NONE: a language model */
+    char classes_hash[BP_SHA256_HEX];   /* of their names; "": there are none */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": not told, or of an ensemble */
     bool ensemble;
@@ -124,9 +127,17 @@ typedef struct comparison_metadata {
  * Local.
  * Errors:     BP_ERR_INPUT a folder that is missing or holds no checkpoint; those of
  *             bp_ensemble_list_load; BP_ERR_CONFIG dropout or Laplace of an ensemble; BP_ERR_FORMAT
- *             members of different tokenizers or vocabularies.
+ *             members of different tokenizers, vocabularies or tasks.
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
+
+/** Both language models, or of one task with the same classes? */
+bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other);
+/** Outcomes of a prediction: classes, or words. */
+static inline int64_t comparison_outcomes(const comparison_metadata *metadata)
+{
+    return metadata->task.kind == BP_TASK_NONE ? metadata->vocab_size : metadata->task.outcomes;
+}
 
 /** A name that is a file's too: letters of [A-Za-z0-9._-], others become '_', and the first is not
  * '.'. Shorter than COMPARISON_NAME_BYTES. Free with bp_free(). */

@@ -164,7 +164,7 @@ static int64_t fit_bytes(const comparison_job *self, int64_t m)
     bp_mesh_shape shape = self->mesh_shape;
 
     shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
-    return bp_laplace_bytes(&spec, &shape, metadata->vocab_size, metadata->width);
+    return bp_laplace_bytes(&spec, &shape, comparison_outcomes(metadata), metadata->width);
 }
 
 static bp_err check_fits(const comparison_job *self, const bp_score_memory_spec *spec)

@@ -54,7 +54,16 @@ static double train_seconds(const char *folder, int64_t step)
 
 /* ---- manifests ---- */
 
-static void read_state(comparison_metadata *metadata, const json_t *manifest, const char *folder)
+static void hash_classes(comparison_metadata *metadata, const json_t *classes)
+{
+    char *text = classes ? json_dumps(classes, JSON_COMPACT) : NULL;
+
+    if (text)
+        bp_sha256_of(text, strlen(text), metadata->classes_hash);
+    free(text);
+}
+
+static bp_err read_state(comparison_metadata *metadata, const json_t *manifest, const char *folder)
 {
     const json_t *state = json_object_get(manifest, "state");
     const json_t *model = json_object_get(state, "model");
@@ -68,6 +77,8 @@ static void read_state(comparison_metadata *metadata, const json_t *manifest, co
     snprintf(metadata->corpus_hash, sizeof(metadata->corpus_hash), "%s", corpus ? corpus : "");
     metadata->train_seconds =
         train_seconds(folder, json_integer_value(json_object_get(state, "step")));
+    hash_classes(metadata, json_object_get(model, "labels"));
+    return bp_task_from_json(&metadata->task, model, folder);
 }
 
 /* One CHECKPOINT. */
@@ -79,14 +90,21 @@ static bp_err look(comparison_metadata *metadata, const char *path)
 
     *metadata = (comparison_metadata){.members = 1, .train_seconds = NAN};
     if (err == BP_OK && manifest) {
-        read_state(metadata, manifest, folder);
+        err = read_state(metadata, manifest, folder);
         file = bp_path_join(folder, "manifest.json");
-        err = bp_sha256_of_file(file, metadata->digest, NULL);
+        if (err == BP_OK)
+            err = bp_sha256_of_file(file, metadata->digest, NULL);
     }
     json_decref(manifest);
     bp_free(file);
     bp_free(folder);
     return err;
+}
+
+bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other)
+{
+    return one->task.kind == other->task.kind && one->task.outcomes == other->task.outcomes &&
+           strcmp(one->classes_hash, other->classes_hash) == 0;
 }
 
 /* Fold a member into the whole; `path` and `first` are for messages. */
@@ -102,6 +120,14 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
                        "members of an ensemble have vocab_size %" PRId64 " and %" PRId64
                        ": at %s and %s; they must share a tokenizer",
                        metadata->vocab_size, member->vocab_size, first, path);
+    if (path != first && !comparison_same_task(metadata, member))
+        return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
+                       "members of an ensemble have different tasks or classes, %s and %s: at %s "
+                       "and %s",
+                       bp_task_name(metadata->task.kind), bp_task_name(member->task.kind), first,
+                       path);
+    metadata->task = member->task;
+    memcpy(metadata->classes_hash, member->classes_hash, sizeof(metadata->classes_hash));
     if (metadata->tokenizer_hash[0] && member->tokenizer_hash[0] &&
         strcmp(metadata->tokenizer_hash, member->tokenizer_hash) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",

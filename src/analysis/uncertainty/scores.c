@@ -25,7 +25,6 @@ enum { LOGPROB, CONFIDENCE, CORRECT, BRIER, ENTROPY, INFORMATION, COLUMNS };
 static const char *const NAMES[COLUMNS] = {"logprob", "confidence",    "correct",
                                            "brier",   "total_entropy", "mutual_information"};
 
-const char *const comparison_score_names[] = {"mutual_information", "entropy", "nll"};
 const char *const comparison_order_names[] = {"confidence", "entropy", "mutual_information"};
 
 /* HDF5 sees no byte that was not hashed. */
@@ -42,16 +41,25 @@ static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
 
 /* ---- documents.h5 ---- */
 
-bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents)
+/* outcomes.h5 has a row a document. */
+static bp_err fill_counts(int64_t *tokens, bp_h5 *file, int64_t documents, bool classes)
 {
-    char *path = bp_path_join(folder, "documents.h5");
+    for (int64_t d = 0; classes && d < documents; d++)
+        tokens[d] = 1;
+    return classes ? BP_OK : bp_h5_read(file, "tokens", BP_H5_I64, 0, tokens, documents);
+}
+
+bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
+                               bool classes)
+{
+    char *path = bp_path_join(folder, classes ? "outcomes.h5" : "documents.h5");
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
-    bp_err err = open_table(&file, path, "score-documents");
+    bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-documents");
 
     *tokens = NULL;
     if (err == BP_OK)
-        err = bp_h5_shape_of(file, "tokens", &shape);
+        err = bp_h5_shape_of(file, classes ? NAMES[LOGPROB] : "tokens", &shape);
     if (err == BP_OK && shape.count != documents)
         err = BP_FAIL(BP_ERR_FORMAT, "scores.unlike_corpus",
                       "the table has %" PRId64 " documents, the corpora have %" PRId64
@@ -59,8 +67,7 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
                       shape.count, documents, path);
     if (err == BP_OK) {
         *tokens = bp_try_alloc("comparison.scores", documents, sizeof(**tokens));
-        err = *tokens ? bp_h5_read(file, "tokens", BP_H5_I64, 0, *tokens, documents)
-                      : out_of_memory(folder);
+        err = *tokens ? fill_counts(*tokens, file, documents, classes) : out_of_memory(folder);
     }
     if (err != BP_OK) {
         bp_free(*tokens);
@@ -87,7 +94,8 @@ int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens)
 /* The reader's place: the next scored token is number `taken` of document `document`. */
 typedef struct reader {
     comparison_scores *out;
-    const char *folder;
+    const char *folder, *file; /* and the table's name in it */
+    bool classes;
     const int64_t *tokens;
     int64_t document, taken;
     int64_t place; /* of the document in the domain; -1: not in it */
@@ -125,6 +133,14 @@ static void keep_token(const reader *self, int64_t i)
                        (double)self->blocks[BRIER][i]);
 }
 
+/* A shifted document may have no class that the models know. */
+static bool is_known(const reader *self, int column, int64_t i)
+{
+    bool of_label = column == LOGPROB || column == CORRECT || column == BRIER;
+
+    return isfinite(self->blocks[column][i]) || (self->classes && self->place < 0 && of_label);
+}
+
 /* Means are sums until the document ends. */
 static bp_err take_token(reader *self, int64_t i)
 {
@@ -141,13 +157,19 @@ static bp_err take_token(reader *self, int64_t i)
                        "document %" PRId64 " has a token of probability 0, and so no perplexity: "
                        "at %s; give models that are smoothed",
                        d, self->folder);
+    if (self->classes && self->place >= 0 && isnan(self->blocks[LOGPROB][i]))
+        return BP_FAIL(BP_ERR_FORMAT, "comparison.unknown_class",
+                       "document %" PRId64 " of the domain has no class that the models were "
+                       "trained with: at uncertainty.in_domain; leave it out, or call it shifted",
+                       d);
     for (int c = 0; c < COLUMNS; c++)
-        if (!isfinite(self->blocks[c][i]))
+        if (!is_known(self, c, i))
             return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
                            "%s of a scored token of document %" PRId64
-                           " is not finite: at %s/tokens.h5; the table is damaged",
-                           NAMES[c], d, self->folder);
-    out->means[COMPARISON_NLL][d] -= (double)self->blocks[LOGPROB][i];
+                           " is not finite: at %s/%s; the table is damaged",
+                           NAMES[c], d, self->folder, self->file);
+    out->means[COMPARISON_NLL][d] -=
+        self->classes ? log((double)self->blocks[CONFIDENCE][i]) : (double)self->blocks[LOGPROB][i];
     out->means[COMPARISON_ENTROPY][d] += (double)self->blocks[ENTROPY][i];
     out->means[COMPARISON_INFORMATION][d] += (double)self->blocks[INFORMATION][i];
     if (self->place >= 0)
@@ -173,7 +195,7 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
         for (int c = 0; err == BP_OK && c < COLUMNS; c++)
             err = bp_h5_read(file, NAMES[c], BP_H5_F32, first, self->blocks[c], count);
         for (int64_t i = 0; err == BP_OK && i < count; i++)
-            if (!isnan(self->blocks[LOGPROB][i]))
+            if (!isnan(self->blocks[self->classes ? CONFIDENCE : LOGPROB][i]))
                 err = take_token(self, i);
     }
     if (err == BP_OK && self->document < self->out->documents)
@@ -215,10 +237,15 @@ static bp_err make_room(comparison_scores *out, const char *folder, const int64_
 }
 
 bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
-                              int64_t documents, const comparison_group *in_domain)
+                              int64_t documents, const comparison_group *in_domain, bool classes)
 {
-    char *path = bp_path_join(folder, "tokens.h5");
-    reader self = {.out = out, .folder = folder, .tokens = tokens, .in_domain = in_domain};
+    reader self = {.out = out,
+                   .folder = folder,
+                   .file = classes ? "outcomes.h5" : "tokens.h5",
+                   .classes = classes,
+                   .tokens = tokens,
+                   .in_domain = in_domain};
+    char *path = bp_path_join(folder, self.file);
     bp_h5 *file = NULL;
     bp_err err;
 
@@ -227,7 +254,7 @@ bp_err comparison_scores_read(comparison_scores *out, const char *folder, const 
     for (int c = 0; c < COLUMNS; c++)
         self.blocks[c] = bp_alloc("comparison.scores", BLOCK, sizeof(float));
     if (err == BP_OK)
-        err = open_table(&file, path, "score-tokens");
+        err = open_table(&file, path, classes ? "score-outcomes" : "score-tokens");
     if (err == BP_OK)
         err = read_tokens(&self, file);
     for (int64_t d = 0; err == BP_OK && d < documents; d++)

@@ -139,11 +139,23 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        ": at %s and %s; only models of one tokenizer can be compared",
                        methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
-    if (methods[m].way == COMPARISON_LAPLACE && metadata->vocab_size > BP_LAPLACE_VOCAB_MAX)
+    if (metadata->task.kind != BP_TASK_NONE && metadata->task.kind != BP_TASK_CLASSES)
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_distribution",
+                       "the model of method %s has the head of a task, %s, and no "
+                       "distribution over classes that could be compared: at %s; score it",
+                       methods[m].name, bp_task_name(metadata->task.kind), methods[m].path);
+    if (!comparison_same_task(first, metadata))
+        return BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_tasks",
+                       "methods %s and %s have different tasks or classes, %s and %s: at %s and "
+                       "%s; compare models of one task",
+                       methods[0].name, methods[m].name, bp_task_name(first->task.kind),
+                       bp_task_name(metadata->task.kind), methods[0].path, methods[m].path);
+    if (methods[m].way == COMPARISON_LAPLACE &&
+        comparison_outcomes(metadata) > BP_LAPLACE_VOCAB_MAX)
         return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",
                        "method %s has a vocabulary of %" PRId64
                        ", but :laplace takes %d at most: at %s; leave it out",
-                       methods[m].name, metadata->vocab_size, BP_LAPLACE_VOCAB_MAX,
+                       methods[m].name, comparison_outcomes(metadata), BP_LAPLACE_VOCAB_MAX,
                        methods[m].path);
     return BP_OK;
 }
@@ -202,7 +214,7 @@ static void warn_of_laplace(const comparison_job *self, int64_t m)
                 "method %s was trained on another corpus than corpus.train, to which its Laplace "
                 "approximation is fitted: at %s; name the corpus of its training",
                 method->name, corpus);
-    if ((less ? self->train_tokens : tokens) < LITTLE_TEXT)
+    if (!self->results.classes && (less ? self->train_tokens : tokens) < LITTLE_TEXT)
         BP_WARN("laplace.few_tokens",
                 "the Laplace approximation of method %s is fitted to %" PRId64
                 " tokens, fewer than %d, and says little: at %s; %s",
@@ -238,6 +250,7 @@ static void share(comparison_job *self)
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
+    results->classes = results->metadata[0].task.kind == BP_TASK_CLASSES;
     for (int64_t m = 0; m < results->methods.count; m++) {
         const int64_t members[] = {results->metadata[m].members,
                                    bp_uncertainty_keys_of(self->config)->passes,
@@ -247,7 +260,8 @@ static void share(comparison_job *self)
     }
 }
 
-/* All methods see the same windows: of the smallest context, if none was asked for. */
+/* All methods see the same windows: of the smallest context, if none was asked for. A classifier
+ * sees of a text what its own context has room for. */
 static bp_err resolve_context(comparison_job *self)
 {
     int64_t context = 0;
@@ -258,7 +272,7 @@ static bp_err resolve_context(comparison_job *self)
         if (one > 0 && (context == 0 || one < context))
             context = one;
     }
-    if (context == 0 || context == BP_MODEL_UNLIMITED ||
+    if (self->results.classes || context == 0 || context == BP_MODEL_UNLIMITED ||
         bp_config_is_set(self->config, "score.context"))
         return BP_OK;
     return bp_config_set_int(self->config, "score.context", context);

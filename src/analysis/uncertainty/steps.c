@@ -217,6 +217,7 @@ static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const 
     bp_score_each each = {.mesh = mesh,
                           .corpus = bp_corpus_keys_of(self->config)->valid,
                           .config = config,
+                          .path = spec->path,
                           .tokens = bp_uncertainty_keys_of(self->config)->temper_tokens,
                           .begin = begin_units,
                           .batch = add_batch,

@@ -1,7 +1,7 @@
-/* The uncertainty of language models, side by side: each method (a model, an ensemble, passes with
- * dropout, samples of a Laplace approximation) scores the same documents; what it says of its own
- * errors is measured on those in the domain, and what it says of other texts on those that are
- * shifted. */
+/* The uncertainty of language models or classifiers, side by side: each method (a model, an
+ * ensemble, passes with dropout, samples of a Laplace approximation) scores the same documents;
+ * what it says of its own errors is measured on those in the domain, and what it says of other
+ * texts on those that are shifted. */
 #ifndef BP_ANALYSIS_UNCERTAINTY_UNCERTAINTY_H
 #define BP_ANALYSIS_UNCERTAINTY_UNCERTAINTY_H
 

@@ -217,6 +217,13 @@ static bp_err compare_infos(const opening *o)
         if (one->masks != infos[0].masks)
             return differ(o, 0, k, "objectives", infos[0].masks ? "masked" : "causal",
                           one->masks ? "masked" : "causal");
+        if (one->reads_source != infos[0].reads_source)
+            return differ(o, 0, k, "inputs",
+                          infos[0].reads_source ? "a source and a target" : "a text",
+                          one->reads_source ? "a source and a target" : "a text");
+        if (one->start_token != infos[0].start_token)
+            return differ_in_number(o, 0, k, "start tokens", infos[0].start_token,
+                                    one->start_token);
         if (one->eod_id >= 0 && one->eod_id != infos[ended].eod_id)
             return differ_in_number(o, ended, k, "end-of-document tokens", infos[ended].eod_id,
                                     one->eod_id);

@@ -19,7 +19,7 @@ typedef struct generator {
     bool leads;                       /* this rank leads a mesh->ensemble: it writes parts */
     bp_model *lm;                     /* NULL on a dedicated coordinator */
     bp_model_info info;               /* on all ranks (`kind` on the computing ones) */
-    bp_tokenizer *tokenizer;          /* on all ranks; NULL: nobody tells */
+    bp_tokenizer *tokenizer;          /* on all ranks; NULL: there is none */
     bp_stops stops;                   /* on all ranks */
     bp_search_spec rule;              /* on all ranks */
     bp_prompts prompts;               /* on all ranks; texts on the coordinator alone */

@@ -11,8 +11,10 @@ typedef struct bp_generate_keys {
     const char *model;
     const char *prompts;
     const char *template_path;
+    bool cut;
     const char *strategy;
     int64_t tokens;
+    int64_t rounds;
     int64_t samples;
     double temperature;
     int64_t top_k;

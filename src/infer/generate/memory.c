@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "infer/generate/fill.h"
 #include "infer/generate/generator_priv.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -13,6 +14,7 @@
 #include "models/open.h"
 
 #include <omp.h>
+#include <string.h>
 
 #define LIBRARIES_BYTES ((int64_t)20 << 20) /* as in training: src/train/engine/plan.c */
 
@@ -101,9 +103,12 @@ static bp_err estimate_rank(const models *self, const bp_mesh_shape *mesh, int s
                             int64_t *bytes)
 {
     bp_generate_plan plan = plan_of(self, mesh->pipeline);
+    bool fills = strcmp(bp_generate_keys_of(self->config)->strategy, "fill") == 0;
     const bp_model_task task = {.mesh = mesh,
                                 .stage = stage,
-                                .groups = plan.groups,
+                                .windows = fills ? plan.unit_prompts : 0,
+                                .length = fills ? self->context : 0,
+                                .groups = fills ? 0 : plan.groups,
                                 .slots = plan.slots,
                                 .room = plan.room};
     bp_model_memory one = {0};
@@ -120,7 +125,10 @@ static bp_err estimate_rank(const models *self, const bp_mesh_shape *mesh, int s
             staged = one.work_bytes > staged ? one.work_bytes : staged;
         }
     }
-    if (stage == mesh->pipeline - 1)
+    if (stage == mesh->pipeline - 1 && fills)
+        decoding +=
+            staged + bp_fill_bytes(&plan, self->context, one.width, one.vocab_size / mesh->tensor);
+    else if (stage == mesh->pipeline - 1)
         decoding += choosing_bytes(&plan, one.vocab_size) *
                     (self->ensemble ? 1 + self->count / mesh->members : 1);
     *bytes += decoding > staged ? decoding : staged;

@@ -25,11 +25,18 @@ const bp_option bp_generate_options[] = {
      .type = BP_OPTION_STRING,
      .help = "a file of text: {NAME} in it is the field NAME of a JSONL prompt; {{ is a brace",
      .at = AT(template_path)},
+    {.key = "generate.cut",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "of encoder-decoders: a source that is longer than the context loses its last tokens; "
+             "else nothing is written for it",
+     .at = AT(cut)},
     {.key = "generate.strategy",
      .type = BP_OPTION_CHOICE,
      .value = "greedy",
-     .choices = "greedy|sample|beam",
-     .help = "the best token, a drawn one, or beam search",
+     .choices = "greedy|sample|beam|fill",
+     .help = "the best token, a drawn one, or beam search; fill: of masked models, the masks of a "
+             "prompt, or masks behind it, in rounds",
      .at = AT(strategy)},
     {.key = "generate.tokens",
      .type = BP_OPTION_INT,
@@ -39,6 +46,13 @@ const bp_option bp_generate_options[] = {
      .unit = "tokens",
      .help = "the most new tokens of a text",
      .at = AT(tokens)},
+    {.key = "generate.rounds",
+     .type = BP_OPTION_INT,
+     .value = "10",
+     .min = 1,
+     .max = 1e6,
+     .help = "of strategy fill: passes over a text, each of which fills in the most probable masks",
+     .at = AT(rounds)},
     {.key = "generate.samples",
      .type = BP_OPTION_INT,
      .value = "1",
@@ -134,6 +148,11 @@ static bool is_beam(const bp_generate_keys *keys)
     return strcmp(keys->strategy, "beam") == 0;
 }
 
+static bool fills(const bp_generate_keys *keys)
+{
+    return strcmp(keys->strategy, "fill") == 0;
+}
+
 static bool draws(const bp_generate_keys *keys)
 {
     return strcmp(keys->strategy, "sample") == 0 && keys->temperature > 0;
@@ -159,8 +178,24 @@ void bp_generate_warn(const bp_config *config)
     static const char *const OF_SAMPLE[] = {"generate.temperature", "generate.top_k",
                                             "generate.top_p"};
     static const char *const OF_BEAM[] = {"generate.beams", "generate.length_penalty"};
+    static const char *const OF_STEPS[] = {"generate.samples",
+                                           "generate.repetition_penalty",
+                                           "generate.presence_penalty",
+                                           "generate.frequency_penalty",
+                                           "generate.no_repeat_ngram",
+                                           "generate.stop",
+                                           "generate.end"};
     const bp_generate_keys *keys = bp_generate_keys_of(config);
 
+    for (size_t k = 0; k < sizeof OF_STEPS / sizeof OF_STEPS[0]; k++)
+        if (fills(keys) && bp_config_is_given(config, OF_STEPS[k]))
+            BP_WARN("config.unused_key",
+                    "%s has no effect with generate.strategy=fill; leave it out", OF_STEPS[k]);
+    if (!fills(keys) && bp_config_is_given(config, "generate.rounds"))
+        BP_WARN("config.unused_key",
+                "generate.rounds has no effect with generate.strategy=%s; use "
+                "generate.strategy=fill",
+                keys->strategy);
     for (size_t k = 0; k < sizeof OF_SAMPLE / sizeof OF_SAMPLE[0]; k++)
         if (strcmp(keys->strategy, "sample") != 0 && bp_config_is_given(config, OF_SAMPLE[k]))
             BP_WARN("config.unused_key",
@@ -188,7 +223,7 @@ bp_search_spec generator_rule(const bp_config *config, const bp_model_info *mode
                                        .no_repeat_ngram = keys->no_repeat_ngram,
                                        .seed = (uint64_t)bp_run_keys_of(config)->seed},
                             .beams = is_beam(keys) ? keys->beams : 0,
-                            .texts = keys->samples,
+                            .texts = fills(keys) ? 1 : keys->samples,
                             .length_penalty = keys->length_penalty,
                             .end = bp_config_is_set(config, "generate.end") ? keys->end
                                                                             : model->eod_id};

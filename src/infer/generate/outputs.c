@@ -25,6 +25,29 @@ typedef struct writer {
 
 /* ---- text ---- */
 
+/* Where masks were filled in: the whole text. */
+static bp_err add_filled(json_t *line, const generator *self, int64_t index,
+                         const bp_search_text *of)
+{
+    const int32_t *ids = bp_prompts_ids(&self->prompts, index);
+    int64_t length = bp_prompts_length(&self->prompts, index), used = 0;
+    int32_t *all = bp_alloc("generate.text", length + of->count, sizeof *all);
+    char *text = NULL;
+    size_t bytes = 0;
+    bp_err err;
+
+    for (int64_t k = 0; k < length; k++)
+        all[k] = ids[k] == self->plan.fill.mask ? of->tokens[used++] : ids[k];
+    while (used < of->count)
+        all[length++] = of->tokens[used++];
+    err = bp_spell(self->tokenizer, all, length, &text, &bytes);
+    if (err == BP_OK)
+        (void)json_object_set_new(line, "text", bp_spell_json(text, bytes));
+    bp_free(text);
+    bp_free(all);
+    return err;
+}
+
 /* Up to the end token, or to the first stop text; null without a tokenizer. */
 static bp_err add_text(json_t *line, const generator *self, const bp_search_text *of)
 {
@@ -54,7 +77,7 @@ static bp_err add_prompt(json_t *line, const generator *self, int64_t index)
     char *decoded = NULL;
     bp_err err = BP_OK;
 
-    if (!given && self->tokenizer)
+    if (!given && self->tokenizer && !bp_prompts_left_out(prompts, index))
         err = bp_spell(self->tokenizer, bp_prompts_ids(prompts, index),
                        bp_prompts_length(prompts, index), &decoded, &bytes);
     if (err == BP_OK)
@@ -122,13 +145,40 @@ static bp_err write_line(writer *to, int64_t index, const bp_search_text *text)
     (void)json_object_set_new(line, "index", json_integer((json_int_t)index));
     err = add_prompt(line, to->self, index);
     if (err == BP_OK)
-        err = add_text(line, to->self, text);
+        err = to->self->plan.fill.rounds > 0 ? add_filled(line, to->self, index, text)
+                                             : add_text(line, to->self, text);
     if (err == BP_OK) {
         add_figures(line, text, &to->sums);
         dumped = bp_json_line(line);
         err = bp_draft_write(&to->draft, dumped, strlen(dumped));
     }
     bp_free(dumped);
+    json_decref(line);
+    return err;
+}
+
+/* A source that nothing was written for. */
+static bp_err write_left_out(writer *to, int64_t index)
+{
+    const generator *self = to->self;
+    char *says =
+        bp_sprintf("the source has %" PRId64 " tokens, more than the model's context of %" PRId64,
+                   self->info.context + self->prompts.excess[index], self->info.context);
+    json_t *line = json_pack("{s:I}", "index", (json_int_t)index);
+    char *dumped = NULL;
+    bp_err err = add_prompt(line, self, index);
+
+    if (err == BP_OK) {
+        json_t *rest = json_pack("{s:n, s:[], s:n, s:[], s:s, s:s}", "text", "tokens", "logprob",
+                                 "logprobs", "finish", "error", "error", says);
+
+        (void)json_object_update(line, rest);
+        json_decref(rest);
+        dumped = bp_json_line(line);
+        err = bp_draft_write(&to->draft, dumped, strlen(dumped));
+    }
+    bp_free(dumped);
+    bp_free(says);
     json_decref(line);
     return err;
 }
@@ -144,10 +194,12 @@ static bp_err write_prompt(writer *to, bp_result_reader *reader, int64_t index)
         bp_search_text text;
 
         err = bp_result_text(reader, &text);
-        if (err == BP_OK)
+        if (err == BP_OK && !bp_prompts_left_out(&to->self->prompts, index))
             err = write_line(to, index, &text);
         bp_result_text_clear(&text);
     }
+    if (err == BP_OK && bp_prompts_left_out(&to->self->prompts, index))
+        err = write_left_out(to, index);
     return err;
 }
 
@@ -182,6 +234,8 @@ static json_t *rule_json(const generator *self)
         (void)json_object_set_new(rule, "top_p", json_real(keys->top_p));
         (void)json_object_set_new(rule, "seed", json_integer((json_int_t)self->rule.choice.seed));
     }
+    if (self->plan.fill.rounds > 0)
+        (void)json_object_set_new(rule, "rounds", json_integer((json_int_t)keys->rounds));
     if (self->rule.beams > 0) {
         (void)json_object_set_new(rule, "beams", json_integer((json_int_t)keys->beams));
         (void)json_object_set_new(rule, "length_penalty", json_real(keys->length_penalty));
@@ -202,6 +256,10 @@ static json_t *summary_of(const generator *self, const sums *all)
         "nll_nats", bp_json_real(-all->logprob), "perplexity",
         bp_json_real(all->tokens > 0 ? exp(-all->logprob / tokens) : NAN));
 
+    if (self->info.reads_source)
+        (void)json_object_set_new(
+            summary, "left_out",
+            json_integer((json_int_t)(self->prompts.cut ? 0 : self->prompts.too_long)));
     if (self->info.members > 0) {
         (void)json_object_set_new(summary, "entropy", bp_json_real(all->entropy / tokens));
         (void)json_object_set_new(summary, "mutual_information",

@@ -92,7 +92,7 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
     bp_buffer_add(&self->prompts->text, text, bytes);
     bp_err err = bp_encode(self->encoder, text, bytes, &self->prompts->ids);
 
-    if (err == BP_OK && self->spec->has_end) {
+    if (err == BP_OK && self->spec->are_sources && self->spec->end >= 0) {
         bp_ids *ids = &self->prompts->ids;
 
         bp_ids_reserve(ids, 1);
@@ -171,6 +171,23 @@ static bp_err add_json(reader *self, const char *line, size_t bytes)
     return err;
 }
 
+/* A source that is too long is cut, or keeps a token; *length becomes what is left. */
+static int64_t shorten(const reader *self, int64_t *length)
+{
+    const bp_prompts_spec *spec = self->spec;
+    bp_ids *ids = &self->prompts->ids;
+    int64_t excess = *length - spec->context, first = ids->count - *length;
+
+    if (!spec->are_sources || excess <= 0)
+        return 0;
+    if (spec->cut && (int64_t)ids->data[ids->count - 1] == spec->end)
+        ids->data[first + spec->context - 1] = (uint32_t)spec->end;
+    *length = spec->cut ? spec->context : 1;
+    ids->count = first + *length;
+    self->prompts->too_long++;
+    return excess;
+}
+
 /* The tokens that were just added are a prompt that the model can take. */
 static bp_err check_length(const reader *self, int64_t length)
 {
@@ -196,9 +213,10 @@ static bp_err add_line(reader *self, const char *line, size_t bytes)
     bp_prompts *prompts = self->prompts;
     int64_t before = prompts->ids.count;
     bp_err err = self->json ? add_json(self, line, bytes) : add_text(self, line, bytes);
+    int64_t length = prompts->ids.count - before, excess = shorten(self, &length);
 
     if (err == BP_OK)
-        err = check_length(self, prompts->ids.count - before);
+        err = check_length(self, length);
     if (err != BP_OK)
         return at_line(self, err, "correct the line, or take it out");
     if (prompts->count + 1 >= self->room) {
@@ -207,12 +225,16 @@ static bp_err add_line(reader *self, const char *line, size_t bytes)
             bp_realloc("generate.prompts", prompts->starts, self->room, sizeof *prompts->starts);
         prompts->text_starts = bp_realloc("generate.prompts", prompts->text_starts, self->room,
                                           sizeof *prompts->text_starts);
+        if (self->spec->are_sources)
+            prompts->excess = bp_realloc("generate.prompts", prompts->excess, self->room,
+                                         sizeof *prompts->excess);
     }
+    if (self->spec->are_sources)
+        prompts->excess[prompts->count] = excess;
     prompts->count++;
     prompts->starts[prompts->count] = prompts->ids.count;
     prompts->text_starts[prompts->count] = (int64_t)prompts->text.bytes;
-    prompts->longest = prompts->ids.count - before > prompts->longest ? prompts->ids.count - before
-                                                                      : prompts->longest;
+    prompts->longest = length > prompts->longest ? length : prompts->longest;
     return BP_OK;
 }
 
@@ -242,7 +264,7 @@ bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
     bp_buffer text = {0};
     bp_err err = BP_OK;
 
-    *prompts = (bp_prompts){0};
+    *prompts = (bp_prompts){.cut = spec->cut};
     if (spec->tokenizer)
         err = bp_encoder_new(&self.encoder, spec->tokenizer);
     if (err == BP_OK && spec->template_path)
@@ -263,6 +285,7 @@ bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
 void bp_prompts_clear(bp_prompts *prompts)
 {
     bp_free(prompts->starts);
+    bp_free(prompts->excess);
     bp_free(prompts->text_starts);
     bp_ids_clear(&prompts->ids);
     bp_buffer_clear(&prompts->text);

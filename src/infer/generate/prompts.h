@@ -17,8 +17,10 @@ typedef struct bp_prompts_spec {
     const char *template_path;     /* NULL: none */
     const bp_tokenizer *tokenizer; /* NULL: prompts are ids */
     int64_t vocab_size, context;   /* of the model */
-    bool has_end;                  /* this token is put behind texts, which are sources: */
-    int64_t end;
+    bool are_sources;              /* of encoder-decoders: */
+    bool cut;                      /* one that is too long loses its last tokens, but not its end;
+                                      else it is left out */
+    int64_t end;                   /* this token is put behind texts; -1: none is */
 } bp_prompts_spec;
 
 typedef struct bp_prompts {
@@ -26,6 +28,10 @@ typedef struct bp_prompts {
     int64_t *starts; /* [count + 1] in ids */
     bp_ids ids;
     int64_t longest;
+    int64_t *excess; /* [count] of sources: tokens beyond the context; else NULL. One that is left
+                        out keeps its first token, so that all others have their numbers */
+    bool cut;
+    int64_t too_long;     /* sources with an excess */
     int64_t *text_starts; /* [count + 1] in text */
     bp_buffer text;       /* of all prompts, one after another, as they were given or made; none of
                              a prompt of ids */
@@ -40,7 +46,8 @@ typedef struct bp_prompts {
  *
  * Owns:    clear it with bp_prompts_clear, after an error too.
  * Errors:  BP_ERR_INPUT, BP_ERR_DENIED the file, or the template; BP_ERR_FORMAT, with file and
- *          line: no prompt at all, an empty one, one without tokens or longer than the context, no
+ *          line: no prompt at all, an empty one, one without tokens or (no source) longer than the
+ *          context, no
  *          JSON object, neither or both of "prompt" and "tokens", an id outside the vocabulary, a
  *          field that the object lacks, a template without its closing brace; a file beyond
  *          BP_PROMPTS_LIMIT_BYTES; BP_ERR_CONFIG texts, and no tokenizer; BP_ERR_IO.
@@ -51,6 +58,12 @@ void bp_prompts_clear(bp_prompts *prompts);
 static inline int64_t bp_prompts_length(const bp_prompts *prompts, int64_t k)
 {
     return prompts->starts[k + 1] - prompts->starts[k];
+}
+
+/** Is nothing written for prompt k, a source that is too long? */
+static inline bool bp_prompts_left_out(const bp_prompts *prompts, int64_t k)
+{
+    return prompts->excess && prompts->excess[k] > 0 && !prompts->cut;
 }
 
 static inline const int32_t *bp_prompts_ids(const bp_prompts *prompts, int64_t k)

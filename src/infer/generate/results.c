@@ -10,6 +10,25 @@ typedef struct text_head {
     double score;
 } text_head;
 
+static void add(bp_buffer *out, const bp_search_text *text)
+{
+    text_head head = {text->count, text->finish, text->statistics != NULL, text->score};
+    size_t count = (size_t)text->count;
+
+    bp_buffer_add(out, &head, sizeof head);
+    bp_buffer_add(out, text->tokens, count * sizeof *text->tokens);
+    bp_buffer_add(out, text->logprobs, count * sizeof *text->logprobs);
+    if (text->statistics)
+        bp_buffer_add(out, text->statistics, 2 * count * sizeof *text->statistics);
+}
+
+void bp_result_add_text(bp_buffer *out, const bp_search_text *texts, int64_t count)
+{
+    bp_buffer_add(out, &count, sizeof count);
+    for (int64_t k = 0; k < count; k++)
+        add(out, &texts[k]);
+}
+
 void bp_result_add(bp_buffer *out, const bp_search *search)
 {
     int64_t texts = bp_search_texts(search);
@@ -17,14 +36,8 @@ void bp_result_add(bp_buffer *out, const bp_search *search)
     bp_buffer_add(out, &texts, sizeof texts);
     for (int64_t k = 0; k < texts; k++) {
         bp_search_text text = bp_search_text_at(search, k);
-        text_head head = {text.count, text.finish, text.statistics != NULL, text.score};
-        size_t count = (size_t)text.count;
 
-        bp_buffer_add(out, &head, sizeof head);
-        bp_buffer_add(out, text.tokens, count * sizeof *text.tokens);
-        bp_buffer_add(out, text.logprobs, count * sizeof *text.logprobs);
-        if (text.statistics)
-            bp_buffer_add(out, text.statistics, 2 * count * sizeof *text.statistics);
+        add(out, &text);
     }
 }
 

@@ -8,6 +8,8 @@
 /** Append the texts of a prompt, in this build's layout and byte order: their number, then of each
  * the head, tokens, log-probabilities, statistics. */
 void bp_result_add(bp_buffer *out, const bp_search *search);
+/** The same of `count` texts. */
+void bp_result_add_text(bp_buffer *out, const bp_search_text *texts, int64_t count);
 
 /** A packed result that is read from its beginning to its end. */
 typedef struct bp_result_reader {

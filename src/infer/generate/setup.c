@@ -93,6 +93,11 @@ bp_err generator_open_mesh(generator *self, MPI_Comm world, bp_config *config,
     return err == BP_OK ? resolve_precision(self) : err;
 }
 
+static bool fills(const generator *self)
+{
+    return strcmp(bp_generate_keys_of(self->config)->strategy, "fill") == 0;
+}
+
 /* On the computing ranks. */
 static bp_err open_lm(generator *self)
 {
@@ -103,7 +108,12 @@ static bp_err open_lm(generator *self)
 
     if (err == BP_OK)
         self->info = self->lm->info;
-    if (err == BP_OK && !self->lm->ops->decode)
+    if (err == BP_OK && fills(self) && (!self->info.masks || self->ensemble))
+        err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
+                      "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
+                      "generate.model = %s; name one model of masked words",
+                      self->ensemble ? "an ensemble" : "a model", self->info.kind, path);
+    if (err == BP_OK && !fills(self) && !self->lm->ops->decode)
         err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "a model of kind %s does not continue text: at generate.model = %s; name a "
                       "causal one",
@@ -223,6 +233,35 @@ static bp_err open_stops(generator *self)
     return bp_agree(self->mesh->world, err);
 }
 
+/* The tokens that frame and mask a text. */
+static bp_err find_fill_rule(generator *self)
+{
+    static const bp_role NEEDED[] = {BP_ROLE_CLS, BP_ROLE_SEP, BP_ROLE_MASK};
+    bp_fill_rule *rule = &self->plan.fill;
+    int64_t *const to[] = {&rule->cls, &rule->sep, &rule->mask};
+    bp_err err = BP_OK;
+
+    if (!fills(self))
+        return BP_OK;
+    rule->rounds = bp_generate_keys_of(self->config)->rounds;
+    for (size_t k = 0; k < 3 && err == BP_OK; k++) {
+        *to[k] = self->tokenizer ? bp_tokenizer_role(self->tokenizer, NEEDED[k]) : -1;
+        if (*to[k] < 0)
+            err = BP_FAIL(BP_ERR_CONFIG, "generate.no_special_token",
+                          "generate.strategy = fill needs a token for '%s', and %s: at "
+                          "tokenizer.path; set the tokenizer that the model was trained with",
+                          bp_role_name(NEEDED[k]),
+                          self->tokenizer ? "the tokenizer has none" : "there is no tokenizer");
+    }
+    return bp_agree(self->mesh->world, err);
+}
+
+/* Of a text: what frames it takes two places, and something is to be left to fill in. */
+static int64_t context_of(const generator *self)
+{
+    return fills(self) ? self->info.context - 3 : self->info.context;
+}
+
 /* ---- prompts ---- */
 
 static bp_err read_prompts(generator *self)
@@ -232,8 +271,9 @@ static bp_err read_prompts(generator *self)
                                   .template_path = keys->template_path,
                                   .tokenizer = self->tokenizer,
                                   .vocab_size = self->info.vocab_size,
-                                  .context = self->info.context,
-                                  .has_end = self->info.reads_source && self->info.eod_id >= 0,
+                                  .context = context_of(self),
+                                  .are_sources = self->info.reads_source,
+                                  .cut = keys->cut,
                                   .end = self->info.eod_id};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
@@ -247,6 +287,8 @@ static bp_err read_prompts(generator *self)
                       (size_t)prompts->ids.count * sizeof *prompts->ids.data);
         bp_buffer_add(&all, prompts->text_starts, starts);
         bp_buffer_add(&all, prompts->text.data, prompts->text.bytes);
+        if (prompts->too_long > 0)
+            bp_buffer_add(&all, prompts->excess, (size_t)prompts->count * sizeof *prompts->excess);
         bp_sha256_of(all.data, all.bytes, self->prompts_hash);
     }
     bp_buffer_clear(&all);
@@ -272,14 +314,41 @@ static void share_prompts(generator *self)
     bp_bcast_bytes(prompts->starts, (sizes[0] + 1) * (int64_t)sizeof *prompts->starts, 0, world);
     bp_bcast_bytes(prompts->ids.data, sizes[1] * (int64_t)sizeof *prompts->ids.data, 0, world);
     bp_bcast_bytes(self->prompts_hash, BP_SHA256_HEX, 0, world);
+    if (!self->info.reads_source)
+        return;
+    if (!root) {
+        prompts->excess = bp_alloc("generate.prompts", sizes[0] + 1, sizeof *prompts->excess);
+        prompts->cut = bp_generate_keys_of(self->config)->cut;
+    }
+    bp_bcast_bytes(prompts->excess, sizes[0] * (int64_t)sizeof *prompts->excess, 0, world);
+}
+
+/* Does prompt k say what is to be filled in? */
+static bool has_masks(const generator *self, int64_t k)
+{
+    bool any = false;
+
+    for (int64_t i = 0; fills(self) && i < bp_prompts_length(&self->prompts, k); i++)
+        any = any || bp_prompts_ids(&self->prompts, k)[i] == self->plan.fill.mask;
+    return any;
 }
 
 static void warn_of_room(const generator *self)
 {
     int64_t cut = 0;
 
+    if (self->prompts.too_long > 0)
+        BP_WARN("generate.too_long",
+                "%" PRId64 " of %" PRId64 " sources have more tokens, with their end, than the "
+                "model's context of %" PRId64 ": at generate.prompts; %s",
+                self->prompts.too_long, self->prompts.count, self->info.context,
+                self->prompts.cut ? "they are cut"
+                                  : "their lines in outputs.jsonl say so, generate.cut=yes cuts "
+                                    "them");
+
     for (int64_t k = 0; k < self->prompts.count; k++)
         cut +=
+            !has_masks(self, k) &&
             bp_generate_room(&self->plan, bp_prompts_length(&self->prompts, k)) < self->plan.tokens;
     if (cut > 0)
         BP_WARN("generate.cut_short",
@@ -298,9 +367,11 @@ static bp_err open_prompts(generator *self)
         return err;
     share_prompts(self);
     int64_t longest = self->info.reads_source ? 1 : self->prompts.longest;
+    bp_fill_rule fill = self->plan.fill;
     self->plan = bp_generate_plan_of(
-        &self->rule, self->prompts.count, longest, keys->batch, keys->tokens, self->info.context,
+        &self->rule, self->prompts.count, longest, keys->batch, keys->tokens, context_of(self),
         self->mesh->computes ? self->mesh->pipelines : self->mesh_shape.pipeline);
+    self->plan.fill = fill;
     self->plan.reads_source = self->info.reads_source;
     self->plan.start = (int32_t)self->info.start_token;
     warn_of_room(self);
@@ -313,15 +384,19 @@ static void make_key(generator *self)
     const bp_search_spec *rule = &self->rule;
     const bp_choice_rule *choice = &rule->choice;
     const char *stop = bp_generate_keys_of(self->config)->stop;
+    char rounds[32] = "";
+
+    if (self->plan.fill.rounds > 0)
+        (void)snprintf(rounds, sizeof rounds, " fill %" PRId64, self->plan.fill.rounds);
     char *text = bp_sprintf(
         "generate 1 %s %s %d %.17g %" PRId64 " %.17g %.17g %.17g %.17g %" PRId64 " %" PRIu64
-        " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s",
+        " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s%s",
         self->prompts_hash, self->info.digest, choice->samples, choice->temperature, choice->top_k,
         choice->top_p, choice->repetition_penalty, choice->presence_penalty,
         choice->frequency_penalty, choice->no_repeat_ngram, choice->seed, rule->beams, rule->texts,
         rule->length_penalty, rule->end, self->plan.tokens, self->plan.unit_prompts,
         bp_math_keys_of(self->config)->precision, self->mesh_shape.members,
-        self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "");
+        self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "", rounds);
 
     bp_sha256_of(text, strlen(text), self->key);
     bp_free(text);
@@ -336,6 +411,8 @@ bp_err generator_open_model(generator *self)
         err = open_tokenizer(self);
     if (err == BP_OK)
         err = open_stops(self);
+    if (err == BP_OK)
+        err = find_fill_rule(self);
     if (err == BP_OK)
         err = open_prompts(self);
     if (err == BP_OK)

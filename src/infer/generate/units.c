@@ -1,4 +1,5 @@
-/* A unit: groups of prompts in turn through the stages; one rank chooses, and tells all others.
+/* A unit: groups of prompts in turn through the stages; one rank chooses, and broadcasts its
+ * choice.
  *
  * The ranks of the last stage have the logits of their slices; tensor rank 0 of member 0 there, the
  * chooser, gathers them, chooses for each slot, and sends what is fed next to every other rank of
@@ -7,6 +8,7 @@
 
 #include "base/heartbeat.h"
 #include "base/mem.h"
+#include "infer/generate/fill.h"
 #include "infer/generate/results.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
@@ -39,6 +41,7 @@ typedef struct unit_group {
 
 typedef struct bp_unit {
     bp_unit_spec spec;
+    bp_fill *fill;                /* does all of it; NULL: of another strategy */
     int64_t K;                    /* slots of a prompt */
     int chooser;                  /* rank in mesh->ensemble */
     bool chooses, leads, gathers; /* gathers: has a slice that goes to the chooser */
@@ -58,30 +61,6 @@ typedef struct bp_unit {
     int32_t wrong; /* FAILED: the first prompt that went wrong */
     int64_t steps;
 } bp_unit;
-
-/* ---- the plan ---- */
-
-bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,
-                                     int64_t sequences, int64_t tokens, int64_t context, int stages)
-{
-    int64_t K = bp_search_slots(rule), most = sequences / K;
-    bp_generate_plan plan = {.prompts = prompts, .tokens = tokens, .context = context};
-
-    plan.unit_prompts = most < 1 ? 1 : most < prompts ? most : prompts;
-    plan.units = (prompts + plan.unit_prompts - 1) / plan.unit_prompts;
-    plan.group_prompts = (plan.unit_prompts + stages - 1) / stages;
-    plan.groups = (int)((plan.unit_prompts + plan.group_prompts - 1) / plan.group_prompts);
-    plan.slots = plan.group_prompts * K;
-    plan.room = longest + tokens - 1 < context ? longest + tokens - 1 : context;
-    return plan;
-}
-
-int64_t bp_generate_room(const bp_generate_plan *plan, int64_t length)
-{
-    int64_t room = plan->context - (plan->reads_source ? 1 : length) + 1;
-
-    return room < plan->tokens ? room : plan->tokens;
-}
 
 /* ---- memory ---- */
 
@@ -151,19 +130,18 @@ static int64_t widest_slice(const bp_unit_spec *spec)
     return spec->rule->choice.vocab_size / spec->mesh->tensors + 1;
 }
 
-int64_t bp_unit_bytes(const bp_unit_spec *spec)
+/* Of a model that fills in masks, and decodes nothing. */
+static bp_err new_filling(bp_unit **out, const bp_unit_spec *spec)
 {
-    const bp_generate_plan *plan = spec->plan;
-    const bp_mesh *mesh = spec->mesh;
-    int64_t V = spec->rule->choice.vocab_size;
-    int64_t bytes = bp_model_decode_bytes(spec->lm, plan->groups, plan->slots, plan->room);
+    bp_fill *fill;
+    bp_err err = bp_fill_new(&fill, spec);
 
-    if (is_last(mesh))
-        bytes += plan->slots * widest_slice(spec) * (int64_t)sizeof(float);
-    if (is_last(mesh) && mesh->tensor_at == 0)
-        bytes += plan->slots * V * (int64_t)(mesh->tensors > 1 ? sizeof(float) : 0) +
-                 omp_get_max_threads() * bp_choice_bytes(V);
-    return bytes;
+    if (err != BP_OK)
+        return err;
+    *out = bp_alloc("generate.unit", 1, sizeof **out);
+    (*out)->fill = fill;
+    (*out)->spec = *spec;
+    return BP_OK;
 }
 
 bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
@@ -172,11 +150,13 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     const bp_mesh *mesh = spec->mesh;
     bp_decoding *decoding;
 
+    *out = NULL;
+    if (plan->fill.rounds > 0)
+        return new_filling(out, spec);
     if (plan->reads_source)
         spec->lm->info.source_room = spec->prompts->longest;
     bp_err err = bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->room);
 
-    *out = NULL;
     if (err != BP_OK)
         return err;
     bp_unit *unit = bp_alloc("generate.unit", 1, sizeof *unit);
@@ -216,7 +196,8 @@ void bp_unit_free(bp_unit **out)
 
     if (!unit)
         return;
-    for (int g = 0; g < unit->spec.plan->groups; g++) {
+    bp_fill_free(&unit->fill);
+    for (int g = 0; unit->groups && g < unit->spec.plan->groups; g++) {
         bp_free(unit->groups[g].goes_on);
         bp_free(unit->groups[g].chosen);
         bp_free(unit->groups[g].searches);
@@ -280,9 +261,12 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
         counts_of(group)[p * unit->K] = (int32_t)length;
         memcpy(tokens, ids, (size_t)length * sizeof *tokens);
         tokens += length;
+        int64_t room = bp_prompts_left_out(spec->prompts, first + p)
+                           ? 1
+                           : bp_generate_room(spec->plan, length);
         if (unit->chooses)
-            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p,
-                          bp_generate_room(spec->plan, length), unit->ensemble);
+            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, room,
+                          unit->ensemble);
     }
 }
 
@@ -401,7 +385,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
 
 /* ---- all stages ---- */
 
-/* The lead looks whether to stop, and the chooser hears of it. */
+/* The lead asks whether to stop, and the chooser receives its answer. */
 static bool ask_lead(bp_unit *unit)
 {
     MPI_Comm comm = unit->spec.mesh->ensemble;
@@ -509,6 +493,8 @@ bp_err bp_unit_run(bp_unit *unit, int64_t number, bp_buffer *result, bool *stopp
     int64_t wrong = -1;
     bool any = true;
 
+    if (unit->fill)
+        return bp_fill_run(unit->fill, number, result, stopped);
     begin(unit, number);
     while (any) {
         any = false;

@@ -4,6 +4,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "infer/score/scorer_priv.h"
+#include "infer/score/task_documents_priv.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 
@@ -21,7 +22,8 @@ typedef struct sampler {
     int64_t count;   /* units chosen; on all ranks */
     int64_t *scored; /* [count]: targets of each chosen unit that are wanted */
     int32_t *inputs, *targets;
-    int64_t done; /* tokens */
+    int32_t *sources, *source_lengths; /* of pairs */
+    int64_t done;                      /* tokens */
 } sampler;
 
 /* ---- which units ---- */
@@ -149,7 +151,10 @@ static bp_err follow(sampler *self)
     bp_err err = BP_OK; /* what the lead met it tells all ranks afterwards */
 
     do
-        batch = (bp_model_batch){.inputs = self->inputs, .targets = self->targets};
+        batch = (bp_model_batch){.inputs = self->inputs,
+                                 .targets = self->targets,
+                                 .sources = self->sources,
+                                 .source_lengths = self->source_lengths};
     while (!take_batch(self, &batch, 0, &err));
     return err;
 }
@@ -197,21 +202,87 @@ static bp_err open_sampler(sampler *self)
     int64_t tokens = bp_score_batch_tokens(bp_score_piece_inputs(&self->rule));
     self->inputs = bp_alloc("infer.each", self->leads ? 0 : tokens, sizeof(*self->inputs));
     self->targets = bp_alloc("infer.each", tokens, sizeof(*self->targets));
+    if (self->each->model->reads_source && !self->leads) {
+        self->sources = bp_alloc("infer.each", tokens, sizeof(*self->sources));
+        self->source_lengths =
+            bp_alloc("infer.each", BP_SCORE_BATCH_TOKENS, sizeof(*self->source_lengths));
+    }
     bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
     if (self->each->begin)
         err = self->each->begin(self->each->context, self->count);
     return bp_agree(self->each->mesh->compute, err);
 }
 
+/* ---- of a task: a unit is a group of documents ---- */
+
+/* Data ranks take groups in turn, and agree after each. */
+static bp_err each_group(const bp_score_each *each, task_documents *documents)
+{
+    const bp_mesh *mesh = each->mesh;
+    int64_t groups = task_documents_groups(documents);
+    bp_err err = bp_agree(mesh->compute, each->begin ? each->begin(each->context, groups) : BP_OK);
+
+    for (int64_t first = 0; first < groups && err == BP_OK; first += mesh->datas) {
+        int64_t g = first + mesh->data_at;
+        bp_model_batch batch = {.windows = -1};
+
+        if (g < groups)
+            err = task_documents_group(documents, g, -1, &batch);
+        bp_heartbeat_progress();
+        if (batch.windows >= 0)
+            err = each->batch(each->context, g, &batch);
+        if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
+            err = each->look(each->context);
+        err = bp_agree(mesh->compute, err);
+    }
+    return err;
+}
+
+static bp_err each_document(const bp_score_each *each, int64_t *count)
+{
+    MPI_Comm compute = each->mesh->compute;
+    bp_corpus *corpus = NULL;
+    task_documents documents = {0};
+    bool leads = bp_comm_is_root(each->mesh->ensemble);
+    bp_err err = leads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
+
+    if (err == BP_OK && leads)
+        err = scorer_check_corpus(corpus, each->model);
+    err = bp_agree(compute, err);
+    if (err == BP_OK)
+        err = task_documents_open(&documents,
+                                  &(task_documents_spec){.mesh = each->mesh,
+                                                         .model = each->model,
+                                                         .path = each->path,
+                                                         .corpus = corpus,
+                                                         .wanted = each->tokens},
+                                  compute);
+    if (err == BP_OK)
+        err = each_group(each, &documents);
+    if (count)
+        *count = documents.count;
+    task_documents_clear(&documents);
+    bp_corpus_close(&corpus);
+    return err;
+}
+
+/* ---- all of it ---- */
+
 bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
 {
     sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->ensemble)};
-    bp_err err = open_sampler(&self);
+    bp_err err;
+
+    if (each->model->task.kind != BP_TASK_NONE)
+        return each_document(each, tokens);
+    err = open_sampler(&self);
 
     if (err == BP_OK)
         err = bp_agree(each->mesh->compute, self.leads ? lead(&self) : follow(&self));
     if (tokens)
         *tokens = bp_all_sum_int(self.done, each->mesh->compute);
+    bp_free(self.source_lengths);
+    bp_free(self.sources);
     bp_free(self.targets);
     bp_free(self.inputs);
     bp_free(self.scored);

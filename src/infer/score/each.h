@@ -12,7 +12,8 @@ typedef struct bp_score_each {
     /* score.convention, context, stride, prefix and end are read from it (a key that is not set as
      * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
     const bp_config *config;
-    int64_t tokens; /* so many scored tokens at most; 0: all */
+    const char *path; /* of a task's model, whose checkpoint knows its classes; else NULL */
+    int64_t tokens;   /* so many scored tokens at most; 0: all */
 
     /** Called once on all ranks of mesh->compute before the first batch, with what is to come over
      * all data ranks. May be NULL. The error may be of this rank alone. */
@@ -35,7 +36,8 @@ typedef struct bp_score_each {
  * The batches are those of `bagpipe score`: a function of the corpora, the rule and `tokens`, at
  * any mesh. Where fewer tokens are wanted than there are, whole work units are taken, spread evenly
  * over the corpora, and the last one is cut short: later targets are -1. Unit u goes to data rank u
- * mod mesh->datas; a data rank takes its units in order.
+ * mod mesh->datas; a data rank takes its units in order. Of a task a unit is a group of documents,
+ * and each document has one target: its label.
  *
  * Collective: over each->mesh->compute; `each` is equal on all ranks, but for `context`.
  * Shapes:     *tokens: scored over all data ranks; may be NULL.

@@ -32,6 +32,7 @@ typedef struct bp_score_rule_keys {
     int64_t stride;
     const char *prefix;
     bool end;
+    bool cut;
     int64_t memory;
 } bp_score_rule_keys;
 

@@ -27,12 +27,13 @@ typedef struct score_worker {
     bp_score_unit *unit;    /* a lead's */
     bp_part_writer *writer; /* a lead's */
     bp_buffer result;
-    int32_t *inputs, *targets; /* a follower's copy of the batch */
-    float *values;             /* [statistics][a batch] */
-    bool scoring_failed;       /* all of the group know */
-    int64_t units;             /* scored by this lead */
-    int64_t batches;           /* seen by this rank */
-    int64_t unreported;        /* inputs since the last question */
+    int32_t *inputs, *targets;         /* a follower's copy of the batch, */
+    int32_t *sources, *source_lengths; /* and of pairs */
+    float *values;                     /* [statistics][a batch] */
+    bool scoring_failed;               /* all of the group know */
+    int64_t units;                     /* scored by this lead */
+    int64_t batches;                   /* seen by this rank */
+    int64_t unreported;                /* inputs since the last question */
 } score_worker;
 
 /* The coordinator's view, for progress lines. */
@@ -82,8 +83,8 @@ static bool tick(void *context, int64_t inputs)
 
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
 {
-    int64_t head[] = {batch->windows, batch->length,   batch->first_slot,
-                      batch->resumes, batch->suspends, *unit};
+    int64_t head[] = {batch->windows,  batch->length, batch->first_slot,   batch->resumes,
+                      batch->suspends, *unit,         batch->source_length};
 
     bp_bcast_bytes(head, sizeof(head), 0, group);
     batch->windows = head[0];
@@ -96,6 +97,12 @@ void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
     int64_t bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes((int32_t *)batch->inputs, bytes, 0, group);
     bp_bcast_bytes((int32_t *)batch->targets, bytes, 0, group);
+    batch->source_length = head[6];
+    if (head[6] == 0)
+        return;
+    bp_bcast_bytes((int32_t *)batch->sources, head[0] * head[6] * (int64_t)sizeof(int32_t), 0,
+                   group);
+    bp_bcast_bytes((int32_t *)batch->source_lengths, head[0] * (int64_t)sizeof(int32_t), 0, group);
 }
 
 static bp_err follow(score_worker *worker)
@@ -103,7 +110,10 @@ static bp_err follow(score_worker *worker)
     bp_err err = BP_OK;
 
     while (err == BP_OK) {
-        bp_model_batch batch = {.inputs = worker->inputs, .targets = worker->targets};
+        bp_model_batch batch = {.inputs = worker->inputs,
+                                .targets = worker->targets,
+                                .sources = worker->sources,
+                                .source_lengths = worker->source_lengths};
         int64_t unit = 0;
 
         scorer_share_batch(worker->self->mesh->ensemble, &batch, &unit);
@@ -209,6 +219,10 @@ static bp_err prepare(score_worker *worker, int64_t start)
         bp_try_alloc("score.batch", self->statistics.count * tokens, sizeof(*worker->values));
     worker->inputs = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
     worker->targets = bp_alloc("score.batch", self->leads ? 0 : tokens, sizeof(int32_t));
+    if (self->info.reads_source && !self->leads) {
+        worker->sources = bp_alloc("score.batch", tokens, sizeof(int32_t));
+        worker->source_lengths = bp_alloc("score.batch", BP_SCORE_BATCH_TOKENS, sizeof(int32_t));
+    }
     if (!worker->values)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch of %" PRId64 " tokens",
                        tokens);
@@ -304,6 +318,8 @@ bp_err scorer_run_units(scorer *self)
     bp_work_queue_free(&worker.queue);
     bp_score_unit_free(&worker.unit);
     bp_buffer_clear(&worker.result);
+    bp_free(worker.source_lengths);
+    bp_free(worker.sources);
     bp_free(worker.targets);
     bp_free(worker.inputs);
     bp_free(worker.values);

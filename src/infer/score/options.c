@@ -11,11 +11,11 @@ const bp_option bp_score_rule_options[] = {
     {.key = "score.convention",
      .type = BP_OPTION_CHOICE,
      .value = "rolling",
-     .choices = "rolling|stride|half|pll|pll_word",
+     .choices = "rolling|stride|half|pll|pll_word|pairs",
      .help =
          "windows as lm-evaluation-harness, Hugging Face or llama.cpp cut them; of masked models "
          "pll (if not given) or pll_word: each token is masked in turn, alone or with the rest of "
-         "its word",
+         "its word; of encoder-decoders pairs (if not given): a target given its source",
      .at = BP_AT(bp_score_rule_keys, convention)},
     {.key = "score.context",
      .type = BP_OPTION_INT,
@@ -41,8 +41,15 @@ const bp_option bp_score_rule_options[] = {
     {.key = "score.end",
      .type = BP_OPTION_BOOL,
      .value = "no",
-     .help = "score and count the end-of-document token after each document too",
+     .help = "score and count the end-of-document token after each document too; yes of pairs, if "
+             "not given",
      .at = BP_AT(bp_score_rule_keys, end)},
+    {.key = "score.cut",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "of a source or target that is longer than the context score what fits; else the pair "
+             "is left out",
+     .at = BP_AT(bp_score_rule_keys, cut)},
     {.key = "score.memory",
      .type = BP_OPTION_BYTES,
      .value = "1GiB",
@@ -109,16 +116,16 @@ static bp_score_convention convention_of(const bp_config *config)
 {
     const char *name = bp_score_rule_keys_of(config)->convention;
 
-    for (int k = BP_SCORE_ROLLING; k < BP_SCORE_PLL_WORD; k++)
+    for (int k = BP_SCORE_ROLLING; k < BP_SCORE_PAIRS; k++)
         if (strcmp(name, bp_score_convention_name((bp_score_convention)k)) == 0)
             return (bp_score_convention)k;
-    return BP_SCORE_PLL_WORD;
+    return BP_SCORE_PAIRS;
 }
 
 /* The shortest context with which a convention scores anything. */
 static int64_t shortest(bp_score_convention convention)
 {
-    static const int64_t contexts[] = {1, 2, 3, 3, 3};
+    static const int64_t contexts[] = {1, 2, 3, 3, 3, 1};
 
     return contexts[convention];
 }
@@ -220,22 +227,26 @@ static bp_err settle_convention(bp_config *config, const bp_model_info *model)
 {
     const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
 
-    if (model->reads_source)
-        return BP_FAIL(BP_ERR_CONFIG, "score.reads_source",
-                       "a model of kind %s tells a target's probability given its source, which "
-                       "is not scored yet: at score.model; generate tells log-probabilities of "
-                       "what it writes",
-                       model->kind ? model->kind : "seq2seq");
-    if (model->masks && !bp_config_is_given(config, "score.convention") &&
-        bp_config_set(config, "score.convention", "pll") != BP_OK)
+    const char *own = model->masks ? "pll" : model->reads_source ? "pairs" : NULL;
+
+    if (own && !bp_config_is_given(config, "score.convention") &&
+        bp_config_set(config, "score.convention", own) != BP_OK)
         bp_config_fault_err(config);
-    if (model->masks != bp_score_masks(convention_of(config)))
+    if (model->reads_source && !bp_config_is_given(config, "score.end") &&
+        bp_config_set(config, "score.end", "yes") != BP_OK)
+        bp_config_fault_err(config);
+    if (model->masks != bp_score_masks(convention_of(config)) ||
+        model->reads_source != (convention_of(config) == BP_SCORE_PAIRS))
         return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
-                       "score.convention = %s is of %s models, and this one %s: at "
+                       "score.convention = %s is not of this model, which %s: at "
                        "score.convention; use %s",
-                       keys->convention, model->masks ? "causal" : "masked",
-                       model->masks ? "finds masked tokens" : "does not find masked tokens",
-                       model->masks ? "pll or pll_word" : "rolling, stride or half");
+                       keys->convention,
+                       model->masks          ? "finds masked tokens"
+                       : model->reads_source ? "writes a target given its source"
+                                             : "continues texts",
+                       model->masks          ? "pll or pll_word"
+                       : model->reads_source ? "pairs"
+                                             : "rolling, stride or half");
     return BP_OK;
 }
 
@@ -266,7 +277,10 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
 
     if (err != BP_OK)
         return err;
-    *rule = (bp_score_rule){.convention = convention_of(config), .eod = -1};
+    *rule = (bp_score_rule){.convention = convention_of(config),
+                            .eod = -1,
+                            .start = model->start_token,
+                            .cut = bp_score_rule_keys_of(config)->cut};
     if (!given)
         context = unlimited ? 0 : model->context;
     if (!given)
@@ -294,6 +308,7 @@ void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rul
 {
     rule->eod = eod;
     rule->end = eod >= 0 && bp_score_rule_keys_of(config)->end && !bp_score_masks(rule->convention);
-    rule->prefix = eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
-                   strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0;
+    rule->prefix = (eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
+                    strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0) ||
+                   rule->convention == BP_SCORE_PAIRS;
 }

@@ -2,6 +2,7 @@
 #include "infer/score/plan.h"
 
 #include "base/mem.h"
+#include "data/pairs.h"
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
@@ -21,6 +22,10 @@ static bp_err list_files(bp_score_plan *plan)
         bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
         bp_err err = bp_corpus_file_doc_start(file, &plan->doc_start[k]);
 
+        if (err != BP_OK)
+            return err;
+        if (plan->segments)
+            err = bp_corpus_file_segments(file, &plan->segments[k], &plan->segment_start[k]);
         if (err != BP_OK)
             return err;
         plan->first_document[k + 1] =
@@ -58,9 +63,8 @@ static void advance(unit_cutter *cutter, int64_t cost, int64_t document, int64_t
         cut(cutter, document, window);
 }
 
-static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t document, int64_t text)
+static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t document, int64_t line)
 {
-    int64_t line = bp_score_line(&plan->rule, text);
     int64_t count = bp_score_window_count(&plan->rule, line);
 
     if (count == 0)
@@ -76,22 +80,59 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
     plan->windows += count;
 }
 
+/* All but whether the last token of a file with open ends is text. */
+static void lay_document(const bp_score_plan *plan, int64_t file, int64_t document,
+                         bp_score_document *out)
+{
+    int64_t inside = document - plan->first_document[file];
+    const int64_t *start = plan->doc_start[file] + inside;
+
+    *out = (bp_score_document){.file = file, .start = start[0], .stored = start[1] - start[0]};
+    if (plan->segments) {
+        out->source = plan->segment_start[file][plan->segments[file][inside] + 1] - start[0];
+        out->start += out->source;
+        out->stored -= out->source;
+    }
+    out->text = text_bound(plan, file, out->stored);
+}
+
+static bool is_too_long(const bp_score_plan *plan, const bp_score_document *document)
+{
+    const bp_score_rule *rule = &plan->rule;
+
+    return plan->segments && (document->source + (rule->eod >= 0) > rule->context ||
+                              bp_score_line(rule, document->text) - 1 > rule->context);
+}
+
+int64_t bp_score_plan_line(const bp_score_plan *plan, const bp_score_document *document)
+{
+    return is_too_long(plan, document) && !plan->rule.cut
+               ? 0
+               : bp_score_line(&plan->rule, document->text);
+}
+
+int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document *document)
+{
+    int64_t inputs = document->source + (plan->rule.eod >= 0);
+
+    return inputs < plan->rule.context ? inputs : plan->rule.context;
+}
+
 static void cut_units(bp_score_plan *plan)
 {
     unit_cutter cutter = {0};
 
     cut(&cutter, 0, 0);
     for (int64_t file = 0, document = 0; file < plan->files; file++) {
-        const int64_t *start = plan->doc_start[file];
-
         for (; document < plan->first_document[file + 1]; document++) {
-            int64_t inside = document - plan->first_document[file];
+            bp_score_document at;
 
             if (!bp_score_plan_has(plan, document))
                 continue;
             plan->scored++;
-            cut_document(plan, &cutter, document,
-                         text_bound(plan, file, start[inside + 1] - start[inside]));
+            lay_document(plan, file, document, &at);
+            cut_document(plan, &cutter, document, bp_score_plan_line(plan, &at));
+            plan->too_long += is_too_long(plan, &at);
         }
     }
     if (cutter.cost > 0)
@@ -125,6 +166,17 @@ static bp_err find_words(bp_score_plan *plan)
     return err;
 }
 
+static bp_err check_pairs(const bp_score_plan *plan)
+{
+    const bp_pairs_rule rule = {plan->rule.context, plan->rule.eod >= 0};
+    bp_pair_counts counts = {0};
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < plan->files && err == BP_OK; k++)
+        err = bp_pairs_count(bp_corpus_file_at(plan->corpus, k), &rule, &counts);
+    return err;
+}
+
 bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score_rule *rule,
                           const bp_stream_spec *bag)
 {
@@ -134,10 +186,16 @@ bp_err bp_score_plan_init(bp_score_plan *plan, bp_corpus *corpus, const bp_score
     plan->strips = bp_corpus_eod(corpus) >= 0;
     plan->unknown = bp_corpus_roles(corpus)[BP_ROLE_UNKNOWN];
     plan->doc_start = bp_alloc("score.plan", files, sizeof(*plan->doc_start));
+    if (rule->convention == BP_SCORE_PAIRS) {
+        plan->segments = bp_alloc("score.plan", files, sizeof(*plan->segments));
+        plan->segment_start = bp_alloc("score.plan", files, sizeof(*plan->segment_start));
+    }
     plan->first_document = bp_alloc("score.plan", files + 1, sizeof(int64_t));
     plan->first_token = bp_alloc("score.plan", files + 1, sizeof(int64_t));
 
     bp_err err = list_files(plan);
+    if (err == BP_OK && plan->segments)
+        err = check_pairs(plan);
     if (err == BP_OK && bag)
         err = bp_stream_new(&plan->bag, bag);
     if (err == BP_OK && rule->convention == BP_SCORE_PLL_WORD)
@@ -159,6 +217,8 @@ void bp_score_plan_clear(bp_score_plan *plan)
     bp_free(plan->cuts);
     bp_free(plan->first_token);
     bp_free(plan->first_document);
+    bp_free(plan->segment_start);
+    bp_free(plan->segments);
     bp_free(plan->doc_start);
     *plan = (bp_score_plan){0};
 }
@@ -181,16 +241,14 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out)
 {
     int64_t k = bp_score_plan_file(plan, document);
-    const int64_t *start = plan->doc_start[k] + (document - plan->first_document[k]);
     bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
     int32_t last = -1;
 
-    *out = (bp_score_document){.file = k, .start = start[0], .stored = start[1] - start[0]};
-    out->text = text_bound(plan, k, out->stored);
+    lay_document(plan, k, document, out);
     if (!plan->strips || out->stored == 0 || !bp_corpus_file_info(file)->open_ends)
         return BP_OK;
 
-    bp_err err = bp_corpus_file_read(file, start[1] - 1, 1, &last);
+    bp_err err = bp_corpus_file_read(file, out->start + out->stored - 1, 1, &last);
     if (err == BP_OK && last == bp_corpus_eod(plan->corpus))
         out->text--;
     return err;

@@ -22,10 +22,12 @@ typedef struct bp_score_plan {
     bp_stream *bag; /* whose documents are left out; NULL: all are scored */
     bool strips;    /* a document's last token may be its end-of-document token: not text */
     int64_t files, documents;
-    const int64_t **doc_start; /* [files] */
-    int64_t *first_document;   /* [files + 1] */
-    int64_t *first_token;      /* [files + 1]: entries of /tokens, one corpus after another */
-    int64_t scored;            /* of the documents */
+    const int64_t **doc_start;                 /* [files] */
+    const int64_t **segments, **segment_start; /* [files] of pairs; else NULL */
+    int64_t too_long;        /* pairs that have no window, or are cut (rule.cut) */
+    int64_t *first_document; /* [files + 1] */
+    int64_t *first_token;    /* [files + 1]: entries of /tokens, one corpus after another */
+    int64_t scored;          /* of the documents */
     int64_t units, inputs, windows;
     int64_t longest;    /* inputs of a window: the most */
     int64_t unknown;    /* the id of words out of the vocabulary; -1: there is none */
@@ -53,7 +55,14 @@ typedef struct bp_score_document {
     int64_t start;  /* in the file's /tokens */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
+    int64_t source; /* of a pair, whose text is its target: tokens of its source, which lie before
+                       `start`; else 0 */
 } bp_score_document;
+
+/** Length of z of a document; 0: it is a pair with a source that is too long. */
+int64_t bp_score_plan_line(const bp_score_plan *plan, const bp_score_document *document);
+/** Of a pair: inputs of its source, with its end. */
+int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document *document);
 
 /** The file that holds a document. */
 int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);

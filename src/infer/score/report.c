@@ -186,7 +186,7 @@ void scorer_report(const scorer *self)
     if (self->unscored > 0)
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),
-               self->rule.prefix ? "eod" : "none");
+               bp_score_prefix_name(&self->rule));
     report_choices(self->choices);
     bp_log("in %s: summary.json, documents.h5%s%s%s%s", self->folder,
            bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",

@@ -117,7 +117,7 @@ bp_err scorer_finish(scorer *self)
 
 static void say_what(const scorer *self)
 {
-    if (self->mesh->coordinates)
+    if (self->mesh->coordinates && self->info.task.kind == BP_TASK_NONE)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -140,7 +140,7 @@ static bp_err run(scorer *self)
     json_decref(members);
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
-        return scorer_run_task(self);
+        return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
     if (err == BP_OK)
         err = scorer_run_units(self);
     if (err == BP_OK)
@@ -159,8 +159,12 @@ static bp_err check_results(const scorer *self)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
     bool of_task = self->info.task.kind != BP_TASK_NONE;
-    const char *names[] = {"summary.json", of_task ? "predictions.csv" : "documents.h5",
-                           keys->tokens ? "tokens.h5" : NULL,
+    bool compared = of_task && self->method;
+    const char *names[] = {compared ? NULL : "summary.json",
+                           compared  ? "outcomes.h5"
+                           : of_task ? "predictions.csv"
+                                     : "documents.h5",
+                           keys->tokens && !of_task ? "tokens.h5" : NULL,
                            keys->candidates ? "candidates.jsonl" : NULL,
                            keys->states ? "states.h5" : NULL};
 
@@ -242,11 +246,19 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
     bp_model_batch batch = {
         .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+    int32_t *lengths = NULL;
     bool slow = false;
     bp_err err =
         zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
+    if (self->info.reads_source && err == BP_OK) {
+        batch.source_length = length;
+        batch.sources = zeros;
+        batch.source_lengths = lengths = bp_alloc("score.batch", windows, sizeof(*lengths));
+        for (int64_t w = 0; w < windows; w++)
+            lengths[w] = (int32_t)length;
+    }
     for (int pass = 0; err == BP_OK && pass < 2 && !slow; pass++) {
         double began;
 
@@ -259,6 +271,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
     }
     m->windows = windows;
     m->speed = (double)(windows * length) / *seconds;
+    bp_free(lengths);
     bp_free(values);
     bp_free(zeros);
     return err;

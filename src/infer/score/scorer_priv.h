@@ -87,6 +87,12 @@ void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit);
  * the model does not know; those of reading and writing; BP_ERR_STOPPED: the same on all ranks. */
 bp_err scorer_run_task(scorer *self);
 
+/** Of a classifier and a method (scorer.method): what it says of each document's class, in
+ * score/outcomes.h5. A document without a class that the model knows is scored without one.
+ * Collective over world. Errors: those of task_documents_open, of reading and writing;
+ * BP_ERR_STOPPED: the same on all ranks. */
+bp_err scorer_run_outcomes(scorer *self);
+
 /** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
  *  BP_ERR_STOPPED where some are still missing. */
 bp_err scorer_run_units(scorer *self);

@@ -231,6 +231,13 @@ static bp_err load_corpus(scorer *self)
     memcpy(self->corpus_hash, bp_corpus_hash(self->corpus), BP_SHA256_HEX);
     err = bp_score_plan_init(&self->plan, self->corpus, &self->rule, selects(self) ? &bag : NULL);
     self->plan.may_be_zero = self->info.may_be_zero;
+    if (err == BP_OK && self->mesh->coordinates && self->plan.too_long > 0)
+        BP_WARN("score.too_long",
+                "%" PRId64 " of %" PRId64
+                " pairs have a source or target that is longer, with its end, than score.context "
+                "= %" PRId64 ": at score.corpus; %s",
+                self->plan.too_long, self->plan.scored, self->rule.context,
+                self->rule.cut ? "they are cut" : "they are not scored, score.cut=yes cuts them");
     return err;
 }
 
@@ -249,6 +256,8 @@ static void make_key(scorer *self)
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
     if (rule->piece > 0)
         bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
+    if (rule->convention == BP_SCORE_PAIRS)
+        bp_buffer_printf(&text, " from %" PRId64 " %d", rule->start, rule->cut);
     if (selects(self))
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,

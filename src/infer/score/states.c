@@ -106,7 +106,7 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
         return;
     if (model->states.layers == 0 || model->states.layers > LAYERS)
         bp_config_fault(config, "score.no_states",
-                        "score.states = yes, but no states are told of %s of kind %s: at "
+                        "score.states = yes, but no states are returned of %s of kind %s: at "
                         "score.states; take one model of kind elmo, or leave the key out",
                         model->members > 0 ? "an ensemble" : "a model",
                         model->kind ? model->kind : "unknown");

@@ -1,51 +1,38 @@
 /* Scoring a task: of each document the probability of each of its outcomes, in fixed groups of
  * documents that data ranks take in turn; then figures and predictions. There are no parts: a start
  * after a stop scores anew. */
-#include "infer/score/scorer_priv.h"
+#include "task_priv.h"
 
-#include "base/buffer.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
-#include "data/task_texts.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
-#include "models/task.h"
 #include "run/stop_request.h"
-#include "statistics/task_metrics.h"
 #include "tensor/batch.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-#define GROUP   32 /* documents of a batch */
-#define ENTROPY 0  /* columns behind the outcomes': of an ensemble */
-#define MUTUAL  1
+#define GROUP 32 /* documents of a batch */
+#define ASKS  64 /* outcomes of a place that are asked for at once, most */
 
-typedef struct task_scoring {
-    scorer *self;
-    int64_t kind, outcomes;
-    json_t *state; /* of the checkpoint, or the first member's: on leads and the coordinator */
-    bp_task_frame frame;
-    bp_task_texts texts; /* on leads and the coordinator */
-    int64_t documents, length;
-    int64_t
-        *number;    /* [documents] in the corpora; those that score.select leaves out are missing */
-    int32_t *label; /* [documents] targets */
-    int64_t width;  /* of a document's row: an outcome each, and of an ensemble two more */
-    float *table;   /* [documents][width] */
-    int32_t *inputs, *targets, *segments; /* [GROUP][length] */
-    float *values;                        /* [statistics][GROUP][length] */
-    int64_t cut;                          /* documents that are longer than the context */
-} task_scoring;
-
-static const json_t *classes_of(const task_scoring *task)
+static const json_t *names_of(const task_scoring *task)
 {
     return json_object_get(json_object_get(task->state, "model"), "labels");
+}
+
+static bool finds_spans(const task_scoring *task)
+{
+    return task->kind == BP_TASK_SPANS;
+}
+
+static bool finds_tags(const task_scoring *task)
+{
+    return task->kind == BP_TASK_TAGS;
 }
 
 /* ---- what is scored ---- */
@@ -68,26 +55,64 @@ static bp_err read_state(task_scoring *task)
     return err;
 }
 
-/* Names of classes as they are, or numbers: "LABEL_0" of an import. */
-static bp_err read_texts(task_scoring *task)
+/* Are outcomes asked for at places, and not of the whole text? */
+static bool has_places(const task_scoring *task)
 {
-    const scorer *self = task->self;
+    return finds_tags(task) || finds_spans(task);
+}
+
+/* Names of classes and tags as they are, or numbers: "LABEL_0" of an import. */
+static bp_err find_columns(task_scoring *task)
+{
     const char *label = json_string_value(json_object_get(task->state, "label"));
     bool numbers = task->kind == BP_TASK_REGRESSION;
+    int64_t count = (int64_t)json_array_size(names_of(task));
+    bp_document_columns *columns = &task->columns;
+    bp_err err = has_places(task) ? BP_OK
+                                  : bp_corpus_column(&task->column, task->self->corpus,
+                                                     label && label[0] ? label : NULL, numbers);
+
+    task->names = bp_alloc("score.task", task->outcomes + count, sizeof *task->names);
+    for (int64_t k = 0; k < task->outcomes; k++)
+        task->names[k] = "";
+    for (int64_t k = 0; k < count; k++)
+        task->names[k] = json_string_value(json_array_get(names_of(task), (size_t)k));
+    columns->all_known = true;
+    if (numbers) {
+        columns->value = task->column;
+    } else if (finds_spans(task)) {
+        columns->spans = true;
+        columns->windows =
+            bp_task_windows(&task->frame, task->length, task_span_key(task, "stride"));
+    } else if (finds_tags(task)) {
+        columns->tags = task->names;
+        columns->tag_count = count;
+    } else {
+        columns->label = task->column;
+        columns->classes = task->names;
+        columns->class_count = count;
+    }
+    return err;
+}
+
+static bp_err open_documents(task_scoring *task)
+{
+    const scorer *self = task->self;
     bp_model_shape shape;
-    char *column = NULL;
     bp_err err = bp_model_shape_read(&shape, task->state, "manifest.json");
 
     if (err == BP_OK)
         err = bp_task_frame_of(&task->frame, &shape, bp_corpus_roles(self->corpus));
     if (err == BP_OK)
-        err =
-            bp_task_label_column(&column, self->corpus, label && label[0] ? label : NULL, numbers);
+        err = find_columns(task);
     if (err == BP_OK)
-        err = bp_task_texts_read(&task->texts, self->corpus, column,
-                                 numbers ? NULL : classes_of(task));
-    bp_free(column);
-    return err;
+        err = bp_corpus_has_pairs(&task->pairs, self->corpus);
+    if (err == BP_OK)
+        err = bp_stream_new(&task->stream, &(bp_stream_spec){.corpus = self->corpus});
+    return err == BP_OK ? bp_document_table_new(&task->corpus,
+                                                &(bp_document_table_spec){.stream = task->stream,
+                                                                          .columns = task->columns})
+                        : err;
 }
 
 static bp_err check(const scorer *self)
@@ -98,112 +123,141 @@ static bp_err check(const scorer *self)
                       : keys->states   ? "score.states"
                                        : NULL;
 
-    if (self->method)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_method",
-                       "the model has the head of a task, which uncertainty can't study yet: at "
-                       "%s; score it",
-                       keys->model);
     if (key)
         return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
                        "%s is of language models, and this one has the head of a task: at %s; "
                        "leave it out",
                        key, key);
-    if (self->info.task.kind == BP_TASK_TAGS || self->info.task.kind == BP_TASK_SPANS)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_corpora",
-                       "a model for %s can't be scored yet: at %s; use classes or regression",
-                       bp_task_name(self->info.task.kind), keys->model);
     return BP_OK;
 }
 
 /* ---- a group of documents ---- */
 
-static void add_document(task_scoring *task, int64_t number, int64_t row, int64_t longest)
+static bp_err read_document(task_scoring *task, int64_t number, const bp_document **document)
 {
-    const bp_task_texts *texts = &task->texts;
-    int64_t d = task->number[number];
-    bp_task_pair pair = {
-        {texts->tokens + texts->start[d], texts->tokens + texts->second[d]},
-        {texts->second[d] - texts->start[d], texts->start[d + 1] - texts->second[d]}};
-    int32_t *inputs = task->inputs + row * longest;
-    int64_t cut, length = bp_task_fill(inputs, task->segments + row * longest, longest,
-                                       &task->frame, &pair, &cut);
+    bp_err err = bp_document_table_read(task->corpus, task->number[number], NULL, document);
 
-    for (int64_t t = length; t < longest; t++)
+    return err == BP_OK
+               ? bp_task_check_document(*document, bp_score_keys_of(task->self->config)->corpus)
+               : err;
+}
+
+static bp_task_pair texts_of(const task_scoring *task, const bp_document *document)
+{
+    return finds_spans(task) ? bp_task_window(document, &task->columns.windows)
+                             : bp_task_texts(document, task->pairs);
+}
+
+/* Example `w` of a group, at `length` places each. */
+static bp_err add_document(task_scoring *task, int64_t number, int64_t w, int64_t *longest)
+{
+    int32_t *inputs = task->inputs + w * task->length, *tagged = task->tagged + w * task->length;
+    const bp_document *document;
+    bp_task_pair pair;
+    int64_t cut, length;
+    bp_err err = read_document(task, number, &document);
+
+    if (err != BP_OK)
+        return err;
+    pair = texts_of(task, document);
+    length = bp_task_fill(inputs, task->segments + w * task->length, task->length, &task->frame,
+                          &pair, &cut);
+    for (int64_t t = length; t < task->length; t++)
         inputs[t] = -1;
+    memset(tagged, 0, (size_t)task->length * sizeof *tagged);
+    for (int64_t r = task->first_row[number]; finds_tags(task) && r < task->first_row[number + 1];
+         r++)
+        tagged[task->place[r]] = 1;
+    if (finds_spans(task)) {
+        tagged[task->none[number]] = 1;
+        for (int64_t t = length - 1 - pair.tokens[1]; t < length - 1; t++)
+            tagged[t] = 1;
+    }
+    *longest = length > *longest ? length : *longest;
+    return BP_OK;
 }
 
-/* Places that a document takes. */
-static int64_t places_of(const task_scoring *task, int64_t number)
+/* As long as its longest document, but for outcomes that have to be asked for at places. */
+static bp_err make_group(task_scoring *task, int64_t first, bp_model_batch *batch)
 {
-    const bp_task_texts *texts = &task->texts;
-    int64_t d = task->number[number];
-    int64_t places = texts->start[d + 1] - texts->start[d] + (task->frame.begin >= 0) + 1 +
-                     (texts->second[d] < texts->start[d + 1]);
+    int64_t end = first + GROUP < task->documents ? first + GROUP : task->documents, longest = 1;
+    int32_t *arrays[] = {task->inputs, task->segments, task->tagged};
+    bp_err err = BP_OK;
 
-    return places;
+    if (!has_places(task))
+        longest = task->outcomes < task->length ? task->outcomes : task->length;
+    for (int64_t d = first; d < end && err == BP_OK; d++)
+        err = add_document(task, d, d - first, &longest);
+    for (size_t k = 0; k < sizeof arrays / sizeof arrays[0]; k++)
+        for (int64_t w = 1; w < end - first; w++)
+            memmove(arrays[k] + w * longest, arrays[k] + w * task->length,
+                    (size_t)longest * sizeof(int32_t));
+    batch->windows = err == BP_OK ? end - first : -1;
+    batch->length = longest;
+    return err;
 }
 
-/* As long as its longest document, but for outcomes that have to be asked for. */
-static bp_model_batch make_group(task_scoring *task, int64_t first)
-{
-    int64_t end = first + GROUP < task->documents ? first + GROUP : task->documents,
-            longest = task->outcomes < task->length ? task->outcomes : task->length;
-
-    for (int64_t d = first; d < end; d++)
-        longest = places_of(task, d) > longest ? places_of(task, d) : longest;
-    longest = longest < task->length ? longest : task->length;
-    for (int64_t d = first; d < end; d++)
-        add_document(task, d, d - first, longest);
-    return (bp_model_batch){.windows = end - first,
-                            .length = longest,
-                            .inputs = task->inputs,
-                            .targets = task->targets,
-                            .segments = task->segments};
-}
-
-/* Hand a lead's group to the other ranks of its model. */
+/* Hand a lead's group to the other ranks of its model; windows -1: it could not be read. */
 static void share_group(task_scoring *task, bp_model_batch *batch)
 {
     MPI_Comm group = task->self->mesh->ensemble;
     int64_t head[2] = {batch->windows, batch->length}, bytes;
 
     bp_bcast_bytes(head, sizeof head, 0, group);
-    bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
-    bp_bcast_bytes(task->inputs, bytes, 0, group);
-    bp_bcast_bytes(task->segments, bytes, 0, group);
     *batch = (bp_model_batch){.windows = head[0],
                               .length = head[1],
                               .inputs = task->inputs,
                               .targets = task->targets,
-                              .segments = task->segments};
+                              .segments = task->segments,
+                              .asks = task->asks};
+    if (head[0] < 0)
+        return;
+    bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
+    bp_bcast_bytes(task->inputs, bytes, 0, group);
+    bp_bcast_bytes(task->segments, bytes, 0, group);
+    if (has_places(task))
+        bp_bcast_bytes(task->tagged, bytes, 0, group);
 }
 
-/* Outcomes [from, from + length) are asked for, one at each place of a text. */
+/* Outcomes from `from` on are asked for: of a text one at each place, of words some at each. */
 static bp_err ask(task_scoring *task, const bp_model_batch *batch, int64_t from)
 {
-    for (int64_t k = 0; k < batch->windows * batch->length; k++) {
-        int64_t outcome = from + k % batch->length;
+    for (int64_t k = 0; k < batch->windows * batch->length * task->asks; k++) {
+        int64_t outcome = from + k % (has_places(task) ? task->asks : batch->length);
+        bool asked =
+            outcome < task->outcomes && (!has_places(task) || task->tagged[k / task->asks]);
 
-        task->targets[k] = outcome < task->outcomes ? (int32_t)outcome : -1;
+        task->targets[k] = asked ? (int32_t)outcome : -1;
     }
     return bp_model_score(task->self->lm, batch, task->values);
 }
 
+/* Of row r, whose example is window w. */
+static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
+                     int64_t from)
+{
+    int64_t stride = batch->windows * batch->length, K = task->outcomes,
+            place = finds_tags(task) ? task->place[r] : 0,
+            count = finds_tags(task) ? task->asks : batch->length;
+    const float *values = task->values + (w * batch->length + place) * task->asks;
+    float *row = task->table + r * task->width;
+
+    for (int64_t k = 0; k < count && from + k < K; k++)
+        row[from + k] = values[k] + 0.0F; /* sums over ranks leave no -0 */
+    if (task->width > K) {
+        row[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
+        row[K + TASK_MUTUAL] = values[BP_MODEL_MUTUAL_INFORMATION * stride];
+    }
+}
+
 static void take(task_scoring *task, const bp_model_batch *batch, int64_t first, int64_t from)
 {
-    int64_t stride = batch->windows * batch->length;
-
-    for (int64_t w = 0; w < batch->windows; w++) {
-        float *row = task->table + (first + w) * task->width;
-        const float *values = task->values + w * batch->length;
-
-        for (int64_t t = 0; t < batch->length && from + t < task->outcomes; t++)
-            row[from + t] = values[t] + 0.0F; /* sums over ranks leave no -0 */
-        if (task->width > task->outcomes) {
-            row[task->outcomes + ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
-            row[task->outcomes + MUTUAL] = values[BP_MODEL_MUTUAL_INFORMATION * stride];
-        }
-    }
+    for (int64_t w = 0; w < batch->windows; w++)
+        for (int64_t r = task->first_row[first + w]; r < task->first_row[first + w + 1]; r++)
+            if (finds_spans(task))
+                task_take_span(task, batch, r, w);
+            else
+                take_row(task, batch, r, w, from);
 }
 
 static bp_err score_group(task_scoring *task, int64_t first)
@@ -212,9 +266,12 @@ static bp_err score_group(task_scoring *task, int64_t first)
     bp_err err = BP_OK;
 
     if (task->self->leads)
-        batch = make_group(task, first);
+        err = make_group(task, first, &batch);
     share_group(task, &batch);
-    for (int64_t from = 0; from < task->outcomes && err == BP_OK; from += batch.length) {
+    if (batch.windows < 0)
+        return err;
+    for (int64_t from = 0; from < task->outcomes && err == BP_OK;
+         from += has_places(task) ? task->asks : batch.length) {
         bp_heartbeat_progress();
         err = ask(task, &batch, from);
         if (err == BP_OK && task->self->leads)
@@ -247,7 +304,7 @@ static bp_err score_groups(task_scoring *task)
 static void gather(task_scoring *task)
 {
     const bp_mesh *mesh = task->self->mesh;
-    int64_t floats = task->documents * task->width;
+    int64_t floats = task->rows * task->width;
 
     if (mesh->computes && task->self->leads && mesh->datas > 1) {
         float *scratch = bp_alloc("score.task", floats, sizeof *scratch);
@@ -257,212 +314,6 @@ static void gather(task_scoring *task)
     }
     if (mesh->dedicated)
         bp_bcast_bytes(task->table, floats * (int64_t)sizeof *task->table, 1, mesh->world);
-}
-
-/* ---- what is told ---- */
-
-static int32_t best_of(const task_scoring *task, int64_t d)
-{
-    const float *row = task->table + d * task->width;
-    int32_t best = 0;
-
-    for (int32_t k = 1; k < task->outcomes; k++)
-        if (row[k] > row[best])
-            best = k;
-    return best;
-}
-
-static const char *class_name(const task_scoring *task, int64_t k)
-{
-    const char *name = json_string_value(json_array_get(classes_of(task), (size_t)k));
-
-    return name ? name : "";
-}
-
-/* As CSV has it: in quotation marks where it must be. */
-static void add_field(bp_buffer *out, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n")) {
-        bp_buffer_printf(out, "%s", text);
-        return;
-    }
-    bp_buffer_printf(out, "\"");
-    for (; *text; text++)
-        bp_buffer_printf(out, *text == '"' ? "\"\"" : "%c", *text);
-    bp_buffer_printf(out, "\"");
-}
-
-static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d)
-{
-    const float *row = task->table + d * task->width;
-    int32_t best = best_of(task, d);
-
-    bp_buffer_printf(out, "%" PRId64 ",", task->number[d]);
-    if (task->kind == BP_TASK_REGRESSION) {
-        bp_buffer_printf(out, "%.9g,%.9g\n", (double)bp_target_value(task->label[d]),
-                         (double)row[0]);
-        return;
-    }
-    add_field(out, class_name(task, task->label[d]));
-    bp_buffer_printf(out, ",");
-    add_field(out, class_name(task, best));
-    bp_buffer_printf(out, ",%.9g", exp((double)row[best]));
-    if (task->width > task->outcomes)
-        bp_buffer_printf(out, ",%.9g,%.9g", (double)row[task->outcomes + ENTROPY],
-                         (double)row[task->outcomes + MUTUAL]);
-    bp_buffer_printf(out, "\n");
-}
-
-static bp_err write_predictions(const task_scoring *task)
-{
-    char *path = bp_path_join(task->self->folder, "predictions.csv");
-    bp_buffer out = {0};
-    bp_err err;
-
-    bp_buffer_printf(&out, "document,label,prediction%s%s\n",
-                     task->kind == BP_TASK_REGRESSION ? "" : ",probability",
-                     task->width > task->outcomes ? ",entropy,mutual_information" : "");
-    for (int64_t d = 0; d < task->documents; d++)
-        add_prediction(&out, task, d);
-    err = bp_file_write(path, out.data, out.bytes);
-    bp_buffer_clear(&out);
-    bp_free(path);
-    return err;
-}
-
-/* More classes than that have a table that nobody reads. */
-#define CONFUSION_CLASSES 1000
-
-/* Rows are labels, columns predictions; null of many classes. New reference. */
-static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
-{
-    int64_t K = task->outcomes, *counts;
-    json_t *rows;
-
-    if (K > CONFUSION_CLASSES)
-        return json_null();
-    counts = bp_alloc("score.task", K * K, sizeof *counts);
-    rows = json_array();
-    for (int64_t d = 0; d < task->documents; d++)
-        counts[task->label[d] * K + predicted[d]]++;
-    for (int64_t k = 0; k < K; k++) {
-        json_t *row = json_array();
-
-        for (int64_t j = 0; j < K; j++)
-            (void)json_array_append_new(row, json_integer((json_int_t)counts[k * K + j]));
-        (void)json_array_append_new(rows, row);
-    }
-    bp_free(counts);
-    return rows;
-}
-
-/* "task" of the summary, with the means of an ensemble's statistics. */
-static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t seed)
-{
-    bp_figure figures[BP_METRIC_FIGURES];
-    int32_t *predicted = bp_alloc("score.task", task->documents, sizeof *predicted);
-    bp_class_answers answers = {task->documents, task->outcomes, task->label, predicted};
-    double sums[2] = {0};
-    bp_err err;
-
-    for (int64_t d = 0; d < task->documents; d++) {
-        const float *more = task->table + d * task->width + task->outcomes;
-
-        predicted[d] = best_of(task, d);
-        for (int k = 0; k < 2 && task->width > task->outcomes; k++)
-            sums[k] += (double)more[k];
-    }
-    err = bp_metric_estimate(figures, &bp_metric_classes, &answers, task->documents, seed);
-    if (err == BP_OK) {
-        *out = bp_metric_json(&bp_metric_classes, figures);
-        (void)json_object_set_new(*out, "confusion", confusion_of(task, predicted));
-        if (classes_of(task))
-            (void)json_object_set(*out, "labels", (json_t *)classes_of(task));
-        if (task->width > task->outcomes) {
-            (void)json_object_set_new(*out, "entropy",
-                                      bp_json_real(sums[ENTROPY] / (double)task->documents));
-            (void)json_object_set_new(*out, "mutual_information",
-                                      bp_json_real(sums[MUTUAL] / (double)task->documents));
-        }
-    }
-    bp_free(predicted);
-    return err;
-}
-
-static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t seed)
-{
-    bp_figure figures[BP_METRIC_FIGURES];
-    double *label = bp_alloc("score.task", task->documents, sizeof *label),
-           *predicted = bp_alloc("score.task", task->documents, sizeof *predicted);
-    bp_real_answers answers;
-    bp_err err;
-
-    for (int64_t d = 0; d < task->documents; d++) {
-        label[d] = (double)bp_target_value(task->label[d]);
-        predicted[d] = (double)task->table[d * task->width];
-    }
-    bp_real_answers_init(&answers, label, predicted, task->documents);
-    err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents, seed);
-    if (err == BP_OK)
-        *out = bp_metric_json(&bp_metric_regression, figures);
-    bp_real_answers_clear(&answers);
-    bp_free(label);
-    bp_free(predicted);
-    return err;
-}
-
-static void add_likelihood(const task_scoring *task, json_t *summary)
-{
-    double nll = 0;
-
-    if (task->kind == BP_TASK_REGRESSION)
-        return;
-    for (int64_t d = 0; d < task->documents; d++)
-        nll -= (double)task->table[d * task->width + task->label[d]];
-    (void)json_object_set_new(summary, "nll_nats", bp_json_real(nll));
-    (void)json_object_set_new(summary, "perplexity",
-                              bp_json_real(exp(nll / (double)task->documents)));
-}
-
-static bp_err summarise(task_scoring *task)
-{
-    scorer *self = task->self;
-    uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
-    char *path = bp_path_join(self->folder, "summary.json");
-    json_t *told = NULL;
-    bp_err err = task->kind == BP_TASK_REGRESSION ? measure_values(task, &told, seed)
-                                                  : measure_classes(task, &told, seed);
-
-    if (err == BP_OK) {
-        (void)json_object_set_new(told, "kind", json_string(bp_task_name(task->kind)));
-        self->summary =
-            json_pack("{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-                      (json_int_t)task->documents, "documents_cut", (json_int_t)task->cut, "task",
-                      told, "convention", "name", "task", "context", (json_int_t)task->length,
-                      "tokenizer_hash", self->info.tokenizer_hash, "model", "digest",
-                      self->info.digest, "step", (json_int_t)self->info.step);
-        add_likelihood(task, self->summary);
-        err = bp_json_save(path, self->summary);
-    }
-    bp_free(path);
-    return err;
-}
-
-static void report(const task_scoring *task)
-{
-    const json_t *told = json_object_get(task->self->summary, "task"), *value;
-    const char *name;
-
-    json_object_foreach((json_t *)told, name, value)
-    {
-        const json_t *figure = json_object_get(value, "value");
-
-        if (json_is_number(figure))
-            bp_log("%-10s %8.4f  (95 %% interval %.4f to %.4f)", name, json_number_value(figure),
-                   json_number_value(json_object_get(value, "low")),
-                   json_number_value(json_object_get(value, "high")));
-    }
-    bp_log("in %s: summary.json, predictions.csv", task->self->folder);
 }
 
 static bp_err finish(task_scoring *task)
@@ -476,11 +327,7 @@ static bp_err finish(task_scoring *task)
         if (err == BP_OK)
             err = bp_dir_make(self->folder);
         if (err == BP_OK)
-            err = write_predictions(task);
-        if (err == BP_OK)
-            err = summarise(task);
-        if (err == BP_OK)
-            report(task);
+            err = task_report(task);
     }
     (void)bp_heartbeat_phase(before);
     return bp_agree(self->mesh->world, err);
@@ -488,57 +335,122 @@ static bp_err finish(task_scoring *task)
 
 /* ---- the whole ---- */
 
-/* Those that are scored, how many of them are cut, and their targets. */
-static void select_documents(task_scoring *task)
+static void add_row(task_scoring *task, int64_t *room, int32_t label, int64_t word, int64_t place)
 {
-    int64_t all = task->texts.documents;
+    int32_t **lists[] = {&task->label, &task->word, &task->place, &task->none};
+
+    if (task->rows == *room) {
+        *room = *room == 0 ? 1024 : 2 * *room;
+        for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
+            *lists[k] = bp_realloc("score.task", *lists[k], *room, sizeof(int32_t));
+    }
+    task->label[task->rows] = label;
+    task->word[task->rows] = (int32_t)word;
+    task->place[task->rows++] = (int32_t)place;
+}
+
+/* A window of a question: what makes of a place a token of the context, and where no answer is. */
+static void add_window(task_scoring *task, int64_t *room, const bp_document *document)
+{
+    bp_task_pair pair = texts_of(task, document);
+    int64_t first = pair.text[1] - document->tokens - document->starts[1],
+            length = bp_task_places(&task->frame, &pair);
+
+    add_row(task, room, 0, document->window, first - (length - 1 - pair.tokens[1]));
+    task->none[task->rows - 1] = (int32_t)bp_task_no_answer(&task->frame, length);
+    task->cut += document->window == 0 && pair.tokens[0] < document->starts[1];
+}
+
+/* A document, or each of its words that has a place. */
+static void add_rows(task_scoring *task, int64_t *room, const bp_document *document)
+{
+    int64_t begin = task->frame.begin >= 0, end = task->length - 1, word = 0;
+
+    if (finds_spans(task))
+        add_window(task, room, document);
+    else if (task->kind == BP_TASK_REGRESSION)
+        add_row(task, room, bp_target_of_value(document->value), 0, 0);
+    else if (!finds_tags(task))
+        add_row(task, room, document->label, 0, 0);
+    for (int64_t t = 0; finds_tags(task) && t < document->count; t++)
+        if (document->tags[t] >= 0) {
+            if (begin + t < end)
+                add_row(task, room, document->tags[t], word, begin + t);
+            task->words_cut += begin + t >= end;
+            word++;
+        }
+}
+
+/* Those that are scored, how many of them are cut, and their targets. */
+static bp_err select_documents(task_scoring *task)
+{
+    int64_t all = bp_document_table_count(task->corpus), room = 0;
+    const bp_document *document;
+    bp_err err = BP_OK;
 
     task->number = bp_alloc("score.task", all, sizeof *task->number);
-    task->label = bp_alloc("score.task", all, sizeof *task->label);
-    for (int64_t d = 0; d < all; d++)
-        if (bp_score_plan_has(&task->self->plan, d)) {
-            int64_t number = task->documents++;
+    task->first_row = bp_alloc("score.task", all + 1, sizeof *task->first_row);
+    for (int64_t d = 0; d < all && err == BP_OK; d++) {
+        if (!bp_score_plan_has(&task->self->plan, bp_document_table_document(task->corpus, d)))
+            continue;
+        task->number[task->documents] = d;
+        err = read_document(task, task->documents, &document);
+        if (err != BP_OK)
+            break;
+        bp_task_pair pair = texts_of(task, document);
+        add_rows(task, &room, document);
+        task->cut += bp_task_places(&task->frame, &pair) > task->length;
+        task->first_row[++task->documents] = task->rows;
+    }
+    return err;
+}
 
-            task->number[number] = d;
-            task->label[number] = task->texts.target[d];
-            task->cut += places_of(task, number) > task->length;
-        }
+/* What a group takes, and the table. */
+static bp_err reserve(task_scoring *task)
+{
+    const scorer *self = task->self;
+    int64_t places = GROUP * task->length;
+
+    task->table = bp_try_alloc("score.task", task->rows * task->width, sizeof(float));
+    task->inputs = bp_alloc("score.task", places, sizeof *task->inputs);
+    task->segments = bp_alloc("score.task", places, sizeof *task->segments);
+    task->tagged = bp_alloc("score.task", places, sizeof *task->tagged);
+    task->targets = bp_alloc("score.task", places * task->asks, sizeof *task->targets);
+    task->values =
+        bp_try_alloc("score.task", self->info.statistics * places * task->asks, sizeof(float));
+    return task->table && task->values ? BP_OK
+                                       : bp_fail_memory("the outcomes of documents",
+                                                        task->rows * task->width, sizeof(float));
 }
 
 static bp_err prepare(task_scoring *task)
 {
     scorer *self = task->self;
-    int64_t places = GROUP * task->length, known[2];
+    int64_t known[4];
     bool reads = self->leads || self->mesh->coordinates;
     bp_err err = check(self);
 
     if (err == BP_OK && reads)
         err = read_state(task);
     if (err == BP_OK && reads)
-        err = read_texts(task);
+        err = open_documents(task);
+    if (err == BP_OK && reads)
+        err = select_documents(task);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
-    if (reads)
-        select_documents(task);
-    known[0] = task->documents;
-    known[1] = task->cut;
+    memcpy(known, (int64_t[]){task->documents, task->rows, task->cut, task->words_cut},
+           sizeof known);
     bp_bcast_bytes(known, sizeof known, 0, self->mesh->world);
     task->documents = known[0];
-    task->table = bp_try_alloc("score.task", task->documents * task->width, sizeof(float));
-    task->inputs = bp_alloc("score.task", places, sizeof *task->inputs);
-    task->targets = bp_alloc("score.task", places, sizeof *task->targets);
-    task->segments = bp_alloc("score.task", places, sizeof *task->segments);
-    task->values = bp_try_alloc("score.task", self->info.statistics * places, sizeof(float));
+    task->rows = known[1];
     if (task->cut > 0 && self->mesh->coordinates)
         bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
                " places: their longer text is cut",
                task->cut, task->documents, task->length);
-    return bp_agree(self->mesh->world,
-                    task->table && task->values
-                        ? BP_OK
-                        : bp_fail_memory("the outcomes of documents", task->documents * task->width,
-                                         sizeof(float)));
+    if (task->words_cut > 0 && self->mesh->coordinates)
+        bp_log("%" PRId64 " words have no place, and count for nothing", task->words_cut);
+    return bp_agree(self->mesh->world, reserve(task));
 }
 
 bp_err scorer_run_task(scorer *self)
@@ -546,10 +458,17 @@ bp_err scorer_run_task(scorer *self)
     task_scoring task = {.self = self,
                          .kind = self->info.task.kind,
                          .outcomes = self->info.task.outcomes,
-                         .length = self->info.context};
+                         .length = self->info.context,
+                         .asks = 1};
     bp_err err;
 
     task.width = task.outcomes + (self->info.members > 0 ? 2 : 0);
+    if (finds_tags(&task) && self->info.members == 0) /* an ensemble is asked outcome by outcome */
+        task.asks = task.outcomes < ASKS ? task.outcomes : ASKS;
+    if (finds_spans(&task)) { /* where each place would begin and end one; see task_spans.c */
+        task.asks = 2;
+        task.width = 4;
+    }
     err = prepare(&task);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&task) : BP_OK);
@@ -557,14 +476,13 @@ bp_err scorer_run_task(scorer *self)
         gather(&task);
         err = finish(&task);
     }
-    bp_task_texts_clear(&task.texts);
+    bp_document_table_free(&task.corpus);
+    bp_stream_free(&task.stream);
     json_decref(task.state);
-    bp_free(task.number);
-    bp_free(task.label);
-    bp_free(task.table);
-    bp_free(task.inputs);
-    bp_free(task.targets);
-    bp_free(task.segments);
-    bp_free(task.values);
+    void *blocks[] = {task.names,  task.column,  task.number, task.first_row, task.label,
+                      task.word,   task.place,   task.table,  task.inputs,    task.segments,
+                      task.tagged, task.targets, task.values};
+    for (size_t k = 0; k < sizeof blocks / sizeof blocks[0]; k++)
+        bp_free(blocks[k]);
     return err;
 }

@@ -11,8 +11,9 @@
 /* A window of the unit, and where its scored values go. */
 typedef struct unit_row {
     bp_score_window window;
-    int64_t part;  /* index of its document in `parts` */
-    int64_t value; /* index of its first value */
+    int64_t part;   /* index of its document in `parts` */
+    int64_t value;  /* index of its first value */
+    int64_t source; /* of a pair: inputs of its source; else 0 */
 } unit_row;
 
 /* A document of the unit, or a piece of one. */
@@ -27,8 +28,9 @@ typedef struct unit_part {
 /* Inputs [begin, begin + length) of rows order[first .. first + count), or as many as they have. */
 typedef struct unit_batch {
     int64_t first, count, length, begin;
-    int64_t slot;  /* of its first row, among the rows of all batches */
-    bool suspends; /* the next batch goes on with the rows' inputs */
+    int64_t source_length; /* of pairs */
+    int64_t slot;          /* of its first row, among the rows of all batches */
+    bool suspends;         /* the next batch goes on with the rows' inputs */
 } unit_batch;
 
 struct bp_score_unit {
@@ -48,6 +50,8 @@ struct bp_score_unit {
     bool *unknown;             /* [room]: the value is of a word out of the vocabulary */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, piece)] */
     int32_t *line;             /* [piece + 1] */
+    int32_t *sources;          /* as inputs, of pairs; else NULL */
+    int32_t *source_lengths;   /* [BP_SCORE_BATCH_TOKENS] */
 };
 
 size_t bp_score_unit_bytes(int64_t longest, int64_t statistics)
@@ -68,7 +72,9 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     unit->statistics = statistics;
     unit->room = most + plan->longest;
     unit->piece = P;
-    bool whole = plan->rule.convention == BP_SCORE_ROLLING || bp_score_masks(plan->rule.convention);
+    bool pairs = plan->rule.convention == BP_SCORE_PAIRS;
+    bool whole =
+        plan->rule.convention == BP_SCORE_ROLLING || bp_score_masks(plan->rule.convention) || pairs;
     unit->longest = P < plan->rule.context || whole ? P : P - 1;
     unit->batch_room = most;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
@@ -80,6 +86,11 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", P + 1, sizeof(*unit->line));
+    if (pairs) {
+        unit->sources = bp_alloc("score.unit", batch_tokens, sizeof(*unit->sources));
+        unit->source_lengths =
+            bp_alloc("score.unit", BP_SCORE_BATCH_TOKENS, sizeof(*unit->source_lengths));
+    }
     *out = unit;
     if (unit->values && unit->unknown)
         return BP_OK;
@@ -92,6 +103,8 @@ void bp_score_unit_free(bp_score_unit **unit)
 {
     if (!*unit)
         return;
+    bp_free((*unit)->source_lengths);
+    bp_free((*unit)->sources);
     bp_free((*unit)->line);
     bp_free((*unit)->targets);
     bp_free((*unit)->inputs);
@@ -128,6 +141,7 @@ static void add_rows(bp_score_unit *unit, const unit_part *owner, int64_t first,
         to->window = bp_score_window_at(rule, owner->line, w);
         to->part = unit->part_count - 1;
         to->value = unit->value_count;
+        to->source = unit->sources ? bp_score_plan_source(unit->plan, &owner->document) : 0;
         unit->value_count += to->window.scored;
         if (to->window.scored > 0)
             unit->order[unit->order_count++] = unit->row_count;
@@ -144,7 +158,7 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     if (err != BP_OK)
         return err;
     to->number = number;
-    to->line = bp_score_line(&unit->plan->rule, to->document.text);
+    to->line = bp_score_plan_line(unit->plan, &to->document);
     to->opens = first == 0;
     to->first_row = unit->row_count;
     unit->part_count++;
@@ -153,10 +167,12 @@ static bp_err add_part(bp_score_unit *unit, int64_t number, int64_t first, int64
     return BP_OK;
 }
 
-/* Of row i in the order of batches. */
+/* Of row i in the order of batches; of a pair those of its longer text. */
 static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 {
-    return unit->rows[unit->order[i]].window.inputs;
+    const unit_row *row = &unit->rows[unit->order[i]];
+
+    return row->window.inputs > row->source ? row->window.inputs : row->source;
 }
 
 static unit_batch *add_batch(bp_score_unit *unit, int64_t first)
@@ -192,6 +208,21 @@ static int64_t cut_pieces(bp_score_unit *unit, int64_t first)
     return end;
 }
 
+/* Either text of a batch's pairs takes as many places as the longest of them. */
+static void fit_pairs(const bp_score_unit *unit, unit_batch *to)
+{
+    int64_t inputs = 0, source = 0;
+
+    for (int64_t i = to->first; i < to->first + to->count; i++) {
+        const unit_row *row = &unit->rows[unit->order[i]];
+
+        inputs = row->window.inputs > inputs ? row->window.inputs : inputs;
+        source = row->source > source ? row->source : source;
+    }
+    to->length = length_class(unit, inputs);
+    to->source_length = length_class(unit, source);
+}
+
 /* The rows from `first` on of one length class. Returns the row behind them. */
 static int64_t cut_batch(bp_score_unit *unit, int64_t first)
 {
@@ -205,6 +236,8 @@ static int64_t cut_batch(bp_score_unit *unit, int64_t first)
             break;
     }
     unit->slot_count += to->count;
+    if (unit->sources)
+        fit_pairs(unit, to);
     return i;
 }
 
@@ -291,7 +324,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
     int64_t text_end = end > owner->document.text ? owner->document.text : end;
 
     if (begin < 0)
-        unit->line[0] = (int32_t)rule->eod;
+        unit->line[0] = (int32_t)(unit->sources ? rule->start : rule->eod);
     if (end > owner->document.text)
         unit->line[end - 1 - begin] = (int32_t)rule->eod;
     if (text_end <= text_begin)
@@ -326,6 +359,24 @@ static bp_err fill_masked(bp_score_unit *unit, const unit_row *row, int64_t leng
     return BP_OK;
 }
 
+/* The source of row i of a batch of pairs, with its end. */
+static bp_err fill_source(bp_score_unit *unit, const unit_row *row, int64_t i, int64_t length)
+{
+    const bp_score_rule *rule = &unit->plan->rule;
+    const bp_score_document *document = &unit->parts[row->part].document;
+    int64_t n = row->source - (rule->eod >= 0);
+    int32_t *to = unit->sources + i * length;
+    bp_err err = n > 0 ? bp_corpus_file_read(bp_corpus_file_at(unit->plan->corpus, document->file),
+                                             document->start - document->source, n, to)
+                       : BP_OK;
+
+    memset(to + n, 0, (size_t)(length - n) * sizeof *to);
+    if (rule->eod >= 0)
+        to[n] = (int32_t)rule->eod;
+    unit->source_lengths[i] = (int32_t)row->source;
+    return err;
+}
+
 /* Inputs of the row that the batch has. */
 static int64_t piece_of(const unit_batch *batch, const unit_row *row)
 {
@@ -344,7 +395,10 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
                             .targets = unit->targets,
                             .first_slot = unit->number * BP_SCORE_UNIT_INPUTS + batch->slot,
                             .resumes = batch->begin > 0,
-                            .suspends = batch->suspends};
+                            .suspends = batch->suspends,
+                            .source_length = batch->source_length,
+                            .sources = unit->sources,
+                            .source_lengths = unit->source_lengths};
     for (int64_t i = 0; i < batch->count; i++) {
         const unit_row *row = &unit->rows[unit->order[batch->first + i]];
         int32_t *inputs = unit->inputs + i * batch->length;
@@ -354,6 +408,8 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
         bp_err err = masks ? fill_masked(unit, row, batch->length, inputs, targets)
                            : read_line(unit, row, batch->begin, n);
 
+        if (err == BP_OK && unit->sources)
+            err = fill_source(unit, row, i, batch->source_length);
         if (err != BP_OK)
             return err;
         if (masks)

@@ -36,6 +36,8 @@ int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line)
     case BP_SCORE_PLL:
     case BP_SCORE_PLL_WORD:
         return line;
+    case BP_SCORE_PAIRS:
+        return line >= 2 && (line - 1 <= C || rule->cut);
     }
     BP_ASSERT(false && "a convention");
     return 0;
@@ -99,6 +101,8 @@ bp_score_window bp_score_window_at(const bp_score_rule *rule, int64_t line, int6
     case BP_SCORE_PLL:
     case BP_SCORE_PLL_WORD:
         return masked(rule, line, w);
+    case BP_SCORE_PAIRS:
+        return rolling(rule, line, w);
     }
     BP_ASSERT(false && "a convention");
     return (bp_score_window){0};

@@ -7,15 +7,17 @@
 #include <stdint.h>
 
 typedef enum bp_score_convention {
-    BP_SCORE_ROLLING, /* lm-evaluation-harness's get_rolling_token_windows */
-    BP_SCORE_STRIDE,  /* Hugging Face's recipe for models of fixed length */
-    BP_SCORE_HALF,    /* llama.cpp's perplexity tool */
-    BP_SCORE_PLL,     /* of masked models: each token masked in turn */
-    BP_SCORE_PLL_WORD /* the same, and the tokens behind it in its word masked too */
+    BP_SCORE_ROLLING,  /* lm-evaluation-harness's get_rolling_token_windows */
+    BP_SCORE_STRIDE,   /* Hugging Face's recipe for models of fixed length */
+    BP_SCORE_HALF,     /* llama.cpp's perplexity tool */
+    BP_SCORE_PLL,      /* of masked models: each token masked in turn */
+    BP_SCORE_PLL_WORD, /* the same, and the tokens behind it in its word masked too */
+    BP_SCORE_PAIRS     /* of encoder-decoders: a target given its source */
 } bp_score_convention;
 
-/** A document of n text tokens is the line z: the end-of-document token if `prefix`, its n tokens,
- * the end-of-document token again if `end`. All places below are places in z; z[0] is never scored.
+/** A document of n text tokens is the line z: the end-of-document token if `prefix` (of pairs the
+ * start token), its n tokens, the end-of-document token again if `end`. The text of a pair is its
+ * target. All places below are places in z; z[0] is never scored.
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;
@@ -25,6 +27,9 @@ typedef struct bp_score_rule {
     int64_t eod;            /* the end-of-document token; -1: none, then prefix and end are false */
     int64_t piece;          /* a longer window is computed in pieces of so many inputs; 0: whole */
     int64_t cls, sep, mask; /* special tokens of masked models */
+    int64_t start;          /* of pairs: the token that takes the place of the one before */
+    bool cut;               /* of pairs: what is longer than the context loses its end; else the
+                               pair has no window */
 } bp_score_rule;
 
 /** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets
@@ -63,7 +68,7 @@ static inline int64_t bp_score_piece_inputs(const bp_score_rule *rule)
 
 /** Length of z for a document of n text tokens. */
 int64_t bp_score_line(const bp_score_rule *rule, int64_t text_tokens);
-/** Number of windows over a line; never falls when the line grows. */
+/** Number of windows over a line; never falls when the line grows, but for that of a pair. */
 int64_t bp_score_window_count(const bp_score_rule *rule, int64_t line);
 /** Window w of [0, count). Windows score ascending places, each place at most once.
  *

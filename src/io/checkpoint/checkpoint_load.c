@@ -22,7 +22,7 @@ struct errand {
 
 struct errands {
     struct errand *list;
-    int64_t count, room;
+    int64_t count, capacity;
 };
 
 bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
@@ -61,11 +61,8 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
         if (!bp_slice_intersect(slice->dims, piece->offset, piece->extent, slice->offset,
                                 slice->extent, offset, extent))
             continue;
-        if (errands->count == errands->room) {
-            errands->room = errands->room == 0 ? 64 : 2 * errands->room;
-            errands->list =
-                bp_realloc("load.errands", errands->list, errands->room, sizeof *errands->list);
-        }
+        errands->list = bp_grow("load.errands", errands->list, &errands->capacity,
+                                errands->count + 1, sizeof *errands->list);
         errands->list[errands->count++] = (struct errand){tensor, piece, slice};
     }
     return err;
@@ -154,7 +151,7 @@ static bp_err see_slices(const bp_checkpoint *checkpoint, const bp_slice *slices
 }
 
 static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
-                        const bp_manifest_piece *piece, float *room, seen *sum)
+                        const bp_manifest_piece *piece, float *scratch, seen *sum)
 {
     bp_slice whole = bp_manifest_slice(tensor, piece);
     bp_part part;
@@ -163,7 +160,7 @@ static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
     for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &whole, READ_FLOATS, k); k++) {
         bp_slice slice = bp_slice_of_part(&whole, &part);
 
-        slice.data = room;
+        slice.data = scratch;
         err = bp_shard_read(reader, tensor, piece, &slice);
         if (err == BP_OK)
             see(sum, &slice);
@@ -171,7 +168,7 @@ static bp_err see_piece(bp_h5 *reader, const bp_manifest_tensor *tensor,
     return err;
 }
 
-static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *room, seen *sums)
+static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *scratch, seen *sums)
 {
     const bp_manifest *manifest = checkpoint->manifest;
     bp_h5 *reader = NULL;
@@ -186,7 +183,7 @@ static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *roo
             if (reader == NULL)
                 err = open_file(checkpoint, file, &reader);
             if (err == BP_OK)
-                err = see_piece(reader, &manifest->tensors[t], piece, room, &sums[t]);
+                err = see_piece(reader, &manifest->tensors[t], piece, scratch, &sums[t]);
         }
     bp_h5_drop(&reader);
     return err;
@@ -195,13 +192,13 @@ static bp_err see_file(const bp_checkpoint *checkpoint, int64_t file, float *roo
 /* Every so-many-th file: the one that this rank has hashed, and its kernel still holds. */
 static bp_err see_files(const bp_checkpoint *checkpoint, seen *sums)
 {
-    float *room = bp_alloc("load.digests", READ_FLOATS, sizeof *room);
+    float *scratch = bp_alloc("load.digests", READ_FLOATS, sizeof *scratch);
     bp_err err = BP_OK;
 
     for (int64_t k = bp_comm_rank(checkpoint->comm);
          k < checkpoint->manifest->file_count && err == BP_OK; k += bp_comm_size(checkpoint->comm))
-        err = see_file(checkpoint, k, room, sums);
-    bp_free(room);
+        err = see_file(checkpoint, k, scratch, sums);
+    bp_free(scratch);
     return err;
 }
 

@@ -50,7 +50,7 @@ static bp_err go_on(bp_async_checkpoint *saving)
 /* ---- the parts of a piece ---- */
 
 static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
-                       const bp_part *part, float *room)
+                       const bp_part *part, float *scratch)
 {
     int64_t request[2] = {piece->index, k};
     MPI_Status status;
@@ -58,7 +58,7 @@ static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
 
     BP_MPI_WAIT("send", MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST,
                                  saving->plan.group));
-    BP_MPI_WAIT("recv", MPI_Recv(room, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
+    BP_MPI_WAIT("recv", MPI_Recv(scratch, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
                                  TAG_PART, saving->plan.group, &status));
     BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
     saving->refused = got != part->count;
@@ -70,7 +70,7 @@ static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
 
 /* base: the data of a piece that this rank holds itself; NULL: another's. */
 static bp_err get_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
-                       const bp_part *part, const float *base, float *room, const float **values)
+                       const bp_part *part, const float *base, float *scratch, const float **values)
 {
     bp_err err = go_on(saving);
 
@@ -78,9 +78,9 @@ static bp_err get_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
         return err;
     if (saving->commit.snapshot != NULL)
         return bp_snapshot_read(saving->commit.snapshot, piece->group_rank,
-                                piece->place + part->first, part->count, room, values);
-    *values = base != NULL ? base + part->first : room;
-    return base != NULL ? BP_OK : ask_part(saving, piece, k, part, room);
+                                piece->place + part->first, part->count, scratch, values);
+    *values = base != NULL ? base + part->first : scratch;
+    return base != NULL ? BP_OK : ask_part(saving, piece, k, part, scratch);
 }
 
 /* What was not looked at before goes into the digest of its tensor, and has to be finite. */
@@ -117,7 +117,7 @@ static void keep_pace(bp_file_job *job)
     }
 }
 
-static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *room)
+static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *scratch)
 {
     bp_async_checkpoint *saving = job->saving;
     const float *base = NULL, *values;
@@ -128,7 +128,7 @@ static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piec
         err = find_data(saving, piece->index, &base);
     for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &piece->slice, BP_PART_FLOATS, k);
          k++) {
-        err = get_part(saving, piece, k, &part, base, room, &values);
+        err = get_part(saving, piece, k, &part, base, scratch, &values);
         if (err == BP_OK && saving->commit.snapshot == NULL)
             err = count_part(piece, &part, values);
         if (err == BP_OK)
@@ -188,19 +188,19 @@ static bp_err write_file(bp_file_job *job)
     const bp_async_checkpoint *saving = job->saving;
     char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
     bp_shard *shard = NULL;
-    float *room = bp_alloc("save.part", BP_PART_FLOATS, sizeof *room);
+    float *scratch = bp_alloc("save.part", BP_PART_FLOATS, sizeof *scratch);
     bp_err err = bp_shard_create(&shard, path);
 
     if (err == BP_OK)
         err = lay_out(job, shard);
     for (int64_t k = 0; k < job->count && err == BP_OK; k++)
-        err = write_piece(job, shard, &job->pieces[k], room);
+        err = write_piece(job, shard, &job->pieces[k], scratch);
     if (err == BP_OK)
         err = bp_shard_seal(shard);
     if (err == BP_OK)
         err = read_back(job, shard);
     bp_shard_free(&shard);
-    bp_free(room);
+    bp_free(scratch);
     bp_free(path);
     return err;
 }

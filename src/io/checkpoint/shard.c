@@ -31,8 +31,8 @@ struct bp_shard {
     bp_h5 *layout; /* until the file is laid out */
     int plain;     /* through the page cache: for what is there already, and for the user block */
     int blocks;    /* for whole blocks; may go through the page cache too */
-    void *room;
-    unsigned char *block; /* in `room`: bytes [at, at + filled) of the file */
+    void *scratch;
+    unsigned char *block; /* in `scratch`: bytes [at, at + filled) of the file */
     int64_t at, bytes;    /* bytes: of the file */
     size_t filled;
     XXH3_state_t *hash;             /* of what follows the user block */
@@ -121,8 +121,9 @@ bp_err bp_shard_lay_out(bp_shard *shard)
     BP_ASSERT(shard->bytes >= BP_USER_BLOCK_BYTES);
     (void)posix_fadvise(shard->plain, 0, 0, POSIX_FADV_RANDOM); /* advice: no failure matters */
 
-    shard->room = bp_alloc("shard.block", (int64_t)(BP_SHARD_BLOCK_BYTES + ALIGN), 1);
-    shard->block = (unsigned char *)shard->room + (ALIGN - (uintptr_t)shard->room % ALIGN) % ALIGN;
+    shard->scratch = bp_alloc("shard.block", (int64_t)(BP_SHARD_BLOCK_BYTES + ALIGN), 1);
+    shard->block =
+        (unsigned char *)shard->scratch + (ALIGN - (uintptr_t)shard->scratch % ALIGN) % ALIGN;
     shard->filled = BP_USER_BLOCK_BYTES; /* zeros: it is written at the end, and is not hashed */
     shard->hash = bp_xxh128_new();
     return BP_OK;
@@ -151,7 +152,7 @@ static bp_err append(bp_shard *shard, const unsigned char *data, size_t bytes)
 
     while (bytes > 0 && err == BP_OK) {
         unsigned char *to = shard->block + shard->filled;
-        size_t room = BP_SHARD_BLOCK_BYTES - shard->filled, now = bytes < room ? bytes : room;
+        size_t left = BP_SHARD_BLOCK_BYTES - shard->filled, now = bytes < left ? bytes : left;
 
         if (data != NULL)
             memcpy(to, data, now);
@@ -231,7 +232,7 @@ void bp_shard_free(bp_shard **at)
     bp_h5_drop(&shard->layout);
     (void)close_both(shard); /* what was to be kept is sealed */
     XXH3_freeState(shard->hash);
-    bp_free(shard->room);
+    bp_free(shard->scratch);
     bp_free(shard->path);
     bp_free(shard);
 }

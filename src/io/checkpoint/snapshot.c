@@ -292,11 +292,11 @@ int64_t bp_snapshot_place(const bp_snapshot *snapshot, const float *data)
 }
 
 bp_err bp_snapshot_read(const bp_snapshot *snapshot, int rank, int64_t place, int64_t count,
-                        float *room, const float **values)
+                        float *scratch, const float **values)
 {
-    *values = rank == 0 ? snapshot->copy + place : room;
-    if (rank > 0 && bp_pread_all(snapshot->files[rank], room, (size_t)count * sizeof *room,
-                                 place * (int64_t)sizeof *room) != 0)
+    *values = rank == 0 ? snapshot->copy + place : scratch;
+    if (rank > 0 && bp_pread_all(snapshot->files[rank], scratch, (size_t)count * sizeof *scratch,
+                                 place * (int64_t)sizeof *scratch) != 0)
         return bp_fail_errno(BP_ERR_SYSTEM, "can't read a neighbour's copy of its state",
                              "/proc/PID/fd");
     return BP_OK;

@@ -40,11 +40,11 @@ bool bp_snapshot_is_shared(const bp_snapshot *snapshot);
 /** Where in the copy `data` lies, as bp_snapshot_take gave it. */
 int64_t bp_snapshot_place(const bp_snapshot *snapshot, const float *data);
 /** `count` values from `place` on of the copy of rank `rank` of the node: a pointer into this
- * rank's own copy, or `room`, filled. From any thread.
+ * rank's own copy, or `scratch`, filled. From any thread.
  *
  * Errors: BP_ERR_SYSTEM another's copy can't be read.
  */
 bp_err bp_snapshot_read(const bp_snapshot *snapshot, int rank, int64_t place, int64_t count,
-                        float *room, const float **values);
+                        float *scratch, const float **values);
 
 #endif

@@ -32,8 +32,8 @@ typedef struct chunk_slot {
 
 typedef struct label_types { /* of one label's values, as JSON has them */
     bp_dictionary values;
-    char *types; /* [room]: bp_label_type of each value */
-    int64_t room;
+    char *types; /* [capacity]: bp_label_type of each value */
+    int64_t capacity;
 } label_types;
 
 typedef struct master {
@@ -73,10 +73,10 @@ static void receive_batch(master *m, int from)
     int64_t bytes;
 
     BP_MPI(MPI_Recv(&bytes, 1, MPI_INT64_T, from, BP_TAG_BATCH, m->comm, MPI_STATUS_IGNORE));
-    if ((size_t)bytes > batch->room) {
+    if ((size_t)bytes > batch->capacity) {
         bp_batch_clear(batch);
         batch->data = bp_alloc("io.batch", bytes, 1);
-        batch->room = (size_t)bytes;
+        batch->capacity = (size_t)bytes;
     }
     batch->bytes = (size_t)bytes;
     bp_recv(batch->data, bytes, from, BP_TAG_RECORDS, m->comm);
@@ -180,10 +180,10 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
     if (type == BP_LABEL_NONE)
         return BP_OK;
     code = bp_dictionary_code(&known->values, text);
-    if (code == known->room) {
-        known->room = code == 0 ? 16 : 2 * code;
-        known->types = bp_realloc("io.build", known->types, known->room, 1);
-        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->room - code));
+    if (code == known->capacity) {
+        known->capacity = code == 0 ? 16 : 2 * code;
+        known->types = bp_realloc("io.build", known->types, known->capacity, 1);
+        memset(known->types + code, BP_LABEL_NONE, (size_t)(known->capacity - code));
     }
     if (known->types[code] == BP_LABEL_NONE)
         known->types[code] = type;
@@ -194,6 +194,17 @@ static bp_err check_label(master *m, const bp_record *record, int k, char type, 
                    "; write its values as one type",
                    m->build->labels[k], text, NAMES[(int)type], NAMES[(int)known->types[code]],
                    bp_text_source_shown(m->build->paths[record->file]), record->line);
+}
+
+/* Behind the id and the labels. */
+static const char *tags_of(const master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+
+    text += strlen(text) + 1;
+    for (int k = 0; k < m->build->label_count; k++)
+        text += 1 + strlen(text + 1) + 1;
+    return text;
 }
 
 static bp_err end_document(master *m, const bp_record *record)
@@ -208,11 +219,18 @@ static bp_err end_document(master *m, const bp_record *record)
                          .values = bp_record_values(record)};
     bp_err err = BP_OK;
 
+    bool has_spans = m->build->format == BP_TEXT_SQUAD;
+
     for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
         text += strlen(text) + 1;
         m->labels[k] = text + 1;
         err = check_label(m, record, k, *text, text + 1);
         text++;
+    }
+    if (has_spans) {
+        row.answer = record->answer;
+        row.context = tags_of(m, record);
+        row.answers = row.context + strlen(row.context) + 1;
     }
     m->built.documents++;
     m->built.bytes += row.bytes;
@@ -222,17 +240,6 @@ static bp_err end_document(master *m, const bp_record *record)
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
     return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
-}
-
-/* Behind the id and the labels. */
-static const char *tags_of(const master *m, const bp_record *record)
-{
-    const char *text = bp_record_text(record);
-
-    text += strlen(text) + 1;
-    for (int k = 0; k < m->build->label_count; k++)
-        text += 1 + strlen(text + 1) + 1;
-    return text;
 }
 
 static bp_err join(master *m, const bp_record *record)
@@ -363,38 +370,39 @@ static bp_err create_writer(master *m)
     for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)
         if (sources[k].count > 0)
             m->sources[source_count++] = sources[k];
-    const bp_corpus_spec spec = {.vocab_size = bp_tokenizer_size(build->tokenizer),
-                                 .eod_id = bp_tokenizer_eod(build->tokenizer),
-                                 .roles = m->roles,
-                                 .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
-                                 .tokenizer = m->tokenizer,
-                                 .labels = build->labels,
-                                 .label_count = build->label_count,
-                                 .values = build->values,
-                                 .value_count = build->value_count,
-                                 .has_segments = build->sentences != BP_SENTENCES_NONE ||
-                                                 build->format == BP_TEXT_PAIRS ||
-                                                 build->format == BP_TEXT_TSV,
-                                 .has_tags = build->format == BP_TEXT_CONLL,
-                                 .has_ids = true,
-                                 .sources = m->sources,
-                                 .source_count = source_count,
-                                 .pack = m->size > 1 ? send_chunk : NULL,
-                                 .context = m};
+    const bp_corpus_spec spec = {
+        .vocab_size = bp_tokenizer_size(build->tokenizer),
+        .eod_id = bp_tokenizer_eod(build->tokenizer),
+        .roles = m->roles,
+        .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
+        .tokenizer = m->tokenizer,
+        .labels = build->labels,
+        .label_count = build->label_count,
+        .values = build->values,
+        .value_count = build->value_count,
+        .has_segments = build->sentences != BP_SENTENCES_NONE || build->format == BP_TEXT_PAIRS ||
+                        build->format == BP_TEXT_TSV || build->format == BP_TEXT_SQUAD,
+        .has_spans = build->format == BP_TEXT_SQUAD,
+        .has_tags = build->format == BP_TEXT_CONLL,
+        .has_ids = true,
+        .sources = m->sources,
+        .source_count = source_count,
+        .pack = m->size > 1 ? send_chunk : NULL,
+        .context = m};
     return bp_corpus_writer_new(&m->writer, build->out, &spec);
 }
 
 static void make_slots(master *m)
 {
-    size_t packed_room = 2 * m->chunk_bytes; /* more than zstd ever takes */
+    size_t packed_capacity = 2 * m->chunk_bytes; /* more than zstd ever takes */
 
     m->slot_count = (int64_t)CHUNKS_A_RANK * m->size;
     m->slots = bp_alloc("io.build", m->slot_count, sizeof *m->slots);
-    m->incoming = bp_alloc("io.build", (int64_t)(sizeof(bp_packed_head) + packed_room), 1);
+    m->incoming = bp_alloc("io.build", (int64_t)(sizeof(bp_packed_head) + packed_capacity), 1);
     for (int64_t k = 0; k < m->slot_count; k++) {
         m->slots[k].sent = MPI_REQUEST_NULL;
         m->slots[k].raw = bp_alloc("io.build", (int64_t)(sizeof(int64_t) + m->chunk_bytes), 1);
-        m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_room, 1);
+        m->slots[k].packed.data = bp_alloc("io.build", (int64_t)packed_capacity, 1);
     }
     m->packer = bp_packer_new(bp_tokenizer_size(m->build->tokenizer));
 }

@@ -16,7 +16,7 @@ typedef enum bp_record_kind { BP_RECORD_PIECE, BP_RECORD_END, BP_RECORD_FAILURE 
 typedef struct bp_record {
     uint64_t bytes;      /* of the record with all that follows it, a multiple of 8 */
     uint64_t text_bytes; /* of the texts behind it: id, labels, each behind its bp_label_type, and
-                            tags of words, or a failure's message */
+                            tags of words, context and answers, or a failure's message */
     int64_t number;      /* of the piece */
     int64_t id_count;    /* of token ids behind the texts */
     int64_t start_count; /* of segments behind the ids: where they begin among them, uint32 */
@@ -25,6 +25,7 @@ typedef struct bp_record {
     int32_t kind;      /* bp_record_kind */
     int32_t last;      /* the piece ends its document */
     int64_t is_tagged; /* segments are words, with tags behind the labels */
+    int64_t answer[2]; /* tokens of the piece: where it begins and ends */
     int32_t err;       /* of a failure */
     int32_t file;      /* of its line ... */
     int64_t line;      /* ... as bp_piece has them */
@@ -32,7 +33,7 @@ typedef struct bp_record {
 
 typedef struct bp_batch { /* {0} is an empty one */
     char *data;
-    size_t bytes, room;
+    size_t bytes, capacity;
 } bp_batch;
 
 /** Texts and ids of a record lie behind it. */
@@ -61,6 +62,7 @@ typedef struct bp_share {
     bp_documents *documents;
     bp_encoder *encoder;
     bp_ids ids, starts; /* of the piece at hand */
+    int64_t answer[2];  /* tokens of it; 0, 0: there is none */
     int64_t unknown_id;
     int label_count, value_count;
     bool ended; /* the end or a failure was told */

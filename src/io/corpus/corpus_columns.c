@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,21 +144,26 @@ static bp_err find_labels(bp_corpus_file *file, bp_h5 *h5, bool walk)
 /* Values of a column; -1: any number. */
 static int64_t column_length(const bp_corpus_file *file, int kind)
 {
-    if (kind == BP_COLUMN_START || kind == BP_COLUMN_TOKENIZER || kind == BP_COLUMN_SEGMENTS)
+    if (kind == BP_COLUMN_START || kind == BP_COLUMN_TOKENIZER || kind == BP_COLUMN_SEGMENTS ||
+        kind == BP_COLUMN_SPAN_TEXTS)
         return -1;
+    if (kind == BP_COLUMN_SPANS)
+        return file->info.documents * BP_CORPUS_SPAN;
     return file->info.documents + (kind == BP_COLUMN_DOC_SEGMENTS ? 1 : 0);
 }
 
 bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
 {
     static const char *const names[BP_COLUMN_KINDS] = {
-        "doc_start",    "doc_bytes",     "doc_words", "doc_words_split",
-        "doc_segments", "segment_start", "doc_id",    "source/tokenizer"};
+        "doc_start",     "doc_bytes", "doc_words", "doc_words_split",  "doc_segments",
+        "segment_start", "spans",     "doc_id",    "source/tokenizer", "span_texts"};
     bp_err err = BP_OK;
 
     for (int k = 0; k < BP_COLUMN_KINDS && err == BP_OK; k++) {
         bp_column *column = &file->columns[k];
         bool found = true;
+        if (walk && (k == BP_COLUMN_SPANS || k == BP_COLUMN_SPAN_TEXTS))
+            continue; /* a foreign file's are ignored */
         if (k != BP_COLUMN_START)
             err = bp_h5_find(h5, names[k], &found);
         if (err != BP_OK || !found)
@@ -182,6 +188,8 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
         err = BP_FAIL(BP_ERR_FORMAT, "corpus.bad_segments",
                       "doc_segments and segment_start are not both there: at %s; give both or none",
                       file->path);
+    file->info.has_spans = file->columns[BP_COLUMN_SPANS].name != NULL &&
+                           file->columns[BP_COLUMN_SPAN_TEXTS].name != NULL;
     file->info.has_bytes = file->columns[BP_COLUMN_BYTES].name != NULL;
     file->info.has_words = file->columns[BP_COLUMN_WORDS].name != NULL;
     file->info.has_words_split = file->columns[BP_COLUMN_WORDS_SPLIT].name != NULL;

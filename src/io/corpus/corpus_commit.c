@@ -229,6 +229,27 @@ static bp_err write_tags(bp_corpus_writer *writer)
     return err == BP_OK ? write_names(writer, "tag_names", &writer->tag_names) : err;
 }
 
+static bp_err write_spans(bp_corpus_writer *writer)
+{
+    column spans = {.writer = writer,
+                    .name = "spans",
+                    .count = writer->document_count * BP_CORPUS_SPAN,
+                    .width = sizeof(uint64_t),
+                    .type = BP_H5_U64,
+                    .produce = from_spill,
+                    .spill = writer->spans};
+    column texts = {.writer = writer,
+                    .name = "span_texts",
+                    .count = writer->span_bytes,
+                    .width = 1,
+                    .type = BP_H5_U8,
+                    .produce = from_spill,
+                    .spill = writer->span_texts};
+    bp_err err = write_column(&spans);
+
+    return err == BP_OK ? write_column(&texts) : err;
+}
+
 /* ---- what the rest of the file tells ---- */
 
 static bp_err write_sources(bp_corpus_writer *writer)
@@ -382,6 +403,8 @@ static bp_err write_all(bp_corpus_writer *writer, int64_t *table_offset)
         err = write_value(writer, k);
     if (err == BP_OK && writer->spec.has_tags)
         err = write_tags(writer);
+    if (err == BP_OK && writer->spec.has_spans)
+        err = write_spans(writer);
     if (err == BP_OK)
         err = write_sources(writer);
     if (err == BP_OK)

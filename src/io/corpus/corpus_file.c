@@ -178,6 +178,7 @@ void bp_corpus_file_close(bp_corpus_file **out)
     bp_free(file->values);
     bp_free(file->labels);
     bp_free(file->ids);
+    bp_free(file->span_texts);
     if (file->fd >= 0)
         (void)close(file->fd); /* only read from */
     bp_free(file->path);
@@ -447,6 +448,56 @@ bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out)
     if (err == BP_OK && tags->loaded_codes == NULL)
         err = load_codes(file, tags, true);
     *out = (bp_corpus_label){"tags", tags->loaded_codes, tags->values, tags->names.shape.count};
+    return bp_err_advise(err, BP_H5_REMEDY);
+}
+
+/* ---- spans ---- */
+
+static bp_err check_spans(const bp_corpus_file *file)
+{
+    const int64_t *starts = file->loaded[BP_COLUMN_START], *spans = file->loaded[BP_COLUMN_SPANS];
+    int64_t bytes = file->columns[BP_COLUMN_SPAN_TEXTS].shape.count;
+    bool is_sound = bytes == 0 || file->span_texts[bytes - 1] == '\0';
+
+    for (int64_t d = 0; d < file->info.documents && is_sound; d++) {
+        const int64_t *one = spans + d * BP_CORPUS_SPAN;
+
+        is_sound = one[BP_SPAN_FIRST] <= one[BP_SPAN_END] &&
+                   one[BP_SPAN_END] <= starts[d + 1] - starts[d] && one[BP_SPAN_CONTEXT] < bytes &&
+                   one[BP_SPAN_ANSWERS] < bytes;
+    }
+    return is_sound
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "corpus.bad_spans",
+                         "spans are out of their documents or texts: at %s, spans", file->path);
+}
+
+bp_err bp_corpus_file_spans(bp_corpus_file *file, const int64_t **spans, const char **texts)
+{
+    const bp_column *column = &file->columns[BP_COLUMN_SPAN_TEXTS];
+    bp_err err = BP_OK;
+
+    *spans = NULL;
+    *texts = NULL;
+    if (!file->info.has_spans)
+        return BP_OK;
+    if (file->span_texts == NULL) {
+        file->span_texts = bp_try_alloc("io.column", column->shape.count + 1, 1);
+        err = file->span_texts == NULL ? bp_fail_memory(column->name, column->shape.count, 1)
+                                       : bp_column_read_bytes(file, column, file->span_texts);
+        if (err == BP_OK)
+            err = load(file, BP_COLUMN_START);
+        if (err == BP_OK)
+            err = load(file, BP_COLUMN_SPANS);
+        if (err == BP_OK)
+            err = check_spans(file);
+        if (err != BP_OK) {
+            bp_free(file->span_texts);
+            file->span_texts = NULL;
+        }
+    }
+    *spans = err == BP_OK ? file->loaded[BP_COLUMN_SPANS] : NULL;
+    *texts = file->span_texts;
     return bp_err_advise(err, BP_H5_REMEDY);
 }
 

@@ -22,7 +22,7 @@ typedef struct bp_corpus_info {
     bool has_words_split, has_ids;
     int labels; /* label columns */
     int values; /* columns of numbers */
-    bool has_segments, has_tags;
+    bool has_segments, has_tags, has_spans;
     int64_t tag_names;
     int64_t segments; /* texts of documents, or sentences; 0 without them */
 } bp_corpus_info;
@@ -67,6 +67,11 @@ bp_err bp_corpus_file_label(bp_corpus_file *file, int k, bp_corpus_label *out);
  * names of the codes [value_count]. NULL where the file has none. Borrowed, loaded on first use.
  * Errors: BP_ERR_FORMAT damaged, or a code without a name. */
 bp_err bp_corpus_file_tags(bp_corpus_file *file, bp_corpus_label *out);
+/** Answers to questions: spans[documents][BP_CORPUS_SPAN] (corpus_writer.h), and the texts that
+ * they point into, each ended by a zero byte; answers are a JSON list. NULL where the file has
+ * none. Borrowed, loaded on first use. Errors: BP_ERR_FORMAT damaged, or a number out of its range.
+ */
+bp_err bp_corpus_file_spans(bp_corpus_file *file, const int64_t **spans, const char **texts);
 /** Column k of numbers: its name, values[documents], finite. Borrowed, loaded on first use. Errors:
  * BP_ERR_FORMAT damaged, a value that is not finite; BP_ERR_IO. */
 typedef struct bp_corpus_value {

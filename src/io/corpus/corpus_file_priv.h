@@ -35,8 +35,10 @@ typedef enum bp_column_kind {
     BP_COLUMN_WORDS_SPLIT,
     BP_COLUMN_DOC_SEGMENTS,
     BP_COLUMN_SEGMENTS, /* a value a segment */
+    BP_COLUMN_SPANS,    /* BP_CORPUS_SPAN a document */
     BP_COLUMN_IDS,
-    BP_COLUMN_TOKENIZER, /* bytes of text */
+    BP_COLUMN_TOKENIZER,  /* bytes of text */
+    BP_COLUMN_SPAN_TEXTS, /* the same */
     BP_COLUMN_KINDS
 } bp_column_kind;
 
@@ -49,6 +51,7 @@ struct bp_corpus_file {
     bp_label_column *labels;        /* [info.labels] */
     bp_label_column tags;           /* a code a token */
     bp_value_column *values;        /* [info.values] */
+    char *span_texts;               /* NULL until first used */
     char *ids;                      /* a run of doc_id as last read ... */
     int64_t ids_first, ids_count;   /* ... of which documents */
 

@@ -29,10 +29,10 @@ static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_b
         sizeof(bp_record) + padded(text_bytes) + padded((size_t)words * sizeof(uint32_t));
     bp_record *record;
 
-    if (bytes > batch->room - batch->bytes) {
-        batch->room =
-            2 * batch->room > batch->bytes + bytes ? 2 * batch->room : batch->bytes + bytes;
-        batch->data = bp_realloc("io.batch", batch->data, (int64_t)batch->room, 1);
+    if (bytes > batch->capacity - batch->bytes) {
+        batch->capacity =
+            2 * batch->capacity > batch->bytes + bytes ? 2 * batch->capacity : batch->bytes + bytes;
+        batch->data = bp_realloc("io.batch", batch->data, (int64_t)batch->capacity, 1);
     }
     record = (bp_record *)(void *)(batch->data + batch->bytes);
     memset(record, 0, sizeof *record);
@@ -60,20 +60,27 @@ static bp_err add_unknown(bp_share *share, const bp_piece *piece)
 /* Texts, sentences and words one by one. A sentence without a token is none. */
 static bp_err encode(bp_share *share, const bp_piece *piece)
 {
+    bool asks = piece->spans != NULL;
     const size_t whole[] = {0}, *starts = piece->starts != NULL ? piece->starts : whole;
     int64_t count = piece->starts != NULL ? piece->start_count : 1;
     bp_err err = BP_OK;
 
     share->ids.count = share->starts.count = 0;
+    share->answer[0] = share->answer[1] = 0;
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         size_t end = k + 1 < count ? starts[k + 1] : piece->bytes;
         int64_t before = share->ids.count;
 
         err = bp_encode_piece(share->encoder, piece->text + starts[k], end - starts[k],
-                              piece->apart || (piece->first && k == 0), &share->ids);
+                              piece->apart || (piece->first && k <= asks), &share->ids);
+        if (asks && k > 0 && starts[k] < piece->answer[1] && end > piece->answer[0] &&
+            share->ids.count > before) {
+            share->answer[0] = share->answer[1] == 0 ? before : share->answer[0];
+            share->answer[1] = share->ids.count;
+        }
         if (err == BP_OK && piece->tags != NULL && share->ids.count == before)
             err = add_unknown(share, piece);
-        if (piece->starts != NULL && (piece->apart || share->ids.count > before)) {
+        if (piece->starts != NULL && (asks ? k <= 1 : piece->apart || share->ids.count > before)) {
             bp_ids_reserve(&share->starts, 1);
             share->starts.data[share->starts.count++] = (uint32_t)before;
         }
@@ -110,7 +117,7 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
         return err;
     for (int k = 0; k < share->label_count; k++)
         text_bytes += 1 + strlen(piece->labels[k]) + 1;
-    text_bytes += piece->tags_bytes;
+    text_bytes += piece->tags_bytes + piece->spans_bytes;
     record = add_record(batch, BP_RECORD_PIECE, text_bytes,
                         share->ids.count + share->starts.count + share->value_count);
     record->id_count = share->ids.count;
@@ -129,6 +136,9 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     record->is_tagged = piece->tags != NULL;
     if (piece->tags != NULL)
         memcpy(to, piece->tags, piece->tags_bytes);
+    if (piece->spans != NULL)
+        memcpy(to, piece->spans, piece->spans_bytes);
+    memcpy(record->answer, share->answer, sizeof record->answer);
     words = (uint32_t *)(void *)((char *)(record + 1) + padded(text_bytes));
     if (share->ids.count > 0)
         memcpy(words, share->ids.data, (size_t)share->ids.count * sizeof *words);

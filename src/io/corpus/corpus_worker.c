@@ -102,9 +102,9 @@ void bp_corpus_work(MPI_Comm comm, bp_share *share, int64_t vocab_size)
 
     w.chunk = bp_alloc("io.worker", (int64_t)(chunk_bytes + sizeof(int64_t)), 1);
     for (int k = 0; k < 2; k++) {
-        size_t room = sizeof(bp_packed_head) + 2 * chunk_bytes; /* more than zstd ever takes */
+        size_t capacity = sizeof(bp_packed_head) + 2 * chunk_bytes; /* more than zstd ever takes */
 
-        w.packed[k] = bp_alloc("io.worker", (int64_t)room, 1);
+        w.packed[k] = bp_alloc("io.worker", (int64_t)capacity, 1);
         w.packed_sent[k] = MPI_REQUEST_NULL;
     }
     while (!w.stop) {

@@ -20,7 +20,7 @@
 struct bp_packer {
     ZSTD_CCtx *context;
     void *out;
-    size_t raw_bytes, room;
+    size_t raw_bytes, capacity;
 };
 
 size_t bp_corpus_chunk_bytes(int64_t vocab_size)
@@ -34,11 +34,11 @@ bp_packer *bp_packer_new(int64_t vocab_size)
     bp_packer *packer = bp_alloc("io.packer", 1, sizeof *packer);
 
     packer->raw_bytes = bp_corpus_chunk_bytes(vocab_size);
-    packer->room = ZSTD_compressBound(packer->raw_bytes);
-    packer->out = bp_alloc("io.packer", (int64_t)packer->room, 1);
+    packer->capacity = ZSTD_compressBound(packer->raw_bytes);
+    packer->out = bp_alloc("io.packer", (int64_t)packer->capacity, 1);
     packer->context = ZSTD_createCCtx();
     if (packer->context == NULL)
-        bp_memory_ended("a compressor", 1, packer->room);
+        bp_memory_ended("a compressor", 1, packer->capacity);
     return packer;
 }
 
@@ -54,7 +54,7 @@ void bp_packer_free(bp_packer **packer)
 
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out)
 {
-    size_t got = ZSTD_compressCCtx(packer->context, packer->out, packer->room, raw,
+    size_t got = ZSTD_compressCCtx(packer->context, packer->out, packer->capacity, raw,
                                    packer->raw_bytes, BP_ZSTD_LEVEL);
 
     if (ZSTD_isError(got))
@@ -162,6 +162,10 @@ bp_err bp_corpus_writer_new(bp_corpus_writer **out, const char *path, const bp_c
         writer->values[k] = bp_spill_new(writer->folder, SPILL_MEMORY);
     if (spec->has_tags)
         writer->tags = bp_spill_new(writer->folder, SPILL_MEMORY);
+    if (spec->has_spans) {
+        writer->spans = bp_spill_new(writer->folder, SPILL_MEMORY);
+        writer->span_texts = bp_spill_new(writer->folder, SPILL_MEMORY);
+    }
     if (spec->has_segments)
         writer->segments = bp_spill_new(writer->folder, SPILL_MEMORY);
     for (int k = 0; k < SPILLS; k++)
@@ -198,6 +202,9 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
     bp_free(writer->values);
     bp_spill_free(&writer->segments);
     bp_spill_free(&writer->tags);
+    bp_spill_free(&writer->spans);
+    bp_spill_free(&writer->span_texts);
+    bp_free(writer->context);
     bp_dictionary_clear(&writer->tag_names);
     bp_spill_free(&writer->ids);
     bp_packer_free(&writer->packer);
@@ -215,11 +222,8 @@ void bp_corpus_writer_free(bp_corpus_writer **out)
 
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent)
 {
-    if (writer->extent_count == writer->extent_room) {
-        writer->extent_room = writer->extent_room == 0 ? 64 : 2 * writer->extent_room;
-        writer->extents =
-            bp_realloc("io.extents", writer->extents, writer->extent_room, sizeof *extent);
-    }
+    writer->extents = bp_grow("io.extents", writer->extents, &writer->extent_capacity,
+                              writer->extent_count + 1, sizeof *extent);
     writer->extents[writer->extent_count++] = *extent;
 }
 
@@ -289,8 +293,8 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
 
     BP_ASSERT(!writer->finished);
     while (err == BP_OK && count > 0) {
-        int64_t room = BP_CORPUS_CHUNK_TOKENS - writer->raw_tokens;
-        int64_t now = count < room ? count : room;
+        int64_t capacity = BP_CORPUS_CHUNK_TOKENS - writer->raw_tokens;
+        int64_t now = count < capacity ? count : capacity;
         int64_t good = fill(writer, ids, now);
         if (good < now)
             return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_token",
@@ -387,6 +391,33 @@ static bp_err add_id(bp_corpus_writer *writer, const char *id)
     return err;
 }
 
+static bp_err add_text(bp_corpus_writer *writer, const char *text, uint64_t *at)
+{
+    size_t bytes = strlen(text) + 1;
+
+    *at = (uint64_t)writer->span_bytes;
+    writer->span_bytes += (int64_t)bytes;
+    return bp_spill_add(writer->span_texts, text, bytes);
+}
+
+/* Questions behind one another share their context. */
+static bp_err add_span(bp_corpus_writer *writer, const bp_corpus_row *row)
+{
+    uint64_t numbers[BP_CORPUS_SPAN] = {(uint64_t)row->answer[0], (uint64_t)row->answer[1]};
+    bp_err err = BP_OK;
+
+    if (writer->context == NULL || strcmp(writer->context, row->context) != 0) {
+        err = add_text(writer, row->context, &numbers[BP_SPAN_CONTEXT]);
+        writer->context_at = (int64_t)numbers[BP_SPAN_CONTEXT];
+        bp_free(writer->context);
+        writer->context = bp_strdup(row->context);
+    }
+    numbers[BP_SPAN_CONTEXT] = (uint64_t)writer->context_at;
+    if (err == BP_OK)
+        err = add_text(writer, row->answers, &numbers[BP_SPAN_ANSWERS]);
+    return err == BP_OK ? bp_spill_add(writer->spans, numbers, sizeof numbers) : err;
+}
+
 bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
     const uint64_t numbers[SPILLS] = {(uint64_t)writer->document_start, (uint64_t)row->bytes,
@@ -412,6 +443,8 @@ bp_err bp_corpus_writer_end(bp_corpus_writer *writer, const bp_corpus_row *row)
         err = add_label(writer, k, row->labels[k]);
     for (int k = 0; k < writer->spec.value_count && err == BP_OK; k++)
         err = bp_spill_add(writer->values[k], &row->values[k], sizeof row->values[k]);
+    if (err == BP_OK && writer->spec.has_spans)
+        err = add_span(writer, row);
     writer->document_segments = writer->segment_count;
     writer->document_count++;
     writer->document_start = writer->token_count;

@@ -49,6 +49,7 @@ typedef struct bp_corpus_spec {
     int label_count, value_count;
     bool has_segments; /* bp_corpus_writer_segment is called */
     bool has_tags;     /* bp_corpus_writer_tag is called */
+    bool has_spans;    /* rows have answers */
     bool has_ids;
     bool without_bytes, without_words, without_words_split; /* of the original text: not known */
     const bp_corpus_source *sources;
@@ -75,6 +76,11 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
  * document whose first one is not told has one that begins with it. Errors: as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 
+/** Numbers of a document in /spans: the answer's first token and the one behind its last, counted
+ * from the document's first; where in /span_texts its context and its answers begin. */
+#define BP_CORPUS_SPAN 4
+enum { BP_SPAN_FIRST, BP_SPAN_END, BP_SPAN_CONTEXT, BP_SPAN_ANSWERS };
+
 #define BP_CORPUS_TAG_NAMES 4096
 #define BP_CORPUS_NO_TAG    UINT32_MAX /* of a token that carries none */
 
@@ -87,6 +93,10 @@ typedef struct bp_corpus_row {
     const char *id;                    /* where spec.has_ids */
     const char *const *labels;         /* values [label_count] */
     const float *values;               /* finite [value_count] */
+    /* Where spec.has_spans: tokens [answer[0], answer[1]) of the document, 0 and 0 for none; its
+     * context, and a JSON list of answers. */
+    const int64_t *answer;
+    const char *context, *answers;
 } bp_corpus_row;
 
 /** End the open document: the end-of-document token (where there is one, and not ends_as_given)

@@ -34,6 +34,10 @@ struct bp_corpus_writer {
     bp_dictionary tag_names;
     bp_spill *tags; /* uint32 a token, of the first tag_count */
     int64_t tag_count;
+    bp_spill *spans, *span_texts; /* BP_CORPUS_SPAN uint64 a document; texts */
+    int64_t span_bytes;           /* of the texts so far */
+    char *context;                /* the last one, and where it stands in them */
+    int64_t context_at;
     bp_spill *segments;                       /* uint64 a segment: its first token */
     int64_t segment_count, document_segments; /* of all documents, of those before the open one */
 
@@ -49,7 +53,7 @@ struct bp_corpus_writer {
     size_t id_width;
 
     bp_extent *extents; /* [extent_count]: hashes of the chunks, then rows of the columns */
-    int64_t extent_count, extent_room;
+    int64_t extent_count, extent_capacity;
 };
 
 /** Tags of all tokens before `end`: those that were not told carry none. */

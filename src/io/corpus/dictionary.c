@@ -20,14 +20,14 @@ static int64_t slot_of(const bp_dictionary *dictionary, const char *text)
 
 static void grow(bp_dictionary *dictionary)
 {
-    int64_t room = dictionary->room == 0 ? 32 : 2 * dictionary->room;
+    int64_t capacity = dictionary->capacity == 0 ? 32 : 2 * dictionary->capacity;
 
     dictionary->texts =
-        bp_realloc("io.dictionary", dictionary->texts, room, sizeof *dictionary->texts);
+        bp_realloc("io.dictionary", dictionary->texts, capacity, sizeof *dictionary->texts);
     bp_free(dictionary->slots);
-    dictionary->slots = bp_alloc("io.dictionary", 2 * room, sizeof *dictionary->slots);
-    dictionary->slot_count = 2 * room;
-    dictionary->room = room;
+    dictionary->slots = bp_alloc("io.dictionary", 2 * capacity, sizeof *dictionary->slots);
+    dictionary->slot_count = 2 * capacity;
+    dictionary->capacity = capacity;
     for (int64_t k = 0; k < dictionary->count; k++)
         dictionary->slots[slot_of(dictionary, dictionary->texts[k])] = k + 1;
 }
@@ -36,7 +36,7 @@ int64_t bp_dictionary_code(bp_dictionary *dictionary, const char *text)
 {
     int64_t slot;
 
-    if (dictionary->count == dictionary->room)
+    if (dictionary->count == dictionary->capacity)
         grow(dictionary);
     slot = slot_of(dictionary, text);
     if (dictionary->slots[slot] == 0) {

@@ -7,7 +7,7 @@
 
 typedef struct bp_dictionary { /* {0} is an empty one */
     char **texts;              /* [count] */
-    int64_t count, room;
+    int64_t count, capacity;
     int64_t *slots; /* [slot_count]: number + 1, 0 empty; open addressing */
     int64_t slot_count;
 } bp_dictionary;

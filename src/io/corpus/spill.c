@@ -13,7 +13,7 @@
 struct bp_spill {
     char *folder;
     char *tail; /* the last bytes, not in the file yet */
-    size_t tail_bytes, room_bytes;
+    size_t tail_bytes, capacity_bytes;
     int64_t file_bytes;
     int fd; /* -1: none yet */
 };
@@ -23,7 +23,7 @@ bp_spill *bp_spill_new(const char *folder, size_t memory_bytes)
     bp_spill *spill = bp_alloc("io.spill", 1, sizeof *spill);
 
     spill->fd = -1;
-    spill->room_bytes = memory_bytes;
+    spill->capacity_bytes = memory_bytes;
     spill->folder = bp_strdup(folder);
     spill->tail = bp_alloc("io.spill", (int64_t)memory_bytes, 1);
     return spill;
@@ -72,13 +72,13 @@ bp_err bp_spill_add(bp_spill *spill, const void *data, size_t bytes)
     bp_err err = BP_OK;
 
     while (err == BP_OK && bytes > 0) {
-        size_t room = spill->room_bytes - spill->tail_bytes;
-        size_t now = bytes < room ? bytes : room;
+        size_t capacity = spill->capacity_bytes - spill->tail_bytes;
+        size_t now = bytes < capacity ? bytes : capacity;
         memcpy(spill->tail + spill->tail_bytes, from, now);
         spill->tail_bytes += now;
         from += now;
         bytes -= now;
-        if (spill->tail_bytes == spill->room_bytes && bytes > 0)
+        if (spill->tail_bytes == spill->capacity_bytes && bytes > 0)
             err = flush(spill);
     }
     return err;

@@ -101,7 +101,7 @@ bp_err bp_h5_open_dataset(bp_h5 *file, const char *name, hid_t *dataset)
 
 typedef struct name_list {
     char **names;
-    int64_t count, room;
+    int64_t count, capacity;
 } name_list;
 
 static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
@@ -111,10 +111,8 @@ static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, vo
     (void)group;
     if (info->type != H5L_TYPE_HARD)
         return 0;
-    if (list->count == list->room) {
-        list->room = list->room == 0 ? 8 : 2 * list->room;
-        list->names = bp_realloc("io.names", list->names, list->room, sizeof *list->names);
-    }
+    list->names =
+        bp_grow("io.names", list->names, &list->capacity, list->count + 1, sizeof *list->names);
     list->names[list->count++] = bp_strdup(name);
     return 0;
 }

@@ -7,7 +7,7 @@
 
 #define CHUNK_LIMIT ((size_t)1 << 30)
 
-size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes)
+size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes)
 {
     const unsigned char *in = data;
     const unsigned char *const end = in + bytes;
@@ -18,7 +18,7 @@ size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes)
         size_t control = *in++;
         if (control < 32) { /* control + 1 bytes as they are */
             size_t run = control + 1;
-            if (run > (size_t)(end - in) || run > room - (size_t)(at - start))
+            if (run > (size_t)(end - in) || run > capacity - (size_t)(at - start))
                 return 0;
             memcpy(at, in, run);
             at += run;
@@ -37,7 +37,7 @@ size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes)
             return 0;
         back += (size_t)*in++ + 1;
         length += 2;
-        if (back > (size_t)(at - start) || length > room - (size_t)(at - start))
+        if (back > (size_t)(at - start) || length > capacity - (size_t)(at - start))
             return 0;
         for (size_t k = 0; k < length; k++, at++)
             *at = *(at - back); /* NOLINT: what lies before `at` was written here */
@@ -48,23 +48,23 @@ size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes)
 static size_t filter(unsigned flags, size_t value_count, const unsigned values[], size_t bytes,
                      size_t *buffer_bytes, void **buffer)
 {
-    size_t room = value_count >= 3 ? values[2] : *buffer_bytes;
+    size_t capacity = value_count >= 3 ? values[2] : *buffer_bytes;
     void *out;
     size_t got;
 
-    if (!(flags & H5Z_FLAG_REVERSE) || room == 0 || room > CHUNK_LIMIT)
+    if (!(flags & H5Z_FLAG_REVERSE) || capacity == 0 || capacity > CHUNK_LIMIT)
         return 0;
-    out = malloc(room);
+    out = malloc(capacity);
     if (out == NULL)
         return 0;
-    got = bp_lzf_decode(out, room, *buffer, bytes);
+    got = bp_lzf_decode(out, capacity, *buffer, bytes);
     if (got == 0) {
         free(out);
         return 0;
     }
     free(*buffer);
     *buffer = out;
-    *buffer_bytes = room;
+    *buffer_bytes = capacity;
     return got;
 }
 

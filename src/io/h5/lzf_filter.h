@@ -8,9 +8,9 @@
 
 #define BP_FILTER_LZF 32000
 
-/** Decode `bytes` of LZF to out[room]; the number of bytes written, or 0 when the data is wrong or
- * longer than `room`. */
-size_t bp_lzf_decode(void *out, size_t room, const void *data, size_t bytes);
+/** Decode `bytes` of LZF to out[capacity]; the number of bytes written, or 0 when the data is wrong
+ * or longer than `capacity`. */
+size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes);
 
 /** An H5Z_class2_t without an encoder. */
 extern const void *const bp_lzf_filter;

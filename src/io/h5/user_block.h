@@ -17,8 +17,8 @@
  * not hashed.
  *
  * Kinds there are: "corpus", "checkpoint", "bilm-weights", "head-samples", "score-documents",
- * "score-states", "score-tokens". A new one is a kind and a version (from 1) beside its writer; its
- * reader refuses sizes that its attributes can't have.
+ * "score-outcomes", "score-states", "score-tokens". A new one is a kind and a version (from 1)
+ * beside its writer; its reader refuses sizes that its attributes can't have.
  *
  * Local: no MPI. No HDF5 call is made here.
  */

@@ -8,7 +8,7 @@
 #include <zstd.h>
 
 /* A frame that does not tell its size, to a buffer that grows as it must. */
-static size_t decompress_unknown(const void *data, size_t bytes, size_t *room, void **out)
+static size_t decompress_unknown(const void *data, size_t bytes, size_t *capacity, void **out)
 {
     ZSTD_DStream *stream = ZSTD_createDStream();
     ZSTD_inBuffer in = {data, bytes, 0};
@@ -34,7 +34,7 @@ static size_t decompress_unknown(const void *data, size_t bytes, size_t *room, v
     }
     ZSTD_freeDStream(stream);
     *out = to.dst;
-    *room = to.size;
+    *capacity = to.size;
     return to.pos;
 }
 
@@ -58,42 +58,42 @@ static size_t decompress_known(const void *data, size_t bytes, size_t content, v
 static size_t decompress(size_t bytes, size_t *buffer_bytes, void **buffer)
 {
     unsigned long long content = ZSTD_getFrameContentSize(*buffer, bytes);
-    size_t room = (size_t)content;
+    size_t capacity = (size_t)content;
     void *out = NULL;
     size_t got;
 
     if (content == ZSTD_CONTENTSIZE_ERROR || content == 0)
         return 0;
     if (content == ZSTD_CONTENTSIZE_UNKNOWN)
-        got = decompress_unknown(*buffer, bytes, &room, &out);
+        got = decompress_unknown(*buffer, bytes, &capacity, &out);
     else
-        got = decompress_known(*buffer, bytes, room, &out);
+        got = decompress_known(*buffer, bytes, capacity, &out);
     if (out == NULL || got == 0) { /* a frame of no bytes is no chunk */
         free(out);
         return 0;
     }
     free(*buffer);
     *buffer = out;
-    *buffer_bytes = room;
+    *buffer_bytes = capacity;
     return got;
 }
 
 static size_t compress(int level, size_t bytes, size_t *buffer_bytes, void **buffer)
 {
-    size_t room = ZSTD_compressBound(bytes);
-    void *out = malloc(room);
+    size_t capacity = ZSTD_compressBound(bytes);
+    void *out = malloc(capacity);
     size_t got;
 
     if (out == NULL)
         return 0;
-    got = ZSTD_compress(out, room, *buffer, bytes, level);
+    got = ZSTD_compress(out, capacity, *buffer, bytes, level);
     if (ZSTD_isError(got)) {
         free(out);
         return 0;
     }
     free(*buffer);
     *buffer = out;
-    *buffer_bytes = room;
+    *buffer_bytes = capacity;
     return got;
 }
 

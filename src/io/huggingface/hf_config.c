@@ -195,13 +195,13 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
         err = hf_labels_count(out, found.value, size->theirs, path);
     } else if (size->otherwise && !found.value) {
         *out = hf_otherwise(shape, size);
+    } else if (size->type == BP_HF_CHOICE || size->words) {
+        err = read_choice(out, &found, size, shape->table, path);
     } else if (size->type == BP_HF_FLAG) {
         err = bp_json_get_bool(found.object, found.key, &flag, path);
         *out = flag;
     } else if (size->type == BP_HF_REAL) {
         err = read_real(out, &found, path);
-    } else if (size->type == BP_HF_CHOICE) {
-        err = read_choice(out, &found, size, shape->table, path);
     } else {
         err = read_count(&found, size, surplus_of(shape, size), out, path);
     }
@@ -234,6 +234,8 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
 
+    if (size->type == BP_HF_FLAG && size->words)
+        return word_of(size, shape->sizes[k] != 0);
     return size->plus ? json_integer((json_int_t)shape->sizes[k] + surplus_of(shape, size))
                       : hf_size_json(shape, k);
 }
@@ -317,7 +319,7 @@ static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *sett
     for (; setting->key; setting++) {
         const json_t *value = member_of(config, setting->key, strlen(setting->key)).value;
 
-        if (is_taken(shape, setting->is, value))
+        if (!hf_is_set(shape, setting->only_if) || is_taken(shape, setting->is, value))
             continue;
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         bp_err err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
@@ -421,7 +423,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
             tell(config, shape, k, table->sizes[k].also);
     }
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
-        if (setting->is[0] != '*' && !strchr(setting->key, '.'))
+        if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' &&
+            !strchr(setting->key, '.'))
             (void)json_object_set_new(config, setting->key,
                                       value_of(shape, setting->is, strcspn(setting->is, "|")));
     (void)json_object_set(config, "bos_token_id", eos);

@@ -37,4 +37,7 @@ void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config)
 /** Of objects that sizes lie in each member is a size's. Errors: BP_ERR_FORMAT. */
 bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path);
 
+/** Does a model have what is there only if a flag is set, "!FLAG": is not? NULL: any has. */
+bool hf_is_set(const bp_hf_shape *shape, const char *flag);
+
 #endif

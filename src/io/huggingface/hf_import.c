@@ -34,17 +34,12 @@ struct bp_hf_model {
 
 /* ---- files ---- */
 
-static bp_err no_memory(const char *what)
-{
-    return bp_fail_memory(what, 1, 1);
-}
-
 static bp_err load_json(const char *folder, const char *name, int64_t limit, json_t **out,
                         char **path)
 {
     *path = bp_path_join(folder, name);
     *out = NULL;
-    return *path == NULL ? no_memory("a file name") : bp_json_load(out, *path, limit);
+    return bp_json_load(out, *path, limit);
 }
 
 static bp_err read_config(bp_hf_model *model, const bp_hf_table *const *tables)
@@ -66,8 +61,7 @@ static bp_err read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 static bp_err open_file(bp_hf_model *model, const char *name)
 {
     char *path = bp_path_join(model->folder, name);
-    bp_err err = path == NULL ? no_memory("a file name")
-                              : bp_safetensors_open(&model->files[model->file_count], path);
+    bp_err err = bp_safetensors_open(&model->files[model->file_count], path);
 
     if (err == BP_OK)
         model->file_count++;
@@ -392,7 +386,7 @@ static bp_err compare_head(const bp_hf_model *model, bp_safetensors *head_file,
     float *a = bp_alloc("hf.compare", COMPARE_PART, sizeof *a),
           *b = bp_alloc("hf.compare", COMPARE_PART, sizeof *b);
     bool same = head->count == wte->count;
-    bp_err err = a == NULL || b == NULL ? no_memory("a comparison") : BP_OK;
+    bp_err err = BP_OK;
 
     for (int64_t done = 0; done < wte->count && same && err == BP_OK;) {
         int64_t take = wte->count - done < COMPARE_PART ? wte->count - done : COMPARE_PART;

@@ -1,4 +1,5 @@
 /* Their tensors and ours, by a family's table. */
+#include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_model_priv.h"
 
 #include "base/err.h"
@@ -18,14 +19,17 @@ static size_t stack_bytes(const bp_hf_row *row)
     return star != NULL ? (size_t)(star - row->theirs) : 0;
 }
 
-/* Is it in a model of this shape? */
-static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row)
+bool hf_is_set(const bp_hf_shape *shape, const char *flag)
 {
-    const char *flag = row->only_if;
-
     if (flag == NULL)
         return true;
     return flag[0] == '!' ? bp_hf_size_of(shape, flag + 1) == 0 : bp_hf_size_of(shape, flag) != 0;
+}
+
+/* Is it in a model of this shape, of a row of layers in this one? */
+static bool is_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer)
+{
+    return hf_is_set(shape, row->only_if) && (layer == 0 || !row->only_first);
 }
 
 /* Rows from `row` on that are one layer's. */
@@ -42,7 +46,7 @@ static int rows_of_layer(const bp_hf_row *row)
 
 static int64_t layers_of(const bp_hf_shape *shape, const bp_hf_row *row)
 {
-    return bp_hf_size_of(shape, row->layers ? row->layers : "layers");
+    return row->only_first ? 1 : bp_hf_size_of(shape, row->layers ? row->layers : "layers");
 }
 
 int64_t hf_tensor_count(const bp_hf_shape *shape)
@@ -50,7 +54,7 @@ int64_t hf_tensor_count(const bp_hf_shape *shape)
     int64_t count = 0;
 
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
-        if (is_there(shape, row))
+        if (is_there(shape, row, 0))
             count += stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
     return count;
 }
@@ -83,20 +87,21 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
         set_name(out->ours[p], row->ours[p], layer);
 }
 
-static int count_there(const bp_hf_shape *shape, const bp_hf_row *row, int rows)
+static int count_there(const bp_hf_shape *shape, const bp_hf_row *row, int rows, int64_t layer)
 {
     int count = 0;
 
     for (int k = 0; k < rows; k++)
-        count += is_there(shape, &row[k]);
+        count += is_there(shape, &row[k], layer);
     return count;
 }
 
 /* The k-th of those that are there. */
-static const bp_hf_row *row_there(const bp_hf_shape *shape, const bp_hf_row *row, int k)
+static const bp_hf_row *row_there(const bp_hf_shape *shape, const bp_hf_row *row, int64_t layer,
+                                  int64_t k)
 {
     for (;; row++)
-        if (is_there(shape, row) && k-- == 0)
+        if (is_there(shape, row, layer) && k-- == 0)
             return row;
 }
 
@@ -106,12 +111,20 @@ void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k)
 
     *out = (hf_tensor){0};
     while (row->theirs != NULL) {
-        int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1,
-            each = count_there(shape, row, rows);
-        int64_t all = stack_bytes(row) > 0 ? each * layers_of(shape, row) : each;
+        int rows = stack_bytes(row) > 0 ? rows_of_layer(row) : 1;
+        int64_t layers = stack_bytes(row) > 0 ? layers_of(shape, row) : 1;
 
+        int64_t first = count_there(shape, row, rows, 0), each = count_there(shape, row, rows, 1);
+        int64_t all = layers > 0 ? first + (layers - 1) * each : 0;
+
+        if (k < first && all > 0) {
+            fill(out, shape, row_there(shape, row, 0, k), 0);
+            return;
+        }
         if (k < all) {
-            fill(out, shape, row_there(shape, row, (int)(k % each)), k / each);
+            int64_t layer = 1 + (k - first) / each;
+
+            fill(out, shape, row_there(shape, row, layer, (k - first) % each), layer);
             return;
         }
         k -= all;
@@ -175,7 +188,7 @@ static bool is_name_of(const bp_hf_shape *shape, const bp_hf_row *row, const cha
 bool hf_name_is_known(const bp_hf_shape *shape, const char *name)
 {
     for (const bp_hf_row *row = shape->table->rows; row->theirs != NULL; row++)
-        if (is_there(shape, row) && is_name_of(shape, row, name))
+        if (is_there(shape, row, 0) && is_name_of(shape, row, name))
             return true;
     return false;
 }

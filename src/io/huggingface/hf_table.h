@@ -32,9 +32,10 @@ typedef struct bp_hf_size {
     bool quiet;            /* not written into a checkpoint where it is `otherwise` */
     const char *plus;      /* of a count: theirs is ours and so much, an expression of sizes before
                               it; NULL: it is the same */
-    const char *words;     /* of a choice, ours: "none|linear"; theirs are the same, but "default"
-                              for the first. Of a choice that is the first, and of numbers in its
-                              object that are 0, nothing is written, and null for the object */
+    const char *words; /* of a flag: theirs is a word, the first where it is not set. Of a choice,
+                          ours: "none|linear"; theirs are the same, but "default" for the first. Of
+                          a choice that is the first, and of numbers in its object that are 0,
+                          nothing is written, and null for the object */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
@@ -44,6 +45,7 @@ typedef struct bp_hf_size {
  */
 typedef struct bp_hf_setting {
     const char *key, *is;
+    const char *only_if; /* as of a row */
 } bp_hf_setting;
 
 /** One of their tensors: `parts` of ours lie in it side by side, along its last dimension; with
@@ -62,6 +64,7 @@ typedef struct bp_hf_row {
     const char *blocks;        /* an extent, "heads"; NULL: parts lie side by side */
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
+    bool only_first;           /* layer 0 alone has it */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */

@@ -42,6 +42,12 @@ static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *
     return bp_round_up(floats, 16) + group_floats(shape);
 }
 
+/* The last tile's queries go on behind T. */
+int64_t bp_bias_floats(const bp_attention_shape *shape)
+{
+    return shape->T > 0 ? bp_round_up(shape->T, QUERIES) + bp_key_positions(shape) - 1 : 0;
+}
+
 size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_shape *shape)
 {
     return (size_t)bp_math_threads() * (size_t)scratch_floats(precision, shape) * sizeof(float);
@@ -64,7 +70,8 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
         .out_row = shape->H * shape->D,
         .keys = keys,
         .place_row = bp_round_up(K, 4),
-        .scale = (float)(1.0 / sqrt((double)shape->D)),
+        .scale = shape->scale > 0 ? shape->scale : (float)(1.0 / sqrt((double)shape->D)),
+        .bias = shape->bias ? shape->bias + h * bp_bias_floats(shape) : NULL,
     };
 
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
@@ -303,6 +310,12 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
                                    .dv = sum.dv,
                                    .dkv_row = sum.dkv_row};
 
+        if (shape->bias) {
+            int64_t floats = bp_bias_floats(shape);
+
+            results.dbias = call->to->dbias + (b * shape->H + h) * floats;
+            memset(results.dbias, 0, (size_t)floats * sizeof(float));
+        }
         if (h > first) {
             results.dk = more;
             results.dv = more + K * D;
@@ -320,7 +333,8 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
 {
     int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
     int64_t tiles = (bp_least(shape->T, K) + QUERIES - 1) / QUERIES;
-    bool grouped = bp_key_heads(shape) < shape->H; /* heads of a group add up one by one, whole */
+    /* heads of a group add up one by one, whole, and so do gradients of a head's biases */
+    bool whole = bp_key_heads(shape) < shape->H || shape->entmax || shape->bias;
     backward_call call = {gemm,
                           to,
                           dout,
@@ -328,7 +342,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
                           lse,
                           in,
                           shape,
-                          grouped || shape->entmax ? 1 : backward_parts(heads, tiles),
+                          whole ? 1 : backward_parts(heads, tiles),
                           scratch_floats(bp_gemm_precision(gemm), shape)};
     int64_t units = call.parts == 1 ? 1 : 2 * call.parts;
 

@@ -33,6 +33,9 @@ typedef struct bp_attention_shape {
     int64_t window;         /* and of those the last so many, itself one of them; 0: all */
     bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
                                softmax: lse has its thresholds then. By plain loops */
+    float scale;            /* of scores; 0: 1/sqrt(D) */
+    const float *bias;      /* [H] rows of bp_bias_floats: head h adds element q - k + K - 1 of its
+                               row to the score of (query q, key k); NULL: nothing */
     float dropout;          /* of the attention weights; 0: none */
     const bp_rng_key *key;  /* of the dropout masks */
     int64_t first_sequence; /* of sequence 0 in the global batch, */
@@ -50,6 +53,7 @@ typedef struct bp_attention_input {
 /** Room for their gradients, likewise. */
 typedef struct bp_attention_gradients {
     float *dq, *dk, *dv;
+    float *dbias; /* [B][H] rows as the bias's; with a bias alone */
 } bp_attention_gradients;
 
 /** Those that lie as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
@@ -73,7 +77,11 @@ static inline bp_attention_input bp_attention_of_q_kv(const float *q, const floa
     return (bp_attention_input){q, kv, kv + H * D, H * D, 2 * H * D};
 }
 
-/** Shapes: out[B][T][H][D], lse[B][H][T]. scale is 1/sqrt(D). A query that sees no key gets 0.
+/** Floats of a head's row of biases. What lies behind T + K - 1 of them is read, and counts for
+ * nothing: it is finite. */
+int64_t bp_bias_floats(const bp_attention_shape *shape);
+
+/** Shapes: out[B][T][H][D], lse[B][H][T]. A query that sees no key gets 0.
  *  scratch: bp_attention_scratch_bytes, uninitialised, aligned to 64 bytes. */
 void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attention_input *in,
                           const bp_attention_shape *shape, void *scratch);

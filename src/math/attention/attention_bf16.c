@@ -175,6 +175,7 @@ static void forward_panel(const bp_head *one, const workspace *space, int64_t q,
         return;
     multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
                   keys);
+    bp_head_bias(one, space->scores, PANEL, q + at, k, keys, (float)LOG2_E);
     bp_head_window(one, space->scores, PANEL, q + at, k, keys);
     bp_panel_softmax panel = {.scores = space->scores,
                               .weights = space->pairs,
@@ -267,16 +268,39 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
 }
 
-/* Weights and their gradients of the panel's part of a block of keys, and the queries' gradient. */
-static void backward_panel(const bp_head *one, const workspace *space, const bp_head_range *range,
-                           int64_t q, int64_t at, int64_t k)
+/* The first query and key of a panel's part of a block, where the panel lies in the tile, and how
+ * many keys there are. */
+typedef struct place {
+    int64_t q, k, at, keys;
+} place;
+
+/* As far as the scores' gradients are kept: rounded. */
+static void add_bias_gradient(const bp_head *one, float *dbias, const workspace *space,
+                              const place *panel)
 {
+    int64_t rows = bp_least(PANEL, one->shape->T - panel->q);
+
+    for (int64_t j = 0; one->bias && j < panel->keys; j++) {
+        float dscores[PANEL];
+
+        one->loops->from_bf16(dscores, space->left_scores + j * GROUP + panel->at, rows);
+        one->loops->add(dbias + bp_bias_at(one, panel->q, panel->k + j), dscores, rows);
+    }
+}
+
+/* Weights and their gradients of the panel's part of a block of keys, and the queries' gradient. */
+static void backward_panel(const bp_head *one, const bp_head_results *results,
+                           const workspace *space, const bp_head_range *range, const place *tile,
+                           int64_t at)
+{
+    int64_t q = tile->q, k = tile->k;
     int64_t width = padded(one), keys = keys_seen(one, q + at, k, KEYS);
 
     if (keys <= 0)
         return;
     multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
                   keys);
+    bp_head_bias(one, space->scores, PANEL, q + at, k, keys, (float)LOG2_E);
     bp_head_window(one, space->scores, PANEL, q + at, k, keys);
     multiply_rows(one, space->dweights, space->value_rows + k * width,
                   space->douts + at * width / 2, keys);
@@ -293,6 +317,7 @@ static void backward_panel(const bp_head *one, const workspace *space, const bp_
                                .visible = bp_visible(one, q + at, k),
                                .row = GROUP};
     one->tiles->passes->gradient(&panel);
+    add_bias_gradient(one, results->dbias, space, &(place){q + at, k, at, keys});
     if (range->of_queries)
         add_transposed(one, space->sums + at * width, space->transposed + k * width, KEYS,
                        space->pairs, keys);
@@ -345,7 +370,7 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     load_queries(one, space, results, q, rows);
     for (int64_t k = seen > first ? seen : first; k < end; k += KEYS) {
         for (int64_t at = 0; at < rows; at += PANEL)
-            backward_panel(one, space, range, q, at, k);
+            backward_panel(one, results, space, range, &(place){.q = q, .k = k}, at);
         if (range->of_keys)
             add_key_gradients(one, space, q, rows, k);
     }

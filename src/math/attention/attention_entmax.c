@@ -58,6 +58,8 @@ static void score_row(const bp_head *one, float *scores, int64_t t, int64_t firs
 {
     dot_rows(one, scores, one->q + t * one->q_row, one->k, first, n);
     one->loops->scale(scores, one->scale, n);
+    for (int64_t k = 0; one->bias && k < n; k++)
+        scores[k] += one->bias[bp_bias_at(one, t, first + k)];
 }
 
 static void drop_row(const bp_head *one, float *to, const float *from, int64_t t, int64_t first,
@@ -138,6 +140,8 @@ static void backward_row(const bp_head *one, const bp_head_results *results, int
         drop_row(one, dropped, weights, t, first, n);
     }
     score_gradient(gradients, weights, n);
+    for (int64_t k = 0; one->bias && k < n; k++)
+        results->dbias[bp_bias_at(one, t, first + k)] += gradients[k];
     one->loops->scale(gradients, one->scale, n);
     one->loops->weighted_rows(dq, gradients, one->k + first * one->kv_row, n, one->kv_row, D);
     for (int64_t k = 0; k < n; k++)

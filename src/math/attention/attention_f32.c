@@ -99,6 +99,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
         int64_t keys = bp_least(KEYS, end - k);
         const place at = {q, k, keys};
         multiply_rows(one, scores, one->k, queries, &at);
+        bp_head_bias(one, scores, QUERIES, q, k, keys, 1);
         bp_head_window(one, scores, QUERIES, q, k, keys);
         loops->tile_softmax(scores, max, sum, factor, keys, bp_visible(one, q, k));
         loops->scale_columns(sums, factor, D);
@@ -197,18 +198,19 @@ static void add_rows(const bp_head *one, float *sums, const float *tile, const f
     }
 }
 
-static void backward_tile(const bp_head *one, const workspace *space, const bp_head_range *range,
-                          int64_t q, int64_t k, int64_t keys)
+static void backward_tile(const bp_head *one, const bp_head_results *results,
+                          const workspace *space, const bp_head_range *range, const place *at)
 {
     const bp_loops *loops = one->loops;
     int64_t width = padded(one->shape->D);
     const float *dropped = space->weights;
-    const place at = {q, k, keys};
+    int64_t q = at->q, k = at->k, keys = at->keys;
 
-    multiply_rows(one, space->weights, one->k, space->queries, &at);
+    multiply_rows(one, space->weights, one->k, space->queries, at);
+    bp_head_bias(one, space->weights, QUERIES, q, k, keys, 1);
     bp_head_window(one, space->weights, QUERIES, q, k, keys);
     loops->tile_weights(space->weights, space->lse, keys, bp_visible(one, q, k));
-    multiply_rows(one, space->dscores, one->v, space->douts, &at);
+    multiply_rows(one, space->dscores, one->v, space->douts, at);
     if (one->shape->dropout > 0.0f) {
         bp_head_mask(one, space->mask, q, k, keys);
         loops->multiply(space->dscores, space->dscores, space->mask, keys * QUERIES);
@@ -216,12 +218,13 @@ static void backward_tile(const bp_head *one, const workspace *space, const bp_h
         dropped = space->mask;
     }
     if (range->of_keys)
-        add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, &at);
+        add_rows(one, space->dvalues + k * width, dropped, space->dout_rows, at);
     loops->tile_score_gradient(space->dscores, space->weights, space->delta, keys);
+    bp_head_bias_gradient(one, results->dbias, space->dscores, QUERIES, q, k, keys);
     if (range->of_keys)
-        add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, &at);
+        add_rows(one, space->dkeys + k * width, space->dscores, space->query_rows, at);
     if (range->of_queries)
-        add_transposed(one, space->dqueries, one->k, space->dscores, &at);
+        add_transposed(one, space->dqueries, one->k, space->dscores, at);
 }
 
 void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
@@ -240,7 +243,7 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         load_queries(one, &space, results, q, rows);
         int64_t seen = bp_first_seen(one, q, KEYS);
         for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
-            backward_tile(one, &space, range, q, k, bp_least(KEYS, end - k));
+            backward_tile(one, results, &space, range, &(place){q, k, bp_least(KEYS, end - k)});
         if (!range->of_queries)
             continue;
         one->loops->scale(space.dqueries, one->scale, D * QUERIES);

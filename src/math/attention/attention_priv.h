@@ -20,6 +20,7 @@ typedef struct bp_head {
     int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
     int64_t place_row;              /* places of a query: K in whole blocks of 4 */
     float scale;
+    const float *bias; /* of its distances, as in attention.h; NULL: none */
     bp_mask mask;
 } bp_head;
 
@@ -30,6 +31,7 @@ typedef struct bp_head_results {
     float *dq;         /* rows as q's, */
     float *dk, *dv;    /* so many floats from position to position: */
     int64_t dkv_row;
+    float *dbias; /* as bias: it is added to */
 } bp_head_results;
 
 /** Tiles [first, last) of queries and keys that a call of the backward pass takes, and which
@@ -111,6 +113,40 @@ static inline void bp_head_window(const bp_head *one, float *scores, int64_t lan
 static inline int64_t bp_key_positions(const bp_attention_shape *shape)
 {
     return shape->K > 0 ? shape->K : shape->T;
+}
+
+/** The biases of a key and the queries from q on, one after another; their gradients' place. */
+static inline int64_t bp_bias_at(const bp_head *one, int64_t q, int64_t k)
+{
+    return q - k + bp_key_positions(one->shape) - 1;
+}
+
+/* Of `lanes` queries from q on, scores[keys][lanes] of those keys from k on += factor bias; and
+ * the gradient of the first `rows` of them. */
+static inline void bp_head_bias(const bp_head *one, float *scores, int64_t lanes, int64_t q,
+                                int64_t k, int64_t keys, float factor)
+{
+    if (!one->bias)
+        return;
+    for (int64_t j = 0; j < keys; j++)
+        one->loops->weighted_rows(scores + j * lanes, &factor,
+                                  one->bias + bp_bias_at(one, q, k + j), 1, lanes, lanes);
+}
+
+static inline void bp_head_bias_gradient(const bp_head *one, float *dbias, const float *dscores,
+                                         int64_t lanes, int64_t q, int64_t k, int64_t keys)
+{
+    int64_t rows = bp_least(lanes, one->shape->T - q);
+
+    if (!one->bias)
+        return;
+    for (int64_t j = 0; j < keys; j++) {
+        int64_t last = bp_visible(one, q, k), i = j > last ? j - last : 0; /* sees the key */
+
+        if (i < rows)
+            one->loops->add(dbias + bp_bias_at(one, q + i, k + j), dscores + j * lanes + i,
+                            rows - i);
+    }
 }
 
 /** Factors [keys][QUERIES] of the tile's dropout. */

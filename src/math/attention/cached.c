@@ -153,6 +153,15 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
     }
 }
 
+/* Of the positions that row `row` of the task sees. */
+static const float *bias_of(const work *all, const task *t, int64_t row, int64_t head)
+{
+    int64_t room = all->shape->room, seen = all->rows->positions[t->row + row] + 1;
+
+    return all->shape->bias + (t->first + head) * room + room - seen +
+           first_seen(all, t->row + row);
+}
+
 /* The scores of row `row` of the task become weights that sum to 1. */
 static void weigh(const work *all, const task *t, int64_t row)
 {
@@ -164,6 +173,8 @@ static void weigh(const work *all, const task *t, int64_t row)
         double sum;
 
         all->loops->scale(scores, all->scale, keys);
+        if (all->shape->bias)
+            all->loops->add(scores, bias_of(all, t, row, head), keys);
         if (all->shape->entmax) {
             double tau = bp_entmax_tau(scores, keys);
 
@@ -229,7 +240,8 @@ static int64_t task_rows(const work *all, int64_t row)
 void bp_attention_cached(float *out, float *cache, const float *qkv, const bp_cached_rows *rows,
                          const bp_cached_shape *shape, void *scratch)
 {
-    work all = {out, cache, qkv, rows, shape, bp_loops_best(), 1.0f / sqrtf((float)shape->D)};
+    float scale = shape->scale > 0 ? shape->scale : 1.0f / sqrtf((float)shape->D);
+    work all = {out, cache, qkv, rows, shape, bp_loops_best(), scale};
     int64_t heads = shape->key_heads;
 
     BP_TRACE(BP_TRACE_ATTENTION_FORWARD, 0, 0);

@@ -18,6 +18,9 @@ typedef struct bp_cached_shape {
                                 0: H / key_heads */
     int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
     bool entmax;             /* as in attention.h */
+    float scale;             /* of scores; 0: 1/sqrt(D) */
+    const float *bias;       /* [H][room]: element room - 1 - n of a head's is added to scores of
+                                the position n before; NULL: nothing */
     int64_t slots, room;     /* of the cache: sequences, and positions of each */
     bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
                     and see all positions of their slot up to their own */
@@ -36,7 +39,7 @@ typedef struct bp_cached_rows {
 int64_t bp_cached_floats(const bp_cached_shape *shape);
 
 /** out[count][H][D] of qkv[count]: queries of H heads, keys and values of key_heads. Keys and
- * values go into the cache first. scale is 1/sqrt(D). scratch: bp_cached_scratch_bytes. */
+ * values go into the cache first. scratch: bp_cached_scratch_bytes. */
 void bp_attention_cached(float *out, float *cache, const float *qkv, const bp_cached_rows *rows,
                          const bp_cached_shape *shape, void *scratch);
 /** Bytes for the threads set now. */

@@ -23,7 +23,8 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 {
     int64_t T = shape->T, D = shape->D, K = shape->K > 0 ? shape->K : T;
     int64_t head = (h + shape->before) / bp_group_heads(shape);
-    float scale = 1.0F / sqrtf((float)D);
+    float scale = shape->scale > 0 ? shape->scale : 1.0F / sqrtf((float)D);
+    const float *bias = shape->bias ? shape->bias + h * bp_bias_floats(shape) + K - 1 : NULL;
 
     for (int64_t t = 0; t < T; t++) {
         const float *q = in->q + (b * T + t) * in->q_row + h * D;
@@ -35,7 +36,8 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
 
             for (int64_t d = 0; d < D; d++)
                 sum += q[d] * key[d];
-            out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, scale * sum, norm) : 0;
+            sum = scale * sum + (bias ? bias[t - k] : 0);
+            out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, sum, norm) : 0;
         }
     }
 }

@@ -137,13 +137,10 @@ bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t
     bp_weight *weight = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof *weight);
 
     *out = NULL;
-    if (weight)
-        weight->copies = bp_alloc("math.weight", 1, sizeof *weight->copies);
-    if (!weight || !weight->copies) {
-        bp_free(weight);
+    if (!weight)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "out of memory: for a weight of %lld x %lld",
                        (long long)outs, (long long)ins);
-    }
+    weight->copies = bp_alloc("math.weight", 1, sizeof *weight->copies);
     weight->copies->packed.columns = gemm->form == BP_BF16_OWN ? BP_BF16_COLUMNS : LIBRARY_COLUMNS;
     weight->gemm = gemm;
     weight->value = value;

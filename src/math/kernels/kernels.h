@@ -59,11 +59,18 @@ int64_t bp_bias_scratch(int64_t rows, int64_t columns);
 void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
 
 /** What an MLP applies between its two products. Source: Hendrycks and Gimpel 2016, section 2, the
- * GELU x Phi(x) and its approximation with tanh (GPT-2's gelu_new); Shazeer 2020, SwiGLU. */
-typedef enum bp_activation { BP_GELU_TANH, BP_GELU_EXACT, BP_RELU, BP_SWIGLU } bp_activation;
+ * GELU x Phi(x) and its approximation with tanh (GPT-2's gelu_new); Shazeer 2020, SwiGLU and GEGLU,
+ * here with that approximation. */
+typedef enum bp_activation {
+    BP_GELU_TANH,
+    BP_GELU_EXACT,
+    BP_RELU,
+    BP_SWIGLU, /* gated, as all from here on */
+    BP_GEGLU
+} bp_activation;
 
-/** y = f(x) of an activation of one number (not BP_SWIGLU), and x kept for backward (NULL: not) as
- * an operand of its own, which may lie over x, as y may if x is not kept. */
+/** y = f(x) of an activation of one number (none that is gated), and x kept for backward (NULL:
+ * not) as an operand of its own, which may lie over x, as y may if x is not kept. */
 void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
                            const float *x);
 /** dx = dy * f'(x), its bias's gradient, and y = f(x) made again, x being as kept. dx may lie over
@@ -71,12 +78,13 @@ void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_ope
 void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
                             const bp_bias_gradient *bias, const float *dy, const bp_operand *x);
 
-/** SwiGLU: y[rows][F] = silu(x[:, :F]) x[:, F:], x[rows][2F] kept for backward (NULL: not) as an
- * operand of its own; float32 ones may lie over x. Source: Shazeer 2020. */
-void bp_swiglu_forward(const bp_operand *y, const bp_operand *kept, const float *x);
+/** y[rows][F] = f(x[:, :F]) x[:, F:], f being silu or GELU, x[rows][2F] kept for backward (NULL:
+ * not) as an operand of its own; float32 ones may lie over x. Source: Shazeer 2020. */
+void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
+                      const float *x);
 /** dx[rows][2F], and y made again, x being as kept. */
-void bp_swiglu_backward(const bp_operand *dx, const bp_operand *y, const float *dy,
-                        const bp_operand *x);
+void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
+                       const float *dy, const bp_operand *x);
 
 /** Rotary positions: of the first 2 half numbers of each head, pairs (i, i + half) are turned by
  * the angle of their position. Source: Su et al. 2021, section 3.4.2, in the pairing of LLaMA. */

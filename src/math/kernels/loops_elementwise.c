@@ -32,19 +32,27 @@ void LOOP(gelu_forward)(float *y, const float *x, int64_t n)
         y[i] = x[i] * (1.0f / (1.0f + gelu_power(x[i])));
 }
 
-/* The slope is 0 or 1 to the last bit long before x = 15; the bounds keep all factors finite (and
- * NaN is NaN). */
+/* The value, and the slope: it is 0 or 1 to the last bit long before x = 15; the bounds keep all
+ * factors finite (and NaN is NaN). */
+static inline float gelu_of(float x, float *slope)
+{
+    float e = gelu_power(x), sigmoid = 1.0f / (1.0f + e);
+    float at = x > 15.0f ? 15.0f : x;
+
+    at = at < -15.0f ? -15.0f : at;
+    float steep = 2.0f * GELU_SLOPE + 2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC * (at * at);
+    float rest = (e > 8e37f ? 8e37f : e) * sigmoid; /* 1 - sigmoid, without its cancellation */
+    *slope = sigmoid + at * steep * (rest * sigmoid);
+    return x * sigmoid;
+}
+
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float e = gelu_power(x[i]), sigmoid = 1.0f / (1.0f + e);
-        float at = x[i] > 15.0f ? 15.0f : x[i];
-        at = at < -15.0f ? -15.0f : at;
-        float slope = 2.0f * GELU_SLOPE + 2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC * (at * at);
-        float rest = (e > 8e37f ? 8e37f : e) * sigmoid; /* 1 - sigmoid, without its cancellation */
-        y[i] = x[i] * sigmoid;
-        dx[i] = dy[i] * (sigmoid + at * slope * (rest * sigmoid));
+        float slope;
+        y[i] = gelu_of(x[i], &slope);
+        dx[i] = dy[i] * slope;
     }
 }
 
@@ -147,6 +155,25 @@ void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, 
         y[i] = silu * u;
         dgate[i] = d * u * (sigmoid + silu * rest);
         dup[i] = d * silu;
+    }
+}
+
+void LOOP(geglu_forward)(float *y, const float *gate, const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = gate[i] * (1.0f / (1.0f + gelu_power(gate[i]))) * up[i];
+}
+
+void LOOP(geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
+                          const float *up, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float slope, u = up[i], d = dy[i], gelu = gelu_of(gate[i], &slope);
+        y[i] = gelu * u;
+        dgate[i] = d * u * slope;
+        dup[i] = d * gelu;
     }
 }
 

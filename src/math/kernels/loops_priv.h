@@ -87,6 +87,10 @@ typedef struct bp_loops {
     /* dgate may be gate, dup up, y dy */
     void (*swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                             const float *up, int64_t n);
+    /* the same of y = gelu(gate) up, by tanh */
+    void (*geglu_forward)(float *y, const float *gate, const float *up, int64_t n);
+    void (*geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
+                           const float *up, int64_t n);
     /* pairs (x[i], x[i + half]) turned by angles of these cosines and sines; sign -1: back */
     void (*rotate)(float *x, const float *cosine, const float *sine, int64_t half, float sign);
     void (*add)(float *y, const float *x, int64_t n);

@@ -1,9 +1,10 @@
-/* SwiGLU and rotary positions: passes over what a product wrote. */
+/* Gated activations and rotary positions: passes over what a product wrote. */
 #include "base/trace.h"
 #include "math/gemm/operand_pass_priv.h"
 #include "math/kernels/kernels.h"
 
-void bp_swiglu_forward(const bp_operand *y, const bp_operand *kept, const float *x)
+void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
+                      const float *x)
 {
     const bp_loops *loops = bp_loops_best();
     int64_t F = y->columns;
@@ -19,7 +20,8 @@ void bp_swiglu_forward(const bp_operand *y, const bp_operand *kept, const float 
             int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
             float *to = bp_operand_workspace(y, r, c, workspace);
 
-            loops->swiglu_forward(to, gate + c, gate + F + c, n);
+            (kind == BP_GEGLU ? loops->geglu_forward : loops->swiglu_forward)(to, gate + c,
+                                                                              gate + F + c, n);
             bp_operand_store(loops, y, r, c, to, n);
         }
         for (int64_t c = 0; kept && c < 2 * F; c += BP_PASS_COLUMNS)
@@ -27,8 +29,8 @@ void bp_swiglu_forward(const bp_operand *y, const bp_operand *kept, const float 
     }
 }
 
-void bp_swiglu_backward(const bp_operand *dx, const bp_operand *y, const float *dy,
-                        const bp_operand *x)
+void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
+                       const float *dy, const bp_operand *x)
 {
     const bp_loops *loops = bp_loops_best();
     int64_t F = y->columns;
@@ -48,7 +50,8 @@ void bp_swiglu_backward(const bp_operand *dx, const bp_operand *y, const float *
                   *dgate = bp_operand_workspace(dx, r, c, rooms[3]),
                   *dup = bp_operand_workspace(dx, r, F + c, rooms[4]);
 
-            loops->swiglu_backward(again, dgate, dup, dy + r * F + c, gate, up, n);
+            (kind == BP_GEGLU ? loops->geglu_backward : loops->swiglu_backward)(
+                again, dgate, dup, dy + r * F + c, gate, up, n);
             bp_operand_store(loops, y, r, c, again, n);
             bp_operand_store(loops, dx, r, c, dgate, n);
             bp_operand_store(loops, dx, r, F + c, dup, n);

@@ -33,4 +33,21 @@ int64_t bp_bert_first_position(const bp_model_shape *shape);
 void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                     bp_example *out);
 
+/** Sizes of models with the head of a task, of BERT, RoBERTa and ELECTRA in Hugging Face's
+ * folders. A class alone is a value: the two are read by one table, and told
+ * apart by the number of labels. */
+#define BP_BERT_TASK(kind, pool)                                                                   \
+    {"task", NULL, NULL, BP_HF_CHOICE, kind, .words = "none|classes|regression|tags|spans"},       \
+    {                                                                                              \
+        "pool", NULL, NULL, BP_HF_CHOICE, pool, .words = "none|first|mean|last"                    \
+    }
+#define BP_BERT_LABELS                                                                             \
+    {                                                                                              \
+        "outcomes", "id2label", NULL, BP_HF_LABELS, "2"                                            \
+    }
+#define BP_BERT_ENDS                                                                               \
+    {                                                                                              \
+        "outcomes", NULL, NULL, BP_HF_COUNT, "2"                                                   \
+    }
+
 #endif

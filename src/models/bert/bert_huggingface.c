@@ -29,21 +29,7 @@ static const bp_hf_size
                        {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},
                        {0}};
 
-/* Models with the head of a task. A class alone is a value: the two are read by one table, and told
- * apart by the number of labels. */
-#define TASK(kind, pool)                                                                           \
-    {"task", NULL, NULL, BP_HF_CHOICE, kind, .words = "none|classes|regression|tags|spans"},       \
-    {                                                                                              \
-        "pool", NULL, NULL, BP_HF_CHOICE, pool, .words = "none|first|mean|last"                    \
-    }
-#define LABELS                                                                                     \
-    {                                                                                              \
-        "outcomes", "id2label", NULL, BP_HF_LABELS, "2"                                            \
-    }
-#define ENDS                                                                                       \
-    {                                                                                              \
-        "outcomes", NULL, NULL, BP_HF_COUNT, "2"                                                   \
-    }
+/* Models with the head of a task. */
 #define ROBERTA_ENCODER_SIZES                                                                      \
     ENCODER_SIZES, {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},       \
         {"context", "max_position_embeddings", NULL, .plus = "first_position"},                    \
@@ -51,14 +37,14 @@ static const bp_hf_size
         "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
     }
 static const bp_hf_size
-    VALUE_SIZES[] = {BERT_SIZES, TASK("2", "1"), LABELS, {0}},
-    CLASS_SIZES[] = {BERT_SIZES, TASK("1", "1"), LABELS, {0}},
-    TAG_SIZES[] = {BERT_SIZES, TASK("3", "0"), LABELS, {0}},
-    SPAN_SIZES[] = {BERT_SIZES, TASK("4", "0"), ENDS, {0}},
-    ROBERTA_VALUE_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("2", "1"), LABELS, {0}},
-    ROBERTA_CLASS_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("1", "1"), LABELS, {0}},
-    ROBERTA_TAG_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("3", "0"), LABELS, {0}},
-    ROBERTA_SPAN_SIZES[] = {ROBERTA_ENCODER_SIZES, TASK("4", "0"), ENDS, {0}};
+    VALUE_SIZES[] = {BERT_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+    CLASS_SIZES[] = {BERT_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+    TAG_SIZES[] = {BERT_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+    SPAN_SIZES[] = {BERT_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}},
+    ROBERTA_VALUE_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+    ROBERTA_CLASS_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+    ROBERTA_TAG_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+    ROBERTA_SPAN_SIZES[] = {ROBERTA_ENCODER_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"position_embedding_type", "\"absolute\""},

@@ -6,6 +6,7 @@
 
 #include "mesh/mesh.h"
 #include "models/bert/bert.h"
+#include "models/task.h"
 #include "models/transformer.h"
 #include "nn/layers.h"
 
@@ -53,8 +54,11 @@ static int64_t quarter(int64_t size)
     return size < QUARTER ? 1 : size / QUARTER;
 }
 
+/* A task's head stands behind the discriminator, and the generator is dropped. */
 static bool has(const bp_model_shape *shape, bp_electra_part part)
 {
+    if (shape->task.kind != BP_TASK_NONE)
+        return part == BP_ELECTRA_DISCRIMINATOR;
     return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_BOTH || shape->own[BP_ELECTRA_PART] == part;
 }
 
@@ -115,7 +119,8 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     bp_transformer_check(shape, tensors, config);
     bp_transformer_check_inner(shape, shape->own[BP_ELECTRA_INNER], tensors, config);
-    check_generator(shape, tensors, config);
+    if (has(shape, BP_ELECTRA_GENERATOR))
+        check_generator(shape, tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
         bp_config_fault(config, "model.short_context",
                         "model.context = %lld has no room for a masked word between the tokens "
@@ -125,6 +130,10 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
         bp_config_fault(config, "electra.no_generator",
                         "model.part = discriminator has no generator, without which no token of "
                         "its training is replaced: at model.part; use both");
+    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && shape->task.kind != BP_TASK_NONE)
+        bp_config_fault(config, "electra.no_discriminator",
+                        "model.part = generator has no discriminator, behind which a task's head "
+                        "stands: at model.part; start from a model that has one");
 }
 
 static bp_err check_read(const bp_model_shape *shape, const char *where)
@@ -147,7 +156,8 @@ static void resolve(const bp_model_shape *shape, bp_config *config)
     static const char *const ZERO[] = {"mask.keep", "mask.random"};
     int64_t pipeline = bp_mesh_keys_of(config)->pipeline;
 
-    (void)shape;
+    if (shape->task.kind != BP_TASK_NONE || bp_task_is_asked(config))
+        return;
     for (int k = 0; k < 2; k++)
         if (!bp_config_is_given(config, ZERO[k]) && bp_config_set(config, ZERO[k], "0") != BP_OK)
             bp_config_fault_err(config);
@@ -458,6 +468,22 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return out;
 }
 
+/* Embedding, its norm, projection and layers of the discriminator alone. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    bp_model_shape bare = *shape;
+    bp_backbone out = {.pooler = true, .gelu = true, .segments = shape->own[BP_ELECTRA_SEGMENTS]};
+    double C = (double)shape->width;
+
+    bare.task.kind = BP_TASK_NONE;
+    bare.own[BP_ELECTRA_PART] = BP_ELECTRA_DISCRIMINATOR;
+    out.layers_from = 2 + count_of(&bare, PROJECTION);
+    out.blocks = out.layers_from + (int)shape->layers;
+    out.head_parameters = shape->width * (shape->width + 2) + 1;
+    out.head_flops = 6 * C * C + 3 * 50 * (double)shape->own[BP_ELECTRA_EMBEDDING];
+    return out;
+}
+
 const bp_model_family bp_electra_family = {
     .name = "electra",
     .sizes = SIZES,
@@ -477,6 +503,7 @@ const bp_model_family bp_electra_family = {
     .blocks = blocks,
     .blocks_are = "embeddings, generator, discriminator",
     .cost = cost,
+    .backbone = backbone,
     .behind = behind,
     .add_block = add_block,
 };

@@ -21,7 +21,8 @@ json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name
 {
     json_t *model;
 
-    if (shape->own[BP_ELECTRA_PART] != BP_ELECTRA_BOTH || half >= HALF_COUNT)
+    if (shape->own[BP_ELECTRA_PART] != BP_ELECTRA_BOTH || shape->task.kind != BP_TASK_NONE ||
+        half >= HALF_COUNT)
         return NULL;
     *name = HALVES[half];
     model = bp_model_shape_json(shape);

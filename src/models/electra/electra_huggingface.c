@@ -2,6 +2,8 @@
  * [out, in], as ours. */
 #include "models/electra/electra.h"
 
+#include "models/bert/bert.h"
+
 #define COMMON_SIZES                                                                               \
     {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
         {"heads", "num_attention_heads", NULL}, {"inner", "intermediate_size", NULL},              \
@@ -29,6 +31,12 @@ static const bp_hf_size GENERATOR_SIZES[] = {COMMON_SIZES,
                                              PART("1"),
                                              {0}},
                         DISCRIMINATOR_SIZES[] = {COMMON_SIZES, PART("2"), {0}};
+
+/* Models with the head of a task have the discriminator's encoder. */
+static const bp_hf_size VALUE_SIZES[] = {COMMON_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
+                        CLASS_SIZES[] = {COMMON_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
+                        TAG_SIZES[] = {COMMON_SIZES, BP_BERT_TASK("3", "0"), BP_BERT_LABELS, {0}},
+                        SPAN_SIZES[] = {COMMON_SIZES, BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\""},
                                          {"position_embedding_type", "\"absolute\""},
@@ -76,11 +84,17 @@ static const bp_hf_row
                         LINEAR("generator_predictions.dense", "embedding", "width", "transform"),
                         VECTOR("generator_lm_head.bias", "vocab_size", "head.bias", NULL),
                         {0}},
-    DISCRIMINATOR_ROWS[] = {
-        ENCODER("h", "project"),
-        LINEAR("discriminator_predictions.dense", "width", "width", "judge"),
-        LINEAR("discriminator_predictions.dense_prediction", "1", "width", "replaced"),
-        {0}};
+    DISCRIMINATOR_ROWS[] = {ENCODER("h", "project"),
+                            LINEAR("discriminator_predictions.dense", "width", "width", "judge"),
+                            LINEAR("discriminator_predictions.dense_prediction", "1", "width",
+                                   "replaced"),
+                            {0}},
+    CLASS_ROWS[] = {ENCODER("h", "project"),
+                    LINEAR("classifier.dense", "width", "width", "pooler"),
+                    LINEAR("classifier.out_proj", "outcomes", "width", "task"),
+                    {0}},
+    TAG_ROWS[] = {ENCODER("h", "project"), LINEAR("classifier", "outcomes", "width", "task"), {0}},
+    SPAN_ROWS[] = {ENCODER("h", "project"), LINEAR("qa_outputs", "2", "width", "task"), {0}};
 
 static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.token_type_ids", NULL},
                          *const HARMLESS[] = {"hidden_dropout_prob",
@@ -91,8 +105,12 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               "summary_type",
                                               "summary_use_proj",
                                               NULL},
-                         *const HEADS[] = {"generator_predictions.", "generator_lm_head.",
-                                           "discriminator_predictions.", NULL};
+                         *const HEADS[] = {"generator_predictions.",
+                                           "generator_lm_head.",
+                                           "discriminator_predictions.",
+                                           "classifier.",
+                                           "qa_outputs.",
+                                           NULL};
 
 static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 {
@@ -121,6 +139,14 @@ static const bp_hf_table DISCRIMINATOR = TABLE("ElectraForPreTraining",
                                                "discriminator_predictions.dense_prediction.weight",
                                                DISCRIMINATOR_SIZES, DISCRIMINATOR_ROWS),
                          GENERATOR = TABLE("ElectraForMaskedLM", "generator_lm_head.bias",
-                                           GENERATOR_SIZES, GENERATOR_ROWS);
+                                           GENERATOR_SIZES, GENERATOR_ROWS),
+                         VALUE = TABLE("ElectraForSequenceClassification", NULL, VALUE_SIZES,
+                                       CLASS_ROWS),
+                         CLASS = TABLE("ElectraForSequenceClassification", NULL, CLASS_SIZES,
+                                       CLASS_ROWS),
+                         TAG = TABLE("ElectraForTokenClassification", NULL, TAG_SIZES, TAG_ROWS),
+                         SPAN_ENDS =
+                             TABLE("ElectraForQuestionAnswering", NULL, SPAN_SIZES, SPAN_ROWS);
 
-const bp_hf_table *const bp_electra_huggingface[] = {&DISCRIMINATOR, &GENERATOR, NULL};
+const bp_hf_table *const bp_electra_huggingface[] = {&DISCRIMINATOR, &GENERATOR, &VALUE, &CLASS,
+                                                     &TAG,           &SPAN_ENDS, NULL};

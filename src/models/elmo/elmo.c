@@ -86,7 +86,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     (void)tensors; /* they split the vocabulary; each has all layers */
     if (too_wide(shape) > 0)
         bp_config_fault(config, "elmo.too_wide_filter",
-                        "a filter of model.char_filters looks at %lld characters, but a word has "
+                        "a filter of model.char_filters reads %lld characters, but a word has "
                         "%d: at model.char_filters; use 1 to %d",
                         (long long)too_wide(shape), BP_WORD_CHARACTERS, BP_WORD_CHARACTERS);
     if (projection_of(shape) > shape->width)

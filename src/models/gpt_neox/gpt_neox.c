@@ -47,16 +47,16 @@ static void settle(bp_model_shape *shape)
     real[BP_NEOX_FRACTION] = real[BP_NEOX_FRACTION] > 0 ? real[BP_NEOX_FRACTION] : 0.25;
 }
 
-/* Numbers of a head that are turned: an even one of 2 or more. */
-static int64_t turned(const bp_model_shape *shape)
+/* Numbers of a head that are rotated: an even one of 2 or more. */
+static int64_t rotated(const bp_model_shape *shape)
 {
     return (int64_t)((double)shape->own[BP_NEOX_HEAD_WIDTH] * shape->real[BP_NEOX_FRACTION]);
 }
 
 static bool has_pairs(const bp_model_shape *shape)
 {
-    return turned(shape) >= 2 && turned(shape) % 2 == 0 &&
-           turned(shape) <= shape->own[BP_NEOX_HEAD_WIDTH];
+    return rotated(shape) >= 2 && rotated(shape) % 2 == 0 &&
+           rotated(shape) <= shape->own[BP_NEOX_HEAD_WIDTH];
 }
 
 static void check(const bp_model_shape *shape, int tensors, bp_config *config)
@@ -69,7 +69,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
         bp_config_fault(config, "model.bad_rope",
                         "model.rope_fraction = %g turns %lld of the %lld numbers of a head: at "
                         "model.rope_fraction; an even number of 2 or more fits",
-                        shape->real[BP_NEOX_FRACTION], (long long)turned(shape),
+                        shape->real[BP_NEOX_FRACTION], (long long)rotated(shape),
                         (long long)shape->own[BP_NEOX_HEAD_WIDTH]);
 }
 
@@ -81,7 +81,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model turns %lld of the %lld numbers of a head: at %s; the checkpoint "
                        "is wrong",
-                       (long long)turned(shape), (long long)shape->own[BP_NEOX_HEAD_WIDTH], where);
+                       (long long)rotated(shape), (long long)shape->own[BP_NEOX_HEAD_WIDTH], where);
     return BP_OK;
 }
 
@@ -127,7 +127,7 @@ static double cost(const bp_model_shape *shape, int block)
 
 static void begin(bp_network *network, const bp_model_shape *shape)
 {
-    bp_rope rope = {.theta = shape->real[BP_NEOX_THETA], .turned = turned(shape)};
+    bp_rope rope = {.theta = shape->real[BP_NEOX_THETA], .rotated = rotated(shape)};
 
     bp_network_add_rotary(network, &rope, shape->context);
 }

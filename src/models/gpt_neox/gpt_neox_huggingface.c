@@ -75,20 +75,20 @@ static const char *const HARMLESS[] = {"attention_dropout", "classifier_dropout"
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
-    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"), turned;
+    int64_t heads = bp_hf_size_of(shape, "heads"), width = bp_hf_size_of(shape, "width"), rotated;
     double fraction = bp_hf_value_of(shape, "rope_fraction");
 
     if (width % heads != 0)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.not_dividing",
                        "\"num_attention_heads\" %lld does not divide \"hidden_size\" %lld: at %s",
                        (long long)heads, (long long)width, path);
-    turned = (int64_t)((double)(width / heads) * fraction);
-    if (turned < 2 || turned % 2 != 0 || turned > width / heads)
+    rotated = (int64_t)((double)(width / heads) * fraction);
+    if (rotated < 2 || rotated % 2 != 0 || rotated > width / heads)
         return BP_FAIL(
             BP_ERR_FORMAT, "huggingface.bad_rope",
             "\"rotary_pct\" %g turns %lld of the %lld numbers of a head, and not an even "
             "number of 2 or more: at %s",
-            fraction, (long long)turned, (long long)(width / heads), path);
+            fraction, (long long)rotated, (long long)(width / heads), path);
     return BP_OK;
 }
 

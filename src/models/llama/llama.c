@@ -74,7 +74,7 @@ static void settle(bp_model_shape *shape)
 static bp_rope rope_of(const bp_model_shape *shape)
 {
     return (bp_rope){.theta = shape->real[BP_LLAMA_THETA],
-                     .turned = shape->own[BP_LLAMA_HEAD_WIDTH],
+                     .rotated = shape->own[BP_LLAMA_HEAD_WIDTH],
                      .scaling = (bp_rope_scaling)shape->own[BP_LLAMA_SCALING],
                      .factor = shape->real[BP_LLAMA_FACTOR],
                      .low_freq_factor = shape->real[BP_LLAMA_LOW],
@@ -148,11 +148,11 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
                        "the model's %lld key heads do not divide its %lld heads: at %s; the "
                        "checkpoint is wrong",
                        (long long)shape->own[BP_LLAMA_KV_HEADS], (long long)shape->heads, where);
-    if (rope.turned % 2 != 0)
+    if (rope.rotated % 2 != 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                        "the model's heads of width %lld have no pairs to turn: at %s; the "
                        "checkpoint is wrong",
-                       (long long)rope.turned, where);
+                       (long long)rope.rotated, where);
     if ((rope.scaling != BP_ROPE_PLAIN && rope.factor <= 0) ||
         (rope.scaling == BP_ROPE_LLAMA3 &&
          (rope.original_context == 0 || rope.high_freq_factor <= rope.low_freq_factor)))

@@ -1,4 +1,4 @@
-/* What an ARPA file tells of each order, and what becomes of it. Local: no MPI. */
+/* What an ARPA file says of each order, and what becomes of it. Local: no MPI. */
 #ifndef BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
 #define BP_MODELS_NGRAM_NGRAM_ARPA_LEVELS_PRIV_H
 
@@ -10,7 +10,7 @@ typedef struct ngram_arpa_entry {
 } ngram_arpa_entry;
 
 typedef struct ngram_arpa_order {
-    int64_t declared, count; /* n-grams that the head tells, and that are kept */
+    int64_t declared, count; /* n-grams that the head declares, and that are kept */
     ngram_item *items;       /* by key in context order, once sorted; values: places in `entries` */
     ngram_arpa_entry *entries;
 } ngram_arpa_order;

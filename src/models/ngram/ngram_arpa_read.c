@@ -1,5 +1,5 @@
-/* An ARPA file as n-grams of all orders. Nothing in it is believed: each line is checked, and told
- * by its number. */
+/* An ARPA file as n-grams of all orders. Nothing in it is believed: each line is checked, and
+ * reported by its number. */
 #include "models/ngram/ngram_arpa_levels_priv.h"
 #include "models/ngram/ngram_arpa_priv.h"
 
@@ -112,7 +112,7 @@ static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
     if (order > NGRAM_ORDER_MOST)
         return fail(self, "n-grams of more than 7 words");
     if (count >= UINT32_MAX)
-        return fail(self, "the head tells more n-grams of an order than a model holds");
+        return fail(self, "the head declares more n-grams of an order than a model holds");
     self->spec->order = order;
     self->of[order].declared = count;
     return BP_OK;
@@ -139,7 +139,7 @@ static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
         err = read_count(self, *text, *bytes);
     }
     if (err == BP_OK && self->spec->order == 0)
-        err = fail(self, "the head tells no order");
+        err = fail(self, "the head declares no order");
     return err;
 }
 
@@ -220,7 +220,7 @@ static bp_err make_order(arpa_reader *self, int order)
     int64_t most = (self->end - self->at) / 4; /* "0\ta\n" is the shortest line */
 
     if (to->declared > most)
-        return fail(self, "the head tells more n-grams than the file has room for");
+        return fail(self, "the head declares more n-grams than fit into the file");
     to->items = bp_try_alloc("ngram.arpa", to->declared, sizeof *to->items);
     to->entries = bp_try_alloc("ngram.arpa", to->declared, sizeof *to->entries);
     return to->items && to->entries
@@ -245,11 +245,11 @@ static bp_err read_order(arpa_reader *self, int order, const char **text, size_t
         if ((*text)[0] == '\\')
             break;
         if (lines++ == self->of[order].declared)
-            return fail(self, "there are more n-grams than the head tells");
+            return fail(self, "there are more n-grams than the head declares");
         err = read_ngram(self, order, *text, *bytes);
     }
     if (err == BP_OK && lines < self->of[order].declared)
-        err = fail(self, "there are fewer n-grams than the head tells");
+        err = fail(self, "there are fewer n-grams than the head declares");
     return err;
 }
 

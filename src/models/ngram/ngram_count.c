@@ -22,7 +22,7 @@ typedef struct counter {
     const bp_counting *counting;
     const ngram_spec *spec;
     const char *work;
-    int64_t room; /* n-grams of a run, before they are combined */
+    int64_t capacity; /* n-grams of a run, before they are combined */
     ngram_item *items, *scratch;
     int32_t *tokens;  /* [READ_TOKENS] */
     int64_t done, of; /* tokens of this rank */
@@ -134,7 +134,7 @@ static bp_err count_share(counter *self, const range *gaps, int64_t count, range
 
         passed += tokens;
         while (from < to && err == BP_OK) {
-            int64_t now = to - from < self->room ? to - from : self->room;
+            int64_t now = to - from < self->capacity ? to - from : self->capacity;
 
             err = bp_counting_check_stop(self->counting, "counting");
             if (err == BP_OK)
@@ -149,13 +149,13 @@ static bp_err make_room(counter *self, int64_t share)
 {
     int64_t most = self->spec->memory_bytes / (2 * (int64_t)sizeof *self->items);
 
-    self->room = share < most ? share : most;
-    self->items = bp_try_alloc("ngram.count", self->room, sizeof *self->items);
-    self->scratch = bp_try_alloc("ngram.count", self->room, sizeof *self->scratch);
+    self->capacity = share < most ? share : most;
+    self->items = bp_try_alloc("ngram.count", self->capacity, sizeof *self->items);
+    self->scratch = bp_try_alloc("ngram.count", self->capacity, sizeof *self->scratch);
     self->tokens = bp_alloc("ngram.count", READ_TOKENS, sizeof *self->tokens);
     return self->items && self->scratch ? BP_OK
                                         : bp_fail_memory("n-grams to be sorted (ngram.memory)",
-                                                         2 * self->room, sizeof *self->items);
+                                                         2 * self->capacity, sizeof *self->items);
 }
 
 static bp_err count_gaps(const bp_counting *counting, const ngram_spec *spec, const char *work,

@@ -314,7 +314,7 @@ static void send_replies(estimator *self, exchange *x)
 
 /* Room for the words that follow one history. */
 typedef struct group {
-    int64_t room;
+    int64_t capacity;
     int64_t *count;
     bool *dropped;
     double *shorter, *prob;
@@ -328,15 +328,15 @@ static void group_clear(group *g)
     bp_free(g->prob);
 }
 
-static void group_make_room(group *g, int64_t words)
+static void group_make_capacity(group *g, int64_t words)
 {
-    if (words <= g->room)
+    if (words <= g->capacity)
         return;
-    g->room = 2 * words;
-    g->count = bp_realloc("ngram.group", g->count, g->room, sizeof *g->count);
-    g->dropped = bp_realloc("ngram.group", g->dropped, g->room, sizeof *g->dropped);
-    g->shorter = bp_realloc("ngram.group", g->shorter, g->room, sizeof *g->shorter);
-    g->prob = bp_realloc("ngram.group", g->prob, g->room, sizeof *g->prob);
+    g->capacity = 2 * words;
+    g->count = bp_realloc("ngram.group", g->count, g->capacity, sizeof *g->count);
+    g->dropped = bp_realloc("ngram.group", g->dropped, g->capacity, sizeof *g->dropped);
+    g->shorter = bp_realloc("ngram.group", g->shorter, g->capacity, sizeof *g->shorter);
+    g->prob = bp_realloc("ngram.group", g->prob, g->capacity, sizeof *g->prob);
 }
 
 /* The place of a history among this rank's n-grams of the order below, at or behind `from`; that
@@ -359,7 +359,7 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     ngram_followers followers = {.order = order, .words = words};
     bool any = false;
 
-    group_make_room(g, words);
+    group_make_capacity(g, words);
     for (int64_t k = 0; k < words; k++) {
         const ngram_tally *from = &x->in[sorted[k].value];
 

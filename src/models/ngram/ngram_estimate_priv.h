@@ -41,7 +41,7 @@ typedef union ngram_tally {
 
 /** N-grams of one order in suffix order. */
 typedef struct ngram_suffixes {
-    int64_t count, room;
+    int64_t count, capacity;
     ngram_key *key; /* the last word is the highest */
     ngram_tally *tally;
 } ngram_suffixes;

@@ -90,16 +90,16 @@ double ngram_step(const ngram_file *file, ngram_state *state, uint32_t word, int
 
 typedef enum stage { AT_NODE, AT_WORDS, AT_PROBABILITY, ENDED } stage;
 
-/* A sequence on its way: its memory is on its way, too, while others go on. */
-typedef struct lane {
+/* A sequence that is being looked up. While its memory is fetched, the others go on. */
+typedef struct walk {
     ngram_sequence *of;
     int64_t at;  /* the input */
     bool scores; /* its target is looked up; else the input itself */
     stage stage;
     ngram_lookup lookup;
-} lane;
+} walk;
 
-static void look_up(lane *self, const ngram_file *file, int32_t word)
+static void look_up(walk *self, const ngram_file *file, int32_t word)
 {
     begin_lookup(&self->lookup, file, self->of->state, (uint32_t)word);
     self->stage = self->lookup.order > 0 ? AT_NODE : AT_WORDS;
@@ -108,7 +108,7 @@ static void look_up(lane *self, const ngram_file *file, int32_t word)
 }
 
 /* The state is behind input `at`: on to its target, or to the input behind it. */
-static void have_read(lane *self, const ngram_file *file)
+static void have_read(walk *self, const ngram_file *file)
 {
     const ngram_sequence *of = self->of;
 
@@ -130,7 +130,7 @@ static void have_read(lane *self, const ngram_file *file)
     look_up(self, file, of->targets[self->at]);
 }
 
-static void read_input(lane *self, const ngram_file *file)
+static void read_input(walk *self, const ngram_file *file)
 {
     if (self->of->inputs[self->at] == self->of->eod) {
         self->of->state = ngram_start(file);
@@ -142,7 +142,7 @@ static void read_input(lane *self, const ngram_file *file)
 }
 
 /* The target is the next input, mostly: then its state is at hand. */
-static void have_looked_up(lane *self, const ngram_file *file)
+static void have_looked_up(walk *self, const ngram_file *file)
 {
     ngram_sequence *of = self->of;
     ngram_state next;
@@ -183,7 +183,7 @@ static inline void prefetch_probability(const ngram_lookup *lookup, const ngram_
 }
 
 /* One wait for memory on. */
-static inline void move(lane *self, const ngram_file *file)
+static inline void move(walk *self, const ngram_file *file)
 {
     switch (self->stage) {
     case AT_NODE:
@@ -209,24 +209,24 @@ static inline void move(lane *self, const ngram_file *file)
 
 void ngram_walk(const ngram_file *file, ngram_sequence *sequences, int64_t count)
 {
-    lane lanes[NGRAM_LANES];
+    walk walks[NGRAM_WALKS];
     int64_t next = 0;
     int live = 0;
 
-    for (; live < NGRAM_LANES && next < count; live++, next++) {
-        lanes[live] = (lane){.of = &sequences[next]};
-        read_input(&lanes[live], file);
+    for (; live < NGRAM_WALKS && next < count; live++, next++) {
+        walks[live] = (walk){.of = &sequences[next]};
+        read_input(&walks[live], file);
     }
     while (live > 0)
         for (int k = 0; k < live; k++) {
-            move(&lanes[k], file);
-            if (lanes[k].stage != ENDED)
+            move(&walks[k], file);
+            if (walks[k].stage != ENDED)
                 continue;
             if (next < count) {
-                lanes[k] = (lane){.of = &sequences[next++]};
-                read_input(&lanes[k], file);
+                walks[k] = (walk){.of = &sequences[next++]};
+                read_input(&walks[k], file);
             } else {
-                lanes[k--] = lanes[--live];
+                walks[k--] = walks[--live];
             }
         }
 }

@@ -76,7 +76,7 @@ typedef struct ngram_lookup {
         fixed; /* of what longer histories leave; what the probability is without back-off */
 } ngram_lookup;
 
-#define NGRAM_LANES 16 /* sequences that go on side by side */
+#define NGRAM_WALKS 16 /* sequences whose memory accesses overlap */
 
 /** Inputs that are read, and the probabilities of their targets, in the order of their places. */
 typedef struct ngram_sequence {

@@ -133,21 +133,21 @@ static bp_err merger_next(merger *self)
  * would be copied. */
 static bp_err make_room(ngram_suffixes *list, int64_t expected)
 {
-    int64_t room = list->room == 0 ? expected + 1024 : list->room + list->room / 2;
+    int64_t capacity = list->capacity == 0 ? expected + 1024 : list->capacity + list->capacity / 2;
     ngram_key *key;
     ngram_tally *tally;
 
-    if (list->count < list->room)
+    if (list->count < list->capacity)
         return BP_OK;
-    key = bp_try_realloc("ngram.counts", list->key, room, sizeof *list->key);
+    key = bp_try_realloc("ngram.counts", list->key, capacity, sizeof *list->key);
     if (!key)
-        return bp_fail_memory("the n-grams", room, sizeof *list->key);
+        return bp_fail_memory("the n-grams", capacity, sizeof *list->key);
     list->key = key;
-    tally = bp_try_realloc("ngram.counts", list->tally, room, sizeof *tally);
+    tally = bp_try_realloc("ngram.counts", list->tally, capacity, sizeof *tally);
     if (!tally)
-        return bp_fail_memory("the n-grams", room, sizeof *tally);
+        return bp_fail_memory("the n-grams", capacity, sizeof *tally);
     list->tally = tally;
-    list->room = room;
+    list->capacity = capacity;
     return BP_OK;
 }
 

@@ -17,8 +17,8 @@ typedef struct ngram_model {
                          */
     ngram_state *kept;  /* [kept_count] what windows of the last batch that suspends ended with */
     int64_t kept_count;
-    ngram_sequence *parts; /* [parts_room] of the windows of a batch */
-    int64_t parts_room;
+    ngram_sequence *parts; /* [parts_capacity] of the windows of a batch */
+    int64_t parts_capacity;
 } ngram_model;
 
 static ngram_state read_token(const ngram_model *self, ngram_state state, int32_t token)
@@ -48,13 +48,13 @@ static bp_err reserve_parts(ngram_model *self, int64_t count)
 {
     ngram_sequence *parts;
 
-    if (count <= self->parts_room)
+    if (count <= self->parts_capacity)
         return BP_OK;
     parts = bp_try_realloc("ngram.model", self->parts, count, sizeof *parts);
     if (!parts)
         return bp_fail_memory("the parts of windows", count, sizeof *parts);
     self->parts = parts;
-    self->parts_room = count;
+    self->parts_capacity = count;
     return BP_OK;
 }
 
@@ -76,7 +76,7 @@ static void end_window(ngram_model *self, const bp_model_batch *batch, int64_t w
 static int64_t add_parts(const ngram_model *self, ngram_sequence *out, const bp_model_batch *batch,
                          int64_t w, float *values)
 {
-    int64_t length = batch->length, part = batch->windows < NGRAM_LANES ? PART : length, count = 0;
+    int64_t length = batch->length, part = batch->windows < NGRAM_WALKS ? PART : length, count = 0;
     int64_t before = self->file.order - 1;
 
     for (int64_t first = 0; first < length; first += part, count++) {
@@ -184,7 +184,7 @@ static bp_err check_file(const ngram_file *file, const bp_checkpoint *checkpoint
         json_integer_value(json_object_get(model, "vocab_size")) == file->V)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "ngram.other_model",
-                   "the manifest tells of another model than its file holds, of order %d and %lld "
+                   "the manifest describes another model than its file holds, of order %d and %lld "
                    "ids: at %s; the checkpoint is wrong",
                    file->order, (long long)file->V, bp_checkpoint_folder(checkpoint));
 }

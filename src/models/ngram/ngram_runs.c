@@ -59,9 +59,9 @@ static void join_columns(ngram_item *items, const uint64_t *from, int64_t count)
 static bp_err write_blocks(bp_draft *draft, trailer *end, ngram_block *blocks,
                            const ngram_item *items)
 {
-    size_t room = ZSTD_compressBound(NGRAM_BLOCK_ITEMS * sizeof *items);
+    size_t bound = ZSTD_compressBound(NGRAM_BLOCK_ITEMS * sizeof *items);
     uint64_t *columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof *items);
-    char *packed = bp_alloc("ngram.run", (int64_t)room, 1);
+    char *packed = bp_alloc("ngram.run", (int64_t)bound, 1);
     bp_err err = BP_OK;
 
     for (int64_t b = 0; b < end->blocks && err == BP_OK; b++) {
@@ -71,7 +71,7 @@ static bp_err write_blocks(bp_draft *draft, trailer *end, ngram_block *blocks,
         size_t bytes;
 
         split_columns(columns, from, now);
-        bytes = ZSTD_compress(packed, room, columns, (size_t)now * sizeof *items, ZSTD_LEVEL);
+        bytes = ZSTD_compress(packed, bound, columns, (size_t)now * sizeof *items, ZSTD_LEVEL);
         BP_CHECK(!ZSTD_isError(bytes));
         blocks[b] = (ngram_block){.high = from->high,
                                   .low = from->low,
@@ -170,7 +170,7 @@ static bp_err read_list(ngram_run *run, int fd, const char *work)
     return BP_OK;
 }
 
-static bp_err read_block(const ngram_run *run, int64_t b, char *room)
+static bp_err read_block(const ngram_run *run, int64_t b, char *scratch)
 {
     const ngram_block *block = &run->blocks[b];
     int fd;
@@ -178,9 +178,9 @@ static bp_err read_block(const ngram_run *run, int64_t b, char *room)
 
     if (err != BP_OK)
         return err;
-    if (bp_pread_all(fd, room, block->bytes, block->offset) != 0)
+    if (bp_pread_all(fd, scratch, block->bytes, block->offset) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't read the counts", run->path);
-    else if (XXH3_64bits(room, block->bytes) != block->xxh3)
+    else if (XXH3_64bits(scratch, block->bytes) != block->xxh3)
         err = damaged(run->path);
     (void)close(fd);
     return err;
@@ -196,12 +196,12 @@ static bp_err open_run(ngram_run *run, const char *work, bool verify)
     err = read_list(run, fd, work);
     (void)close(fd);
     if (err == BP_OK && verify) {
-        char *room =
+        char *scratch =
             bp_alloc("ngram.run", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
 
         for (int64_t b = 0; b < run->count && err == BP_OK; b++)
-            err = read_block(run, b, room);
-        bp_free(room);
+            err = read_block(run, b, scratch);
+        bp_free(scratch);
     }
     return err;
 }
@@ -307,11 +307,11 @@ static bp_err fill(ngram_cursor *cursor)
     if (cursor->block == run->count)
         return BP_OK;
     block = &run->blocks[cursor->block];
-    err = read_block(run, cursor->block++, cursor->room);
+    err = read_block(run, cursor->block++, cursor->scratch);
     if (err != BP_OK)
         return err;
     columns = bp_alloc("ngram.run", NGRAM_BLOCK_ITEMS, sizeof(ngram_item));
-    if (ZSTD_decompress(columns, NGRAM_BLOCK_ITEMS * sizeof(ngram_item), cursor->room,
+    if (ZSTD_decompress(columns, NGRAM_BLOCK_ITEMS * sizeof(ngram_item), cursor->scratch,
                         block->bytes) != block->items * sizeof(ngram_item)) {
         err = damaged(run->path);
     } else {
@@ -335,7 +335,7 @@ bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key f
 
     *cursor = (ngram_cursor){.run = run};
     cursor->items = bp_alloc("ngram.cursor", NGRAM_BLOCK_ITEMS, sizeof *cursor->items);
-    cursor->room =
+    cursor->scratch =
         bp_alloc("ngram.cursor", ZSTD_COMPRESSBOUND(NGRAM_BLOCK_ITEMS * sizeof(ngram_item)), 1);
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
@@ -357,6 +357,6 @@ bp_err ngram_cursor_init(ngram_cursor *cursor, const ngram_run *run, ngram_key f
 void ngram_cursor_clear(ngram_cursor *cursor)
 {
     bp_free(cursor->items);
-    bp_free(cursor->room);
+    bp_free(cursor->scratch);
     *cursor = (ngram_cursor){0};
 }

@@ -49,7 +49,7 @@ typedef struct ngram_cursor {
     int64_t block;      /* the next one */
     int64_t at, filled; /* in items */
     ngram_item *items;  /* [NGRAM_BLOCK_ITEMS] */
-    char *room;         /* for compressed bytes */
+    char *scratch;      /* for compressed bytes */
 } ngram_cursor;
 
 /** The first item of a key >= `from`. Errors: those of ngram_cursor_next. Clear it after an error

@@ -19,7 +19,7 @@ struct ngram_split {
     uint32_t *found;    /* [places][width] */
     int64_t places;
     int32_t *words; /* [most + length] of a window: <s> is V; what came before it first */
-    int64_t words_room;
+    int64_t words_capacity;
     int32_t *kept; /* [kept_count][most] the last words of windows of a batch that suspends */
     int64_t kept_count;
 };
@@ -179,7 +179,7 @@ static bp_err reserve(ngram_split *self, const bp_model_batch *batch)
         found = bp_try_realloc("ngram.split", found, places * self->width, sizeof *self->found);
     if (found)
         self->found = found;
-    if (words > self->words_room)
+    if (words > self->words_capacity)
         list = bp_try_realloc("ngram.split", list, words, sizeof *self->words);
     if (list)
         self->words = list;
@@ -190,7 +190,7 @@ static bp_err reserve(ngram_split *self, const bp_model_batch *batch)
     if (!found || !list || (windows > 0 && !kept))
         return bp_fail_memory("a batch", places * self->width, sizeof *self->found);
     self->places = places > self->places ? places : self->places;
-    self->words_room = words > self->words_room ? words : self->words_room;
+    self->words_capacity = words > self->words_capacity ? words : self->words_capacity;
     self->kept_count = windows > self->kept_count ? windows : self->kept_count;
     return BP_OK;
 }

@@ -25,7 +25,7 @@ typedef struct writer {
     const ngram_levels *levels;
     ngram_header header;
     ngram_layout layout;
-    void *room; /* [PART] nodes */
+    void *scratch; /* [PART] nodes */
 } writer;
 
 static float log10_of(double value)
@@ -43,7 +43,7 @@ static bp_err put(const writer *self, const void *data, int64_t bytes, int64_t o
 static void set_nodes(const writer *self, int k, int64_t first, int64_t count)
 {
     const ngram_level *level = &self->levels->of[k];
-    ngram_node *nodes = self->room;
+    ngram_node *nodes = self->scratch;
 
     for (int64_t i = 0; i < count; i++)
         nodes[i] = (ngram_node){.prob = log10_of(level->prob[first + i]),
@@ -55,7 +55,7 @@ static void set_nodes(const writer *self, int k, int64_t first, int64_t count)
 static void set_leaves(const writer *self, int k, int64_t first, int64_t count)
 {
     const ngram_level *level = &self->levels->of[k];
-    ngram_leaf *leaves = self->room;
+    ngram_leaf *leaves = self->scratch;
 
     for (int64_t i = 0; i < count; i++)
         leaves[i] =
@@ -65,8 +65,8 @@ static void set_leaves(const writer *self, int k, int64_t first, int64_t count)
 static void set_words(const writer *self, int k, int64_t first, int64_t count)
 {
     const ngram_level *level = &self->levels->of[k];
-    uint16_t *narrow = self->room;
-    uint32_t *wide = self->room;
+    uint16_t *narrow = self->scratch;
+    uint32_t *wide = self->scratch;
 
     for (int64_t i = 0; i < count; i++) {
         uint32_t word = (uint32_t)ngram_slot(level->key[first + i], self->spec->bits, 0) - 1;
@@ -90,10 +90,10 @@ static bp_err put_part(const writer *self, int k, int64_t first, int64_t count)
         set_leaves(self, k, first, count);
     else
         set_nodes(self, k, first, count);
-    err = put(self, self->room, count * each, self->layout.nodes[k] + at * each);
+    err = put(self, self->scratch, count * each, self->layout.nodes[k] + at * each);
     if (err == BP_OK && k > 1) {
         set_words(self, k, first, count);
-        err = put(self, self->room, count * self->header.word_bytes,
+        err = put(self, self->scratch, count * self->header.word_bytes,
                   self->layout.words[k] + at * self->header.word_bytes);
     }
     return err;
@@ -201,7 +201,7 @@ bp_err ngram_write(const char *path, MPI_Comm comm, const ngram_spec *spec,
 
     if (err != BP_OK)
         return err;
-    self.room = bp_alloc("ngram.write", PART, sizeof(ngram_node));
+    self.scratch = bp_alloc("ngram.write", PART, sizeof(ngram_node));
     err = bp_agree(comm, root ? make_file(&self) : BP_OK);
     if (err == BP_OK)
         err = bp_agree(comm, root ? BP_OK : open_file(&self));
@@ -216,6 +216,6 @@ bp_err ngram_write(const char *path, MPI_Comm comm, const ngram_spec *spec,
         err = bp_agree(comm, root ? seal(&self, detail) : BP_OK);
     if (self.fd >= 0)
         (void)close(self.fd);
-    bp_free(self.room);
+    bp_free(self.scratch);
     return err;
 }

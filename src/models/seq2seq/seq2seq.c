@@ -1,4 +1,4 @@
-/* The families of encoder-decoders: their sizes, and their blocks: the embeddings of both streams
+/* The families Transformer and BART: their sizes, and their blocks: the embeddings of both streams
  * (and their norms), the encoder's layers, the decoder's layers, the vocabulary. */
 #include "models/seq2seq/seq2seq.h"
 
@@ -14,29 +14,7 @@
        */
 #define WAVELENGTH_BASE 10000.0
 
-/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, then eight
- * of a layer, of which it takes five. */
-#define FIRST_MASK        (1LL << 32)
-#define LAYER_MASK(layer) (FIRST_MASK + 8 * ((layer) + 1))
-
-#define SIZES                                                                                      \
-    {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
-        {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \
-        {.name = "context", .at = BP_SIZE_AT(context)},                                            \
-        {.name = "encoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ENCODERS]), .optional = true},  \
-        {.name = "decoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_DECODERS]), .optional = true},  \
-        {.name = "inner", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_INNER]), .optional = true},              \
-        {.name = "head_width",                                                                     \
-         .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEAD_WIDTH]),                                             \
-         .optional = true,                                                                         \
-         .quiet = true},                                                                           \
-        {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
-    {                                                                                              \
-        .name = "norm_epsilon", .at = BP_SIZE_AT(real[BP_SEQ2SEQ_EPSILON]), .type = BP_SIZE_REAL,  \
-        .optional = true                                                                           \
-    }
-
-static const bp_model_size TRANSFORMER_SIZES[] = {SIZES, {0}};
+static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}};
 
 static bool is_bart(const bp_model_shape *shape)
 {
@@ -48,10 +26,10 @@ static int64_t given_or(int64_t given, int64_t otherwise)
     return given > 0 ? given : otherwise;
 }
 
-static void settle(bp_model_shape *shape)
+void bp_seq2seq_settle(bp_model_shape *shape, double epsilon)
 {
     int64_t *own = shape->own;
-    double *epsilon = &shape->real[BP_SEQ2SEQ_EPSILON];
+    double *given = &shape->real[BP_SEQ2SEQ_EPSILON];
 
     own[BP_SEQ2SEQ_ENCODERS] = given_or(own[BP_SEQ2SEQ_ENCODERS], shape->layers);
     own[BP_SEQ2SEQ_DECODERS] = given_or(own[BP_SEQ2SEQ_DECODERS], shape->layers);
@@ -60,10 +38,15 @@ static void settle(bp_model_shape *shape)
     if (shape->width % shape->heads == 0)
         own[BP_SEQ2SEQ_HEAD_WIDTH] =
             given_or(own[BP_SEQ2SEQ_HEAD_WIDTH], shape->width / shape->heads);
-    *epsilon = *epsilon > 0 ? *epsilon : EPSILON;
+    *given = *given > 0 ? *given : epsilon;
 }
 
-static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+static void settle(bp_model_shape *shape)
+{
+    bp_seq2seq_settle(shape, EPSILON);
+}
+
+void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config)
 {
     if (shape->own[BP_SEQ2SEQ_HEAD_WIDTH] == 0)
         bp_transformer_check_width(shape, config);
@@ -75,7 +58,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.encoder_layers and model.decoder_layers");
 }
 
-static bp_err check_read(const bp_model_shape *shape, const char *where)
+bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where)
 {
     if (shape->own[BP_SEQ2SEQ_ENCODERS] == 0 || shape->own[BP_SEQ2SEQ_DECODERS] == 0)
         return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
@@ -105,7 +88,7 @@ static int blocks(const bp_model_shape *shape)
            (is_bart(shape) ? 2 : 0);
 }
 
-static bp_activations behind(const bp_model_shape *shape, int block)
+bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
 {
     (void)block;
     return (bp_activations){.count = 2,
@@ -140,7 +123,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
         bp_embedding_part *own = &parts[stream];
 
         *own = (bp_embedding_part){
-            .wte = shared, .item = stream, .stream = stream, .mask = FIRST_MASK + stream};
+            .wte = shared, .item = stream, .stream = stream, .mask = BP_SEQ2SEQ_MASK + stream};
         if (is_bart(shape)) {
             own->wpe = bp_group_add_matrix(whole, TABLES[stream], FIRST_POSITION + shape->context,
                                            shape->width, BP_TRANSFORMER_STD);
@@ -161,7 +144,7 @@ static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int 
                         .I = shape->width,
                         .O = shape->width,
                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
-                        .mask = FIRST_MASK + stream,
+                        .mask = BP_SEQ2SEQ_MASK + stream,
                         .item = stream,
                         .stream = stream};
     bp_block *block;
@@ -184,7 +167,8 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
                             .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
                             .number = number,
                             .stack = of_source ? "encoder" : "decoder",
-                            .first_mask = LAYER_MASK(of_source ? number : encoders + number),
+                            .first_mask =
+                                BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
                             .sees_all = of_source,
                             .item = of_source ? BP_SOURCE : BP_TARGET,
                             .stream = of_source ? BP_SOURCE : BP_TARGET,
@@ -234,7 +218,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
 
 /* ---- what follows from sizes ---- */
 
-static int64_t start_token(const bp_model_shape *shape)
+int64_t bp_seq2seq_start_token(const bp_model_shape *shape)
 {
     return shape->own[BP_SEQ2SEQ_START] - 1;
 }
@@ -249,7 +233,7 @@ static double layer_matrices(const bp_model_shape *shape, bool crosses)
 }
 
 /* Of attention's products, of a token that sees a whole context. */
-static double layer_attention(const bp_model_shape *shape, bool crosses)
+double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses)
 {
     return (crosses ? 8 : 4) * (double)shape->context *
            (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]);
@@ -267,9 +251,9 @@ static double cost(const bp_model_shape *shape, int block)
     case TARGET_NORM:
         return 10 * C;
     case ENCODER:
-        return 2 * layer_matrices(shape, false) + layer_attention(shape, false);
+        return 2 * layer_matrices(shape, false) + bp_seq2seq_attention(shape, false);
     case DECODER:
-        return 2 * layer_matrices(shape, true) + layer_attention(shape, true);
+        return 2 * layer_matrices(shape, true) + bp_seq2seq_attention(shape, true);
     default:
         return 2 * (double)shape->vocab_size * C;
     }
@@ -284,8 +268,8 @@ static bp_model_facts facts(const bp_model_shape *shape)
             inner = shape->own[BP_SEQ2SEQ_INNER], V = shape->vocab_size;
     double matrices =
                (double)E * layer_matrices(shape, false) + (double)D * layer_matrices(shape, true),
-           attention =
-               (double)E * layer_attention(shape, false) + (double)D * layer_attention(shape, true);
+           attention = (double)E * bp_seq2seq_attention(shape, false) +
+                       (double)D * bp_seq2seq_attention(shape, true);
     int64_t vectors = E * (3 * heads + inner + 6 * C) + D * (6 * heads + inner + 9 * C),
             own = is_bart(shape) ? 2 * (FIRST_POSITION + shape->context) * C + 4 * C + V : 0;
 
@@ -301,14 +285,15 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
 
 #define FAMILY(kind, sizes_of, tables, any)                                                        \
     {                                                                                              \
-        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle, .check = check,     \
-        .check_read = check_read, .facts = facts, .start_token = start_token,                      \
-        .objective = &bp_objective_seq2seq, .huggingface = tables, .blocks = blocks,               \
+        .name = kind, .sizes = sizes_of, .any_context = any, .settle = settle,                     \
+        .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
+        .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
+        .huggingface = tables, .blocks = blocks,                                                   \
         .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
-        .behind = behind, .begin = begin, .add_shared = add_shared, .add_block = add_block         \
+        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,                     \
+        .add_block = add_block                                                                     \
     }
 
-const bp_model_family bp_transformer_family = FAMILY("transformer", TRANSFORMER_SIZES,
-                                                     bp_transformer_huggingface, true),
-                      bp_bart_family =
-                          FAMILY("bart", TRANSFORMER_SIZES, bp_bart_huggingface, false);
+const bp_model_family bp_transformer_family =
+                          FAMILY("transformer", SIZES, bp_transformer_huggingface, true),
+                      bp_bart_family = FAMILY("bart", SIZES, bp_bart_huggingface, false);

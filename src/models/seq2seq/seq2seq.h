@@ -1,6 +1,7 @@
-/* Encoder-decoders: the Transformer of 2017 and BART. Stream 1 is the source, which the encoder's
- * layers see in both directions up to its length; stream 0 is the target, which the decoder's
- * layers see causally, looking at the source. Source: Vaswani et al. 2017; Lewis et al. 2020. */
+/* Encoder-decoders: the Transformer of 2017, BART and T5. Stream 1 is the source, which the
+ * encoder's layers see in both directions up to its length; stream 0 is the target, which the
+ * decoder's layers see causally, looking at the source. Source: Vaswani et al. 2017; Lewis et al.
+ * 2020; Raffel et al. 2020. */
 #ifndef BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
@@ -15,11 +16,47 @@ enum {
     BP_SEQ2SEQ_DECODERS, /* and of the decoder */
     BP_SEQ2SEQ_INNER,
     BP_SEQ2SEQ_HEAD_WIDTH,
-    BP_SEQ2SEQ_START /* 1 + the id that targets begin with; 0: the end-of-document token's */
+    BP_SEQ2SEQ_START, /* 1 + the id that targets begin with; 0: the end-of-document token's */
+    BP_T5_TIED,
+    BP_T5_UNGATED,
+    BP_T5_BUCKETS,
+    BP_T5_DISTANCE
 };
 enum { BP_SEQ2SEQ_EPSILON };
 
-extern const bp_model_family bp_transformer_family, bp_bart_family;
-extern const bp_hf_table *const bp_transformer_huggingface[], *const bp_bart_huggingface[];
+/** Sizes of all; a family's list goes on behind them. */
+#define BP_SEQ2SEQ_SIZES                                                                           \
+    {.name = "layers", .at = BP_SIZE_AT(layers), .optional = true},                                \
+        {.name = "width", .at = BP_SIZE_AT(width)}, {.name = "heads", .at = BP_SIZE_AT(heads)},    \
+        {.name = "context", .at = BP_SIZE_AT(context)},                                            \
+        {.name = "encoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_ENCODERS]), .optional = true},  \
+        {.name = "decoder_layers", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_DECODERS]), .optional = true},  \
+        {.name = "inner", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_INNER]), .optional = true},              \
+        {.name = "head_width",                                                                     \
+         .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEAD_WIDTH]),                                             \
+         .optional = true,                                                                         \
+         .quiet = true},                                                                           \
+        {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
+    {                                                                                              \
+        .name = "norm_epsilon", .at = BP_SIZE_AT(real[BP_SEQ2SEQ_EPSILON]), .type = BP_SIZE_REAL,  \
+        .optional = true                                                                           \
+    }
+/* Streams of dropout masks, beyond those of models with one stack: the embeddings' two, two behind
+ * the stacks, then eight of a layer, of which it takes five. */
+#define BP_SEQ2SEQ_MASK              (1LL << 32)
+#define BP_SEQ2SEQ_LAYER_MASK(layer) (BP_SEQ2SEQ_MASK + 8 * ((layer) + 1))
+
+/** What follows from the sizes, or is wrong with them: of all. */
+void bp_seq2seq_settle(bp_model_shape *shape, double epsilon);
+void bp_seq2seq_check(const bp_model_shape *shape, int tensors, bp_config *config);
+bp_err bp_seq2seq_check_read(const bp_model_shape *shape, const char *where);
+bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block);
+int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
+/** Multiplications of one token in attention's products, of one that sees a whole context. */
+double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses);
+
+extern const bp_model_family bp_transformer_family, bp_bart_family, bp_t5_family;
+extern const bp_hf_table *const bp_transformer_huggingface[], *const bp_bart_huggingface[],
+                                                                  *const bp_t5_huggingface[];
 
 #endif

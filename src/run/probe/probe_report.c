@@ -199,7 +199,7 @@ static void judge_memory(json_t *rows, const host_list *list)
         (void)snprintf(group, sizeof group, ", of which the control group allows %.1f",
                        gib(tightest->group_bytes));
     bp_probe_add(rows, BP_PROBE_OK, "memory", NULL,
-                 "%s has %.1f GiB%s: %.1f GiB a rank (bagpipe JOB CONFIG --plan tells the need)",
+                 "%s has %.1f GiB%s: %.1f GiB a rank (bagpipe JOB CONFIG --plan shows the need)",
                  tightest->host, gib(tightest->memory_bytes), group, least / (1 << 30));
 }
 

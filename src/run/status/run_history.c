@@ -45,10 +45,8 @@ static void take_line(void *context, const json_t *line, off_t end)
         before = curve->rows[curve->count - 1][BP_HISTORY_HOURS];
     row[BP_HISTORY_HOURS] =
         (isfinite(row[BP_HISTORY_HOURS]) ? row[BP_HISTORY_HOURS] : 0) / 3600 + before;
-    if (curve->count >= curve->room) {
-        curve->room = 2 * curve->room + 256;
-        curve->rows = bp_realloc("run.history", curve->rows, curve->room, sizeof row);
-    }
+    curve->rows =
+        bp_grow("run.history", curve->rows, &curve->capacity, curve->count + 1, sizeof row);
     memcpy(curve->rows[curve->count++], row, sizeof row);
 }
 

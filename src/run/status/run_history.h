@@ -23,7 +23,7 @@ typedef enum bp_history_column {
 typedef struct bp_curve {
     char *name;                         /* "": the run's own; "m00"; "mean": of the members */
     double (*rows)[BP_HISTORY_COLUMNS]; /* [count], by step; NaN: the line does not tell */
-    int64_t count, room;
+    int64_t count, capacity;
 } bp_curve;
 
 typedef struct bp_history {

@@ -75,7 +75,7 @@ static void write_now(run_progress *self)
                                   strlen(text)) != BP_OK &&
             !self->warned) {
             self->warned = true;
-            bp_warn_failure("%s; `bagpipe status` tells what was known before", bp_err_text());
+            bp_warn_failure("%s; `bagpipe status` shows what was known before", bp_err_text());
         }
         bp_free(text);
     }

@@ -152,7 +152,7 @@ static void add_figures(bp_buffer *out, const json_t *status)
 static void add_disk(bp_buffer *out, const json_t *status)
 {
     const json_t *commit = json_object_get(status, "commit");
-    long long room = integer_of(status, "room_for_checkpoints");
+    long long capacity = integer_of(status, "room_for_checkpoints");
 
     if (commit != NULL) {
         bp_buffer_printf(out, LABEL "step %lld", "committed", integer_of(commit, "step"));
@@ -164,9 +164,9 @@ static void add_disk(bp_buffer *out, const json_t *status)
     if (!has(status, "free_bytes"))
         return;
     bp_buffer_printf(out, LABEL "%s", "free", bp_size_text(real_of(status, "free_bytes")).text);
-    if (has(status, "room_for_checkpoints") && room < ROOM_SHOWN)
-        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", room, plural(room),
-                         room < 2 ? ": make room, or the run stops" : "");
+    if (has(status, "room_for_checkpoints") && capacity < ROOM_SHOWN)
+        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", capacity, plural(capacity),
+                         capacity < 2 ? ": make room, or the run stops" : "");
     bp_buffer_printf(out, "\n");
 }
 

@@ -30,6 +30,11 @@ static bool tied(const bp_group *group)
     return group->tied;
 }
 
+static bool common(const bp_group *group)
+{
+    return group->common > 0;
+}
+
 uint64_t bp_corruption_digest(const float *values, int64_t n)
 {
     uint64_t sum = 0;
@@ -178,4 +183,6 @@ void bp_corruption_compare(bp_corruption *out, const bp_mesh *mesh, const bp_net
     compare_axis(out, mesh, network, all_groups, mesh->data);
     compare_axis(out, mesh, network, replicated, mesh->tensor);
     compare_axis(out, mesh, network, tied, mesh->pipeline);
+    if (chosen_param(network, common, 0)) /* equal on all stages */
+        compare_axis(out, mesh, network, common, mesh->pipeline);
 }

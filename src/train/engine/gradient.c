@@ -7,6 +7,7 @@
 #include "train/engine/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 #define TAG_TIED 201
 
@@ -40,6 +41,35 @@ static void sum_tied(const bp_mesh *mesh, float *shard, int64_t n, float *scratc
     bp_wait(&receive);
     bp_wait(&send);
     bp_add(shard, scratch, n);
+}
+
+/* Copies in the runs of blocks of this stage and of all others, group `g` being the first of them:
+ * their sum, in order of runs, then of stages, goes to each. */
+static void sum_common(const bp_reduction *reduction, int g)
+{
+    const bp_network *network = reduction->network;
+    const bp_group *own = &network->groups[g];
+    int64_t first, count;
+
+    bp_optimizer_shard(reduction->mesh, own, &first, &count);
+    float *sum = reduction->gradients + own->place + first;
+    for (int k = g + 1; k < network->group_count; k++)
+        if (network->groups[k].common == own->common)
+            bp_add(sum, reduction->gradients + network->groups[k].place + first, count);
+    bp_all_sum(sum, count, reduction->scratch, reduction->mesh->pipeline);
+    for (int k = g + 1; k < network->group_count; k++)
+        if (network->groups[k].common == own->common)
+            memcpy(reduction->gradients + network->groups[k].place + first, sum,
+                   (size_t)count * sizeof *sum);
+}
+
+static bool is_first_copy(const bp_network *network, int g)
+{
+    int k = 0;
+
+    while (network->groups[k].common != network->groups[g].common)
+        k++;
+    return k == g;
 }
 
 void bp_gradient_start(bp_reduction *reduction, int g)
@@ -76,6 +106,8 @@ void bp_gradient_finish(bp_reduction *reduction)
             bp_all_sum(shard, count, reduction->scratch, mesh->tensor);
         if (group->tied)
             sum_tied(mesh, shard, count, reduction->scratch);
+        if (group->common > 0 && is_first_copy(network, g))
+            sum_common(reduction, g);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Gradients over ranks: summed over data ranks, over tensor ranks that share out rows and over the
- * two holders of the tied embedding; and their norm. */
+ * holders of tied parameters; and their norm. */
 #ifndef BP_TRAIN_ENGINE_GRADIENT_H
 #define BP_TRAIN_ENGINE_GRADIENT_H
 

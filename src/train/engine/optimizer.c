@@ -6,6 +6,7 @@
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 
+#include <math.h>
 #include <string.h>
 
 const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
@@ -16,6 +17,7 @@ const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
     [BP_RMSPROP] = {"rmsprop", {"rmsprop.v/", "rmsprop.m/"}, "1e-8", "0"},
     [BP_LAMB] = {"lamb", {"lamb.m/", "lamb.v/"}, "1e-6", NULL},
     [BP_ADAFACTOR] = {"adafactor", {NULL}, "1e-30", NULL},
+    [BP_SGLD] = {"sgld", {NULL}, .clip = "0", .decay = "constant"},
 };
 
 int bp_optimizer_moments(const bp_optimizer_rule *rule)
@@ -42,6 +44,7 @@ static bool find_run(bp_own_run *run, const bp_group *group, const bp_param *par
     end = end < first + count ? end : first + count;
     *run = (bp_own_run){.param = param,
                         .replicated = group->replicated,
+                        .depth = group->depth,
                         .value = group->place + begin,
                         .moment = moments_at + begin - first,
                         .within = begin - param->place,
@@ -209,18 +212,31 @@ static bp_update_sums update_values(const bp_optimizer *optimizer, const bp_own_
 
 /* The sums cost nothing: an update waits for memory. */
 static void update_run(bp_optimizer *optimizer, int k, float *values, const float *gradients,
-                       const bp_update *with)
+                       const bp_update *all)
 {
     const bp_own_run *run = &optimizer->runs[k];
     bp_updated at = bp_optimizer_at(optimizer, run, values, gradients);
+    double decay = optimizer->rule.layer_decay;
+    bp_update with = *all;
 
-    if (bp_optimizer_is_layerwise(&optimizer->rule)) {
-        bp_optimizer_layerwise_apply(optimizer, run, &at, with);
+    if (optimizer->rule.kind == BP_SGLD && optimizer->guarded) {
+        uint32_t before[BP_SUMS];
+
+        bp_optimizer_sum_run(optimizer, k, values, before);
+        bp_optimizer_note_change(optimizer, k, before);
+    }
+    if (decay > 0 && decay < 1)
+        with.rate *= pow(decay, (double)run->depth);
+    if (optimizer->rule.kind == BP_SGLD || bp_optimizer_is_layerwise(&optimizer->rule)) {
+        if (optimizer->rule.kind == BP_SGLD)
+            bp_optimizer_langevin(&optimizer->rule, run, &at, &with);
+        else
+            bp_optimizer_layerwise_apply(optimizer, run, &at, &with);
         if (optimizer->guarded)
             bp_optimizer_sum_run(optimizer, k, values, optimizer->sums[k]);
         return;
     }
-    bp_update_sums sums = update_values(optimizer, run, &at, with);
+    bp_update_sums sums = update_values(optimizer, run, &at, &with);
     if (!optimizer->guarded)
         return;
     bp_optimizer_note_change(optimizer, k, sums.before);

@@ -16,19 +16,26 @@ typedef enum bp_optimizer_kind {
     BP_RMSPROP,
     BP_LAMB,
     BP_ADAFACTOR,
+    BP_SGLD,
     BP_OPTIMIZERS
 } bp_optimizer_kind;
-#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor"
+#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor|sgld"
 
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
     double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
+    double layer_decay; /* of the rate, from a layer to the one below it; 0, 1: none */
+    /* sgld: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature), of weights that
+     * decay; the caller sets seed, member and data */
+    double temperature;
+    uint64_t seed;
+    int64_t member, data; /* targets that the posterior is of */
 } bp_optimizer_rule;
 
 /** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
- * and what epsilon and momentum are unless they are given (NULL: the keys' defaults). */
+ * and what some keys are unless they are given (NULL: the keys' defaults). */
 typedef struct bp_optimizer_row {
-    const char *name, *prefix[2], *epsilon, *momentum;
+    const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay;
 } bp_optimizer_row;
 extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
 /** Moments of as many numbers as parameters. */
@@ -41,7 +48,8 @@ int64_t bp_optimizer_factor_floats(const bp_optimizer_rule *rule, const bp_netwo
 /** This rank's shard of one parameter. */
 typedef struct bp_own_run {
     const bp_param *param;
-    bool replicated;       /* its group's */
+    bool replicated;       /* its group's, */
+    int64_t depth;         /* and that too */
     int64_t value;         /* in the network's flat memory */
     int64_t moment;        /* in a moment's shards */
     int64_t within;        /* elements of the slab before it */

@@ -67,7 +67,8 @@ void bp_inject_loaded(const bp_network *network, float *values)
     if (!bp_fault("train.flip_loaded"))
         return;
     for (int g = 0; g < network->group_count; g++)
-        if (!network->groups[g].tied && !network->groups[g].replicated)
+        if (!network->groups[g].tied && !network->groups[g].common &&
+            !network->groups[g].replicated)
             group = &network->groups[g];
     flip(values + group->place);
 }

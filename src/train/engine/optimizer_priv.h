@@ -13,6 +13,13 @@ void bp_optimizer_sum_run(const bp_optimizer *optimizer, int run, const float *v
                           uint32_t sums[BP_SUMS]);
 void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t sums[BP_SUMS]);
 
+/** One run of w -= rate (g scale + decay w) - sqrt(2 rate temperature / data) n, n standard normal:
+ * Langevin dynamics of the step size 2 rate / data. Local.
+ * Source: Welling and Teh 2011, "Bayesian learning via stochastic gradient Langevin dynamics", eq.
+ * 4; the temperature: Wenzel et al. 2020, eq. 1. */
+void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
+                           const bp_updated *at, const bp_update *with);
+
 /* ---- LAMB and Adafactor: a parameter's step depends on sums over all of it ---- */
 
 static inline bool bp_optimizer_is_layerwise(const bp_optimizer_rule *rule)

@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNKS_BY_DEFAULT 2 /* mesh.chunks */
+/* Defaults of bp_model_options and bp_train_options. */
+#define ADAPTER_RANK        8
+#define ADAPTER_SCALE       16
+#define ADAPTER_TARGETS     "q,v"
+#define DISTILL_TEMPERATURE 2
+#define DISTILL_WEIGHT      0.5
+#define CHUNKS_BY_DEFAULT   2 /* mesh.chunks */
 
 #define END                                                                                        \
     {                                                                                              \
@@ -92,15 +98,19 @@ const bp_option bp_train_options[] = {
 
 const bp_option bp_optimizer_options[] = {
     {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, BP_OPTIMIZER_KINDS, NULL,
-     "the rule of updates: torch.optim's; lamb and adafactor as published", false,
-     .at = BP_AT(bp_optimizer_keys, kind)},
+     "the rule of updates: torch.optim's; lamb and adafactor as published; sgld: Langevin "
+     "dynamics, "
+     "whose last checkpoint.keep checkpoints are samples of the posterior, listed by ensemble.json",
+     false, .at = BP_AT(bp_optimizer_keys, kind)},
     {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
      .at = BP_AT(bp_optimizer_keys, lr)},
     {"optimizer.warmup", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps", "linear rise of the rate",
      false, .at = BP_AT(bp_optimizer_keys, warmup)},
     {"optimizer.decay", BP_OPTION_CHOICE, "cosine", 0, 0, "cosine|linear|constant|inverse_sqrt",
-     NULL, "the rate after warmup; inverse_sqrt: by the root of warmup over the step", false,
-     .at = BP_AT(bp_optimizer_keys, decay)},
+     NULL,
+     "the rate after warmup; inverse_sqrt: by the root of warmup over the step; if not given, of "
+     "sgld constant",
+     false, .at = BP_AT(bp_optimizer_keys, decay)},
     {"optimizer.min_lr", BP_OPTION_REAL, "0", 0, 1, NULL, "share of optimizer.lr",
      "where the rate's decay ends", false, .at = BP_AT(bp_optimizer_keys, min_lr)},
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
@@ -116,7 +126,7 @@ const bp_option bp_optimizer_options[] = {
      "gradient",
      false, .at = BP_AT(bp_optimizer_keys, weight_decay)},
     {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
-     "largest norm of the whole gradient; 0: no clipping", false,
+     "largest norm of the whole gradient; 0: no clipping, as of sgld if not given", false,
      .at = BP_AT(bp_optimizer_keys, clip)},
     {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
      "sgd, rmsprop (0 there if not given)", false, .at = BP_AT(bp_optimizer_keys, momentum)},
@@ -124,6 +134,13 @@ const bp_option bp_optimizer_options[] = {
      "adadelta: what its means of squares keep", false, .at = BP_AT(bp_optimizer_keys, rho)},
     {"optimizer.alpha", BP_OPTION_REAL, "0.99", 0, 0.999999999, NULL, NULL,
      "rmsprop: what its mean of squares keeps", false, .at = BP_AT(bp_optimizer_keys, alpha)},
+    {"optimizer.temperature", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
+     "sgld: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
+     .at = BP_AT(bp_optimizer_keys, temperature)},
+    {"optimizer.layer_decay", BP_OPTION_REAL, "1", 0.01, 1, NULL, NULL,
+     "the rate of a layer is this times that of the layer above it; that of the head is the whole "
+     "one",
+     false, .at = BP_AT(bp_optimizer_keys, layer_decay)},
     END,
 };
 
@@ -159,7 +176,9 @@ void bp_optimizer_resolve(bp_config *config)
 {
     const bp_optimizer_row *row = &bp_optimizer_rows[kind_of(config)];
     const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
-                                   {"optimizer.momentum", row->momentum}};
+                                   {"optimizer.momentum", row->momentum},
+                                   {"optimizer.clip", row->clip},
+                                   {"optimizer.decay", row->decay}};
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         if (keys[k][1] && !bp_config_is_given(config, keys[k][0]) &&
@@ -172,6 +191,18 @@ static double usual(const bp_config *config, const char *key, const char *of_kin
 {
     return of_kind && !bp_config_is_given(config, key) ? strtod(of_kind, NULL)
                                                        : bp_config_real(config, key);
+}
+
+static bp_rate_decay decay_of(const bp_config *config, const char *of_kind)
+{
+    const char *name = of_kind && !bp_config_is_given(config, "optimizer.decay")
+                           ? of_kind
+                           : bp_optimizer_keys_of(config)->decay;
+
+    return strcmp(name, "cosine") == 0         ? BP_DECAY_COSINE
+           : strcmp(name, "linear") == 0       ? BP_DECAY_LINEAR
+           : strcmp(name, "inverse_sqrt") == 0 ? BP_DECAY_INVERSE_SQRT
+                                               : BP_DECAY_CONSTANT;
 }
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
@@ -192,19 +223,18 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
                       .beta2 = bp_optimizer_keys_of(config)->beta2,
                       .epsilon = usual(config, "optimizer.epsilon", kinds->epsilon),
                       .weight_decay = bp_optimizer_keys_of(config)->weight_decay,
-                      .clip = bp_optimizer_keys_of(config)->clip,
+                      .clip = usual(config, "optimizer.clip", kinds->clip),
                       .momentum = usual(config, "optimizer.momentum", kinds->momentum),
                       .rho = bp_optimizer_keys_of(config)->rho,
-                      .alpha = bp_optimizer_keys_of(config)->alpha},
+                      .alpha = bp_optimizer_keys_of(config)->alpha,
+                      .layer_decay = bp_optimizer_keys_of(config)->layer_decay,
+                      .temperature = bp_optimizer_keys_of(config)->temperature},
         .rate = {.peak = bp_optimizer_keys_of(config)->lr,
                  .warmup = bp_optimizer_keys_of(config)->warmup,
                  .steps =
                      bp_config_is_set(config, "train.steps") ? bp_train_keys_of(config)->steps : 0,
                  .least = bp_optimizer_keys_of(config)->min_lr,
-                 .decay = is(config, "optimizer.decay", "cosine")         ? BP_DECAY_COSINE
-                          : is(config, "optimizer.decay", "linear")       ? BP_DECAY_LINEAR
-                          : is(config, "optimizer.decay", "inverse_sqrt") ? BP_DECAY_INVERSE_SQRT
-                                                                          : BP_DECAY_CONSTANT},
+                 .decay = decay_of(config, kinds->decay)},
     };
 
     bp_engine_spec_read_mesh(&spec, config);
@@ -290,7 +320,9 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
-           bp_rows_divide(spec->micro_batch * shape->context, tensors);
+           bp_rows_divide(spec->micro_batch * shape->context, tensors) &&
+           (!spec->shortens ||
+            bp_rows_divide(spec->micro_batch * bp_batch_fit_step(shape->context), tensors));
 }
 
 /* Whose rows tensor ranks divide. */
@@ -325,11 +357,29 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 }
 
 /* Smoothing is of a softmax's logits. */
+static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *shape,
+                              bp_config *config)
+{
+    if (spec->optimizer.layer_decay < 1 && bp_model_shape_is_whole(shape) &&
+        !bp_model_has_depth(shape))
+        bp_config_fault(config, "optimizer.no_layers",
+                        "optimizer.layer_decay = %g goes by a stack of layers below a head, which "
+                        "training of model.kind = %s has not: at optimizer.layer_decay; leave it "
+                        "out",
+                        spec->optimizer.layer_decay, shape->family->name);
+}
+
 static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *shape,
                             bp_config *config)
 {
     bool plain = shape->head_entmax == 0 && shape->softmaxes <= 1;
+    int64_t kind = shape->task.kind;
 
+    if (spec->label_smoothing > 0 && (kind == BP_TASK_REGRESSION || kind == BP_TASK_SPANS))
+        bp_config_fault(config, "train.no_smoothing",
+                        "train.label_smoothing = %g is of classes, and task.kind = %s has none: at "
+                        "train.label_smoothing; leave it out",
+                        (double)spec->label_smoothing, bp_task_name(kind));
     if (spec->label_smoothing > 0 && !plain && shape->task.kind == BP_TASK_NONE)
         bp_config_fault(config, "train.no_smoothing",
                         "train.label_smoothing = %g goes with one softmax alone: at %s; leave one "
@@ -364,6 +414,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
 
     check_smoothing(spec, shape, config);
     check_samples(spec, shape, config);
+    check_layer_decay(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
     if (spec->batch % unit == 0) {
@@ -384,12 +435,38 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
                         (long long)spec->micro_batch, fits);
 }
 
+/* Keys of what is not there. */
+static void warn_of_adapters(const bp_config *config)
+{
+    const bp_adapter_keys *adapter = &bp_model_keys_of(config)->adapter;
+    const bp_train_keys *train = bp_train_keys_of(config);
+    bool none = strcmp(adapter->kind, "none") == 0, lora = strcmp(adapter->kind, "lora") == 0;
+
+    if (none && adapter->rank != ADAPTER_RANK)
+        BP_WARN("config.unused_key",
+                "adapter.rank = %lld is ignored: without adapter.kind there is no adapter",
+                (long long)adapter->rank);
+    if (!lora &&
+        (adapter->scale != ADAPTER_SCALE || strcmp(adapter->targets, ADAPTER_TARGETS) != 0))
+        BP_WARN("config.unused_key",
+                "adapter.scale = %g and adapter.targets = %s are ignored: only adapter.kind = lora "
+                "has them",
+                adapter->scale, adapter->targets);
+    if (!train->teacher &&
+        (train->temperature != DISTILL_TEMPERATURE || train->soft_weight != DISTILL_WEIGHT))
+        BP_WARN("config.unused_key",
+                "distill.temperature = %g and distill.weight = %g are ignored: without "
+                "distill.model there is no teacher",
+                train->temperature, train->soft_weight);
+}
+
 /* The default's value is not warned of: config.ini names every key, and is a configuration too. */
 void bp_engine_spec_warn(const bp_config *config)
 {
     bool interleaved = is(config, "mesh.schedule", "interleaved");
     bool stages = bp_mesh_keys_of(config)->pipeline > 1;
 
+    warn_of_adapters(config);
     if (!interleaved && bp_mesh_keys_of(config)->chunks != CHUNKS_BY_DEFAULT)
         BP_WARN("config.unused_key",
                 "mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",

@@ -25,6 +25,8 @@ typedef struct bp_optimizer_keys {
     double momentum;
     double rho;
     double alpha;
+    double temperature;
+    double layer_decay;
 } bp_optimizer_keys;
 
 static inline const bp_optimizer_keys *bp_optimizer_keys_of(const bp_config *config)
@@ -62,8 +64,8 @@ static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_train_options);
 }
 
-/** Set optimizer.epsilon and .momentum, where they were not given, to what the kind's authors have.
- */
+/** Set optimizer.epsilon, .momentum, .clip and .decay, where they were not given, to what the
+ * kind's authors have. */
 void bp_optimizer_resolve(bp_config *config);
 
 #define BP_STEPS_MAX 1e12 /* of train.steps */
@@ -106,6 +108,7 @@ typedef struct bp_engine_spec {
     bool distills;                          /* there is a teacher: bp_engine_teach */
     bool overlap;                           /* messages travel beside compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
+    bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
     bp_rate rate;
     bp_precision precision; /* the caller sets it: bp_math_precision */

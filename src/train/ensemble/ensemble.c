@@ -129,12 +129,6 @@ static void check_family(bp_config *config)
                         "an ensemble of models of kind %s can't be made: %s: at model.kind; take "
                         "another one",
                         family->name, family->no_distribution);
-    if (family && family->start_token)
-        bp_config_fault(config, "ensemble.reads_source",
-                        "an ensemble of models of kind %s can't be made yet, as they are not "
-                        "scored: at model.kind; pretrain each, and average them with bagpipe-data "
-                        "average",
-                        family->name);
 }
 
 void bp_ensemble_check(bp_config *config)

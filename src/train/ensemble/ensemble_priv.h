@@ -75,7 +75,7 @@ void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_
  *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */
 bp_err ensemble_metrics_flush(ensemble_metrics *metrics);
 
-/* ensemble_scheduler.c: members are handed out to groups, and news of them come back */
+/* ensemble_scheduler.c: members are handed out to groups, which report on them */
 typedef struct ensemble_scheduler ensemble_scheduler;
 /** Collective over self->mesh->world. Errors: BP_ERR_SYSTEM; those of a run's journal. */
 bp_err ensemble_scheduler_new(ensemble_scheduler **out, ensemble *self);

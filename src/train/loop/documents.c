@@ -10,7 +10,7 @@ const char *trainer_examples_name(const trainer *self)
     return NAMES[self->maker.feed];
 }
 
-static bp_err open_table(const trainer *self, bp_stream *stream, bp_document_table **out)
+bp_err trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out)
 {
     return bp_document_table_new(out, &(bp_document_table_spec){.stream = stream,
                                                                 .columns = self->columns,
@@ -22,7 +22,7 @@ static bp_err count_entries(const trainer *self, bp_stream *stream, int64_t *use
 {
     const double *weights = bp_stream_weights(stream);
     bp_document_table *table = NULL;
-    bp_err err = open_table(self, stream, &table);
+    bp_err err = trainer_open_table(self, stream, &table);
 
     if (err != BP_OK)
         return err;
@@ -67,5 +67,5 @@ bp_err trainer_open_documents(trainer *self)
 {
     if (self->maker.feed == BP_FEED_WINDOWS || !self->valid_stream)
         return BP_OK;
-    return open_table(self, self->valid_stream, &self->valid_table);
+    return trainer_open_table(self, self->valid_stream, &self->valid_table);
 }

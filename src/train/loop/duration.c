@@ -13,9 +13,7 @@
 
 void trainer_find_steps(trainer *self)
 {
-    if (self->mesh->coordinates && self->task)
-        self->epoch_windows = self->task->documents;
-    else if (self->mesh->coordinates && self->maker.feed == BP_FEED_WINDOWS)
+    if (self->mesh->coordinates && self->maker.feed == BP_FEED_WINDOWS)
         self->epoch_windows = bp_stream_corpus_windows(self->stream, trainer_stride(self));
     bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
     bp_bcast_bytes(&self->facts, sizeof self->facts, 0, self->mesh->world);
@@ -57,7 +55,7 @@ void trainer_say_steps(const trainer *self)
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
                " %s in batches of %" PRId64,
                bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
-               self->task ? "documents" : trainer_examples_name(self), self->spec.batch);
+               trainer_examples_name(self), self->spec.batch);
     if (self->mesh->coordinates && bp_stream_weights(self->stream))
         say_weights(self);
 }

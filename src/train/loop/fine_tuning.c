@@ -1,6 +1,5 @@
-/* Fine-tuning: the task's classes and documents, the model's shape with the task's head, and the
- * examples of a step. Documents lie in memory on the ranks that read; an epoch is a permutation of
- * them, and batch slots have stretches of it, as of a stream's windows. */
+/* Fine-tuning: what the task asks of documents, the model's shape with the task's head, and what
+ * its checkpoints know of it. Examples are documents, as the data loader feeds them. */
 #include "train/loop/trainer_priv.h"
 
 #include "base/fs.h"
@@ -17,60 +16,77 @@ static bp_task_kind kind_of(const trainer *self)
     return (bp_task_kind)bp_task_kind_of(bp_task_keys_of(self->config)->kind);
 }
 
-/* ---- classes and documents ---- */
+/* ---- outcomes, and the columns that have them ---- */
 
-/* Bagged documents stand there as often as they were drawn. */
-static void list_entries(trainer *self)
+static bp_err find_names(trainer *self)
 {
     fine_tuning *task = self->task;
+    char **names = NULL;
     int64_t count = 0;
+    bp_err err = kind_of(self) == BP_TASK_TAGS
+                     ? bp_corpus_tags(self->corpus, &names, &count)
+                     : bp_corpus_classes(self->corpus, task->column, &names, &count);
 
-    for (int64_t d = 0; d < task->train.documents; d++)
-        count += bp_stream_drawn(self->stream, d);
-    task->entries = bp_alloc("input", count, sizeof *task->entries);
-    for (int64_t d = 0; d < task->train.documents; d++)
-        for (int64_t k = 0; k < bp_stream_drawn(self->stream, d); k++)
-            task->entries[task->entry_count++] = d;
-}
-
-static bp_err read_texts(trainer *self)
-{
-    fine_tuning *task = self->task;
-    bp_err err =
-        bp_task_label_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label,
-                             kind_of(self) == BP_TASK_REGRESSION);
-
-    if (err == BP_OK && kind_of(self) == BP_TASK_CLASSES)
-        err = bp_task_classes(&task->classes, self->corpus, task->column);
-    if (err == BP_OK)
-        err = bp_task_texts_read(&task->train, self->corpus, task->column, task->classes);
-    if (err == BP_OK && self->valid_corpus)
-        err = bp_task_texts_read(&task->valid, self->valid_corpus, task->column, task->classes);
-    if (err == BP_OK)
-        list_entries(self);
+    if (err == BP_OK && count < 2)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
+                      "all %s have one %s, '%s': at %s; there is nothing to learn, give another "
+                      "task.label or corpus",
+                      kind_of(self) == BP_TASK_TAGS ? "words" : "documents",
+                      kind_of(self) == BP_TASK_TAGS ? "tag" : "class", count > 0 ? names[0] : "",
+                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
+    task->names = json_array();
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        (void)json_array_append_new(task->names, json_string(names[k]));
+    bp_names_free(&names, count);
     return err;
 }
 
-static void warn_of_rare_class(const trainer *self)
-{
-    const fine_tuning *task = self->task;
-    int64_t rarest, least;
-
-    if (!task->classes)
-        return;
-    least = bp_task_rarest(&task->train, (int64_t)json_array_size(task->classes), &rarest);
-    if (least == 1)
-        BP_WARN("task.rare_class",
-                "the class '%.60s' has one document: at corpus.train; what the model says of it "
-                "is worth little",
-                json_string_value(json_array_get(task->classes, (size_t)rarest)));
-}
-
-/* The names of classes, on all ranks. */
-static void share_classes(trainer *self)
+static void set_columns(trainer *self)
 {
     fine_tuning *task = self->task;
-    char *text = task->classes ? json_dumps(task->classes, JSON_COMPACT) : NULL;
+    int64_t count = (int64_t)json_array_size(task->names);
+    bp_document_columns *columns = &self->columns;
+
+    task->outcomes = bp_alloc("input", count, sizeof *task->outcomes);
+    for (int64_t k = 0; k < count; k++)
+        task->outcomes[k] = json_string_value(json_array_get(task->names, (size_t)k));
+    columns->all_known = true;
+    if (kind_of(self) == BP_TASK_REGRESSION) {
+        columns->value = task->column;
+    } else if (kind_of(self) == BP_TASK_TAGS) {
+        columns->tags = task->outcomes;
+        columns->tag_count = count;
+    } else {
+        columns->label = task->column;
+        columns->classes = task->outcomes;
+        columns->class_count = count;
+    }
+}
+
+static bp_err find_columns(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    if (kind_of(self) == BP_TASK_SPANS) {
+        self->columns.spans = true;
+        return bp_corpus_has_unanswered(&self->task->unanswered, self->corpus);
+    }
+    if (kind_of(self) != BP_TASK_TAGS)
+        err = bp_corpus_column(&self->task->column, self->corpus,
+                               bp_task_keys_of(self->config)->label,
+                               kind_of(self) == BP_TASK_REGRESSION);
+    if (err == BP_OK && kind_of(self) != BP_TASK_REGRESSION)
+        err = find_names(self);
+    if (err == BP_OK)
+        set_columns(self);
+    return err;
+}
+
+/* On all ranks. */
+static void share_names(trainer *self)
+{
+    fine_tuning *task = self->task;
+    char *text = task->names ? json_dumps(task->names, JSON_COMPACT) : NULL;
     int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
 
     bp_bcast_bytes(&bytes, sizeof bytes, 0, self->mesh->world);
@@ -78,39 +94,25 @@ static void share_classes(trainer *self)
         text = malloc((size_t)bytes); /* freed as jansson's */
     BP_CHECK(bytes == 0 || text);
     bp_bcast_bytes(text, bytes, 0, self->mesh->world);
-    if (!task->classes && bytes > 0)
-        task->classes = json_loads(text, 0, NULL);
+    if (!task->names && bytes > 0)
+        task->names = json_loads(text, 0, NULL);
     free(text);
 }
 
 bp_err trainer_task_open(trainer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    fine_tuning *task;
-    int64_t counts[2];
     bp_err err = BP_OK;
 
     if (!bp_task_is_asked(self->config))
         return BP_OK;
-    task = self->task = bp_alloc("input", 1, sizeof *task);
-    if (kind_of(self) == BP_TASK_TAGS || kind_of(self) == BP_TASK_SPANS)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_corpora",
-                       "task.kind = %s has no corpora yet: at task.kind; use classes or regression",
-                       bp_task_keys_of(self->config)->kind);
+    self->task = bp_alloc("input", 1, sizeof *self->task);
     if (self->leads || mesh->coordinates)
-        err = read_texts(self);
+        err = find_columns(self);
     err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    if (mesh->coordinates)
-        warn_of_rare_class(self);
-    share_classes(self);
-    counts[0] = task->train.documents;
-    counts[1] = task->valid.documents;
-    bp_bcast_bytes(counts, sizeof counts, 0, mesh->world);
-    task->documents = counts[0];
-    self->facts.valid_tokens = counts[1] + 1; /* an example goes by one, and looks at the next */
-    return BP_OK;
+    if (err == BP_OK)
+        share_names(self);
+    return err;
 }
 
 void trainer_task_close(trainer *self)
@@ -119,11 +121,9 @@ void trainer_task_close(trainer *self)
 
     if (!task)
         return;
-    bp_task_texts_clear(&task->train);
-    bp_task_texts_clear(&task->valid);
-    json_decref(task->classes);
+    bp_free(task->outcomes);
+    json_decref(task->names);
     bp_free(task->column);
-    bp_free(task->entries);
     bp_free(task);
     self->task = NULL;
 }
@@ -150,11 +150,10 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
     const char *init = bp_model_keys_of(self->config)->init;
     const json_t *model =
         self->source ? json_object_get(bp_checkpoint_state(self->source), "model") : NULL;
-    const json_t *classes = json_object_get(model, "labels");
+    const json_t *names = json_object_get(model, "labels");
 
     if (known->kind == asked->kind && known->outcomes == asked->outcomes &&
-        known->pool == asked->pool &&
-        (!self->task->classes || json_equal(classes, self->task->classes)))
+        known->pool == asked->pool && (!self->task->names || json_equal(names, self->task->names)))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                    "the checkpoint has the head of another task, %s of %" PRId64
@@ -174,11 +173,11 @@ static bp_err find_shape(trainer *self)
         return shape->family->backbone ? BP_OK : /* a missing key is a fault already */
                    BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
                            "model.kind = %s can't have the head of a task: at model.kind; use "
-                           "gpt, llama, gpt_neox, bert or roberta",
+                           "gpt, llama, gpt_neox, bert, roberta or electra",
                            shape->family->name);
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
-    task.outcomes = self->task->classes          ? (int64_t)json_array_size(self->task->classes)
+    task.outcomes = self->task->names            ? (int64_t)json_array_size(self->task->names)
                     : task.kind == BP_TASK_SPANS ? 2
                                                  : 1;
     if (shape->task.kind != BP_TASK_NONE) {
@@ -201,14 +200,9 @@ static bp_err find_shape(trainer *self)
                        "model.context = %" PRId64 " has no room for a text between the tokens that "
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);
-    if (bp_config_is_set(self->config, "corpus.weights"))
-        return BP_FAIL(BP_ERR_CONFIG, "task.has_weights",
-                       "corpus.weights = %s, but a task goes through each document once an epoch: "
-                       "at corpus.weights; leave it out",
-                       bp_corpus_keys_of(self->config)->weights);
     task.frozen = frozen > 0 ? backbone.layers_from + frozen : 0;
     shape->task = task;
-    return bp_task_frame_of(&self->task->frame, shape, self->facts.roles);
+    return BP_OK;
 }
 
 bp_err trainer_task_shape(trainer *self)
@@ -250,108 +244,132 @@ bp_err trainer_task_warmup(trainer *self)
 
 /* ---- examples ---- */
 
-/* Of the document whose number stands in place of a window's tokens. */
-static void make_example(const bp_example_maker *maker, const int32_t *document, int64_t step,
-                         int64_t slot, bp_example *out)
+bp_err trainer_find_task_rules(trainer *self)
 {
-    const task_source *source = maker->rules;
-    const bp_task_texts *texts = source->texts;
-    int64_t d = document[0], cut;
-    const int32_t *tokens = texts->tokens;
-    bp_task_pair pair = {
-        {tokens + texts->start[d], tokens + texts->second[d]},
-        {texts->second[d] - texts->start[d], texts->start[d + 1] - texts->second[d]}};
+    int64_t stride = bp_task_keys_of(self->config)->stride;
+    bp_err err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles);
 
-    (void)step, (void)slot;
-    *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
-                                            maker->form.stream[0].T, source->frame, &pair, &cut);
-    out->targets[0][0] = texts->target[d];
+    self->rules.pairs = self->facts.has_pairs;
+    if (kind_of(self) == BP_TASK_SPANS)
+        self->rules.windows = self->columns.windows =
+            bp_task_windows(&self->rules.frame, self->shape.context, stride);
+    return err;
 }
 
-bp_example_maker trainer_task_maker(trainer *self, bool valid)
+/* A question's window: whether it holds the answer, and what of the question is cut. */
+static void survey_window(trainer *self, const bp_document *document, bool *holds)
 {
     fine_tuning *task = self->task;
-    bp_example_maker maker = trainer_maker(self, self->shape.context);
-    task_source *source = &task->source[valid];
+    bp_task_pair pair = bp_task_window(document, &self->rules.windows);
+    int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
 
-    *source = (task_source){valid ? &task->valid : &task->train, &task->frame};
-    maker.rules = source;
-    maker.window = 2; /* a stride of one document */
-    maker.make = make_example;
-    return maker;
-}
-
-/* Which entry of which epoch, as the loader counts windows. */
-static int64_t find_document(const trainer *self, int64_t step, int64_t slot)
-{
-    const fine_tuning *task = self->task;
-    int64_t W = task->entry_count, B = self->spec.batch, length = W / B,
-            index = (step - 1) * B + slot, epoch = length > 0 ? (step - 1) / length : index / W,
-            entry = length > 0 ? slot * length + (step - 1) % length : index % W;
-    bp_rng_key key = bp_rng_key_of(self->spec.seed, BP_RNG_SHUFFLE, 0, epoch, 0);
-
-    return task->entries[bp_rng_permute(&key, entry, W)];
-}
-
-void trainer_task_batch(trainer *self, int64_t step)
-{
-    bp_example_maker maker = trainer_task_maker(self, false);
-    int64_t first, slots;
-
-    bp_engine_slots(self->engine, &first, &slots);
-    for (int64_t b = 0; b < slots; b++) {
-        int32_t document = (int32_t)find_document(self, step, first + b);
-
-        bp_example_make(&maker, &document, step, first + b, self->examples, slots, b);
+    task->windows++;
+    if (document->window == 0) {
+        task->documents++;
+        task->documents_cut += more > 0;
+        task->tokens_cut += more;
+        *holds = document->answer[1] == 0;
+        task->answers_lost += !*holds;
     }
+    if (!*holds && document->answer[0] >= first && document->answer[1] <= first + pair.tokens[1]) {
+        *holds = true;
+        task->answers_lost--;
+    }
+}
+
+/* Classes of documents are counted; cut tokens too. */
+static bp_err survey_document(trainer *self, const bp_document *document, int64_t *of_class)
+{
+    fine_tuning *task = self->task;
+    bp_task_pair pair = bp_task_texts(document, self->rules.pairs);
+    int64_t more = bp_task_places(&self->rules.frame, &pair) - self->shape.context;
+
+    if (document->label >= 0)
+        of_class[document->label]++;
+    task->documents_cut += more > 0;
+    task->tokens_cut += more > 0 ? more : 0;
+    return bp_task_check_document(document, bp_corpus_keys_of(self->config)->train);
+}
+
+static void warn_of_rare_class(const trainer *self, const int64_t *of_class)
+{
+    for (int64_t k = 0; k < self->columns.class_count; k++)
+        if (of_class[k] == 1) {
+            BP_WARN("task.rare_class",
+                    "the class '%.60s' has one document: at corpus.train; what the model says of "
+                    "it is worth little",
+                    self->columns.classes[k]);
+            return;
+        }
+}
+
+bp_err trainer_task_survey(trainer *self)
+{
+    int64_t *of_class = bp_alloc("input", self->columns.class_count, sizeof *of_class);
+    bp_document_table *table = NULL;
+    bp_stream *plain = NULL;
+    const bp_document *document;
+    int64_t entries = 0;
+    bool holds = true;
+    bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->corpus});
+
+    if (err == BP_OK)
+        err = trainer_open_table(self, plain, &table);
+    if (err == BP_OK)
+        entries = bp_document_table_count(table);
+    if (!self->columns.spans)
+        self->task->documents = entries;
+    for (int64_t d = 0; d < entries && err == BP_OK; d++) {
+        err = bp_document_table_read(table, d, NULL, &document);
+        if (err == BP_OK && self->columns.spans)
+            survey_window(self, document, &holds);
+        else if (err == BP_OK)
+            err = survey_document(self, document, of_class);
+    }
+    if (err == BP_OK)
+        warn_of_rare_class(self, of_class);
+    bp_document_table_free(&table);
+    bp_stream_free(&plain);
+    bp_free(of_class);
+    return err;
 }
 
 /* ---- what is labels ---- */
 
-static int64_t count_cut(const trainer *self, const bp_task_texts *texts, int64_t *tokens)
-{
-    int64_t documents = 0, T = self->shape.context;
-    int32_t *inputs = bp_alloc("input", T, sizeof *inputs);
-
-    *tokens = 0;
-    for (int64_t d = 0; d < texts->documents; d++) {
-        bp_task_pair pair = {
-            {texts->tokens + texts->start[d], texts->tokens + texts->second[d]},
-            {texts->second[d] - texts->start[d], texts->start[d + 1] - texts->second[d]}};
-        int64_t cut;
-
-        (void)bp_task_fill(inputs, NULL, T, &self->task->frame, &pair, &cut);
-        documents += cut > 0;
-        *tokens += cut;
-    }
-    bp_free(inputs);
-    return documents;
-}
-
 bp_err trainer_task_begin(trainer *self)
 {
     const fine_tuning *task = self->task;
-    int64_t tokens, documents;
+    const char *kind = bp_task_keys_of(self->config)->kind;
     char *path;
     bp_err err;
 
     if (!task || !self->mesh->coordinates)
         return BP_OK;
-    documents = count_cut(self, &task->train, &tokens);
-    if (documents > 0)
+    if (self->columns.spans)
+        bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
+               " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
+               task->documents, task->windows, task->answers_lost, task->documents_cut,
+               task->tokens_cut);
+    else if (task->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
                ": %" PRId64 " tokens are cut from the end of their longer text",
-               documents, task->train.documents, self->shape.context, tokens);
-    bp_log("task: %s of label '%s', %" PRId64 " outcome%s, %" PRId64 " documents",
-           bp_task_keys_of(self->config)->kind, task->column, self->shape.task.outcomes,
-           self->shape.task.outcomes == 1 ? "" : "s", task->train.documents);
+               task->documents_cut, task->documents, self->shape.context, task->tokens_cut);
+    bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " documents", kind,
+           task->column ? " of label '" : "", task->column ? task->column : "",
+           task->column ? "'" : "", self->shape.task.outcomes,
+           self->shape.task.outcomes == 1 ? "" : "s", task->documents);
     json_t *labels =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "kind", bp_task_keys_of(self->config)->kind,
-                  "label", task->column, "documents", (json_int_t)task->train.documents, "outcomes",
-                  (json_int_t)self->shape.task.outcomes, "documents_cut", (json_int_t)documents,
-                  "tokens_cut", (json_int_t)tokens);
-    if (task->classes)
-        (void)json_object_set(labels, "labels", task->classes);
+        json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I}", "kind", kind, "label", task->column,
+                  "documents", (json_int_t)task->documents, "outcomes",
+                  (json_int_t)self->shape.task.outcomes, "documents_cut",
+                  (json_int_t)task->documents_cut, "tokens_cut", (json_int_t)task->tokens_cut);
+    if (self->columns.spans)
+        (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
+                                                       (json_int_t)task->windows, "answers_lost",
+                                                       (json_int_t)task->answers_lost, "unanswered",
+                                                       (int)task->unanswered));
+    if (task->names)
+        (void)json_object_set(labels, "labels", task->names);
     path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
     err = bp_json_save(path, labels);
     bp_free(path);
@@ -365,8 +383,15 @@ void trainer_task_put_state(const trainer *self, json_t *state)
 
     if (!self->task)
         return;
-    if (self->task->classes)
-        (void)json_object_set(model, "labels", self->task->classes);
+    if (self->task->names)
+        (void)json_object_set(model, "labels", self->task->names);
+    if (kind_of(self) == BP_TASK_SPANS)
+        (void)json_object_set_new(
+            state, "spans",
+            json_pack("{s:I, s:I, s:b}", "stride",
+                      (json_int_t)bp_task_keys_of(self->config)->stride, "answer_tokens",
+                      (json_int_t)bp_task_keys_of(self->config)->answer_tokens, "unanswered",
+                      (int)self->task->unanswered));
     (void)json_object_set_new(state, "label",
                               json_string(self->task->column ? self->task->column : ""));
 }

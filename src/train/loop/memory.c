@@ -42,6 +42,8 @@ static size_t loader_bytes(const trainer *self, const memory_case *one)
                           .documents = self->facts.documents,
                           .mixed_files = self->facts.mixed_files,
                           .slots = trainer_slots(self, &one->spec, one->mesh.data),
+                          .bucket = bp_corpus_keys_of(self->config)->bucket,
+                          .batch = self->spec.batch,
                           .maker = &maker});
 }
 

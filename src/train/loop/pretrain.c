@@ -262,6 +262,8 @@ static bp_err run(trainer *self)
     else
         err = traced;
     plan_print_peak(self);
+    if (err == BP_OK)
+        err = trainer_keep_samples(self);
     return err == BP_OK ? trainer_end(self) : err;
 }
 

@@ -32,7 +32,7 @@ static void log_metric(trainer *self, const json_t *line)
     double speed = number_of(line, "tokens_per_second");
     double left =
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
-    char time_left[64], validated[64] = "", committed[64] = "";
+    char time_left[64], validated[64] = "", committed[64] = "", padded[32] = "";
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
@@ -44,9 +44,11 @@ static void log_metric(trainer *self, const json_t *line)
         snprintf(committed, sizeof committed, "  committed %lld%s", (long long)self->untold_commit,
                  self->untold_best == self->untold_commit ? " (best)" : "");
     self->untold_commit = self->untold_best = 0;
-    bp_log_progress("step %lld/%lld  loss %.4f%s%s  %.0f tokens/s  %s left  lr %.2e",
+    if (json_object_get(line, "padding"))
+        snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
+    bp_log_progress("step %lld/%lld  loss %.4f%s%s%s  %.0f tokens/s  %s left  lr %.2e",
                     (long long)step, (long long)steps, number_of(line, "loss"), validated,
-                    committed, speed, time_left, number_of(line, "lr"));
+                    committed, padded, speed, time_left, number_of(line, "lr"));
     if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
         bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
                                     self->commit_seconds);
@@ -266,13 +268,31 @@ bp_err report_serve(trainer *self)
     }
 }
 
+/* Of the places that batches have, since the last line: how many were computed, and *padding of
+ * these. Collective over mesh->data. */
+static double share_computed(trainer *self, double *padding)
+{
+    const bp_batch_form *form = &self->maker.form;
+    double all = (double)((self->progress.step - self->clock_step) * self->spec.batch *
+                          (form->stream[0].T + form->stream[1].T)),
+           computed = (double)bp_all_sum_int(self->places[0], self->mesh->data),
+           used = (double)bp_all_sum_int(self->places[1], self->mesh->data);
+
+    self->places[0] = self->places[1] = 0;
+    *padding = computed > 0 ? 1 - used / computed : NAN;
+    return all > 0 ? computed / all : 1;
+}
+
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
 {
     int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
     double seconds = bp_clock_now() - self->clock;
     double speed =
         (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
-    double flops = bp_model_train_flops(&self->shape) * speed;
+    double flops = bp_model_train_flops(&self->shape) * speed, padding = NAN;
+
+    if (self->fits) /* shortened batches compute less than model.context says */
+        flops *= share_computed(self, &padding);
     /* where products are slower than the model made of them, something else had the cores while
      * they were measured: there is no share to tell */
     double mfu = self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
@@ -281,6 +301,8 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         (json_int_t)(step * batch * T), "loss", bp_json_real(result->loss), "lr",
         bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
         bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
+    if (self->fits)
+        json_object_set_new(line, "padding", bp_json_real(padding));
     if (valid_loss)
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
     if (valid_loss && isfinite(self->valid_accuracy))

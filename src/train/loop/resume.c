@@ -169,6 +169,12 @@ static bp_err load_source(trainer *self)
     bp_slice *slices = NULL;
     int64_t count = 0;
 
+    if (self->resumes) {
+        bp_err same = bp_agree(self->mesh->world, trainer_teacher_check_same(self));
+
+        if (same != BP_OK)
+            return same;
+    }
     if (self->engine)
         slices = bp_engine_slices_to_load(self->engine, what, &count);
     if (self->engine && adapts && what == BP_LOAD_BASE)

@@ -1,6 +1,7 @@
 /* What examples of a masked model are made by: mask.*, and the special tokens of the corpus. */
 #include "train/loop/trainer_priv.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "models/bert/bert.h"
@@ -41,6 +42,20 @@ static bool wants_pairs(const trainer *self)
                : has_pairs_head(self);
 }
 
+/* A corpus whose pairs are all of one kind teaches nothing about pairs. */
+static void warn_of_lone(const trainer *self)
+{
+    if (self->facts.has_lone_sentences)
+        BP_WARN(
+            "corpus.lone_sentences",
+            "every document is one sentence, so no pair follows in the text: at corpus.train; make "
+            "documents of several sentences, or set mask.next_sentence=no");
+    if (self->facts.has_lone_document)
+        BP_WARN("corpus.lone_document", "there is one document, so every pair follows in the text: "
+                                        "at corpus.train; make several "
+                                        "documents, or set mask.next_sentence=no");
+}
+
 static bp_err check_pairs(const trainer *self)
 {
     bool given = bp_config_is_set(self->config, "mask.next_sentence");
@@ -48,17 +63,18 @@ static bp_err check_pairs(const trainer *self)
     if (!self->rules.pairs)
         return BP_OK;
     if (!has_pairs_head(self))
-        return BP_FAIL(
-            BP_ERR_CONFIG, "mask.no_pooler",
-            "mask.next_sentence = yes, but this %s has no pooler with a head that tells it: at "
-            "mask.next_sentence; set it to no",
-            self->shape.family->name);
+        return BP_FAIL(BP_ERR_CONFIG, "mask.no_pooler",
+                       "mask.next_sentence = yes, but this %s has no pooler with a head for it: at "
+                       "mask.next_sentence; set it to no",
+                       self->shape.family->name);
     if (self->shape.context < BP_PAIRS_CONTEXT)
         return BP_FAIL(
             BP_ERR_CONFIG, "mask.short_context",
             "model.context = %lld has no room for a pair of sentences: at model.context; "
             "use %d or more",
             (long long)self->shape.context, BP_PAIRS_CONTEXT);
+    if (self->facts.has_segments && self->mesh->coordinates)
+        warn_of_lone(self);
     if (self->facts.has_segments)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
@@ -151,8 +167,12 @@ bp_err trainer_find_rules(trainer *self)
                                      .keep = keys->keep,
                                      .random = keys->random,
                                      .span = keys->span};
-    if (bp_model_objective(&self->shape) && bp_model_objective(&self->shape)->pairs)
+    if (self->task)
+        err = trainer_find_task_rules(self);
+    if (err == BP_OK && bp_model_objective(&self->shape) && bp_model_objective(&self->shape)->pairs)
         return trainer_find_pair_rules(self);
+    if (err != BP_OK)
+        return err;
     if (!bp_model_objective(&self->shape) || !bp_model_objective(&self->shape)->masks)
         return refuse_keys(self);
     self->rules.pairs = wants_pairs(self);

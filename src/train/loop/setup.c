@@ -153,6 +153,21 @@ static bool has_segments(const bp_corpus *corpus)
     return all;
 }
 
+/* Whether BERT's pairs of sentences can be made of a corpus. */
+static void count_sentences(corpus_facts *facts, const bp_corpus *corpus)
+{
+    int64_t segments = 0, documents = 0;
+
+    for (int64_t k = 0; k < bp_corpus_files(corpus); k++) {
+        const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(corpus, k));
+
+        segments += info->segments;
+        documents += info->documents;
+    }
+    facts->has_lone_sentences = segments <= documents;
+    facts->has_lone_document = documents == 1;
+}
+
 /* What the coordinator finds in the corpora, for all ranks. */
 static bp_err find_facts(trainer *self)
 {
@@ -166,9 +181,11 @@ static bp_err find_facts(trainer *self)
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
+    err = bp_corpus_has_pairs(&facts->has_pairs, self->corpus);
     facts->has_segments =
         has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
-    if (facts->has_valid) {
+    count_sentences(facts, self->corpus);
+    if (err == BP_OK && facts->has_valid) {
         facts->valid_tokens = bp_stream_tokens(self->valid_stream);
         snprintf(facts->valid_hash, sizeof facts->valid_hash, "%s",
                  bp_corpus_hash(self->valid_corpus));
@@ -320,6 +337,7 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
         if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
             self->shape.family->resolve(&self->shape, config);
         self->spec = bp_engine_spec_of(config);
+        self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
         if (trainer_learner(self))
             self->spec.micro_batch = 1;
         err = trainer_precision(world, config, &self->spec.precision);
@@ -339,12 +357,13 @@ bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_p
     if (err == BP_OK)
         err = trainer_find_rules(self);
     if (err == BP_OK) {
-        self->maker =
-            self->task ? trainer_task_maker(self, false) : trainer_maker(self, self->shape.context);
-        if (self->mesh->coordinates && !self->task)
+        self->maker = trainer_maker(self, self->shape.context);
+        if (self->mesh->coordinates)
             err = self->maker.feed == BP_FEED_WINDOWS
                       ? bp_stream_check(self->stream, trainer_stride(self))
                       : trainer_count_documents(self);
+        if (err == BP_OK && self->mesh->coordinates && self->task)
+            err = trainer_task_survey(self);
         err = bp_agree(world, err);
     }
     if (err == BP_OK)
@@ -357,13 +376,33 @@ bp_example_maker trainer_maker(const trainer *self, int64_t T)
     return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
 
+/* Batches of similar lengths are shortened, micro-batch by micro-batch. */
+static bp_err open_bucket(trainer *self, int64_t slots)
+{
+    bool of_documents = self->maker.feed == BP_FEED_DOCUMENTS && !self->task && !self->learner;
+
+    if (bp_corpus_keys_of(self->config)->bucket == 0)
+        return BP_OK;
+    if (!of_documents || self->facts.mixed_files > 0 || self->teacher)
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.bucket_unused",
+                       "corpus.bucket sorts examples by length, but %s: at corpus.bucket; leave it "
+                       "out",
+                       !of_documents   ? "here all are of one length"
+                       : self->teacher ? "a teacher sees batches of one length"
+                                       : "corpus.weights takes them from several corpora in turns");
+    self->fits =
+        bp_alloc("input", (slots / self->spec.micro_batch + 1) * BP_STREAMS, sizeof *self->fits);
+    return BP_OK;
+}
+
 static bp_err open_lanes(trainer *self)
 {
     bp_loader_spec spec = {.stream = self->stream,
                            .maker = self->maker,
                            .columns = self->columns,
                            .batch = self->spec.batch,
-                           .seed = self->spec.seed};
+                           .seed = self->spec.seed,
+                           .bucket = bp_corpus_keys_of(self->config)->bucket};
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
     const char *order = bp_corpus_keys_of(self->config)->order;
 
@@ -373,19 +412,16 @@ static bp_err open_lanes(trainer *self)
     if (!self->examples)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at the batch; use a smaller train.batch");
-    if (!self->leads)
-        return BP_OK;
-    if (self->task) {
-        self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
-        return BP_OK;
-    }
+    bp_err err = open_bucket(self, slots);
+    if (err != BP_OK || !self->leads)
+        return err;
     if (spec.in_sequence && bp_stream_weights(self->stream))
         return BP_FAIL(BP_ERR_CONFIG, "corpus.weights_unused",
                        "corpus.weights takes windows of several corpora in turns, but "
                        "here each batch slot reads one text in order (corpus.order): "
                        "at corpus.weights; leave it out");
     self->window = bp_alloc("input", self->maker.window, sizeof *self->window);
-    bp_err err = trainer_open_documents(self);
+    err = trainer_open_documents(self);
     if (err != BP_OK)
         return err;
     if (self->learner)
@@ -436,6 +472,8 @@ bp_err trainer_build(trainer *self)
 
     if (err == BP_OK)
         err = trainer_plan(self, &self->plan, &stage);
+    if (err == BP_OK)
+        err = trainer_set_posterior(self);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -452,6 +490,8 @@ bp_err trainer_build(trainer *self)
             err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
+    if (err == BP_OK)
+        trainer_teacher_share(self);
     if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
         int64_t count;
         bp_slice *slices = trainer_slices_to_save(self, &count); /* room for a copy of them */
@@ -492,6 +532,7 @@ void trainer_close(trainer *self)
     bp_checkpoint_close(&self->source);
     bp_snapshot_free(&self->snapshot);
     bp_free(self->examples);
+    bp_free(self->fits);
     bp_free(self->window);
     bp_free(self->continues);
     bp_free(self->tokenizer);

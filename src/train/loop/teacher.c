@@ -7,12 +7,16 @@
 #include "models/open.h"
 #include "nn/distill.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct teacher {
     bp_teacher face;
     bp_model **members; /* [face.members] */
     float **hidden;     /* of each, [slots][T][its width], on ranks of the last stage */
+    int32_t *inputs;    /* [slots][T] of a task: -1 behind a text's end, */
+    int32_t *targets;   /* and [slots][T] of -1 */
     int64_t first_slot;
 };
 
@@ -33,6 +37,45 @@ static bool has_plain_head(const bp_model_shape *shape)
     return shape->softmaxes <= 1 && shape->head_entmax == 0;
 }
 
+/* Soft targets are of words, or of a task's classes or tags. */
+static bool gives_soft_targets(const bp_model_shape *shape)
+{
+    int64_t task = shape->task.kind;
+
+    return task == BP_TASK_NONE
+               ? shape->family->objective == &bp_objective_causal && has_plain_head(shape)
+               : task == BP_TASK_CLASSES || task == BP_TASK_TAGS;
+}
+
+/* The same task, of texts that are framed alike. */
+static bp_err check_task(const trainer *self, const bp_model_shape *shape, const json_t *state,
+                         const char *path)
+{
+    const bp_task_shape *ours = &self->shape.task, *theirs = &shape->task;
+    const json_t *labels = json_object_get(json_object_get(state, "model"), "labels"),
+                 *classes = self->task ? self->task->names : NULL;
+    bp_backbone a, b;
+
+    if (ours->kind != theirs->kind || ours->outcomes != theirs->outcomes ||
+        (classes && !json_equal(labels, classes)))
+        return BP_FAIL(BP_ERR_CONFIG, "distill.other_task",
+                       "the teacher has the head of another task (%s, %lld outcomes) than the "
+                       "model (%s, %lld): at distill.model = %s; take a teacher of the same "
+                       "classes",
+                       bp_task_name(theirs->kind), (long long)theirs->outcomes,
+                       bp_task_name(ours->kind), (long long)ours->outcomes, path);
+    if (ours->kind == BP_TASK_NONE)
+        return BP_OK;
+    a = self->shape.family->backbone(&self->shape);
+    b = shape->family->backbone(shape);
+    if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
+                   "a %s reads texts otherwise than the model, a %s: at distill.model = %s; take a "
+                   "teacher of the model's kind",
+                   shape->family->name, self->shape.family->name, path);
+}
+
 static bp_err check_state(const trainer *self, const json_t *state, const char *path)
 {
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash")),
@@ -50,11 +93,13 @@ static bp_err check_state(const trainer *self, const json_t *state, const char *
                        "corpus's tokenizer",
                        (long long)shape.vocab_size, hash ? hash : "",
                        (long long)self->shape.vocab_size, ours, path);
-    if (shape.family->objective != &bp_objective_causal || shape.task.kind != BP_TASK_NONE ||
-        !has_plain_head(&shape))
+    err = check_task(self, &shape, state, path);
+    if (err != BP_OK)
+        return err;
+    if (!gives_soft_targets(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
-                       "a causal network whose head is one softmax",
+                       "a causal network whose head is one softmax, or one of classes or tags",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
         return BP_FAIL(BP_ERR_CONFIG, "distill.short_context",
@@ -121,12 +166,11 @@ bp_err trainer_teacher_check(trainer *self)
 
     if (!self->spec.distills)
         return BP_OK;
-    if (bp_model_objective(&self->shape) != &bp_objective_causal || trainer_learner(self) ||
-        !has_plain_head(&self->shape))
+    if (trainer_learner(self) || !gives_soft_targets(&self->shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
-                       "targets: at distill.model; leave it out, or train a causal network "
-                       "whose head is one softmax",
+                       "targets here: at distill.model; leave it out, or train a causal network "
+                       "whose head is one softmax, or classes or tags",
                        self->shape.family->name);
     if (mesh->coordinates)
         err = check_members(self, &self->teacher_bytes);
@@ -149,8 +193,9 @@ static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int
 /* An older step than the newest one may have been opened, as that is damaged. */
 static bp_err check_opened(const trainer *self, const bp_model_info *info, const char *path)
 {
-    if (info->words == self->shape.vocab_size && info->vocab_size == self->shape.vocab_size &&
-        info->task.kind == BP_TASK_NONE && !info->masks && !info->log_probabilities &&
+    if (info->words == self->shape.vocab_size &&
+        info->vocab_size == bp_model_outcomes(&self->shape) &&
+        info->task.kind == self->shape.task.kind && !info->masks && !info->log_probabilities &&
         !info->may_be_zero && info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
@@ -180,6 +225,64 @@ static bp_err open_member(trainer *self, struct teacher *teacher, int k, const c
     return bp_agree(self->mesh->member, err);
 }
 
+static bp_err open_task(const trainer *self, struct teacher *teacher)
+{
+    int64_t places = trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
+
+    teacher->inputs = bp_try_alloc("train.teacher", places, sizeof *teacher->inputs);
+    teacher->targets = bp_try_alloc("train.teacher", places, sizeof *teacher->targets);
+    for (int64_t r = 0; r < places && teacher->targets; r++)
+        teacher->targets[r] = -1;
+    return bp_agree(self->mesh->member,
+                    teacher->inputs && teacher->targets
+                        ? BP_OK
+                        : bp_fail_memory("a teacher's texts", places, sizeof *teacher->inputs));
+}
+
+/* Of the members' digests in their order. */
+static void find_digest(trainer *self, const struct teacher *teacher)
+{
+    bp_sha256 *hash = bp_sha256_new();
+
+    for (int k = 0; k < teacher->face.members; k++)
+        bp_sha256_update(hash, teacher->members[k]->info.digest,
+                         strlen(teacher->members[k]->info.digest));
+    bp_sha256_finish(&hash, self->teacher_digest);
+}
+
+/* A dedicated coordinator has none: of all ranks' numbers, four digits each, the largest count. */
+void trainer_teacher_share(trainer *self)
+{
+    enum { DIGITS = 4, PARTS = (BP_SHA256_HEX - 1) / DIGITS };
+    float parts[PARTS];
+
+    if (!self->spec.distills)
+        return;
+    for (int k = 0; k < PARTS; k++) {
+        char digits[DIGITS + 1] = "0";
+
+        memcpy(digits, self->teacher_digest + k * DIGITS, self->teacher ? DIGITS : 0);
+        parts[k] = (float)strtol(digits, NULL, 16);
+    }
+    bp_all_max(parts, PARTS, self->mesh->world);
+    for (int k = 0; k < PARTS; k++)
+        (void)snprintf(self->teacher_digest + k * DIGITS, DIGITS + 1, "%04x", (unsigned)parts[k]);
+}
+
+bp_err trainer_teacher_check_same(const trainer *self)
+{
+    const char *began =
+        json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
+
+    if (!self->spec.distills || !began || strcmp(began, self->teacher_digest) == 0)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "distill.changed",
+                   "the teacher has the digest %.12s... now, and the training began with %.12s...: "
+                   "at distill.model = %s; name the checkpoint that it began with, or train anew "
+                   "with another run.dir",
+                   self->teacher_digest, began, bp_train_keys_of(self->config)->teacher);
+}
+
 bp_err trainer_teacher_open(trainer *self)
 {
     const bp_train_keys *keys = bp_train_keys_of(self->config);
@@ -200,27 +303,44 @@ bp_err trainer_teacher_open(trainer *self)
     for (int k = 0; k < (int)list.count && err == BP_OK; k++)
         err = open_member(self, teacher, k, list.members[k].path);
     bp_ensemble_list_clear(&list);
+    if (err == BP_OK && self->task)
+        err = open_task(self, teacher);
     if (err != BP_OK)
         return err;
+    find_digest(self, teacher);
     bp_engine_slots(self->engine, &teacher->first_slot, &(int64_t){0});
     bp_engine_teach(self->engine, &teacher->face);
     return BP_OK;
+}
+
+/* A model outside training is told of a text's end by inputs of -1. */
+static void mark_ends(struct teacher *teacher, const bp_batch *batch, int64_t T)
+{
+    for (int64_t r = 0; r < batch->B * T; r++)
+        teacher->inputs[r] =
+            r % T < batch->stream[0].lengths[r / T] ? batch->stream[0].inputs[r] : -1;
 }
 
 bp_err trainer_teach(trainer *self, const bp_batch *batch)
 {
     struct teacher *teacher = self->teacher;
     int64_t T = self->shape.context, each = self->spec.micro_batch;
-    bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1;
+    bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1, task = self->task != NULL;
+    const int32_t *segments = batch->stream[0].segments,
+                  *inputs = teacher && task ? teacher->inputs : batch->stream[0].inputs,
+                  *targets = teacher && task ? teacher->targets : batch->term[0].targets;
     bp_err err = BP_OK;
 
+    if (teacher && self->task)
+        mark_ends(teacher, batch, T);
     for (int k = 0; teacher && k < teacher->face.members; k++)
         for (int64_t first = 0; first < batch->B && err == BP_OK; first += each) {
             bp_model *lm = teacher->members[k];
             bp_model_batch part = {.windows = each,
                                    .length = T,
-                                   .inputs = batch->stream[0].inputs + first * T,
-                                   .targets = batch->term[0].targets + first * T,
+                                   .inputs = inputs + first * T,
+                                   .targets = targets + first * T,
+                                   .segments = segments ? segments + first * T : NULL,
                                    .first_slot = teacher->first_slot + first};
 
             err = lm->ops->backbone(lm, &part, BP_MODEL_NO_DROPOUT,
@@ -239,6 +359,8 @@ void trainer_teacher_close(trainer *self)
         bp_model_free(&teacher->members[k]);
         bp_free(teacher->hidden[k]);
     }
+    bp_free(teacher->inputs);
+    bp_free(teacher->targets);
     bp_free(teacher->members);
     bp_free(teacher->hidden);
     bp_free(teacher);

@@ -50,9 +50,7 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
     bp_err err = BP_OK;
     double began;
 
-    if (self->leads && self->task)
-        trainer_task_batch(self, self->progress.step + 1);
-    else if (self->leads)
+    if (self->leads)
         err = bp_loader_read(self->loader, self->progress.step + 1, &bytes);
     if (err == BP_OK && bp_fault("step.begin"))
         err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at step %lld",
@@ -83,6 +81,9 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
     bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->maker.form, slots), 0,
                    mesh->model); /* the lead's are only read */
     *batch = bp_batch_over(&self->maker.form, slots, bytes);
+    if (self->fits)
+        *batch = bp_batch_shorten(&self->maker.form, batch, self->spec.micro_batch, self->examples,
+                                  self->fits, self->places);
     return BP_OK;
 }
 

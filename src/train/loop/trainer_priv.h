@@ -6,7 +6,6 @@
 #include "base/json.h"
 #include "coordinator/mailbox.h"
 #include "data/loader.h"
-#include "data/task_texts.h"
 #include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/node_memory.h"
@@ -26,7 +25,10 @@ typedef struct corpus_facts {
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
-    bool has_segments; /* in all corpora: texts of tasks, or sentences */
+    bool has_segments;       /* in all corpora: texts of tasks, or sentences */
+    bool has_pairs;          /* each document of corpus.train has two */
+    bool has_lone_sentences; /* no training document has two */
+    bool has_lone_document;  /* the training corpora have no second one */
 } corpus_facts;
 
 /* What a checkpoint keeps beside tensors. */
@@ -64,22 +66,16 @@ typedef struct sampling {
     bp_unit *unit;
 } sampling;
 
-/* Whose documents examples are made of. */
-typedef struct task_source {
-    const bp_task_texts *texts;
-    const bp_task_frame *frame;
-} task_source;
-
 /* What a fine-tuning has besides (fine_tuning.c). */
 typedef struct fine_tuning {
-    json_t *classes;     /* their names, on all ranks; NULL: the task has none */
-    int64_t documents;   /* of corpus.train */
-    bp_task_frame frame; /* once the shape is known */
-    char *column;        /* on leads and the coordinator, and what follows */
-    bp_task_texts train, valid;
-    int64_t *entries; /* [entry_count] documents of an epoch */
-    int64_t entry_count;
-    task_source source[2]; /* of training, of validation */
+    json_t *names;         /* of classes or tags, on all ranks; NULL: the task has none */
+    const char **outcomes; /* [outcome_count] the same, for columns; NULL: not on this rank */
+    char *column;          /* on leads and the coordinator; NULL: the task needs none */
+    /* Of corpus.train without a bag, on the coordinator: */
+    int64_t documents, documents_cut, tokens_cut;
+    int64_t windows;      /* of spans: examples of them, */
+    int64_t answers_lost; /* and answers that no window holds */
+    bool unanswered;      /* some questions have no answer; on leads and the coordinator */
 } fine_tuning;
 
 typedef struct trainer {
@@ -112,6 +108,8 @@ typedef struct trainer {
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
     bool *continues;   /* of the rules, where whole words are masked; else NULL */
+    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2]; /* since the last metrics line: computed, and those of examples */
     void *examples;    /* room for the examples of a step, of this data rank; validation's too */
     int32_t *window;   /* [maker.window] that validation reads; on leads */
     char *attachment;  /* of a model that is counted: its file; NULL: none yet */
@@ -133,11 +131,12 @@ typedef struct trainer {
                               show yet; 0: none */
     int64_t untold_best;   /* the last of them that was the best so far; 0: none */
     sampling samples;
-    struct teacher *teacher; /* teacher.c; NULL: there is none */
-    int64_t teacher_bytes;   /* that it takes on a rank, about */
-    bp_mailbox *box;         /* of reports to a dedicated coordinator; NULL: there is none */
-    double commit_seconds;   /* of the last checkpoint, to its end; 0: none yet */
-    double clock;            /* of the last metrics line, moved on by validation and checkpoints */
+    struct teacher *teacher;            /* teacher.c; NULL: there is none */
+    int64_t teacher_bytes;              /* that it takes on a rank, about */
+    char teacher_digest[BP_SHA256_HEX]; /* of its members' weights; "": there is none */
+    bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
+    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
+    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
     char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
@@ -205,6 +204,9 @@ bp_err trainer_find_pair_rules(trainer *self);
 /* documents.c */
 /** What examples are made of, for people: "windows". */
 const char *trainer_examples_name(const trainer *self);
+/** The documents (or runs of sentences) of a stream. Local. Errors: those of bp_document_table_new.
+ */
+bp_err trainer_open_table(const trainer *self, bp_stream *stream, bp_document_table **out);
 /** epoch_windows and the facts of documents, where examples are documents or runs of sentences. On
  * the coordinator. Errors: those of bp_document_table_new. */
 bp_err trainer_count_documents(trainer *self);
@@ -230,21 +232,31 @@ bool trainer_take_validation(trainer *self, double loss);
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
 
+/* posterior.c */
+/** What of the optimizer's rule the data tell: their number, for a sampler of the posterior; its
+ * old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
+bp_err trainer_set_posterior(trainer *self);
+/** At the end of a sampler's training: ensemble.json lists the checkpoints that are kept.
+ * Collective over world. Errors: those of bp_ensemble_list_save: the same on all ranks. */
+bp_err trainer_keep_samples(trainer *self);
+
 /* fine_tuning.c */
-/** Classes and documents, where the configuration asks for a task. Collective over world. Errors:
- * those of bp_task_label_column, bp_task_classes and bp_task_texts_read: the same on all ranks. */
+/** Classes or tags, and the columns of documents, where the configuration asks for a task.
+ * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
+ * BP_ERR_FORMAT all documents have one class: the same on all ranks. */
 bp_err trainer_task_open(trainer *self);
 void trainer_task_close(trainer *self);
 /** The task's head in the shape, once that is found. Collective over world. Errors: BP_ERR_CONFIG a
- * family without a backbone, too many frozen layers, a special token that is missing;
- * BP_ERR_FORMAT the checkpoint has another task's head: the same on all ranks. */
+ * family without a backbone, too many frozen layers; BP_ERR_FORMAT the checkpoint has another
+ * task's head: the same on all ranks. */
 bp_err trainer_task_shape(trainer *self);
+/** What examples of a task are made by. Local. Errors: BP_ERR_CONFIG a special token is missing. */
+bp_err trainer_find_task_rules(trainer *self);
+/** Looks through the documents: what is cut is counted, a class with one document warned of. On the
+ * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
+bp_err trainer_task_survey(trainer *self);
 /** optimizer.warmup, where it is not given, once the steps are known. Collective over world. */
 bp_err trainer_task_warmup(trainer *self);
-/** Makes examples of documents, whose numbers stand for windows. Local. */
-bp_example_maker trainer_task_maker(trainer *self, bool valid);
-/** The examples of a step, in self->examples. Local; on leads. */
-void trainer_task_batch(trainer *self, int64_t step);
 /** task.json, and lines for people. On the coordinator. Errors: those of bp_json_save. */
 bp_err trainer_task_begin(trainer *self);
 /** What a checkpoint's state has of a task. Local. */
@@ -360,6 +372,10 @@ bp_err trainer_take_sample(trainer *self, const json_t *value);
 bp_err trainer_teacher_check(trainer *self);
 /** Open it. Collective over mesh->member. Errors: those of bp_model_open. */
 bp_err trainer_teacher_open(trainer *self);
+/** Tell all ranks which teacher was opened. Collective over world. */
+void trainer_teacher_share(trainer *self);
+/** A training that goes on has the teacher that it began with. Local. Errors: BP_ERR_CONFIG. */
+bp_err trainer_teacher_check_same(const trainer *self);
 /** What it says of a step's batch, before the step. Collective over mesh->compute. Errors:
  * BP_ERR_SYSTEM: the same on all ranks. */
 bp_err trainer_teach(trainer *self, const bp_batch *batch);

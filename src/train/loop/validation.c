@@ -130,10 +130,7 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
     for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
         int64_t first = token_of(self, all, p, w);
 
-        if (self->task)
-            self->window[0] = (int32_t)first;
-        else
-            err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
+        err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
         if (err == BP_OK && bp_fault("train.read_valid"))
             err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at token %lld",
                           (long long)first);
@@ -180,8 +177,7 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
 
         if ((!self->learner && k / all->rounds % mesh->datas != mesh->data_at) || p.windows == 0)
             continue;
-        bp_example_maker maker =
-            self->task ? trainer_task_maker(self, true) : trainer_maker(self, p.T);
+        bp_example_maker maker = trainer_maker(self, p.T);
         double loss[BP_TERMS];
         int64_t count[BP_TERMS], right = 0;
         int32_t *first = self->examples;
@@ -201,6 +197,13 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
         if (*first == READ_FAILED)
             return err;
         bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
+        if (self->fits) { /* a micro-batch of its own */
+            int64_t places[2] = {0};
+
+            batch = bp_batch_shorten(&maker.form, &batch, p.windows, self->examples, self->fits,
+                                     places);
+            batch = bp_batch_part(&batch, 0, p.windows);
+        }
         evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, &right);
         *rights += (double)right;
         for (int t = 0; t < objective->terms; t++) {

@@ -57,6 +57,12 @@ static bp_err check_model(const bp_model *model)
     return BP_OK;
 }
 
+/* Its data are documents then, and not tokens. */
+static bool is_of_task(const fit *self)
+{
+    return self->model->info.task.kind != BP_TASK_NONE;
+}
+
 /* The corpus's size, and the digest of all that decides on the samples. */
 static bp_err look_at_corpus(fit *self)
 {
@@ -68,7 +74,8 @@ static bp_err look_at_corpus(fit *self)
     if (err == BP_OK && self->roots)
         err = bp_math_precision(self->config, &precision);
     if (err == BP_OK && self->roots) {
-        self->report->data_tokens = bp_corpus_tokens(corpus);
+        self->report->data_tokens =
+            is_of_task(self) ? bp_corpus_documents(corpus) : bp_corpus_tokens(corpus);
         self->ends = bp_corpus_eod(corpus) >= 0;
         char *text = bp_sprintf("laplace 2\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
                                 "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
@@ -285,7 +292,10 @@ static bp_err fit_posterior(fit *self, laplace_factors *factors, float *weights)
 static bp_err fit_anew(fit *self)
 {
     const bp_model_info *info = &self->model->info;
-    laplace_text text = {.corpus = self->corpus, .tokens = self->spec->tokens, .ends = self->ends};
+    laplace_text text = {.corpus = self->corpus,
+                         .path = is_of_task(self) ? bp_score_keys_of(self->config)->model : NULL,
+                         .tokens = self->spec->tokens,
+                         .ends = self->ends};
     laplace_factors factors = {0};
     double start = bp_clock_now();
     float *weights = self->roots ? bp_try_alloc("analysis.laplace", info->vocab_size * info->width,

@@ -155,6 +155,7 @@ static bp_err collect(collector *self, const laplace_text *text, int64_t *scored
     bp_score_each each = {.mesh = self->mesh,
                           .model = &self->model->info,
                           .corpus = text->corpus,
+                          .path = text->path,
                           .tokens = text->tokens,
                           .batch = collect_batch,
                           .look = look_around,

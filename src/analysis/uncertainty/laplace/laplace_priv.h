@@ -50,8 +50,9 @@ typedef struct laplace_factors {
 /** What a fit reads. */
 typedef struct laplace_text {
     const char *corpus;
-    int64_t tokens; /* at most */
-    bool ends;      /* its documents end with the end-of-document token, a target as any other */
+    const char *path; /* bp_score_each.path */
+    int64_t tokens;   /* at most; of a task documents */
+    bool ends;        /* its documents end with the end-of-document token, a target as any other */
 } laplace_text;
 
 /** Both factors over targets of a corpus: whole work units, spread evenly.

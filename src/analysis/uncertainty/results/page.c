@@ -102,7 +102,7 @@ static json_t *detection_json(const comparison_results *results)
                                      DIGITS, false));
                 add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
                                     "method", results->methods.items[m].name, "score",
-                                    comparison_score_names[c], "values", values));
+                                    comparison_score_name(results, c), "values", values));
             }
     return rows;
 }
@@ -175,20 +175,22 @@ bp_err comparison_page_write(const comparison_results *results)
     for (int64_t s = 0; s < results->shifted.count; s++) /* behind the figures of a difference */
         for (int c = 0; c < COMPARISON_SCORES; c++)
             add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
-                                  comparison_score_names[c]));
+                                  comparison_score_name(results, c)));
     for (const comparison_definition *one = comparison_definitions; one->key; one++)
-        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text", one->text));
+        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
+                                   comparison_definition_text(results, one)));
     for (const comparison_plot *plot = plots; plot->name; plot++)
         add(drawings, plot_json(results, plot));
-    json_t *page =
-        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                  "command", results->command, "method_count", (json_int_t)methods,
-                  "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
-                  "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
-                  (json_int_t)results->resamples, "figures", figures_json(false), "compared",
-                  figures_json(true), "methods", methods_json(results), "shifted",
-                  shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
-                  "definitions", definitions, "plots", drawings);
+    json_t *page = json_pack(
+        "{s:s, s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "command", results->command, "prediction", results->classes ? "document" : "token",
+        "of_tokens", (int)!results->classes, "method_count", (json_int_t)methods, "several_methods",
+        methods > 1, "tokens", (json_int_t)results->results[0].tokens, "documents",
+        (json_int_t)results->in_domain.items[0].document_count, "resamples",
+        (json_int_t)results->resamples, "figures", figures_json(false), "compared",
+        figures_json(true), "methods", methods_json(results), "shifted", shifted_json(results),
+        "aurocs", aurocs, "differences", differences_json(results), "definitions", definitions,
+        "plots", drawings);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);
     json_decref(page);

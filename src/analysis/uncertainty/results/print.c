@@ -75,7 +75,8 @@ static void print_shift(const comparison_results *results, int64_t s)
     const int width = name_width(results, "");
 
     bp_log("AUROC of %s by", results->shifted.items[s].name);
-    bp_log("%-*s  %-20s  %-20s  %s", width, "", "mutual information", "entropy", "NLL");
+    bp_log("%-*s  %-20s  %-20s  %s", width, "", "mutual information", "entropy",
+           results->classes ? "confidence" : "NLL");
     for (int64_t m = 0; m < results->methods.count; m++) {
         char cells[COMPARISON_SCORES][64];
 

@@ -45,6 +45,13 @@ void comparison_results_clear(comparison_results *results)
     *results = (comparison_results){0};
 }
 
+const char *comparison_score_name(const comparison_results *results, int score)
+{
+    static const char *const names[] = {"mutual_information", "entropy", "nll"};
+
+    return results->classes && score == COMPARISON_NLL ? "confidence" : names[score];
+}
+
 static char *folder_of(const comparison_results *results, int64_t method)
 {
     return bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[method].name);
@@ -57,7 +64,7 @@ static bp_err check_same(const comparison_results *results, int64_t method, cons
 {
     int64_t *others = NULL;
     char *folder = folder_of(results, method);
-    bp_err err = comparison_scores_count(&others, folder, documents);
+    bp_err err = comparison_scores_count(&others, folder, documents, results->classes);
 
     for (int64_t d = 0; err == BP_OK && d < documents; d++)
         if (others[d] != tokens[d])
@@ -103,7 +110,8 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
     comparison_scores scores = {0};
-    bp_err err = comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain);
+    bp_err err = comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,
+                                        results->classes);
 
     if (err == BP_OK)
         err = comparison_analyse(&results->results[method], &scores, &spec);
@@ -118,7 +126,7 @@ bp_err comparison_results_analyse(comparison_results *results, int64_t documents
     int64_t columns = comparison_columns(shifts), *tokens = NULL;
     comparison_value *difference;
     char *folder = folder_of(results, 0);
-    bp_err err = comparison_scores_count(&tokens, folder, documents);
+    bp_err err = comparison_scores_count(&tokens, folder, documents, results->classes);
 
     bp_free(folder);
     results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));

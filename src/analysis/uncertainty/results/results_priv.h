@@ -14,10 +14,9 @@
 typedef enum comparison_score {
     COMPARISON_INFORMATION, /* mutual information */
     COMPARISON_ENTROPY,     /* of the mixture */
-    COMPARISON_NLL,
+    COMPARISON_NLL, /* of classes that of the most probable one: a shifted text may have no label */
     COMPARISON_SCORES
 } comparison_score;
-extern const char *const comparison_score_names[]; /* "mutual_information", "entropy", "nll" */
 
 /** What tells certain tokens from others: high is uncertain. */
 typedef enum comparison_order {
@@ -40,18 +39,21 @@ typedef struct comparison_scores {
 } comparison_scores;
 
 /** tokens[documents]: how many tokens of each document `folder`/documents.h5 says were scored; of
- * `documents` documents, or BP_ERR_FORMAT. Owns: bp_free(). */
-bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents);
+ * `documents` documents, or BP_ERR_FORMAT. classes: a document of `folder`/outcomes.h5 is one
+ * prediction, and stands for one token. Owns: bp_free(). */
+bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
+                               bool classes);
 
-/** Read `folder`/tokens.h5, cut into documents by `tokens`.
+/** Read `folder`/tokens.h5, cut into documents by `tokens`; or `folder`/outcomes.h5.
  *
  * in_domain: documents of which tokens are kept; all have some.
  * Owns:       *out: comparison_scores_clear(), after an error too.
  * Errors:     those of bp_h5_open and bp_h5_read; BP_ERR_FORMAT other numbers of scored tokens than
- *             `tokens` has; BP_ERR_SYSTEM.
+ *             `tokens` has; a document of the domain without a class that the models know;
+ *             BP_ERR_SYSTEM.
  */
 bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
-                              int64_t documents, const comparison_group *in_domain);
+                              int64_t documents, const comparison_group *in_domain, bool classes);
 void comparison_scores_clear(comparison_scores *scores);
 
 /** Keep of a group the documents of which something was scored. Returns how many were dropped. */
@@ -160,13 +162,17 @@ typedef struct comparison_results {
     int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
     int64_t resamples;
     uint64_t seed;
-    bool scaled; /* there is validation text */
+    bool scaled;  /* there is validation text */
+    bool classes; /* the models are classifiers: a document is one prediction */
 
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */
     comparison_temperature *temperatures; /* [methods] */
     comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
 } comparison_results;
+
+/** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
+const char *comparison_score_name(const comparison_results *results, int score);
 
 /** Room for what is known of each method. */
 void comparison_results_init(comparison_results *results);
@@ -182,8 +188,11 @@ json_t *comparison_summary(const comparison_results *results);
 /** What each figure is, in a sentence: `definitions` of the summary, and of the page. NULL ends. */
 typedef struct comparison_definition {
     const char *key, *title, *text;
+    const char *of_classes; /* the text where outcomes are classes; NULL: the same */
 } comparison_definition;
 extern const comparison_definition comparison_definitions[];
+const char *comparison_definition_text(const comparison_results *results,
+                                       const comparison_definition *one);
 
 /** methods.csv, detection.csv, differences.csv, reliability.csv, risk_coverage.csv, roc.csv,
  * histogram.csv. Errors: those of bp_file_write. */

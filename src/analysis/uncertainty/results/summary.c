@@ -7,20 +7,26 @@
 const comparison_definition comparison_definitions[] = {
     {"nll", "NLL",
      "mean negative log-likelihood of a token, in nats; of a method with several members the "
-     "probability is the mean of theirs (the mixture)"},
+     "probability is the mean of theirs (the mixture)",
+     "mean negative log-likelihood of a document's class, in nats; of a method with several "
+     "members the probability is the mean of theirs (the mixture)"},
     {"perplexity", "Perplexity",
      "exp(nll); perplexity_low and perplexity_high are exp of nll_low and nll_high"},
-    {"accuracy", "Accuracy", "share of tokens whose most probable prediction is right"},
+    {"accuracy", "Accuracy", "share of tokens whose most probable prediction is right",
+     "share of documents whose most probable class is right"},
     {"brier", "Brier",
      "mean over tokens of sum_v (p_v - [v = target])^2 over the whole vocabulary: 0 to 2 (Brier "
-     "1950), lower is better"},
+     "1950), lower is better",
+     "mean over documents of sum_k (p_k - [k = class])^2 over all classes: 0 to 2 (Brier 1950), "
+     "lower is better"},
     {"ece", "ECE",
      "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
      "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
      "2017). Noise alone makes it larger than 0, so it has no interval: see "
      "rms_calibration_error"},
     {"ece_adaptive", "Adaptive ECE",
-     "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)"},
+     "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
+     "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)"},
     {"squared_calibration_error", "Squared calibration error",
      "sum_b n_b / N (accuracy_b - confidence_b)^2 over the bins of the ECE, less what noise adds "
      "to "
@@ -32,7 +38,9 @@ const comparison_definition comparison_definitions[] = {
      "is never below the true ECE"},
     {"aurc", "AURC",
      "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
-     "k (Geifman et al. 2019), lower is better"},
+     "k (Geifman et al. 2019), lower is better",
+     "area under the risk-coverage curve: mean error rate of the k most confident documents over "
+     "all k (Geifman et al. 2019), lower is better"},
     {"temperature", "Temperature",
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
      "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
@@ -41,7 +49,13 @@ const comparison_definition comparison_definitions[] = {
      "class: shifted; a higher score speaks for it. Scores: mutual_information (between the "
      "prediction and the member: what the model does not know), entropy (of the mixture: all that "
      "is uncertain), nll. A method of one distribution has no mutual information (it is 0 for all "
-     "text), so no figure and no difference by it: null"},
+     "text), so no figure and no difference by it: null",
+     "is a document of the shift told from one in the domain? Positive class: shifted; a higher "
+     "score speaks for it. Scores: mutual_information (between the prediction and the member: what "
+     "the model does not know), entropy (of the mixture: all that is uncertain), confidence (minus "
+     "the logarithm of the largest probability; Hendrycks and Gimpel 2017). No label of a shifted "
+     "document is used. A method of one distribution has no mutual information, so no figure and "
+     "no difference by it: null"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
      "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
@@ -68,7 +82,13 @@ const comparison_definition comparison_definitions[] = {
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},
-    {NULL, NULL, NULL}};
+    {NULL, NULL, NULL, NULL}};
+
+const char *comparison_definition_text(const comparison_results *results,
+                                       const comparison_definition *one)
+{
+    return results->classes && one->of_classes ? one->of_classes : one->text;
+}
 
 static void put_real(json_t *object, const char *key, double value)
 {
@@ -94,7 +114,8 @@ static void put_value(json_t *object, const char *name, const comparison_value *
 }
 
 /* {"auroc": {"mutual_information": ...}, "auroc_low": ...} of one shift. */
-static json_t *detection_json(const comparison_value *values, int64_t shift, int last)
+static json_t *detection_json(const comparison_results *results, const comparison_value *values,
+                              int64_t shift, int last)
 {
     static const char *const ENDS[] = {"", "_low", "_high"};
     json_t *object = json_object();
@@ -107,7 +128,7 @@ static json_t *detection_json(const comparison_value *values, int64_t shift, int
             for (int c = 0; c < COMPARISON_SCORES; c++) {
                 const comparison_value *v = &values[comparison_column(shift, c, d)];
 
-                put_real(scores, comparison_score_names[c],
+                put_real(scores, comparison_score_name(results, c),
                          e == 0 ? v->value : (e == 1 ? v->low : v->high));
             }
             snprintf(key, sizeof(key), "%s%s", comparison_detection_names[d], ENDS[e]);
@@ -123,7 +144,7 @@ static json_t *all_detection_json(const comparison_results *results, const compa
 
     for (int64_t s = 0; s < results->shifted.count; s++)
         (void)json_object_set_new(object, results->shifted.items[s].name,
-                                  detection_json(values, s, last));
+                                  detection_json(results, values, s, last));
     return object;
 }
 
@@ -214,7 +235,8 @@ static json_t *definitions_json(const comparison_results *results)
     json_t *object = json_object();
 
     for (const comparison_definition *one = comparison_definitions; one->key; one++)
-        (void)json_object_set_new(object, one->key, json_string(one->text));
+        (void)json_object_set_new(object, one->key,
+                                  json_string(comparison_definition_text(results, one)));
     put_all(object,
             json_pack("{s:i, s:s, s:s, s:s, s:I, s:f}", "bins", BP_CALIBRATION_BINS, "norm", "L1",
                       "positive_class", "shifted", "logarithm", "natural (nats)", "resamples",
@@ -228,7 +250,8 @@ json_t *comparison_summary(const comparison_results *results)
 
     for (int64_t m = 0; m < results->methods.count; m++)
         (void)json_object_set_new(methods, results->methods.items[m].name, method_json(results, m));
-    return json_pack("{s:i, s:o, s:o, s:o, s:o}", "format_version", 1, "methods", methods,
-                     "differences", differences_json(results), "groups", groups_json(results),
-                     "definitions", definitions_json(results));
+    return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o}", "format_version", 1, "predictions",
+                     results->classes ? "documents" : "tokens", "methods", methods, "differences",
+                     differences_json(results), "groups", groups_json(results), "definitions",
+                     definitions_json(results));
 }

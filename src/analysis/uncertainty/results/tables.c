@@ -130,10 +130,10 @@ static bp_err write_detection(const comparison_results *results)
     for (int64_t m = 0; m < results->methods.count; m++)
         for (int64_t s = 0; s < results->shifted.count; s++)
             for (int c = 0; c < COMPARISON_SCORES; c++) {
-                comparison_csv_put(&table, "tttii", results->methods.items[m].name,
-                                   results->shifted.items[s].name, comparison_score_names[c],
-                                   results->in_domain.items[0].document_count,
-                                   results->shifted.items[s].document_count);
+                comparison_csv_put(
+                    &table, "tttii", results->methods.items[m].name, results->shifted.items[s].name,
+                    comparison_score_name(results, c), results->in_domain.items[0].document_count,
+                    results->shifted.items[s].document_count);
                 for (int d = 0; d < COMPARISON_DETECTIONS; d++)
                     comparison_csv_put(&table, "v",
                                        &results->results[m].values[comparison_column(s, c, d)]);
@@ -161,7 +161,8 @@ static bp_err write_differences(const comparison_results *results)
             for (int64_t s = 0; s < shifts; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
                     comparison_csv_put(&table, "tttttv\n", one, other, "auroc",
-                                       results->shifted.items[s].name, comparison_score_names[c],
+                                       results->shifted.items[s].name,
+                                       comparison_score_name(results, c),
                                        &values[comparison_column(s, c, COMPARISON_AUROC)]);
         }
     return save(results, "differences.csv", &table);
@@ -210,8 +211,9 @@ static bp_err write_curves(const comparison_results *results)
 
                 for (int64_t p = 0; p < curve->count; p++)
                     comparison_csv_put(&table, "tttrr\n", results->methods.items[m].name,
-                                       results->shifted.items[s].name, comparison_score_names[c],
-                                       curve->points[p].fpr, curve->points[p].tpr);
+                                       results->shifted.items[s].name,
+                                       comparison_score_name(results, c), curve->points[p].fpr,
+                                       curve->points[p].tpr);
             }
     return save(results, "roc.csv", &table);
 }

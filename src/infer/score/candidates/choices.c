@@ -63,9 +63,9 @@ bp_err scorer_open_candidates(scorer *self)
 
     if (!path)
         return BP_OK;
-    if (self->info.masks)
+    if (self->info.masks || self->info.reads_source)
         return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
-                       "score.candidates asks what follows a text, which a masked model does not "
+                       "score.candidates asks what follows a text, which causal models alone "
                        "tell: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)

@@ -26,7 +26,7 @@
 typedef struct texts {
     const scorer *self;
     const bp_score_table *table;
-    bp_tokenizer *tokenizer; /* NULL: nobody tells */
+    bp_tokenizer *tokenizer; /* NULL: there is none */
     bp_h5 *tokens;           /* tokens.h5; NULL: not asked for */
     bool spaced;             /* a space stands between tokens */
 } texts;

@@ -9,9 +9,14 @@
 
 const char *bp_score_convention_name(bp_score_convention convention)
 {
-    static const char *const names[] = {"rolling", "stride", "half", "pll", "pll_word"};
+    static const char *const names[] = {"rolling", "stride", "half", "pll", "pll_word", "pairs"};
 
     return names[convention];
+}
+
+const char *bp_score_prefix_name(const bp_score_rule *rule)
+{
+    return !rule->prefix ? "none" : rule->convention == BP_SCORE_PAIRS ? "start" : "eod";
 }
 
 char *bp_score_corpus_name(const char *path)
@@ -228,7 +233,7 @@ static json_t *convention_object(const bp_score_plan *plan, const char *tokenize
     json_t *out = json_pack(
         "{ss sI sI ss sb ss ss}", "name", bp_score_convention_name(rule->convention), "context",
         unlimited ? 0 : (json_int_t)rule->context, "stride",
-        unlimited ? 0 : (json_int_t)rule->stride, "prefix", rule->prefix ? "eod" : "none", "end",
+        unlimited ? 0 : (json_int_t)rule->stride, "prefix", bp_score_prefix_name(rule), "end",
         (int)rule->end, "words", "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
 
     if (plan->bag)

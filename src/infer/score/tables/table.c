@@ -114,6 +114,9 @@ void bp_score_table_clear(bp_score_table *table)
 
 bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out)
 {
+    *out = (bp_score_counts){0};
+    if (plan->rule.convention == BP_SCORE_PAIRS) /* they count both texts */
+        return BP_OK;
     return bp_corpus_file_doc_counts(bp_corpus_file_at(plan->corpus, file), &out->bytes,
                                      &out->words, &out->words_split);
 }

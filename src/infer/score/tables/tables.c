@@ -81,6 +81,7 @@ static bp_err write_statistics(bp_h5 *out, const bp_token_statistics *statistics
 struct bp_tokens_writer {
     bp_h5_draft draft;
     const bp_token_statistics *statistics;
+    const char *kind;
     int64_t total;
     int64_t base; /* entry of the block's first row */
     float *block;
@@ -92,26 +93,56 @@ static void clear_block(bp_tokens_writer *writer)
         writer->block[i] = NAN;
 }
 
-bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
-                            const bp_token_statistics *statistics)
+/* A row an entry; starts[files + 1] of corpora among them, the last is the number of rows. */
+static bp_err begin_writer(bp_tokens_writer **out, const char *path, const char *kind,
+                           const bp_score_plan *plan, const int64_t *starts,
+                           const bp_token_statistics *statistics)
 {
     bp_tokens_writer *writer = bp_alloc("score.tables", 1, sizeof(*writer));
     bp_err err = bp_h5_draft_begin(&writer->draft, path, VERSION);
-    bp_h5 *file = writer->draft.file;
 
     writer->statistics = statistics;
-    writer->total = plan->first_token[plan->files];
+    writer->kind = kind;
+    writer->total = starts[plan->files];
     writer->block = bp_alloc("score.tables", block_values(statistics), sizeof(*writer->block));
     clear_block(writer);
     if (err == BP_OK)
-        err = bp_h5_write(file, "corpus_start", BP_H5_I64, plan->first_token, plan->files + 1);
+        err = bp_h5_write(writer->draft.file, "corpus_start", BP_H5_I64, starts, plan->files + 1);
     if (err == BP_OK)
-        err = make_statistics(file, statistics, BP_H5_F32, writer->total);
-    if (err == BP_OK)
-        err = bp_score_text_write(file, plan);
+        err = make_statistics(writer->draft.file, statistics, BP_H5_F32, writer->total);
     if (err != BP_OK)
         bp_tokens_writer_free(&writer);
     *out = writer;
+    return err;
+}
+
+bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_score_plan *plan,
+                            const bp_token_statistics *statistics)
+{
+    bp_err err = begin_writer(out, path, "score-tokens", plan, plan->first_token, statistics);
+
+    if (err == BP_OK)
+        err = bp_score_text_write((*out)->draft.file, plan);
+    if (err != BP_OK)
+        bp_tokens_writer_free(out);
+    return err;
+}
+
+bp_err bp_outcomes_write(const char *path, const bp_score_plan *plan,
+                         const bp_token_statistics *statistics, const float *values)
+{
+    bp_tokens_writer *writer;
+    bp_err err =
+        begin_writer(&writer, path, "score-outcomes", plan, plan->first_document, statistics);
+
+    if (err == BP_OK)
+        err = bp_score_ids_write(writer->draft.file, plan);
+    if (err == BP_OK)
+        err =
+            bp_tokens_writer_add(writer, 0, plan->documents, (const char *)values, plan->documents);
+    if (err == BP_OK)
+        err = bp_tokens_writer_commit(writer);
+    bp_tokens_writer_free(&writer);
     return err;
 }
 
@@ -190,7 +221,7 @@ bp_err bp_tokens_writer_commit(bp_tokens_writer *writer)
 
     while (err == BP_OK && writer->base < writer->total)
         err = flush_block(writer);
-    return err == BP_OK ? bp_h5_draft_commit(&writer->draft, "score-tokens", VERSION) : err;
+    return err == BP_OK ? bp_h5_draft_commit(&writer->draft, writer->kind, VERSION) : err;
 }
 
 void bp_tokens_writer_free(bp_tokens_writer **writer)
@@ -292,8 +323,9 @@ static bp_err write_means(bp_h5 *out, const bp_score_table *table)
     return err;
 }
 
-/* XXH3-64 of the text tokens of a document as little-endian uint32, without the end-of-document
- * token; whether the document is scored or not. tokens[BLOCK_TOKENS] is scratch. */
+/* XXH3-64 of the text tokens of a document (of both texts of a pair) as little-endian uint32,
+ * without the end-of-document token; whether the document is scored or not. tokens[BLOCK_TOKENS] is
+ * scratch. */
 static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_plan *plan,
                           int64_t document, uint64_t *hash)
 {
@@ -301,7 +333,7 @@ static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_p
     bp_err err = bp_score_plan_document(plan, document, &text);
 
     BP_CHECK(XXH3_64bits_reset(state) == XXH_OK);
-    for (int64_t at = 0; err == BP_OK && at < text.text; at += BLOCK_TOKENS) {
+    for (int64_t at = -text.source; err == BP_OK && at < text.text; at += BLOCK_TOKENS) {
         int64_t now = text.text - at < BLOCK_TOKENS ? text.text - at : BLOCK_TOKENS;
 
         err = bp_corpus_file_read(bp_corpus_file_at(plan->corpus, text.file), text.start + at, now,

@@ -1,5 +1,5 @@
-/* The score files that are HDF5: tokens.h5 and documents.h5. docs/formats.md has the layout. Local:
- * no MPI. */
+/* The score files that are HDF5: tokens.h5, documents.h5 and outcomes.h5. docs/formats.md has the
+ * layout. Local: no MPI. */
 #ifndef BP_INFER_SCORE_TABLES_TABLES_H
 #define BP_INFER_SCORE_TABLES_TABLES_H
 
@@ -23,6 +23,13 @@ bp_err bp_tokens_writer_add(bp_tokens_writer *writer, int64_t first, int64_t cou
 bp_err bp_tokens_writer_commit(bp_tokens_writer *writer);
 /** Without a commit before it, removes all traces. NULL is accepted. */
 void bp_tokens_writer_free(bp_tokens_writer **writer);
+
+/** outcomes.h5 of a task: what an ensemble says of each document's label.
+ *
+ * Shapes:     values[statistics->count][plan->documents]; NaN: not known.
+ * Errors:     BP_ERR_IO, those of bp_h5_create and of the corpora. */
+bp_err bp_outcomes_write(const char *path, const bp_score_plan *plan,
+                         const bp_token_statistics *statistics, const float *values);
 
 /** documents.h5, from the merged table. Errors: BP_ERR_IO, those of bp_h5_create and of the
  * corpora. */

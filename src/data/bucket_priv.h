@@ -1,0 +1,33 @@
+/* Batches of documents of similar lengths (corpus.bucket). Local: no MPI. */
+#ifndef BP_DATA_BUCKET_PRIV_H
+#define BP_DATA_BUCKET_PRIV_H
+
+#include "data/document_table.h"
+#include "order_priv.h"
+
+/** A pool is the next `batches` batches' entries of the epoch's list, the last pool of an epoch
+ * what is left. Its entries are sorted by length, cut into batches, and these come in a permuted
+ * order: all of it a function of (seed, member, epoch). */
+typedef struct bp_bucket_spec {
+    bp_order *order;                /* borrowed, as the table */
+    const bp_document_table *table; /* whose entries are the order's windows */
+    int64_t steps;                  /* of an epoch */
+    int64_t batches, batch;         /* of a pool, and slots of a batch */
+    int64_t first_slot, slots;      /* this rank's */
+    /** Where tokens of an entry of the epoch's list lie, until the next call. */
+    bp_err (*find)(void *context, int64_t epoch, int64_t entry, const int32_t **tokens);
+    void *context;
+} bp_bucket_spec;
+
+typedef struct bp_bucket bp_bucket;
+void bp_bucket_new(bp_bucket **out, const bp_bucket_spec *spec);
+void bp_bucket_free(bp_bucket **bucket);
+/** Bytes of one, about, where a document has so many tokens on average. */
+size_t bp_bucket_bytes(int64_t batches, int64_t batch, int64_t slots, int64_t tokens);
+
+/** The document of this rank's slot `slot` in a step, and its tokens, valid until another pool's
+ * step is asked for. Errors: those of `find`; BP_ERR_SYSTEM memory. */
+bp_err bp_bucket_take(bp_bucket *bucket, int64_t step, int64_t slot, int64_t *document,
+                      const int32_t **tokens);
+
+#endif

@@ -1,0 +1,403 @@
+/* Columns of documents: classes, numbers, tags. */
+#include "data/document_columns.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "io/corpus/corpus_writer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one column ---- */
+
+/* Columns of labels, then those of numbers. */
+static bp_err name_of(const char **name, bp_corpus_file *file, int c)
+{
+    int labels = bp_corpus_file_info(file)->labels;
+    bp_corpus_label label = {0};
+    bp_corpus_value value = {0};
+    bp_err err = c < labels ? bp_corpus_file_label(file, c, &label)
+                            : bp_corpus_file_value(file, c - labels, &value);
+
+    *name = c < labels ? label.name : value.name;
+    return err;
+}
+
+/* Names of labels (of values too), with commas. */
+static bp_err list_names(bp_buffer *out, bp_corpus_file *file, bool labels, bool values)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    bp_err err = BP_OK;
+
+    for (int c = labels ? 0 : info->labels;
+         c < info->labels + (values ? info->values : 0) && err == BP_OK; c++) {
+        const char *name;
+
+        err = name_of(&name, file, c);
+        if (err == BP_OK)
+            bp_buffer_printf(out, "%s%s", out->bytes > 0 ? ", " : "", name);
+    }
+    return err;
+}
+
+static bp_err fail_column(bp_corpus_file *file, bool is_label, const char *name)
+{
+    bp_buffer have = {0};
+    bp_err err = list_names(&have, file, is_label, !is_label);
+
+    if (err == BP_OK)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_column",
+                      "the corpus has no %s '%s' (it has: %s): at %s; make it with "
+                      "bagpipe-data corpus --%s %s",
+                      is_label ? "label" : "value", name, have.bytes > 0 ? have.data : "none",
+                      bp_corpus_file_path(file), is_label ? "label" : "value", name);
+    bp_buffer_clear(&have);
+    return err;
+}
+
+/* label->name NULL: there is none of this name. */
+static bp_err look_for_label(bp_corpus_file *file, const char *name, bp_corpus_label *label)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < bp_corpus_file_info(file)->labels && err == BP_OK; k++) {
+        err = bp_corpus_file_label(file, k, label);
+        if (err == BP_OK && strcmp(label->name, name) == 0)
+            return BP_OK;
+    }
+    label->name = NULL;
+    return err;
+}
+
+static bp_err find_label(bp_corpus_file *file, const char *name, bp_corpus_label *label)
+{
+    bp_err err = look_for_label(file, name, label);
+
+    return err == BP_OK && !label->name ? fail_column(file, true, name) : err;
+}
+
+static bp_err look_for_value(bp_corpus_file *file, const char *name, bp_corpus_value *value)
+{
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < bp_corpus_file_info(file)->values && err == BP_OK; k++) {
+        err = bp_corpus_file_value(file, k, value);
+        if (err == BP_OK && strcmp(value->name, name) == 0)
+            return BP_OK;
+    }
+    value->name = NULL;
+    return err;
+}
+
+static bp_err find_tags(bp_corpus_file *file, bp_corpus_label *tags)
+{
+    if (bp_corpus_file_info(file)->has_tags)
+        return bp_corpus_file_tags(file, tags);
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.no_tags",
+                   "the corpus has no tags of words: at %s; make it with bagpipe-data corpus "
+                   "--format conll",
+                   bp_corpus_file_path(file));
+}
+
+bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, bool numbers)
+{
+    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+    int columns = info->labels + (numbers ? info->values : 0);
+    bp_buffer names = {0};
+    bp_err err = BP_OK;
+
+    *out = NULL;
+    if (name) {
+        *out = bp_strdup(name);
+        return BP_OK;
+    }
+    if (columns == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "task.no_label",
+                       "the corpus has no labels: at %s; make it with bagpipe-data corpus "
+                       "--label NAME",
+                       bp_corpus_file_path(file));
+    err = list_names(&names, file, true, numbers);
+    if (err == BP_OK && columns > 1)
+        err =
+            BP_FAIL(BP_ERR_CONFIG, "task.several_labels",
+                    "the corpus has several labels, %s: at task.label; set it to one", names.data);
+    if (err == BP_OK)
+        *out = bp_strdup(names.data);
+    bp_buffer_clear(&names);
+    return err;
+}
+
+/* ---- classes and tags ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void add_names(json_t *known, const bp_corpus_label *column)
+{
+    for (int64_t v = 0; v < column->value_count; v++)
+        if (column->values[v][0] != '\0')
+            (void)json_object_set_new(known, column->values[v], json_true());
+}
+
+/* The members of `known`, in order. */
+static void take_names(const json_t *known, char ***names, int64_t *count)
+{
+    const char *name;
+    json_t *value;
+
+    *count = 0;
+    *names = bp_alloc("data.classes", (int64_t)json_object_size(known), sizeof **names);
+    json_object_foreach((json_t *)known, name, value)
+    {
+        (*names)[(*count)++] = bp_strdup(name);
+    }
+    qsort(*names, (size_t)*count, sizeof **names, by_bytes);
+}
+
+/* label NULL: tags. */
+static bp_err find_names(const bp_corpus *corpus, const char *label, char ***names, int64_t *count)
+{
+    json_t *known = json_object();
+    bp_err err = BP_OK;
+
+    *names = NULL;
+    *count = 0;
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+        bp_corpus_label column = {0};
+
+        err = label ? find_label(file, label, &column) : find_tags(file, &column);
+        if (err == BP_OK)
+            add_names(known, &column);
+    }
+    if (err == BP_OK)
+        take_names(known, names, count);
+    json_decref(known);
+    return err;
+}
+
+bp_err bp_corpus_classes(const bp_corpus *corpus, const char *name, char ***names, int64_t *count)
+{
+    return find_names(corpus, name, names, count);
+}
+
+bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count)
+{
+    return find_names(corpus, NULL, names, count);
+}
+
+static bp_err find_spans(bp_corpus_file *file, const int64_t **spans, const char **texts)
+{
+    if (bp_corpus_file_info(file)->has_spans && bp_corpus_file_info(file)->has_segments)
+        return bp_corpus_file_spans(file, spans, texts);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "corpus.no_spans",
+        "the corpus has no answers to questions: at %s; make it with bagpipe-data corpus "
+        "--format squad",
+        bp_corpus_file_path(file));
+}
+
+bp_err bp_corpus_has_unanswered(bool *unanswered, const bp_corpus *corpus)
+{
+    bp_err err = BP_OK;
+
+    *unanswered = false;
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+        const int64_t *spans = NULL;
+        const char *texts;
+
+        err = find_spans(file, &spans, &texts);
+        for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && err == BP_OK; d++)
+            *unanswered = *unanswered || spans[d * BP_CORPUS_SPAN + BP_SPAN_END] == 0;
+    }
+    return err;
+}
+
+bp_err bp_corpus_answers(const bp_corpus *corpus, int64_t document, const char **context,
+                         const char **answers)
+{
+    const int64_t *spans;
+    const char *texts;
+    int64_t k = 0;
+    bp_err err;
+
+    for (; document >= bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents; k++)
+        document -= bp_corpus_file_info(bp_corpus_file_at(corpus, k))->documents;
+    err = find_spans(bp_corpus_file_at(corpus, k), &spans, &texts);
+    if (err != BP_OK)
+        return err;
+    *context = texts + spans[document * BP_CORPUS_SPAN + BP_SPAN_CONTEXT];
+    *answers = texts + spans[document * BP_CORPUS_SPAN + BP_SPAN_ANSWERS];
+    return BP_OK;
+}
+
+bp_err bp_corpus_has_pairs(bool *pairs, const bp_corpus *corpus)
+{
+    bp_err err = BP_OK;
+
+    *pairs = true;
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && *pairs && err == BP_OK; k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+        const bp_corpus_info *info = bp_corpus_file_info(file);
+        const int64_t *first, *begins;
+
+        *pairs = info->has_segments && info->segments == 2 * info->documents;
+        if (*pairs)
+            err = bp_corpus_file_segments(file, &first, &begins);
+        for (int64_t d = 0; d < info->documents && err == BP_OK && *pairs; d++)
+            *pairs = first[d + 1] - first[d] == 2;
+    }
+    return err;
+}
+
+/* ---- the columns of a file ---- */
+
+/* What codes stand for; -1: no name that was asked for. */
+static int32_t *number_codes(const bp_corpus_label *column, const char *const *names, int64_t count)
+{
+    int32_t *of = bp_alloc("data.classes", column->value_count, sizeof *of);
+    json_t *numbers = json_object();
+
+    for (int64_t k = 0; k < count; k++)
+        (void)json_object_set_new(numbers, names[k], json_integer((json_int_t)k));
+    for (int64_t v = 0; v < column->value_count; v++) {
+        const json_t *number = json_object_get(numbers, column->values[v]);
+
+        of[v] = number ? (int32_t)json_integer_value(number) : -1;
+    }
+    json_decref(numbers);
+    return of;
+}
+
+static bp_err fail_unknown(const char *name, int64_t count, const char *kind, const char *path)
+{
+    bool is_class = strcmp(kind, "class") == 0;
+
+    return is_class ? BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
+                              "the class '%.60s' is none of the %" PRId64
+                              " that the model was trained with: at %s; leave its documents out",
+                              name, count, path)
+                    : BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
+                              "the tag '%.60s' is none of the %" PRId64
+                              " that the model was trained with: at %s; leave its documents out",
+                              name, count, path);
+}
+
+static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
+                         const bp_document_columns *asked)
+{
+    bp_corpus_label label = {0};
+    bp_err err = asked->may_lack_label ? look_for_label(file, asked->label, &label)
+                                       : find_label(file, asked->label, &label);
+
+    if (err != BP_OK || !label.name)
+        return err;
+    out->codes = label.codes;
+    out->class_of = number_codes(&label, asked->classes, asked->class_count);
+    for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && asked->all_known; d++)
+        if (out->class_of[label.codes[d]] < 0)
+            return fail_unknown(label.values[label.codes[d]], asked->class_count, "class",
+                                bp_corpus_file_path(file));
+    return BP_OK;
+}
+
+static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
+                        const bp_document_columns *asked)
+{
+    bp_corpus_label tags;
+    bp_err err = find_tags(file, &tags);
+
+    if (err != BP_OK)
+        return err;
+    out->tags = tags.codes;
+    out->tag_names = tags.value_count;
+    out->tag_of = number_codes(&tags, asked->tags, asked->tag_count);
+    for (int64_t v = 0; v < tags.value_count && asked->all_known; v++)
+        if (out->tag_of[v] < 0)
+            return fail_unknown(tags.values[v], asked->tag_count, "tag", bp_corpus_file_path(file));
+    return BP_OK;
+}
+
+static bp_err number_of(float *out, const char *text, const char *path)
+{
+    char *end;
+
+    *out = strtof(text, &end);
+    return end != text && *end == '\0' && isfinite(*out)
+               ? BP_OK
+               : BP_FAIL(BP_ERR_FORMAT, "task.bad_value",
+                         "'%.60s' is no finite number, as a regression needs it: at %s; leave its "
+                         "documents out",
+                         text, path);
+}
+
+/* A column of numbers, or the numbers that a label's texts are. */
+static bp_err load_values(bp_file_columns *out, bp_corpus_file *file, const char *name)
+{
+    int64_t documents = bp_corpus_file_info(file)->documents;
+    bp_corpus_value value = {0};
+    bp_corpus_label label = {0};
+    bp_err err = look_for_value(file, name, &value);
+
+    out->values = value.values;
+    if (err != BP_OK || value.name)
+        return err;
+    err = look_for_label(file, name, &label);
+    if (err == BP_OK && !label.name)
+        err = fail_column(file, false, name);
+    if (err != BP_OK)
+        return err;
+    out->values = out->parsed = bp_alloc("data.classes", documents, sizeof *out->parsed);
+    for (int64_t d = 0; d < documents && err == BP_OK; d++)
+        err = number_of(&out->parsed[d], label.values[label.codes[d]], bp_corpus_file_path(file));
+    return err;
+}
+
+static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file)
+{
+    const char *texts;
+    bp_err err = find_spans(file, &out->spans, &texts);
+
+    for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && err == BP_OK; d++)
+        if (out->segments[d + 1] - out->segments[d] != 2)
+            err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_spans",
+                          "document %" PRId64
+                          " is no question with its context: at %s; make the corpus with "
+                          "bagpipe-data corpus --format squad",
+                          d, bp_corpus_file_path(file));
+    return err;
+}
+
+bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
+                            const bp_document_columns *asked)
+{
+    bp_err err = bp_corpus_file_doc_start(file, &out->doc_start);
+
+    if (err == BP_OK)
+        err = bp_corpus_file_segments(file, &out->segments, &out->segment_start);
+    if (err == BP_OK && asked->label)
+        err = load_label(out, file, asked);
+    if (err == BP_OK && asked->tags)
+        err = load_tags(out, file, asked);
+    if (err == BP_OK && asked->spans)
+        err = load_spans(out, file);
+    if (err == BP_OK && asked->value)
+        err = load_values(out, file, asked->value);
+    return err;
+}
+
+void bp_file_columns_clear(bp_file_columns *columns)
+{
+    bp_free(columns->class_of);
+    bp_free(columns->tag_of);
+    bp_free(columns->parsed);
+    *columns = (bp_file_columns){0};
+}

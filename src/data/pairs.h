@@ -1,0 +1,26 @@
+/* Corpora of pairs: a document's first text is a source, its second one the target. Local: no MPI.
+ */
+#ifndef BP_DATA_PAIRS_H
+#define BP_DATA_PAIRS_H
+
+#include "io/corpus/corpus_file.h"
+
+/** What a model asks of pairs. */
+typedef struct bp_pairs_rule {
+    int64_t context; /* the most tokens of a text, its end with it */
+    bool ends;       /* an end-of-document token stands behind each text */
+} bp_pairs_rule;
+
+/** Pairs; those of them that have a text which, with its end, is longer than the context. */
+typedef struct bp_pair_counts {
+    int64_t pairs, longer;
+} bp_pair_counts;
+
+/** Add a file's pairs to *counts.
+ *
+ * Errors: BP_ERR_CONFIG a document that is no pair; BP_ERR_FORMAT a text without a token where
+ * nothing ends texts; those of reading the file.
+ */
+bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_counts *counts);
+
+#endif

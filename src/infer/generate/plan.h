@@ -1,0 +1,48 @@
+/* Prompts cut into work units. */
+#ifndef BP_INFER_GENERATE_PLAN_H
+#define BP_INFER_GENERATE_PLAN_H
+
+#include "infer/generate/prompts.h"
+#include "infer/generate/search.h"
+#include "models/model.h"
+
+/** Iterated filling (fill.h): its rounds, 0 of other strategies, and the tokens that it needs. */
+typedef struct bp_fill_rule {
+    int64_t rounds, cls, sep, mask;
+} bp_fill_rule;
+
+/** A unit is a run of `unit_prompts` prompts: a function of their number and the keys alone. Its
+ * prompts are shared out in order to groups, which keep the stages of a pipeline busy. */
+typedef struct bp_generate_plan {
+    int64_t prompts, units, unit_prompts;
+    int groups;
+    int64_t group_prompts, slots; /* of a group at most */
+    int64_t room;                 /* positions that a sequence may fill */
+    int64_t tokens;               /* new ones of a text, at most */
+    int64_t context;              /* of the model */
+    bool reads_source;            /* prompts are sources, and texts begin with `start` */
+    int32_t start;
+    bp_fill_rule fill;
+} bp_generate_plan;
+
+/** `sequences` side by side where a prompt has no more of its own, `stages` of the pipeline.
+ * longest: of the prompts. */
+bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts, int64_t longest,
+                                     int64_t sequences, int64_t tokens, int64_t context,
+                                     int stages);
+/** New tokens that a prompt of this length may get: so many that all but the last fit the context
+ * behind it. */
+int64_t bp_generate_room(const bp_generate_plan *plan, int64_t length);
+
+typedef struct bp_unit_spec {
+    const bp_mesh *mesh;
+    bp_model *lm;
+    const bp_search_spec *rule;
+    const bp_prompts *prompts; /* equal on all ranks of mesh->ensemble, as all else */
+    const bp_generate_plan *plan;
+    /** Called on the rank that leads mesh->ensemble behind each step of a group; true: stop. */
+    bool (*look)(void *context);
+    void *context;
+} bp_unit_spec;
+
+#endif

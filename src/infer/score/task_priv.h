@@ -1,0 +1,64 @@
+/* Scoring a task, as the files of this folder share it. */
+#ifndef BP_INFER_SCORE_TASK_PRIV_H
+#define BP_INFER_SCORE_TASK_PRIV_H
+
+#include "base/buffer.h"
+#include "data/document_table.h"
+#include "infer/score/scorer_priv.h"
+#include "models/task.h"
+
+enum { TASK_ENTROPY, TASK_MUTUAL }; /* columns behind the outcomes', of an ensemble */
+
+typedef struct task_scoring {
+    scorer *self;
+    int64_t kind, outcomes;
+    json_t *state; /* of the checkpoint, or the first member's: on leads and the coordinator */
+    bp_task_frame frame;
+    int64_t questions;         /* of spans, whose documents below are windows */
+    int64_t documents, length; /* those that are scored; places that an example has most */
+    int64_t rows;              /* of the table: a document each, or a word */
+    int64_t asks;              /* outcomes that are asked for at a place at once */
+    int64_t width;             /* of a row: an outcome each, and of an ensemble two more */
+    int64_t cut, words_cut;    /* documents longer than the context; their words behind it */
+    float *table;              /* [rows][width] */
+
+    /* On leads and the coordinator: */
+    char *column;
+    const char **names; /* [outcomes] of classes or tags, of the state */
+    bp_document_columns columns;
+    bool pairs; /* documents have two texts */
+    bp_stream *stream;
+    bp_document_table *corpus; /* all documents of the corpora */
+    int64_t
+        *number; /* [documents] in the corpora; those that score.select leaves out are missing */
+    int64_t *first_row; /* [documents + 1] */
+    int32_t *label;     /* [rows] targets */
+    int32_t *none;  /* [rows] spans: the place of no answer; word is the number of the window then,
+                       and place what makes a token of the context of a place */
+    int32_t *word;  /* [rows] tags: the number of the word in its document, and the place where */
+    int32_t *place; /* its first token stands */
+
+    int32_t *inputs, *segments; /* [BATCH][length] */
+    int32_t *tagged;            /* the same: 1 where a word begins */
+    int32_t *targets;           /* [BATCH][length][asks] */
+    float *values;              /* [statistics][BATCH][length][asks] */
+} task_scoring;
+
+/* task_report.c */
+/** summary.json and predictions.csv, and lines for people. On the coordinator. Errors: those of
+ * writing; BP_ERR_SYSTEM memory. */
+bp_err task_report(task_scoring *task);
+
+/** CSV: in quotation marks where it must be. */
+void task_add_field(bp_buffer *out, const char *text);
+
+/* task_spans.c */
+/** Of a checkpoint's "spans". */
+int64_t task_span_key(const task_scoring *task, const char *key);
+/** Row r, of window w of the batch. */
+void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w);
+/** Figures, and predictions.csv and predictions.json. Errors: those of writing and of reading the
+ * corpus. */
+bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);
+
+#endif

@@ -1,0 +1,273 @@
+/* What is told of a scored task: predictions, figures with their intervals, lines for people. */
+#include "task_priv.h"
+
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "statistics/task_metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static int32_t best_of(const task_scoring *task, int64_t r)
+{
+    const float *row = task->table + r * task->width;
+    int32_t best = 0;
+
+    for (int32_t k = 1; k < task->outcomes; k++)
+        if (row[k] > row[best])
+            best = k;
+    return best;
+}
+
+/* As CSV has it: in quotation marks where it must be. */
+void task_add_field(bp_buffer *out, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        bp_buffer_printf(out, "%s", text);
+        return;
+    }
+    bp_buffer_printf(out, "\"");
+    for (; *text; text++)
+        bp_buffer_printf(out, *text == '"' ? "\"\"" : "%c", *text);
+    bp_buffer_printf(out, "\"");
+}
+
+/* Row r, of document d. */
+static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, int64_t r)
+{
+    const float *row = task->table + r * task->width;
+    int32_t best = best_of(task, r);
+
+    bp_buffer_printf(out, "%" PRId64 ",", task->number[d]);
+    if (task->kind == BP_TASK_REGRESSION) {
+        bp_buffer_printf(out, "%.9g,%.9g\n", (double)bp_target_value(task->label[r]),
+                         (double)row[0]);
+        return;
+    }
+    if (task->kind == BP_TASK_TAGS)
+        bp_buffer_printf(out, "%" PRId32 ",", task->word[r]);
+    task_add_field(out, task->names[task->label[r]]);
+    bp_buffer_printf(out, ",");
+    task_add_field(out, task->names[best]);
+    bp_buffer_printf(out, ",%.9g", exp((double)row[best]));
+    if (task->width > task->outcomes)
+        bp_buffer_printf(out, ",%.9g,%.9g", (double)row[task->outcomes + TASK_ENTROPY],
+                         (double)row[task->outcomes + TASK_MUTUAL]);
+    bp_buffer_printf(out, "\n");
+}
+
+static bp_err write_predictions(const task_scoring *task)
+{
+    char *path = bp_path_join(task->self->folder, "predictions.csv");
+    bp_buffer out = {0};
+    bp_err err;
+
+    bp_buffer_printf(&out, "document,%slabel,prediction%s%s\n",
+                     task->kind == BP_TASK_TAGS ? "word," : "",
+                     task->kind == BP_TASK_REGRESSION ? "" : ",probability",
+                     task->width > task->outcomes ? ",entropy,mutual_information" : "");
+    for (int64_t d = 0; d < task->documents; d++)
+        for (int64_t r = task->first_row[d]; r < task->first_row[d + 1]; r++)
+            add_prediction(&out, task, d, r);
+    err = bp_file_write(path, out.data, out.bytes);
+    bp_buffer_clear(&out);
+    bp_free(path);
+    return err;
+}
+
+/* More classes than that have a table that nobody reads. */
+#define CONFUSION_CLASSES 1000
+
+/* Rows are labels, columns predictions; null of many classes. New reference. */
+static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
+{
+    int64_t K = task->outcomes, *counts;
+    json_t *rows;
+
+    if (K > CONFUSION_CLASSES)
+        return json_null();
+    counts = bp_alloc("score.task", K * K, sizeof *counts);
+    rows = json_array();
+    for (int64_t r = 0; r < task->rows; r++)
+        counts[task->label[r] * K + predicted[r]]++;
+    for (int64_t k = 0; k < K; k++) {
+        json_t *row = json_array();
+
+        for (int64_t j = 0; j < K; j++)
+            (void)json_array_append_new(row, json_integer((json_int_t)counts[k * K + j]));
+        (void)json_array_append_new(rows, row);
+    }
+    bp_free(counts);
+    return rows;
+}
+
+static bp_err estimate_classes(const task_scoring *task, json_t **out, const int32_t *predicted,
+                               uint64_t seed)
+{
+    bp_figure figures[BP_METRIC_FIGURES];
+    bp_class_answers answers = {task->documents, task->outcomes, task->label, predicted};
+    bp_err err = bp_metric_estimate(figures, &bp_metric_classes, &answers, task->documents, seed);
+
+    if (err == BP_OK)
+        *out = bp_metric_json(&bp_metric_classes, figures);
+    return err;
+}
+
+/* Entities of each document; without names of entities (parts of speech) the accuracy alone. */
+static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_t *predicted,
+                            uint64_t seed)
+{
+    static const char *const OF_ENTITIES[] = {"precision", "recall", "f1"};
+    bp_figure figures[BP_METRIC_FIGURES];
+    const char **tags = bp_alloc("score.task", 2 * task->rows, sizeof *tags);
+    bp_entity_counts *counts = bp_alloc("score.task", task->documents, sizeof *counts);
+    bp_tag_answers answers = {task->documents, counts};
+    bp_err err;
+
+    for (int64_t r = 0; r < task->rows; r++) {
+        tags[r] = task->names[task->label[r]];
+        tags[task->rows + r] = task->names[predicted[r]];
+    }
+    for (int64_t d = 0; d < task->documents; d++) {
+        int64_t first = task->first_row[d];
+
+        counts[d] = bp_entities_compare(tags + first, tags + task->rows + first,
+                                        task->first_row[d + 1] - first);
+    }
+    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, task->documents, seed);
+    if (err == BP_OK)
+        *out = bp_metric_json(&bp_metric_tags, figures);
+    for (size_t k = 0; k < 3 && err == BP_OK; k++)
+        if (!bp_tags_have_entities(task->names, task->outcomes))
+            (void)json_object_del(*out, OF_ENTITIES[k]);
+    bp_free(counts);
+    bp_free(tags);
+    return err;
+}
+
+/* "task" of the summary, with the means of an ensemble's statistics. */
+static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t seed)
+{
+    static const char *const MEANS[] = {"entropy", "mutual_information"};
+    const json_t *labels = json_object_get(json_object_get(task->state, "model"), "labels");
+    int32_t *predicted = bp_alloc("score.task", task->rows, sizeof *predicted);
+    double sums[2] = {0};
+    bp_err err;
+
+    for (int64_t r = 0; r < task->rows; r++) {
+        const float *more = task->table + r * task->width + task->outcomes;
+
+        predicted[r] = best_of(task, r);
+        for (int k = 0; k < 2 && task->width > task->outcomes; k++)
+            sums[k] += (double)more[k];
+    }
+    err = task->kind == BP_TASK_TAGS ? estimate_tags(task, out, predicted, seed)
+                                     : estimate_classes(task, out, predicted, seed);
+    if (err == BP_OK) {
+        (void)json_object_set_new(*out, "confusion", confusion_of(task, predicted));
+        if (labels)
+            (void)json_object_set(*out, "labels", (json_t *)labels);
+        for (int k = 0; k < 2 && task->width > task->outcomes; k++)
+            (void)json_object_set_new(*out, MEANS[k], bp_json_real(sums[k] / (double)task->rows));
+    }
+    bp_free(predicted);
+    return err;
+}
+
+static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t seed)
+{
+    bp_figure figures[BP_METRIC_FIGURES];
+    double *label = bp_alloc("score.task", task->documents, sizeof *label),
+           *predicted = bp_alloc("score.task", task->documents, sizeof *predicted);
+    bp_real_answers answers;
+    bp_err err;
+
+    for (int64_t d = 0; d < task->documents; d++) {
+        label[d] = (double)bp_target_value(task->label[d]);
+        predicted[d] = (double)task->table[d * task->width];
+    }
+    bp_real_answers_init(&answers, label, predicted, task->documents);
+    err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents, seed);
+    if (err == BP_OK)
+        *out = bp_metric_json(&bp_metric_regression, figures);
+    bp_real_answers_clear(&answers);
+    bp_free(label);
+    bp_free(predicted);
+    return err;
+}
+
+static void add_likelihood(const task_scoring *task, json_t *summary)
+{
+    double nll = 0;
+
+    if (task->kind == BP_TASK_REGRESSION || task->kind == BP_TASK_SPANS)
+        return;
+    for (int64_t r = 0; r < task->rows; r++)
+        nll -= (double)task->table[r * task->width + task->label[r]];
+    (void)json_object_set_new(summary, "nll_nats", bp_json_real(nll));
+    (void)json_object_set_new(summary, "perplexity", bp_json_real(exp(nll / (double)task->rows)));
+}
+
+static bp_err summarise(task_scoring *task)
+{
+    scorer *self = task->self;
+    uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
+    char *path = bp_path_join(self->folder, "summary.json");
+    json_t *told = NULL;
+    bp_err err = task->kind == BP_TASK_REGRESSION ? measure_values(task, &told, seed)
+                 : task->kind == BP_TASK_SPANS    ? task_measure_spans(task, &told, seed)
+                                                  : measure_classes(task, &told, seed);
+
+    if (err == BP_OK) {
+        (void)json_object_set_new(told, "kind", json_string(bp_task_name(task->kind)));
+        self->summary = json_pack(
+            "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
+            (json_int_t)(task->kind == BP_TASK_SPANS ? task->questions : task->documents),
+            "documents_cut", (json_int_t)task->cut, "task", told, "convention", "name", "task",
+            "context", (json_int_t)task->length, "tokenizer_hash", self->info.tokenizer_hash,
+            "model", "digest", self->info.digest, "step", (json_int_t)self->info.step);
+        if (task->kind == BP_TASK_SPANS)
+            (void)json_object_set_new(self->summary, "windows",
+                                      json_integer((json_int_t)task->documents));
+        if (task->kind == BP_TASK_TAGS)
+            (void)json_object_update_new(self->summary,
+                                         json_pack("{s:I, s:I}", "words", (json_int_t)task->rows,
+                                                   "words_cut", (json_int_t)task->words_cut));
+        add_likelihood(task, self->summary);
+        err = bp_json_save(path, self->summary);
+    }
+    bp_free(path);
+    return err;
+}
+
+static void say(const task_scoring *task)
+{
+    const json_t *told = json_object_get(task->self->summary, "task"), *value;
+    const char *name;
+
+    json_object_foreach((json_t *)told, name, value)
+    {
+        const json_t *figure = json_object_get(value, "value");
+
+        if (json_is_number(figure))
+            bp_log("%-10s %8.4f  (95 %% interval %.4f to %.4f)", name, json_number_value(figure),
+                   json_number_value(json_object_get(value, "low")),
+                   json_number_value(json_object_get(value, "high")));
+    }
+    bp_log("in %s: summary.json, predictions.csv", task->self->folder);
+}
+
+bp_err task_report(task_scoring *task)
+{
+    bp_err err = task->kind == BP_TASK_SPANS ? BP_OK : write_predictions(task);
+
+    if (err == BP_OK)
+        err = summarise(task);
+    if (err == BP_OK)
+        say(task);
+    return err;
+}

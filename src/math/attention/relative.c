@@ -1,0 +1,76 @@
+/* Relative positions in buckets. */
+#include "math/attention/relative.h"
+
+#include <math.h>
+
+int64_t bp_relative_bucket(const bp_relative *by, int64_t behind)
+{
+    int64_t buckets = by->two_sided ? by->buckets / 2 : by->buckets, exact = buckets / 2,
+            side = by->two_sided && behind > 0 ? buckets : 0, far;
+    int64_t n = behind < 0 ? -behind : by->two_sided ? behind : 0;
+
+    if (n < exact)
+        return side + n;
+    if (n >= by->distance)
+        return side + buckets - 1;
+    far = exact + (int64_t)(log((double)n / (double)exact) /
+                            log((double)by->distance / (double)exact) * (double)(buckets - exact));
+    return side + (far < buckets ? far : buckets - 1);
+}
+
+/* Keys of a row of biases come from behind the queries to before them. */
+static int64_t bucket_at(const bp_relative *by, int64_t keys, int64_t at)
+{
+    return bp_relative_bucket(by, keys - 1 - at);
+}
+
+static int64_t keys_of(const bp_attention_shape *shape)
+{
+    return shape->K > 0 ? shape->K : shape->T;
+}
+
+void bp_relative_fill(float *bias, const float *table, const bp_relative *by,
+                      const bp_attention_shape *shape)
+{
+    int64_t H = shape->H, K = keys_of(shape), row = bp_bias_floats(shape);
+
+    for (int64_t at = 0; at < row; at++) {
+        const float *from = table + bucket_at(by, K, at) * H;
+
+        for (int64_t h = 0; h < H; h++)
+            bias[h * row + at] = from[h];
+    }
+}
+
+/* Distances of a bucket stand side by side: they are summed in float64. */
+void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *by,
+                          const bp_attention_shape *shape)
+{
+    int64_t H = shape->H, K = keys_of(shape), row = bp_bias_floats(shape), end = shape->T + K - 1;
+
+    for (int64_t at = 0, next; at < end; at = next) {
+        int64_t bucket = bucket_at(by, K, at);
+
+        for (next = at + 1; next < end && bucket_at(by, K, next) == bucket;)
+            next++;
+        for (int64_t h = 0; h < H; h++) {
+            double sum = 0;
+
+            for (int64_t b = 0; b < shape->B; b++)
+                for (int64_t n = at; n < next; n++)
+                    sum += (double)dbias[(b * H + h) * row + n];
+            dtable[bucket * H + h] += (float)sum;
+        }
+    }
+}
+
+void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
+                             int64_t room, int64_t end)
+{
+    for (int64_t n = 0; n < end; n++) {
+        const float *from = table + bp_relative_bucket(by, -n) * H;
+
+        for (int64_t h = 0; h < H; h++)
+            bias[h * room + room - 1 - n] = from[h];
+    }
+}

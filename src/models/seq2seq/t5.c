@@ -1,0 +1,280 @@
+/* The family T5, versions 1.0 and 1.1: its sizes, and its blocks: the embeddings of both streams,
+ * the encoder's layers and their norm, the decoder's layers and their norm, the vocabulary. Source:
+ * Raffel et al. 2020; Shazeer 2020 (version 1.1). */
+#include "models/seq2seq/seq2seq.h"
+
+#include "models/transformer.h"
+#include "nn/layers.h"
+
+#include <math.h>
+
+#define EPSILON  1e-6
+#define BUCKETS  32
+#define DISTANCE 128
+/* Initial values, of what is added to scores too: where nothing scales the states that meet them,
+ * they are so small instead. */
+#define EMBEDDING_STD    1.0F
+#define STATE_STD(width) (1 / sqrtf((float)(width)))
+
+enum { ENCODER_TABLE = 1, DECODER_TABLE }; /* of relative positions: sets of copies */
+
+static const bp_model_size SIZES[] = {
+    BP_SEQ2SEQ_SIZES,
+    {.name = "tied", .at = BP_SIZE_AT(own[BP_T5_TIED]), .type = BP_SIZE_FLAG, .optional = true},
+    {.name = "gated",
+     .at = BP_SIZE_AT(own[BP_T5_UNGATED]),
+     .type = BP_SIZE_FLAG,
+     .optional = true,
+     .inverse = true},
+    {.name = "relative_buckets", .at = BP_SIZE_AT(own[BP_T5_BUCKETS]), .optional = true},
+    {.name = "relative_distance", .at = BP_SIZE_AT(own[BP_T5_DISTANCE]), .optional = true},
+    {0}};
+
+static void settle(bp_model_shape *shape)
+{
+    int64_t *own = shape->own;
+
+    bp_seq2seq_settle(shape, EPSILON);
+    own[BP_SEQ2SEQ_START] = own[BP_SEQ2SEQ_START] > 0 ? own[BP_SEQ2SEQ_START] : 1;
+    own[BP_T5_BUCKETS] = own[BP_T5_BUCKETS] > 0 ? own[BP_T5_BUCKETS] : BUCKETS;
+    own[BP_T5_DISTANCE] = own[BP_T5_DISTANCE] > 0 ? own[BP_T5_DISTANCE] : DISTANCE;
+}
+
+/* The encoder halves its buckets by sides, and both halve theirs by exact distances. */
+static bool buckets_fit(const bp_model_shape *shape)
+{
+    int64_t buckets = shape->own[BP_T5_BUCKETS];
+
+    return buckets >= 4 && buckets % 2 == 0 && shape->own[BP_T5_DISTANCE] > buckets / 2;
+}
+
+#define BAD_BUCKETS                                                                                \
+    "%lld buckets of distances up to %lld do not go together: at %s; give an even number of "      \
+    "buckets, at least 4, and a distance above half of it"
+
+static void check(const bp_model_shape *shape, int tensors, bp_config *config)
+{
+    bp_seq2seq_check(shape, tensors, config);
+    if (!buckets_fit(shape))
+        bp_config_fault(config, "model.bad_buckets", BAD_BUCKETS,
+                        (long long)shape->own[BP_T5_BUCKETS], (long long)shape->own[BP_T5_DISTANCE],
+                        "model.relative_buckets");
+}
+
+static bp_err check_read(const bp_model_shape *shape, const char *where)
+{
+    if (!buckets_fit(shape))
+        return BP_FAIL(BP_ERR_FORMAT, "model.bad_size", BAD_BUCKETS,
+                       (long long)shape->own[BP_T5_BUCKETS], (long long)shape->own[BP_T5_DISTANCE],
+                       where);
+    return bp_seq2seq_check_read(shape, where);
+}
+
+/* ---- blocks ---- */
+
+typedef enum part { EMBEDDING, ENCODER, SOURCE_NORM, DECODER, TARGET_NORM, VOCABULARY } part;
+
+/* What is a block of the list; *number: which of the layers. */
+static part part_of(const bp_model_shape *shape, int block, int *number)
+{
+    int encoders = (int)shape->own[BP_SEQ2SEQ_ENCODERS],
+        decoders = (int)shape->own[BP_SEQ2SEQ_DECODERS], at = block - 1;
+
+    if (block == 0)
+        return EMBEDDING;
+    *number = at < encoders ? at : at - encoders - 1;
+    return at < encoders         ? ENCODER
+           : at == encoders      ? SOURCE_NORM
+           : *number < decoders  ? DECODER
+           : *number == decoders ? TARGET_NORM
+                                 : VOCABULARY;
+}
+
+static int blocks(const bp_model_shape *shape)
+{
+    return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 4;
+}
+
+static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
+                            int count)
+{
+    bp_tied_table table = {"wte", shape->vocab_size, shape->width, EMBEDDING_STD};
+
+    return shape->own[BP_T5_TIED] ? bp_network_add_tied(network, &table, stage, stages, count)
+                                  : NULL;
+}
+
+static void add_common(bp_network *network, const bp_model_shape *shape, int stage)
+{
+    bp_tied_table table = {"encoder.relative", shape->own[BP_T5_BUCKETS], shape->heads,
+                           STATE_STD(shape->width)};
+
+    bp_network_add_common(network, &table, ENCODER_TABLE, stage);
+    table.name = "decoder.relative";
+    bp_network_add_common(network, &table, DECODER_TABLE, stage);
+}
+
+static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_embedding_part parts[BP_STREAMS];
+    bp_block *block;
+
+    if (!shared) {
+        shared = bp_transformer_add_table(network, shape, "wte");
+        shared->init_std = EMBEDDING_STD;
+    }
+    for (int stream = 0; stream < BP_STREAMS; stream++)
+        parts[stream] = (bp_embedding_part){
+            .wte = shared, .item = stream, .stream = stream, .mask = BP_SEQ2SEQ_MASK + stream};
+    bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);
+    return block;
+}
+
+/* Behind a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
+static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
+{
+    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED];
+    bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder" : "decoder",
+                        .I = shape->width,
+                        .O = shape->width,
+                        .rms = true,
+                        .scale = scaled ? STATE_STD(shape->width) : 0,
+                        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                        .mask = BP_SEQ2SEQ_MASK + BP_STREAMS + stream,
+                        .item = stream,
+                        .stream = stream};
+    bp_block *block;
+
+    bp_row_layer_new(&block, &network->nn, &row, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int number,
+                           bool of_source)
+{
+    int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
+    bp_layer_shape layer = {
+        .C = shape->width,
+        .H = shape->heads,
+        .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
+        .F = shape->own[BP_SEQ2SEQ_INNER],
+        .rms = true,
+        .no_bias = true,
+        .unscaled = true,
+        .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+        .activation = shape->own[BP_T5_UNGATED] ? BP_RELU : BP_GEGLU,
+        .relative = bp_network_common(network, of_source ? ENCODER_TABLE : DECODER_TABLE),
+        .relative_buckets = shape->own[BP_T5_BUCKETS],
+        .relative_distance = shape->own[BP_T5_DISTANCE],
+        .layers = of_source ? encoders : shape->own[BP_SEQ2SEQ_DECODERS],
+        .number = number,
+        .stack = of_source ? "encoder" : "decoder",
+        .first_mask = BP_SEQ2SEQ_LAYER_MASK(of_source ? number : encoders + number),
+        .sees_all = of_source,
+        .item = of_source ? BP_SOURCE : BP_TARGET,
+        .stream = of_source ? BP_SOURCE : BP_TARGET,
+        .crosses = !of_source,
+        .source_item = BP_SOURCE,
+        .source_stream = BP_SOURCE};
+    bp_group *split = bp_network_add_group(network, false);
+    bp_block *block;
+
+    bp_transformer_layer_new(&block, &network->nn, &layer, split,
+                             bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape, bp_param *shared)
+{
+    bp_head_shape head = {.sparse = true};
+    bp_block *block;
+
+    if (!shared) {
+        shared = bp_transformer_add_table(network, shape, "head");
+        shared->init_std = STATE_STD(shape->width);
+    }
+    bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
+    return block;
+}
+
+static void add_block(bp_network *network, const bp_model_shape *shape, int number,
+                      bp_param *shared)
+{
+    int layer = 0;
+    part of = part_of(shape, number, &layer);
+
+    bp_network_add_block(network, of == EMBEDDING     ? new_embedding(network, shape, shared)
+                                  : of == SOURCE_NORM ? new_norm(network, shape, BP_SOURCE)
+                                  : of == TARGET_NORM ? new_norm(network, shape, BP_TARGET)
+                                  : of == VOCABULARY
+                                      ? new_vocabulary(network, shape, shared)
+                                      : new_layer(network, shape, layer, of == ENCODER));
+}
+
+/* ---- what follows from sizes ---- */
+
+/* Multiplications of one token in the matrices of a layer. */
+static double layer_matrices(const bp_model_shape *shape, bool crosses)
+{
+    double C = (double)shape->width,
+           heads = (double)(shape->heads * shape->own[BP_SEQ2SEQ_HEAD_WIDTH]),
+           products = shape->own[BP_T5_UNGATED] ? 2 : 3;
+
+    return (crosses ? 8 : 4) * C * heads + products * C * (double)shape->own[BP_SEQ2SEQ_INNER];
+}
+
+static double cost(const bp_model_shape *shape, int block)
+{
+    double C = (double)shape->width;
+    int number;
+
+    switch (part_of(shape, block, &number)) {
+    case EMBEDDING:
+        return 50 * C;
+    case SOURCE_NORM:
+    case TARGET_NORM:
+        return 10 * C;
+    case ENCODER:
+        return 2 * layer_matrices(shape, false) + bp_seq2seq_attention(shape, false);
+    case DECODER:
+        return 2 * layer_matrices(shape, true) + bp_seq2seq_attention(shape, true);
+    default:
+        return 2 * (double)shape->vocab_size * C;
+    }
+}
+
+/* FLOPs: of a token of the target, with a token of the source. */
+static bp_model_facts facts(const bp_model_shape *shape)
+{
+    int64_t C = shape->width, E = shape->own[BP_SEQ2SEQ_ENCODERS],
+            D = shape->own[BP_SEQ2SEQ_DECODERS], V = shape->vocab_size,
+            tables = shape->own[BP_T5_TIED] ? 1 : 2;
+    double matrices =
+               (double)E * layer_matrices(shape, false) + (double)D * layer_matrices(shape, true),
+           attention = (double)E * bp_seq2seq_attention(shape, false) +
+                       (double)D * bp_seq2seq_attention(shape, true);
+    int64_t vectors = E * 2 * C + D * 3 * C + 2 * C,
+            relative = 2 * shape->own[BP_T5_BUCKETS] * shape->heads;
+
+    return (bp_model_facts){.parameters = (int64_t)matrices + vectors + relative + tables * V * C,
+                            .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
+}
+
+const bp_model_family bp_t5_family = {.name = "t5",
+                                      .sizes = SIZES,
+                                      .any_context = true,
+                                      .settle = settle,
+                                      .check = check,
+                                      .check_read = check_read,
+                                      .facts = facts,
+                                      .start_token = bp_seq2seq_start_token,
+                                      .objective = &bp_objective_seq2seq,
+                                      .huggingface = bp_t5_huggingface,
+                                      .blocks = blocks,
+                                      .blocks_are = "embeddings, layers of encoder and decoder "
+                                                    "with their norms, head",
+                                      .cost = cost,
+                                      .behind = bp_seq2seq_behind,
+                                      .add_shared = add_shared,
+                                      .add_common = add_common,
+                                      .add_block = add_block};

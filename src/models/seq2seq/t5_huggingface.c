@@ -1,0 +1,120 @@
+/* T5, versions 1.0 and 1.1, as folders of Hugging Face's form hold it. */
+#include "models/seq2seq/seq2seq.h"
+
+static const bp_hf_size SIZES[] = {
+    {"width", "d_model", NULL},
+    {"encoder_layers", "num_layers", NULL},
+    {"decoder_layers", "num_decoder_layers", NULL, BP_HF_COUNT, "encoder_layers"},
+    {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},
+    {"heads", "num_heads", NULL},
+    {"head_width", "d_kv", NULL},
+    {"inner", "d_ff", NULL},
+    {"vocab_size", "vocab_size", NULL},
+    {"context", "n_positions", NULL, BP_HF_COUNT, "512"},
+    {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1"},
+    {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},
+    {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},
+    {"gated", "feed_forward_proj", NULL, BP_HF_FLAG, "0", .words = "relu|gated-gelu"},
+    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1"},
+    {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},
+    {0}};
+
+static const bp_hf_setting SETTINGS[] = {
+    {"is_encoder_decoder", "true"},         {"is_gated_act", "true", "gated"},
+    {"is_gated_act", "false", "!gated"},    {"dense_act_fn", "\"gelu_new\"", "gated"},
+    {"dense_act_fn", "\"relu\"", "!gated"}, {0}};
+
+#define MATRIX(theirs, rows, columns, ours)                                                        \
+    {                                                                                              \
+        theirs ".weight", rows, columns, false, 1, {ours}, .layers = LAYERS                        \
+    }
+#define NORM(theirs, ours)                                                                         \
+    {                                                                                              \
+        theirs ".weight", "width", NULL, false, 1, {ours ".gain"}, .layers = LAYERS                \
+    }
+#define ATTENTION(theirs, ours)                                                                    \
+    MATRIX(theirs ".q", "heads*head_width", "width", ours ".q.weight"),                            \
+        MATRIX(theirs ".k", "heads*head_width", "width", ours ".k.weight"),                        \
+        MATRIX(theirs ".v", "heads*head_width", "width", ours ".v.weight"),                        \
+        MATRIX(theirs ".o", "width", "heads*head_width", ours ".out.weight")
+#define RELATIVE(stack)                                                                            \
+    {                                                                                              \
+        stack ".block.*.layer.0.SelfAttention.relative_attention_bias.weight", "relative_buckets", \
+            "heads", false, 1, {stack ".relative"}, .layers = LAYERS, .only_first = true           \
+    }
+#define GATED_MLP(theirs, ours)                                                                    \
+    {theirs ".wi.weight", "inner",         "width", false, 1, {ours ".up.weight"},                 \
+     .only_if = "!gated", .layers = LAYERS},                                                       \
+        {theirs ".wi_0.weight", "inner",         "width", false, 1, {ours ".gate.weight"},         \
+         .only_if = "gated",    .layers = LAYERS},                                                 \
+        {theirs ".wi_1.weight", "inner",         "width", false, 1, {ours ".up.weight"},           \
+         .only_if = "gated",    .layers = LAYERS},                                                 \
+        MATRIX(theirs ".wo", "width", "inner", ours ".down.weight")
+
+static const bp_hf_row ROWS[] = {
+#define LAYERS NULL
+    MATRIX("shared", "vocab_size", "width", "wte"),
+#undef LAYERS
+#define LAYERS "encoder_layers"
+    ATTENTION("encoder.block.*.layer.0.SelfAttention", "encoder.*.attn"),
+    RELATIVE("encoder"),
+    NORM("encoder.block.*.layer.0.layer_norm", "encoder.*.ln1"),
+    GATED_MLP("encoder.block.*.layer.1.DenseReluDense", "encoder.*.mlp"),
+    NORM("encoder.block.*.layer.1.layer_norm", "encoder.*.ln2"),
+#undef LAYERS
+#define LAYERS NULL
+    NORM("encoder.final_layer_norm", "encoder.ln"),
+#undef LAYERS
+#define LAYERS "decoder_layers"
+    ATTENTION("decoder.block.*.layer.0.SelfAttention", "decoder.*.attn"),
+    RELATIVE("decoder"),
+    NORM("decoder.block.*.layer.0.layer_norm", "decoder.*.ln1"),
+    ATTENTION("decoder.block.*.layer.1.EncDecAttention", "decoder.*.cross"),
+    NORM("decoder.block.*.layer.1.layer_norm", "decoder.*.cross.ln"),
+    GATED_MLP("decoder.block.*.layer.2.DenseReluDense", "decoder.*.mlp"),
+    NORM("decoder.block.*.layer.2.layer_norm", "decoder.*.ln2"),
+#undef LAYERS
+#define LAYERS NULL
+    NORM("decoder.final_layer_norm", "decoder.ln"),
+    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
+#undef LAYERS
+    {0}};
+
+/* Other names of the one table; and what the first T5s' files have and their programs ignore. */
+static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                      "layer.1.EncDecAttention.relative_attention_bias.weight",
+                                      NULL},
+                         *const HARMLESS[] = {"dropout_rate", "classifier_dropout",
+                                              "initializer_factor", "num_hidden_layers", NULL};
+
+static bp_err check(const bp_hf_shape *shape, const char *path)
+{
+    int64_t buckets = bp_hf_size_of(shape, "relative_buckets"),
+            distance = bp_hf_size_of(shape, "relative_distance");
+
+    if (buckets < 4 || buckets % 2 != 0 || distance <= buckets / 2)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_buckets",
+                       "\"relative_attention_num_buckets\" %lld and "
+                       "\"relative_attention_max_distance\" %lld do not go together: at %s",
+                       (long long)buckets, (long long)distance, path);
+    return BP_OK;
+}
+
+static const bp_hf_table T5 = {
+    .kind = "t5",
+    .model_type = "t5",
+    .architecture = "T5ForConditionalGeneration",
+    .prefix = "",
+    .first = "shared.weight",
+    .head = "lm_head.weight",
+    .tied = "shared.weight",
+    .sizes = SIZES,
+    .settings = SETTINGS,
+    .rows = ROWS,
+    .buffers = BUFFERS,
+    .harmless = HARMLESS,
+    .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "
+            "\"use_cache\": true}",
+    .check = check};
+
+const bp_hf_table *const bp_t5_huggingface[] = {&T5, NULL};

@@ -1,0 +1,209 @@
+/* Questions of SQuAD's files. */
+#include "text/squad_priv.h"
+
+#include "base/mem.h"
+#include "text/answers.h"
+#include "text/text_source.h"
+#include "text/unicode_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+enum { WORD_SPACE, WORD_LETTERS, WORD_CHINESE, WORD_OTHER };
+
+static int kind_at(const char *text, size_t bytes, size_t at, size_t *step)
+{
+    uint32_t c = 0;
+    int class;
+
+    *step = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
+    if (*step == 0) {
+        *step = 1;
+        return WORD_OTHER;
+    }
+    class = bp_unicode_classes()[c] & BP_CLASS_MASK;
+    return class == BP_CLASS_SPACE                                ? WORD_SPACE
+           : (c >= 0x3400 && c <= 0x9FFF) || c >= 0x20000         ? WORD_CHINESE
+           : class == BP_CLASS_LETTER || class == BP_CLASS_NUMBER ? WORD_LETTERS
+                                                                  : WORD_OTHER;
+}
+
+size_t bp_context_word(const char *text, size_t bytes, size_t at)
+{
+    size_t step;
+    int kind = WORD_SPACE;
+
+    while (at < bytes && (kind = kind_at(text, bytes, at, &step)) == WORD_SPACE)
+        at += step;
+    if (at < bytes)
+        do
+            at += step;
+        while (kind != WORD_CHINESE && at < bytes && kind_at(text, bytes, at, &step) == kind);
+    for (size_t end = at; end < bytes; end += step) /* white space at the end is the last word's */
+        if (kind_at(text, bytes, end, &step) != WORD_SPACE)
+            return at;
+    return bytes;
+}
+
+bp_err bp_context_words_of(bp_encoder *encoder, const char *context, int64_t first, int64_t end,
+                           size_t *begin, size_t *bytes)
+{
+    size_t all = strlen(context), last = 0;
+    bp_ids ids = {0};
+    bp_err err = BP_OK;
+
+    *begin = all;
+    for (size_t at = 0, next; at < all && ids.count < end && err == BP_OK; at = next) {
+        next = bp_context_word(context, all, at);
+        err = bp_encode_piece(encoder, context + at, next - at, at == 0, &ids);
+        if (ids.count > first && at < *begin)
+            *begin = at;
+        last = next;
+    }
+    for (size_t step; *begin < last && kind_at(context, last, *begin, &step) == WORD_SPACE;)
+        *begin += step;
+    *bytes = last > *begin ? last - *begin : 0;
+    bp_ids_clear(&ids);
+    return err;
+}
+
+/* ---- files ---- */
+
+static bp_err fail_form(const char *what, const char *id)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "squad.bad_form", "%s is missing or of another type, in %s%.80s",
+                   what, id[0] ? "question " : "the file", id);
+}
+
+bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
+{
+    json_error_t where;
+
+    *squad = (bp_squad){.root = json_loadb(text, bytes, 0, &where)};
+    if (squad->root == NULL)
+        return BP_FAIL(BP_ERR_FORMAT, "json.invalid",
+                       "not valid JSON in UTF-8 (%s), line %d, column %d", where.text, where.line,
+                       where.column);
+    return json_is_array(json_object_get(squad->root, "data")) ? BP_OK
+                                                               : fail_form("the list \"data\"", "");
+}
+
+void bp_squad_close(bp_squad *squad)
+{
+    json_decref(squad->root);
+    *squad = (bp_squad){0};
+}
+
+/* The byte where code point `at` of a text begins; its length where there are fewer. */
+static size_t byte_of(const char *text, json_int_t at)
+{
+    size_t bytes = strlen(text), byte = 0;
+
+    for (json_int_t k = 0; k < at && byte < bytes; k++) {
+        uint32_t c;
+        size_t step = bp_utf8_decode((const uint8_t *)text + byte, bytes - byte, &c);
+
+        byte += step > 0 ? step : 1;
+    }
+    return byte;
+}
+
+/* Texts of answers to a new list, and where the first one lies in the context. */
+static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
+                           const char *context, const char *id)
+{
+    const json_t *answers = json_object_get(question, "answers"), *one;
+    bool none = json_is_true(json_object_get(question, "is_impossible"));
+    size_t k;
+
+    *texts = json_array();
+    answer[0] = answer[1] = 0;
+    if (!json_is_array(answers))
+        return none ? BP_OK : fail_form("the list \"answers\"", id);
+    json_array_foreach((json_t *)answers, k, one)
+    {
+        const json_t *start = json_object_get(one, "answer_start");
+        const char *text = json_string_value(json_object_get(one, "text"));
+        size_t at;
+
+        if (none)
+            break;
+        if (!text || !text[0] || !json_is_integer(start))
+            return fail_form("an answer's \"text\" or \"answer_start\"", id);
+        at = byte_of(context, json_integer_value(start));
+        if (json_integer_value(start) < 0 || strncmp(context + at, text, strlen(text)) != 0)
+            return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
+                           "the answer '%.60s' does not stand at character %lld of its context, in "
+                           "question %.80s",
+                           text, (long long)json_integer_value(start), id);
+        (void)json_array_append_new(*texts, json_string(text));
+        if (k == 0) {
+            answer[0] = at;
+            answer[1] = at + strlen(text);
+        }
+    }
+    return BP_OK;
+}
+
+static bp_err take_question(bp_text_record *record, const json_t *question, const char *context)
+{
+    const char *id = json_string_value(json_object_get(question, "id")),
+               *text = json_string_value(json_object_get(question, "question"));
+    json_t *texts = NULL;
+    char *dumped;
+    bp_err err;
+
+    if (!id || strlen(id) > BP_TEXT_FIELD_BYTES)
+        return fail_form("\"id\", of no more than 1024 bytes,", "");
+    if (!text || !text[0])
+        return fail_form("\"question\"", id);
+    if (!context || bp_context_word(context, strlen(context), 0) == 0)
+        return fail_form("\"context\"", id);
+    bp_text_record_set(&record->id, id, strlen(id));
+    err = read_answers(&texts, record->answer, question, context, id);
+    if (err == BP_OK) {
+        record->joined.bytes = record->tags.bytes = 0;
+        bp_buffer_printf(&record->joined, "%s%s", text, context);
+        record->starts[0] = 0;
+        record->starts[1] = strlen(text);
+        for (int k = 0; k < 2; k++)
+            record->answer[k] += record->answer[1] > 0 ? record->starts[1] : 0;
+        dumped = json_dumps(texts, JSON_COMPACT);
+        BP_CHECK(dumped != NULL);
+        bp_buffer_add(&record->tags, context, strlen(context) + 1);
+        bp_buffer_add(&record->tags, dumped, strlen(dumped) + 1);
+        free(dumped);
+    }
+    json_decref(texts);
+    return err;
+}
+
+bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found)
+{
+    const json_t *articles = json_object_get(squad->root, "data");
+
+    for (; squad->article < json_array_size(articles);
+         squad->article++, squad->paragraph = squad->question = 0) {
+        const json_t *paragraphs =
+            json_object_get(json_array_get(articles, squad->article), "paragraphs");
+
+        if (!json_is_array(paragraphs))
+            return fail_form("a list \"paragraphs\"", "");
+        for (; squad->paragraph < json_array_size(paragraphs);
+             squad->paragraph++, squad->question = 0) {
+            const json_t *paragraph = json_array_get(paragraphs, squad->paragraph),
+                         *questions = json_object_get(paragraph, "qas");
+
+            if (!json_is_array(questions))
+                return fail_form("a list \"qas\"", "");
+            *found = squad->question < json_array_size(questions);
+            if (*found)
+                return take_question(record, json_array_get(questions, squad->question++),
+                                     json_string_value(json_object_get(paragraph, "context")));
+        }
+    }
+    *found = false;
+    return BP_OK;
+}

@@ -1,0 +1,91 @@
+/* The checkpoints that a sampler of the posterior keeps are members of an ensemble. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "io/checkpoint/ensemble_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STEP_PREFIX "step-"
+
+/* Of names of the folder, sorted: the newest checkpoint.keep. */
+static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int64_t keep)
+{
+    int64_t steps = 0;
+
+    for (int64_t k = 0; k < count; k++)
+        steps += strncmp(names[k], STEP_PREFIX, strlen(STEP_PREFIX)) == 0;
+    list->members = bp_alloc("train.samples", steps, sizeof *list->members);
+    for (int64_t k = 0, seen = 0; k < count; k++) {
+        if (strncmp(names[k], STEP_PREFIX, strlen(STEP_PREFIX)) != 0 || seen++ < steps - keep)
+            continue;
+        list->members[list->count++] =
+            (bp_ensemble_member){bp_strdup(names[k]), bp_path_join("checkpoints", names[k]), NAN};
+    }
+}
+
+static bp_err list_samples(const trainer *self)
+{
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+    char *folder = bp_path_join(run_dir, "checkpoints"), **names = NULL;
+    int64_t count = 0;
+    bp_ensemble_list list = {0};
+    bp_err err = bp_dir_list(folder, &names, &count);
+
+    if (err == BP_OK)
+        list_newest(&list, names, count, bp_checkpoint_keys_of(self->config)->keep);
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->run);
+    if (err == BP_OK)
+        err = bp_ensemble_list_save(&list, run_dir);
+    if (err == BP_OK)
+        bp_log("ensemble.json lists the last %" PRId64
+               " checkpoints as samples of the posterior: %s",
+               list.count, run_dir);
+    bp_ensemble_list_clear(&list);
+    bp_names_free(&names, count);
+    bp_free(folder);
+    return err;
+}
+
+bp_err trainer_keep_samples(trainer *self)
+{
+    bool keeps = self->spec.optimizer.kind == BP_SGLD && self->mesh->coordinates;
+
+    return bp_agree(self->mesh->world, keeps ? list_samples(self) : BP_OK);
+}
+
+/* The loss is the mean over documents, else over tokens. */
+static bool has_one_target(const trainer *self)
+{
+    return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_REGRESSION;
+}
+
+/* What it lists may be removed while training goes on. */
+static bp_err drop_list(const trainer *self)
+{
+    char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "ensemble.json");
+    bp_err err = BP_OK;
+
+    if (unlink(path) != 0 && errno != ENOENT)
+        err = bp_fail_errno(BP_ERR_IO, "can't remove the old list of samples", path);
+    bp_free(path);
+    return err;
+}
+
+bp_err trainer_set_posterior(trainer *self)
+{
+    bp_optimizer_rule *rule = &self->spec.optimizer;
+
+    rule->seed = self->spec.seed;
+    rule->member = bp_corpus_keys_of(self->config)->member;
+    rule->data = has_one_target(self) ? self->facts.documents : self->facts.tokens;
+    return rule->kind == BP_SGLD && self->mesh->coordinates ? drop_list(self) : BP_OK;
+}

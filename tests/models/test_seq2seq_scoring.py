@@ -1,0 +1,228 @@
+"""Encoder-decoders scored, ensembled and asked for their uncertainty: log p(target | source), a document a pair."""
+import json
+import math
+import os
+import random
+import signal
+
+import bagpipe_test
+from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, timeless
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+LETTERS = "abcdefgh"
+CONFIG = """[corpus]
+train = {folder}/train.h5
+valid = {folder}/valid.h5
+[model]
+kind = transformer
+layers = 2
+encoder_layers = 1
+width = 16
+heads = 2
+context = 16
+[train]
+steps = 12
+batch = 8
+log_every = 1
+[optimizer]
+lr = 1e-2
+warmup = 2
+[math]
+precision = f32
+threads = 1
+"""
+
+
+class Scoring(ScoreFiles, FolderTest):
+    """An ensemble of two members, on bags of pairs of letters and the same letters backwards."""
+
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        draw = random.Random(2)
+        cls.must(["bagpipe-data", "tokenizer", "--kind", "char", "--out", cls.at("tokenizer.json"), cls.write("letters.txt", LETTERS)])
+        for name, count in (("train", 120), ("valid", 30), ("many", 3000)):
+            cls.make_pairs(name, [["".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 9)))] for _ in range(count)])
+        cls.write("small.ini", CONFIG.format(folder=cls.folder))
+        cls.must(["bagpipe", "ensemble", cls.at("small.ini"), f"run.dir={cls.at('ensemble')}", "ensemble.members=2"])
+        cls.model, cls.mixture = cls.at("ensemble/members/m00"), cls.at("ensemble/ensemble.json")
+
+    @classmethod
+    def make_pairs(cls, name, pairs):
+        """A corpus of pairs [source, target]; the target is the source backwards where it is not given."""
+        cls.write(name + ".src", "".join(pair[0] + "\n" for pair in pairs))
+        cls.write(name + ".tgt", "".join((pair + [pair[0][::-1]])[1] + "\n" for pair in pairs))
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at(name + ".h5"), cls.at(name + ".src"),
+                  cls.at(name + ".tgt")])
+        return cls.at(name + ".h5")
+
+    def job(self, name, *keys, job="score"):
+        return [program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at(name)}", *keys]
+
+    def scored(self, name, ranks=0, *keys, model=None, corpus="valid"):
+        result = run(self.job(name, f"score.model={model or self.model}", f"score.corpus={self.at(corpus + '.h5')}", "score.tokens=yes", *keys), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return self.summary(name)
+
+    def tokens(self, name):
+        """Of each document the log-probabilities of its target and its end; those of its source are missing."""
+        with h5py.File(os.path.join(self.at(name), "score", "tokens.h5")) as file:
+            starts, logprobs = file["doc_start"][:], file["logprob"][:]
+        return [logprobs[a:b] for a, b in zip(starts[:-1].astype(int), starts[1:].astype(int))]
+
+    def written(self, name, *keys, model=None, prompts=None):
+        result = run(self.job(name, f"generate.model={model or self.model}", f"generate.prompts={prompts or self.at('valid.src')}", *keys, job="generate"))
+        self.assertEqual(result.status, 0, str(result))
+        with open(os.path.join(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file], result
+
+    def test_scores_are_those_of_validation_on_every_mesh(self):
+        one = self.scored("one")
+        self.assertLess(abs(math.log(one["perplexity"]) - metrics(self.model)[-1]["valid_loss"]), 1e-6)
+        self.assertEqual((one["convention"]["name"], one["convention"]["prefix"], one["convention"]["end"], one["bits_per_byte"]), ("pairs", "start", True, None))
+        with open(self.at("valid.src"), encoding="utf-8") as file:
+            sources = [len(line.rstrip("\n")) for line in file]
+        for logprobs, source in zip(self.tokens("one"), sources, strict=True):
+            self.assertEqual(numpy.isnan(logprobs).tolist(), [True] * source + [False] * (source + 1))
+        for ranks in (2, 4):
+            self.scored(f"data{ranks}", ranks)
+            self.assert_same_bytes("one", f"data{ranks}")
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            self.scored(name, ranks, *mesh)
+            for a, b in zip(self.tokens("one"), self.tokens(name), strict=True):
+                self.assertLess(numpy.nanmax(abs(a - b)), 1e-5)
+
+    def test_killed_it_goes_on_with_the_same_bytes(self):
+        self.scored("straight", 2, corpus="many")
+        command = self.job("killed", f"score.model={self.model}", f"score.corpus={self.at('many.h5')}", "score.tokens=yes")
+        killed = Background(command, 2, {"BP_FAULT": "score.chunk_done:1@1=kill"})
+        killed.communicate()
+        killed.end()
+        self.assertNotIn(killed.returncode, (0, -signal.SIGKILL))
+        self.scored("killed", 2, corpus="many")
+        self.assert_same_bytes("straight", "killed")
+
+    def test_what_is_written_scores_as_it_was_written(self):
+        """Sampled targets become pairs; scoring gives each token the log-probability that decoding told, of an ensemble too."""
+        for name, model in (("one", self.model), ("both", self.mixture)):
+            lines, _ = self.written("sampled-" + name, "generate.strategy=sample", "generate.tokens=12", model=model)
+            lines = [line for line in lines if line["text"] and set(line["text"]) <= set(LETTERS)]
+            self.assertGreater(len(lines), 5)
+            self.make_pairs("written-" + name, [[line["prompt"], line["text"]] for line in lines])
+            self.scored("rescored-" + name, model=model, corpus="written-" + name)
+            for line, logprobs in zip(lines, self.tokens("rescored-" + name), strict=True):
+                told = numpy.array(line["logprobs"])
+                self.assertLess(abs(logprobs[~numpy.isnan(logprobs)][:len(told)] - told).max(), 1e-5)
+
+    def test_members_of_an_ensemble_are_mixed(self):
+        """Their probabilities; out-of-bag pairs were scored."""
+        self.assertTrue(all(member["oob_perplexity"] > 1 for member in read_json(self.mixture)["members"]))
+        one, other = (self.scored(f"member{k}", model=self.at(f"ensemble/members/m0{k}")) for k in range(2))
+        both = self.scored("mixed", model=self.mixture)
+        self.assertGreater(both["mutual_information"], 0)
+        self.assertLess(both["nll_nats"], max(one["nll_nats"], other["nll_nats"]))
+        for a, b, c in zip(*map(self.tokens, ("member0", "member1", "mixed")), strict=True):
+            told = ~numpy.isnan(a)
+            self.assertLess(abs(numpy.logaddexp(a[told], b[told]) - math.log(2) - c[told]).max(), 2e-6)
+        self.scored("apart", 2, "mesh.members=2", model=self.mixture)
+        self.assertLess(abs(self.summary("apart")["nll_nats"] - both["nll_nats"]), 1e-3)
+
+    def test_equal_members_are_their_member(self):
+        path = self.write("same.json", json.dumps({"members": [{"name": name, "path": self.model} for name in "abc"]}))
+        one, same = self.scored("alone"), self.scored("same", model=path)
+        self.assertEqual((one["nll_nats"], one["perplexity"], same["mutual_information"]), (same["nll_nats"], same["perplexity"], 0))
+        keys = ["generate.strategy=beam", "generate.tokens=12", "generate.beams=3"]
+        alone, together = self.written("alone-written", *keys)[0], self.written("same-written", *keys, model=path)[0]
+        for a, b in zip(alone, together, strict=True):
+            self.assertEqual(a["tokens"], b["tokens"])
+            self.assertLess(abs(a["logprob"] - b["logprob"]), 1e-5)
+            self.assertEqual(set(b["mutual_information"]), {0})
+
+    def test_the_uncertainty_of_pairs_is_told(self):
+        """Letters that training had no source of are told apart somehow; the comparison has its figures."""
+        self.make_pairs("odd", [["h" * 8, "a" * (k % 8 + 1)] for k in range(12)])
+        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture}", f"uncertainty.in_domain={self.at('valid.h5')}",
+                              f"uncertainty.shifted={self.at('odd.h5')}", job="uncertainty"))
+        self.assertEqual(result.status, 0, str(result))
+        mixed = read_json(self.at("uncertainty"), "uncertainty", "summary.json")["methods"]["both"]
+        self.assertTrue(0 <= mixed["ood"]["odd"]["auroc"]["mutual_information"] <= 1)
+
+    def test_a_source_that_is_too_long_keeps_no_other_from_its_text(self):
+        """Its line says so; cut, it has a text. bagpipe-data metrics reads the lines, of several samples the first."""
+        sources = ["abc", "a" * 20, "hgf"]
+        prompts, few = self.write("long.txt", "".join(text + "\n" for text in sources)), self.write("few.txt", "abc\nb\nhgf\n")
+        keys = ["generate.strategy=sample", "generate.samples=2", "generate.tokens=8"]
+        (lines, result), short = self.written("too-long", *keys, prompts=prompts), self.written("short", *keys, prompts=few)[0]
+        self.assert_warning(result, "[generate.too_long]", "1 of 3")
+        self.assertEqual([line["index"] for line in lines], [0, 0, 1, 2, 2])
+        self.assertEqual(lines[:2] + lines[3:], short[:2] + short[4:])
+        self.assertEqual((lines[2]["prompt"], lines[2]["text"], lines[2]["tokens"], lines[2]["finish"]), ("a" * 20, None, [], "error"))
+        self.assertIn("21 tokens", lines[2]["error"])
+        self.assertEqual(read_json(self.at("too-long"), "generate", "summary.json")["left_out"], 1)
+        cut, result = self.written("cut-long", *keys, "generate.cut=yes", prompts=prompts)
+        self.assert_warning(result, "[generate.too_long]", "1 of 3")
+        self.assertEqual((len(cut), cut[:2], cut[2]["finish"] == "error"), (6, short[:2], False))
+        texts = self.write("plain.txt", "".join((line["text"] or "").replace("\n", " ") + "\n" for line in (lines[0], lines[2], lines[3])))
+        reference = self.write("reference.txt", "abc def\nb c\nhgf a\n")
+        outputs = os.path.join(self.at("too-long"), "generate", "outputs.jsonl")
+        measure = [program("bagpipe-data"), "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis"]
+        read, plain = run(measure + [outputs]), run(measure + [texts])
+        self.assertEqual((read.status, read.out), (0, plain.out), str(read))
+        self.assert_warning(read, "[metrics.left_out]", "1 of 3")
+        broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
+        self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
+
+    def bucket(self, name, ranks=0, *keys):
+        result = run(self.job(name, "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", *keys, job="pretrain"), ranks)
+        self.assertEqual(result.status, 0, str(result))
+        return metrics(self.at(name))
+
+    def test_batches_of_similar_lengths_are_short(self):
+        """The same on any mesh, and after a kill; validation's loss, of short batches too, is that of scoring."""
+        one = self.bucket("bucket", 0, "mesh.micro_batch=2")
+        self.assertLess(one[-1]["padding"], 0.5)  # it is 0.65 in windows of the context
+        for ranks in (2, 4):
+            other = self.bucket(f"bucket{ranks}", ranks, "mesh.micro_batch=2")
+            self.assertEqual(timeless(one), timeless(other))
+            self.assertEqual(digests(self.at("bucket")), digests(self.at(f"bucket{ranks}")))
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("pipeline", 2, ["mesh.pipeline=2"]), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2", "mesh.schedule=interleaved"])):
+            for a, b in zip(one, self.bucket("bucket-" + name, ranks, "mesh.micro_batch=2", *mesh), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                self.assertEqual(a["padding"], b["padding"])
+        killed = Background(self.job("bucket-killed", "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", "mesh.micro_batch=2", job="pretrain"), 2,
+                            {"BP_FAULT": "step.end:7@1=kill"})
+        killed.communicate()
+        killed.end()
+        self.assertNotIn(killed.returncode, (0, -signal.SIGKILL))
+        self.assertEqual(timeless(one), timeless(self.bucket("bucket-killed", 2, "mesh.micro_batch=2")))
+        self.assertEqual(digests(self.at("bucket")), digests(self.at("bucket-killed")))
+        scored = self.scored("bucket-scored", model=self.at("bucket"))
+        self.assertLess(abs(math.log(scored["perplexity"]) - one[-1]["valid_loss"]), 1e-6)
+        keys = ["model.kind=gpt", "model.encoder_layers=", "corpus.bucket=4"]
+        self.assert_error(run(self.job("bucket-gpt", *keys, job="pretrain")), 78, "[corpus.bucket_unused]")
+
+    def test_what_does_not_fit_is_said(self):
+        long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])
+        keys = [f"score.model={self.model}", f"score.corpus={long}", "score.tokens=yes"]
+        result = run(self.job("left", *keys))
+        self.assertEqual(result.status, 0, str(result))
+        self.assert_warning(result, "[score.too_long]", "2 of 3")
+        self.assertEqual([int((~numpy.isnan(x)).sum()) for x in self.tokens("left")], [4, 0, 0])
+        result = run(self.job("cut", *keys, "score.cut=yes"))
+        self.assert_warning(result, "[score.too_long]", "2 of 3")
+        self.assertEqual([int((~numpy.isnan(x)).sum()) for x in self.tokens("cut")], [4, 2, 16])
+        self.assert_error(run(self.job("convention", *keys, "score.convention=rolling")), 78, "[score.other_convention]")
+        self.assert_error(run(self.job("choices", *keys, f"score.candidates={self.write('choices.jsonl', '{}')}")), 78, "[score.other_convention]")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("lines.h5"), self.at("valid.src")])
+        self.assert_error(run(self.job("lines", keys[0], f"score.corpus={self.at('lines.h5')}")), 78, "[corpus.no_pairs]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
