@@ -386,6 +386,8 @@ typedef struct bp_logit_rows {
  * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
  * targets; equal results on all ranks. */
 void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_Comm tensor);
+/** sums[V here] += the columns of dlogits, in row order: a bias's gradient. Local. */
+void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
 /** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
  */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);

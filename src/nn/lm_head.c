@@ -527,7 +527,7 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
     if (self->wte->gradient)
         bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, states, fresh);
     if (self->shape.bias && self->shape.bias->gradient)
-        lm_head_add_bias_gradient(self->shape.bias->gradient, &dlogits);
+        bp_logit_column_sums(self->shape.bias->gradient, &dlogits);
 }
 
 /* The same of a row's target and the sampled outcomes. */

@@ -17,20 +17,6 @@ void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *h
     bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = hidden});
 }
 
-void lm_head_add_bias_gradient(float *sums, const bp_operand *dlogits)
-{
-    enum { COLUMNS = 256 };
-
-#pragma omp parallel for schedule(static) if (dlogits->rows * dlogits->columns > 8192)
-    for (int64_t first = 0; first < dlogits->columns; first += COLUMNS) {
-        int64_t end = first + COLUMNS < dlogits->columns ? first + COLUMNS : dlogits->columns;
-
-        for (int64_t r = 0; r < dlogits->rows; r++)
-            for (int64_t v = first; v < end; v++)
-                sums[v] += lm_head_value_at(dlogits, r * dlogits->stride + v);
-    }
-}
-
 void bp_lm_head_norm(const bp_block *block, float *normed, const float *hidden, int64_t rows)
 {
     const lm_head *self = (const lm_head *)block;

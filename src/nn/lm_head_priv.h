@@ -7,8 +7,6 @@
 #include "nn/sampled_softmax_priv.h"
 #include "nn/softmax_mixture_priv.h"
 
-#include <string.h>
-
 typedef struct lm_head {
     bp_block block;
     bp_head_shape shape;
@@ -20,21 +18,6 @@ typedef struct lm_head {
     void *rows_memory;
 } lm_head;
 #define ENTMAX_ROWS 64
-
-/** Element `at` of its memory. */
-static inline float lm_head_value_at(const bp_operand *x, int64_t at)
-{
-    float value;
-
-    if (x->form != BP_OPERAND_BF16)
-        return ((const float *)x->data)[at];
-    uint32_t bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/** sums[V here] += the columns of dlogits, in row order. */
-void lm_head_add_bias_gradient(float *sums, const bp_operand *dlogits);
 
 /** Memory for the distributions of rows. */
 void lm_head_make_rows(lm_head *self);

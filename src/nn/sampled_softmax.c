@@ -3,8 +3,6 @@
 #include "nn/sampled_softmax_priv.h"
 
 #include "base/err.h"
-#include "nn/lm_head_priv.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -172,7 +170,7 @@ static float target_logit(const sampled_softmax *self, const bp_operand *normed,
     double sum = self->bias ? (double)self->bias->value[row] : 0;
 
     for (int64_t k = 0; k < C; k++)
-        sum += (double)lm_head_value_at(normed, r * normed->stride + k) *
+        sum += (double)bp_operand_value(normed, r * normed->stride + k) *
                (double)self->wte->value[row * C + k];
     return (float)(sum - log_expected(self, row + self->wte->offset[0]));
 }
@@ -218,17 +216,17 @@ static void add_targets(const sampled_softmax *self, float *dnormed, const bp_op
 
             if (!has_row(self, targets[r]))
                 continue;
-            d = lm_head_value_at(dlogits, r * dlogits->stride + self->samples);
+            d = bp_operand_value(dlogits, r * dlogits->stride + self->samples);
             for (int64_t k = from, row = (targets[r] - first) * C; k < end; k++) {
                 dnormed[r * C + k] += d * self->wte->value[row + k];
                 if (gradient)
-                    gradient[row + k] += d * lm_head_value_at(normed, r * normed->stride + k);
+                    gradient[row + k] += d * bp_operand_value(normed, r * normed->stride + k);
             }
         }
     for (int64_t r = 0; bias && r < normed->rows; r++)
         if (has_row(self, targets[r]))
             bias[targets[r] - first] +=
-                lm_head_value_at(dlogits, r * dlogits->stride + self->samples);
+                bp_operand_value(dlogits, r * dlogits->stride + self->samples);
 }
 
 void sampled_softmax_backward(sampled_softmax *self, const sampled_gradients *to,
@@ -250,7 +248,7 @@ void sampled_softmax_backward(sampled_softmax *self, const sampled_gradients *to
     }
     if (self->bias && self->bias->gradient) {
         bp_zero(to->sums, self->columns);
-        lm_head_add_bias_gradient(to->sums, dlogits);
+        bp_logit_column_sums(to->sums, dlogits);
         for (int64_t s = 0; s < self->here; s++)
             self->bias->gradient[self->ids[s] - first] += to->sums[s];
     }

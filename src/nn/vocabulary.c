@@ -45,3 +45,17 @@ double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int6
 {
     return sums[rows + r] - (double)max[r] - log(sums[r]);
 }
+
+void bp_logit_column_sums(float *sums, const bp_operand *dlogits)
+{
+    enum { COLUMNS = 256 };
+
+#pragma omp parallel for schedule(static) if (dlogits->rows * dlogits->columns > 8192)
+    for (int64_t first = 0; first < dlogits->columns; first += COLUMNS) {
+        int64_t end = first + COLUMNS < dlogits->columns ? first + COLUMNS : dlogits->columns;
+
+        for (int64_t r = 0; r < dlogits->rows; r++)
+            for (int64_t v = first; v < end; v++)
+                sums[v] += bp_operand_value(dlogits, r * dlogits->stride + v);
+    }
+}

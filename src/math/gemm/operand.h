@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include <stdint.h>
+#include <string.h>
 
 typedef struct bp_gemm bp_gemm;
 
@@ -27,6 +28,18 @@ size_t bp_operand_bytes(bp_operand_form form, int64_t rows, int64_t columns);
 static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t columns)
 {
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, x};
+}
+/** Element `at` of its memory, as a float. */
+static inline float bp_operand_value(const bp_operand *x, int64_t at)
+{
+    float value;
+    uint32_t bits;
+
+    if (x->form != BP_OPERAND_BF16)
+        return ((const float *)x->data)[at];
+    bits = (uint32_t)((const uint16_t *)x->data)[at] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 /** The values of x[rows][columns], converted; nothing where `to` lies over x. */
 void bp_operand_fill(const bp_operand *to, const float *x);

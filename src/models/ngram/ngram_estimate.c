@@ -14,24 +14,18 @@
 
 #define DROPPED (-1) /* the place of an n-gram that is not kept */
 
-/* An n-gram on its way to its owner in context order. */
-typedef struct record {
-    uint64_t high, low;
-    int64_t count;  /* negative: it is not kept */
-    double shorter; /* the probability of its last word given one word less */
-    int64_t link;   /* the place of its suffix */
-} record;
-
-typedef struct reply {
-    int64_t place;
-    double prob;
-} reply;
-
 /* What the orders hand on, in suffix order: of the n-grams of the order below. */
 typedef struct order_below {
     int64_t *place;
     double *prob;
 } order_below;
+
+static void order_below_clear(order_below *below)
+{
+    bp_free(below->place);
+    bp_free(below->prob);
+    *below = (order_below){0};
+}
 
 typedef struct estimator {
     const bp_counting *counting;
@@ -55,8 +49,8 @@ static int64_t count_at(const estimator *self, int order, int64_t k)
 {
     const ngram_suffixes *list = &self->counts->of[order];
 
-    return ngram_count_of(self->spec, order, starts(self->spec, list->key[k]), list->seen[k],
-                          list->left[k]);
+    return ngram_count_of(self->spec, order, starts(self->spec, list->key[k]),
+                          list->tally[k].is.seen, list->tally[k].is.left);
 }
 
 static void fit(estimator *self, int order, const int64_t counts[NGRAM_COUNTS])
@@ -147,8 +141,10 @@ static double unseen_history(const ngram_rule *rule)
     return rule->smoothing == NGRAM_MLE ? 0 : 1 / (double)rule->outcomes;
 }
 
-static bp_err make_level(const estimator *self, ngram_level *level, int64_t count)
+static bp_err make_level(const estimator *self, int order, int64_t count)
 {
+    ngram_level *level = &self->out->of[order];
+    bool has_followers = order < self->spec->order || order == 1;
     double unseen = unseen_history(&self->spec->rule);
 
     level->count = count;
@@ -161,7 +157,7 @@ static bp_err make_level(const estimator *self, ngram_level *level, int64_t coun
     if (!level->prob || !level->left || !level->begin || !level->link ||
         (self->spec->entropy > 0 && !level->shorter))
         return bp_fail_memory("the n-grams' probabilities", count, 5 * sizeof(double));
-    for (int64_t k = 0; k < count; k++)
+    for (int64_t k = 0; k < count && has_followers; k++) /* else the pages are never touched */
         level->left[k] = unseen;
     return BP_OK;
 }
@@ -170,7 +166,7 @@ static bp_err make_words(estimator *self)
 {
     ngram_level *level = &self->out->of[1];
     int64_t first = self->cuts[self->rank], end = self->cuts[self->rank + 1];
-    bp_err err = make_level(self, level, end - first);
+    bp_err err = make_level(self, 1, end - first);
 
     level->first = first;
     self->out->total[1] = self->spec->vocab_size + 1;
@@ -181,12 +177,14 @@ static bp_err make_words(estimator *self)
 
 /* ---- records to their owners, and replies ---- */
 
+/* N-grams of one order, with their keys in context order beside them: `value` is the place of the
+ * tally. One rank sends nothing: what it has is what it gets. */
 typedef struct exchange {
-    int64_t *counts[2]; /* [size] sent, received; in records */
+    int64_t *counts[2]; /* [size] sent, received; in n-grams */
     int64_t sent, received;
-    int64_t *slot; /* [sent] where the record of n-gram k stands among those that are sent */
-    record *out, *in;
-    reply *answers, *back; /* of `in`, and of `out` */
+    int64_t *slot; /* [sent] where n-gram k stands among those that are sent; NULL: at k */
+    ngram_tally *out, *in;
+    ngram_item *out_keys, *keys;
 } exchange;
 
 static void exchange_clear(exchange *x)
@@ -196,14 +194,9 @@ static void exchange_clear(exchange *x)
     bp_free(x->slot);
     bp_free(x->out);
     bp_free(x->in);
-    bp_free(x->answers);
-    bp_free(x->back);
+    bp_free(x->out_keys);
+    bp_free(x->keys);
     *x = (exchange){0};
-}
-
-static ngram_key context_key(const estimator *self, int order, int64_t k)
-{
-    return ngram_reverse(self->counts->of[order].key[k], self->spec->bits, order);
 }
 
 static int64_t first_word(const estimator *self, ngram_key suffix)
@@ -211,44 +204,70 @@ static int64_t first_word(const estimator *self, ngram_key suffix)
     return (int64_t)ngram_slot(suffix, self->spec->bits, 0) - 1;
 }
 
-static bp_err fill_records(estimator *self, int order, const order_below *below, exchange *x)
+static bp_err alloc_out(const estimator *self, ngram_suffixes *list, exchange *x)
 {
-    const ngram_suffixes *list = &self->counts->of[order];
-    int64_t *next = bp_alloc("ngram.exchange", self->size, sizeof *next);
-
-    x->out = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out);
-    x->slot = bp_try_alloc("ngram.exchange", list->count, sizeof *x->slot);
-    if (!x->out || !x->slot) {
-        bp_free(next);
-        return bp_fail_memory("the exchange of n-grams", list->count, sizeof *x->out);
+    x->out_keys = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out_keys);
+    if (self->size == 1) { /* in place */
+        x->out = list->tally;
+        list->tally = NULL;
+    } else {
+        x->out = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out);
+        x->slot = bp_try_alloc("ngram.exchange", list->count, sizeof *x->slot);
     }
-    for (int r = 1; r < self->size; r++)
-        next[r] = next[r - 1] + x->counts[0][r - 1];
-    for (int64_t k = 0; k < list->count; k++) {
-        int64_t shorter = list->shorter[k], count = count_at(self, order, k);
-        int64_t slot = next[owner_of(self, first_word(self, list->key[k]))]++;
-        ngram_key key = context_key(self, order, k);
-
-        x->slot[k] = slot;
-        x->out[slot] =
-            (record){.high = (uint64_t)(key >> 64),
-                     .low = (uint64_t)key,
-                     .count = list->seen[k] > self->spec->prune[order] ? count : -count,
-                     .shorter = order == 2 ? self->word_prob[shorter] : below->prob[shorter],
-                     .link = order == 2 ? shorter : below->place[shorter]};
-    }
-    bp_free(next);
+    if (!x->out_keys || !x->out || (self->size > 1 && !x->slot))
+        return bp_fail_memory("the exchange of n-grams", list->count, sizeof *x->out_keys);
     return BP_OK;
 }
 
-/* One rank keeps what it would send. */
-static void swap_records(exchange *x)
+/* What is sent of the n-grams of an order, which are used up. */
+static bp_err fill_out(estimator *self, int order, const order_below *below, exchange *x)
 {
-    x->in = x->out;
-    x->out = NULL;
+    ngram_suffixes *list = &self->counts->of[order];
+    const ngram_tally *tally = list->tally;
+    int64_t *next = bp_alloc("ngram.exchange", self->size, sizeof *next);
+    bp_err err = alloc_out(self, list, x);
+
+    for (int r = 1; r < self->size; r++)
+        next[r] = next[r - 1] + x->counts[0][r - 1];
+    for (int64_t k = 0; k < list->count && err == BP_OK; k++) {
+        int64_t slot = next[owner_of(self, first_word(self, list->key[k]))]++;
+        int64_t shorter = tally[k].is.shorter, seen = tally[k].is.seen;
+        int64_t count = ngram_count_of(self->spec, order, starts(self->spec, list->key[k]), seen,
+                                       tally[k].is.left);
+        ngram_key key = ngram_reverse(list->key[k], self->spec->bits, order);
+
+        if (x->slot)
+            x->slot[k] = slot;
+        x->out_keys[slot] = (ngram_item){(uint64_t)(key >> 64), (uint64_t)key, slot};
+        x->out[slot].told.count = seen > self->spec->prune[order] ? count : -count;
+        x->out[slot].told.prob = order == 2 ? self->word_prob[shorter] : below->prob[shorter];
+        x->out[slot].told.place = order == 2 ? shorter : below->place[shorter];
+    }
+    bp_free(next);
+    ngram_suffixes_clear(list);
+    return err;
 }
 
-static bp_err send_records(estimator *self, int order, const order_below *below, exchange *x)
+static bp_err alloc_in(exchange *x)
+{
+    x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
+    x->keys = bp_try_alloc("ngram.exchange", x->received, sizeof *x->keys);
+    return x->in && x->keys
+               ? BP_OK
+               : bp_fail_memory("the exchange of n-grams", x->received, sizeof *x->keys);
+}
+
+static void send_out(exchange *x, MPI_Comm comm)
+{
+    ngram_exchange_rows(x->keys, x->counts[1], x->out_keys, x->counts[0], sizeof *x->keys, comm);
+    bp_free(x->out_keys);
+    x->out_keys = NULL;
+    ngram_exchange_rows(x->in, x->counts[1], x->out, x->counts[0], sizeof *x->in, comm);
+    for (int64_t k = 0; k < x->received; k++)
+        x->keys[k].value = k;
+}
+
+static bp_err send_ngrams(estimator *self, int order, order_below *below, exchange *x)
 {
     MPI_Comm comm = self->counting->comm;
     const ngram_suffixes *list = &self->counts->of[order];
@@ -260,42 +279,35 @@ static bp_err send_records(estimator *self, int order, const order_below *below,
         x->counts[0][owner_of(self, first_word(self, list->key[k]))]++;
     x->sent = list->count;
     x->received = ngram_exchange_counts(x->counts[1], x->counts[0], comm);
-    err = fill_records(self, order, below, x);
-    if (self->size > 1)
-        x->in = bp_try_alloc("ngram.exchange", x->received, sizeof *x->in);
-    else
-        swap_records(x);
-    x->answers = bp_try_alloc("ngram.exchange", x->received, sizeof *x->answers);
-    if (err == BP_OK && (!x->in || !x->answers))
-        err = bp_fail_memory("the exchange of n-grams", x->received, sizeof *x->in);
+    err = fill_out(self, order, below, x);
+    order_below_clear(below);
+    if (err == BP_OK && self->size > 1)
+        err = alloc_in(x);
     err = bp_agree(comm, err);
     if (err != BP_OK)
         return err;
     bp_fault_point("count.exchange");
-    if (self->size > 1)
-        ngram_exchange_rows(x->in, x->counts[1], x->out, x->counts[0], sizeof *x->out, comm);
-    bp_free(x->out);
+    if (self->size > 1) {
+        send_out(x, comm);
+        return BP_OK;
+    }
+    x->in = x->out;
+    x->keys = x->out_keys;
     x->out = NULL;
+    x->out_keys = NULL;
     return BP_OK;
 }
 
-static bp_err send_replies(estimator *self, exchange *x)
+/* Places and probabilities go back, in `out`. */
+static void send_replies(estimator *self, exchange *x)
 {
-    MPI_Comm comm = self->counting->comm;
-    bp_err err = BP_OK;
-
     if (self->size == 1) {
-        x->back = x->answers;
-        x->answers = NULL;
-        return BP_OK;
+        x->out = x->in;
+        x->in = NULL;
+        return;
     }
-    x->back = bp_try_alloc("ngram.exchange", x->sent, sizeof *x->back);
-    if (!x->back)
-        err = bp_fail_memory("the exchange of n-grams", x->sent, sizeof *x->back);
-    err = bp_agree(comm, err);
-    if (err == BP_OK)
-        ngram_exchange_rows(x->back, x->counts[0], x->answers, x->counts[1], sizeof *x->back, comm);
-    return err;
+    ngram_exchange_rows(x->out, x->counts[0], x->in, x->counts[1], sizeof *x->out,
+                        self->counting->comm);
 }
 
 /* ---- one order, in context order ---- */
@@ -349,11 +361,11 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
 
     group_make_capacity(g, words);
     for (int64_t k = 0; k < words; k++) {
-        const record *from = &x->in[sorted[k].value];
+        const ngram_tally *from = &x->in[sorted[k].value];
 
-        g->count[k] = from->count < 0 ? -from->count : from->count;
-        g->dropped[k] = from->count < 0;
-        g->shorter[k] = from->shorter;
+        g->count[k] = from->told.count < 0 ? -from->told.count : from->told.count;
+        g->dropped[k] = from->told.count < 0;
+        g->shorter[k] = from->told.prob;
         any = any || g->dropped[k];
     }
     followers.count = g->count;
@@ -362,31 +374,32 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     ngram_smooth(&self->spec->rule, &followers, g->prob, left);
 }
 
-/* Those that are kept go behind the level's last one. */
+/* Those that are kept go behind the level's last one, and each is told its place. */
 static void keep(estimator *self, int order, exchange *x, const ngram_item *sorted, int64_t words,
                  const group *g)
 {
     ngram_level *level = &self->out->of[order];
 
     for (int64_t k = 0; k < words; k++) {
-        const record *from = &x->in[sorted[k].value];
-        int64_t at = level->count;
+        ngram_tally *to = &x->in[sorted[k].value];
+        int64_t at = level->count, link = to->told.place;
 
-        x->answers[sorted[k].value] = (reply){DROPPED, g->prob[k]};
+        to->told.prob = g->prob[k];
+        to->told.place = g->dropped[k] ? DROPPED : at; /* among this rank's, for now */
         if (g->dropped[k])
             continue;
-        x->answers[sorted[k].value].place = at; /* among this rank's, for now */
         level->key[at] = ngram_item_key(&sorted[k]);
         level->prob[at] = g->prob[k];
         if (level->shorter)
-            level->shorter[at] = from->shorter;
-        level->link[at] = from->link;
+            level->shorter[at] = g->shorter[k];
+        level->link[at] = link;
         level->count++;
     }
 }
 
-static void estimate_order(estimator *self, int order, exchange *x, const ngram_item *sorted)
+static void estimate_order(estimator *self, int order, exchange *x)
 {
+    const ngram_item *sorted = x->keys;
     ngram_level *level = &self->out->of[order], *histories = &self->out->of[order - 1];
     int64_t history = 0, next = 0;
     group g = {0};
@@ -423,61 +436,55 @@ static void number_places(estimator *self, int order, exchange *x)
     level->first = self->rank == 0 ? 0 : first;
     self->out->total[order] = bp_all_sum_int(level->count, self->counting->comm);
     for (int64_t k = 0; k < x->received; k++)
-        if (x->answers[k].place != DROPPED)
-            x->answers[k].place += level->first;
+        if (x->in[k].told.place != DROPPED)
+            x->in[k].told.place += level->first;
     for (int64_t k = 0; k <= histories->count; k++)
         histories->begin[k] += level->first;
 }
 
-static bp_err sort_records(const exchange *x, int key_bits, ngram_item **sorted)
+static bp_err sort_keys(const exchange *x, int key_bits)
 {
     ngram_item *scratch = bp_try_alloc("ngram.exchange", x->received, sizeof *scratch);
-    bp_err err = BP_OK;
 
-    *sorted = bp_try_alloc("ngram.exchange", x->received, sizeof **sorted);
-    if (!scratch || !*sorted) {
-        err = bp_fail_memory("the n-grams to sort", x->received, sizeof *scratch);
-    } else {
-        for (int64_t k = 0; k < x->received; k++)
-            (*sorted)[k] = (ngram_item){x->in[k].high, x->in[k].low, k};
-        ngram_sort(*sorted, scratch, x->received, key_bits);
-    }
+    if (!scratch)
+        return bp_fail_memory("the n-grams to sort", x->received, sizeof *scratch);
+    ngram_sort(x->keys, scratch, x->received, key_bits);
     bp_free(scratch);
-    return err;
+    return BP_OK;
 }
 
 static bp_err make_order(estimator *self, int order, exchange *x)
 {
     ngram_level *level = &self->out->of[order];
-    ngram_item *sorted = NULL;
-    bp_err err = make_level(self, level, x->received);
+    bp_err err = make_level(self, order, x->received);
 
     level->key = bp_try_alloc("ngram.levels", x->received, sizeof *level->key);
     if (err == BP_OK && !level->key)
         err = bp_fail_memory("the n-grams", x->received, sizeof *level->key);
     if (err == BP_OK)
-        err = sort_records(x, self->spec->bits * order, &sorted);
+        err = sort_keys(x, self->spec->bits * order);
     err = bp_agree(self->counting->comm, err);
     if (err == BP_OK) {
-        estimate_order(self, order, x, sorted);
+        estimate_order(self, order, x);
         number_places(self, order, x);
     }
-    bp_free(sorted);
+    bp_free(x->keys);
+    x->keys = NULL;
     return err;
 }
 
 /* What the next order needs of this one. */
 static bp_err take_replies(const exchange *x, order_below *below)
 {
-    bp_free(below->place);
-    bp_free(below->prob);
     below->place = bp_try_alloc("ngram.exchange", x->sent, sizeof *below->place);
     below->prob = bp_try_alloc("ngram.exchange", x->sent, sizeof *below->prob);
     if (!below->place || !below->prob)
         return bp_fail_memory("the n-grams' places", x->sent, sizeof *below->prob);
     for (int64_t k = 0; k < x->sent; k++) {
-        below->place[k] = x->back[x->slot[k]].place;
-        below->prob[k] = x->back[x->slot[k]].prob;
+        const ngram_tally *told = &x->out[x->slot ? x->slot[k] : k];
+
+        below->place[k] = told->told.place;
+        below->prob[k] = told->told.prob;
     }
     return BP_OK;
 }
@@ -493,15 +500,14 @@ static bp_err pass_order(estimator *self, int order, order_below *below)
     bp_heartbeat_progress();
     self->counting->progress(self->counting->context, "estimating", order, self->spec->order);
     fit_order(self, order);
-    err = send_records(self, order, below, &x);
+    err = send_ngrams(self, order, below, &x);
     if (err == BP_OK)
         err = make_order(self, order, &x);
-    if (err == BP_OK && order < self->spec->order)
-        err = send_replies(self, &x);
-    if (err == BP_OK && order < self->spec->order)
+    if (err == BP_OK && order < self->spec->order) {
+        send_replies(self, &x);
         err = bp_agree(self->counting->comm, take_replies(&x, below));
+    }
     exchange_clear(&x);
-    ngram_suffixes_clear(&self->counts->of[order]);
     return err;
 }
 
@@ -523,8 +529,7 @@ bp_err ngram_estimate(ngram_levels *out, const bp_counting *counting, ngram_spec
     err = make_words(&self);
     for (int k = 2; k <= spec->order && err == BP_OK; k++)
         err = pass_order(&self, k, &below);
-    bp_free(below.place);
-    bp_free(below.prob);
+    order_below_clear(&below);
     bp_free(self.cuts);
     bp_free(self.word_prob);
     return err;

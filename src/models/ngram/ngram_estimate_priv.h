@@ -25,13 +25,25 @@ typedef struct ngram_spec {
     int64_t memory_bytes;
 } ngram_spec;
 
+/** Of an n-gram: what was counted, and in its place what its owner in context order is told. */
+typedef union ngram_tally {
+    struct {
+        int64_t seen;    /* how often */
+        int64_t left;    /* distinct words before it, <s> among them */
+        int64_t shorter; /* the place of its suffix in the order below; of order 2 the word */
+    } is;
+    struct {
+        int64_t count; /* negative: it is not kept */
+        double prob;   /* of its last word given one word less; then its own */
+        int64_t place; /* of its suffix; then its own */
+    } told;
+} ngram_tally;
+
 /** N-grams of one order in suffix order. */
 typedef struct ngram_suffixes {
     int64_t count, capacity;
-    ngram_key *key;   /* the last word is the highest */
-    int64_t *seen;    /* how often */
-    int64_t *left;    /* distinct words before it, <s> among them */
-    int64_t *shorter; /* the place of its suffix in the order below; of order 2 the word */
+    ngram_key *key; /* the last word is the highest */
+    ngram_tally *tally;
 } ngram_suffixes;
 
 /** All orders of one rank's range. */

@@ -135,7 +135,7 @@ static bp_err make_room(ngram_suffixes *list, int64_t expected)
 {
     int64_t capacity = list->capacity == 0 ? expected + 1024 : list->capacity + list->capacity / 2;
     ngram_key *key;
-    int64_t **columns[] = {&list->seen, &list->left, &list->shorter};
+    ngram_tally *tally;
 
     if (list->count < list->capacity)
         return BP_OK;
@@ -143,13 +143,10 @@ static bp_err make_room(ngram_suffixes *list, int64_t expected)
     if (!key)
         return bp_fail_memory("the n-grams", capacity, sizeof *list->key);
     list->key = key;
-    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
-        int64_t *column = bp_try_realloc("ngram.counts", *columns[c], capacity, sizeof *column);
-
-        if (!column)
-            return bp_fail_memory("the n-grams", capacity, sizeof *column);
-        *columns[c] = column;
-    }
+    tally = bp_try_realloc("ngram.counts", list->tally, capacity, sizeof *tally);
+    if (!tally)
+        return bp_fail_memory("the n-grams", capacity, sizeof *tally);
+    list->tally = tally;
     list->capacity = capacity;
     return BP_OK;
 }
@@ -191,15 +188,13 @@ static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_i
             if (err != BP_OK)
                 return err;
             list->key[list->count] = key >> (spec->bits * (spec->order - k));
-            list->shorter[list->count] = k == 2 ? word : out->of[k - 1].count - 1;
-            list->seen[list->count] = list->left[list->count] = 0;
-            list->count++;
+            list->tally[list->count++].is.shorter = k == 2 ? word : out->of[k - 1].count - 1;
             if (k == 2)
                 out->word_left[word]++;
             else
-                out->of[k - 1].left[out->of[k - 1].count - 1]++;
+                out->of[k - 1].tally[out->of[k - 1].count - 1].is.left++;
         }
-        list->seen[list->count - 1] += item->value;
+        list->tally[list->count - 1].is.seen += item->value;
     }
     return BP_OK;
 }
@@ -258,9 +253,7 @@ bp_err ngram_merge(ngram_counts *out, const bp_counting *counting, const ngram_s
 void ngram_suffixes_clear(ngram_suffixes *list)
 {
     bp_free(list->key);
-    bp_free(list->seen);
-    bp_free(list->left);
-    bp_free(list->shorter);
+    bp_free(list->tally);
     *list = (ngram_suffixes){0};
 }
 

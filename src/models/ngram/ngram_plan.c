@@ -10,9 +10,10 @@
 #include <math.h>
 
 #define SAMPLE_TOKENS ((int64_t)1 << 20)
-/* Of an n-gram while probabilities are made: the four arrays of ngram_suffixes and the five of
- * ngram_level that it stands in. */
-#define HELD_BYTES (2 * sizeof(ngram_key) + 5 * sizeof(int64_t) + 2 * sizeof(double))
+/* Of an n-gram: while it waits for its order's turn, in its turn, and afterwards. */
+#define COUNTED_BYTES (sizeof(ngram_key) + sizeof(ngram_tally))
+#define LEVEL_BYTES   (sizeof(ngram_key) + 2 * sizeof(int64_t) + 2 * sizeof(double))
+#define TURN_BYTES    (sizeof(ngram_tally) + sizeof(ngram_item) + LEVEL_BYTES)
 
 /* Distinct n-grams of each order among sorted items. */
 static void count_distinct(int64_t distinct[NGRAM_ORDERS], const ngram_item *items, int64_t count,
@@ -43,18 +44,34 @@ static int64_t extrapolate(int64_t half, int64_t all, double times)
     return (int64_t)((double)all * pow(times, power));
 }
 
+/* The most that is held while probabilities are made, one order after another. */
+static double held_bytes(const int64_t *counts, int order)
+{
+    double most = 0;
+
+    for (int turn = 2; turn <= order; turn++) {
+        double bytes = 0;
+
+        for (int k = 2; k <= order; k++)
+            bytes += (double)counts[k] * (double)(k < turn    ? LEVEL_BYTES
+                                                  : k == turn ? TURN_BYTES
+                                                              : COUNTED_BYTES);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static void print(const ngram_spec *spec, const int64_t *counts, int64_t sample, int64_t tokens,
                   int ranks)
 {
     ngram_header header = {.order = (uint32_t)spec->order,
                            .word_bytes = ngram_word_bytes(spec->vocab_size)};
-    int64_t all = 0, before = 0;
+    int64_t before = 0;
 
     bp_log("estimated from %" PRId64 " of %" PRId64 " tokens, without ngram.prune:", sample,
            tokens);
     for (int k = 1; k <= spec->order; k++) {
         header.count[k - 1] = (uint64_t)counts[k];
-        all += counts[k];
     }
     ngram_layout layout = ngram_layout_of(&header);
     for (int k = 1; k <= spec->order; k++) {
@@ -66,7 +83,7 @@ static void print(const ngram_spec *spec, const int64_t *counts, int64_t sample,
     }
     bp_log("model: %s; memory of a rank: %s for sorting (ngram.memory), then %s",
            bp_size_text((double)layout.bytes).text, bp_size_text((double)spec->memory_bytes).text,
-           bp_size_text((double)all * (double)HELD_BYTES / ranks).text);
+           bp_size_text(held_bytes(counts, spec->order) / ranks).text);
 }
 
 bp_err ngram_plan(const bp_counting *counting, int ranks)
