@@ -108,7 +108,10 @@ struct bp_probe {
 /** One micro-batch on its way. */
 typedef struct bp_pass {
     bp_extent extent;
-    int64_t B, T;   /* of the stream that the block at work goes by */
+    int64_t B, T;               /* of the stream that the block at work goes by */
+    int stream;                 /* which that is (bp_pass_go_by) */
+    int64_t slot_T[BP_STREAMS]; /* places of a slot in the global batch, by which dropout masks are
+                                   numbered: more than extent.T where micro-batches are shortened */
     bp_batch batch; /* its inputs are needed by the first block, its targets by the last */
     bool training;  /* forward saves what backward needs */
     bool dropout;   /* masks are on, at the network's rate: in training, and in passes with
@@ -212,6 +215,12 @@ void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attentio
 /** A pass over a batch, in its extent; and one that is only planned, as a block will see it. */
 bp_pass bp_pass_over(const bp_batch *batch);
 bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training);
+/** T becomes that of a stream. */
+static inline void bp_pass_go_by(bp_pass *pass, int stream)
+{
+    pass->stream = stream;
+    pass->T = pass->extent.T[stream];
+}
 
 /** Floats of activations between blocks on this rank; of their gradients. pass->training tells
  * whether tensor ranks share the rows out. */
@@ -254,11 +263,11 @@ typedef struct bp_row_range {
     int64_t first, count;
 } bp_row_range;
 bp_row_range bp_nn_rows(const bp_nn *nn, const bp_pass *pass);
-/** The place of this rank's first row among all rows of the global batch: dropout masks go by it.
- */
+/** The place of this rank's first row among all rows of the global batch, each slot with as many
+ * places as before a micro-batch is shortened: dropout masks go by it. */
 static inline int64_t bp_nn_first_row(const bp_nn *nn, const bp_pass *pass)
 {
-    return pass->first_slot * pass->T + bp_nn_rows(nn, pass).first;
+    return pass->first_slot * pass->slot_T[pass->stream] + bp_nn_rows(nn, pass).first;
 }
 /** Can a micro-batch of so many rows be shared out? */
 static inline bool bp_rows_divide(int64_t rows, int tensors)

@@ -28,7 +28,7 @@ static bp_pass pass_of(const bp_embedding_part *part, const bp_pass *pass)
 {
     bp_pass of_stream = *pass;
 
-    of_stream.T = pass->extent.T[part->stream];
+    bp_pass_go_by(&of_stream, part->stream);
     return of_stream;
 }
 

@@ -64,7 +64,7 @@ void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
 void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     bp_heartbeat_progress(); /* a batch may take minutes, a block of it none */
-    pass->T = pass->extent.T[block->stream];
+    bp_pass_go_by(pass, block->stream);
     block->ops->forward(block, pass, activations, saved);
     bp_probe_activations(pass, activations);
 }
@@ -72,7 +72,7 @@ void bp_block_forward(bp_block *block, bp_pass *pass, bp_activations *activation
 void bp_block_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved)
 {
     bp_heartbeat_progress();
-    pass->T = pass->extent.T[block->stream];
+    bp_pass_go_by(pass, block->stream);
     block->ops->backward(block, pass, activations, saved);
 }
 
@@ -82,14 +82,17 @@ bp_pass bp_pass_over(const bp_batch *batch)
 
     pass.extent.B = batch->B;
     for (int s = 0; s < BP_STREAMS; s++)
-        pass.extent.T[s] = batch->stream[s].T;
+        pass.extent.T[s] = pass.slot_T[s] = batch->stream[s].T;
     return pass;
 }
 
 bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training)
 {
-    return (bp_pass){
-        .extent = *most, .B = most->B, .T = most->T[block->stream], .training = training};
+    return (bp_pass){.extent = *most,
+                     .B = most->B,
+                     .T = most->T[block->stream],
+                     .stream = block->stream,
+                     .training = training};
 }
 
 static int64_t item_floats(const bp_activations *activations, int k, const bp_nn *nn,
@@ -97,7 +100,7 @@ static int64_t item_floats(const bp_activations *activations, int k, const bp_nn
 {
     bp_pass of_stream = *pass;
 
-    of_stream.T = pass->extent.T[activations->item[k].stream];
+    bp_pass_go_by(&of_stream, activations->item[k].stream);
     return bp_nn_rows(nn, &of_stream).count * activations->item[k].columns;
 }
 

@@ -11,7 +11,7 @@ bp_pass layer_source_pass(const layer *self, const bp_pass *pass)
 {
     bp_pass source = *pass;
 
-    source.T = pass->extent.T[self->shape.source_stream];
+    bp_pass_go_by(&source, self->shape.source_stream);
     return source;
 }
 
@@ -23,6 +23,8 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
     return (bp_attention_shape){
         .B = pass->B,
         .T = pass->T,
+        .slot_T = pass->slot_T[pass->stream],
+        .slot_K = pass->slot_T[cross ? keys_of : pass->stream],
         .K = cross ? pass->extent.T[keys_of] : 0,
         .lengths = pass->batch.stream[keys_of].lengths,
         .H = self->Hl,

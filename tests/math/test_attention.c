@@ -125,9 +125,10 @@ static void problem_free(problem *p)
 static double dropout_factor(const bp_attention_shape *shape, int64_t b, int64_t h, int64_t t,
                              int64_t s)
 {
-    int64_t row = (keys_of(shape) + 3) / 4 * 4, sequence = shape->first_sequence + b,
-            head = shape->first_head + h;
-    int64_t place = ((sequence * shape->all_heads + head) * shape->T + t) * row + s;
+    int64_t row = ((shape->slot_K > 0 ? shape->slot_K : keys_of(shape)) + 3) / 4 * 4,
+            sequence = shape->first_sequence + b, head = shape->first_head + h,
+            queries = shape->slot_T > 0 ? shape->slot_T : shape->T;
+    int64_t place = ((sequence * shape->all_heads + head) * queries + t) * row + s;
     uint32_t words[4];
 
     if (shape->dropout == 0.0f)
@@ -524,6 +525,9 @@ static void dropped_weights_are_those_of_the_documented_words(void **state)
     shape.first_sequence = 5;
     shape.first_head = 1;
     shape.all_heads = 4;
+    check(shape);
+    shape.slot_T = 90; /* it is shortened */
+    shape.slot_K = 93;
     check(shape);
     shape.T = 64;
     shape.causal = false;

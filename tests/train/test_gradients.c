@@ -60,13 +60,14 @@ typedef struct variant {
     bp_schedule schedule;
     bool tree, recompute, sequence_parallel;
     float dropout;
+    int64_t sequences; /* of a micro-batch; 0: SEQUENCES */
     bp_precision precision;
 } variant;
 
 static void open_fixture(fixture *f, const variant *v)
 {
     bp_mesh_shape shape = {1, v->pipelines, 1, v->tensors, BP_COORDINATOR_SHARED};
-    bp_stage_spec spec = {.most = {SEQUENCES, {LENGTH}},
+    bp_stage_spec spec = {.most = {v->sequences > 0 ? v->sequences : SEQUENCES, {LENGTH}},
                           .micro_batches = v->micro_batches,
                           .schedule = v->schedule,
                           .recompute = v->recompute,
@@ -419,6 +420,38 @@ static void shared_rows_have_the_bits_of_all_rows(void **state)
         }
 }
 
+/* Sequences in a step are shortened, and their places have the dropout masks that they had. */
+static void shortened_sequences_keep_their_masks(void **state)
+{
+    enum { SHORT = LENGTH - 2 };
+    static const int64_t fits[MICRO_BATCHES * BP_STREAMS] = {SHORT, 0, LENGTH, 0, SHORT, 0};
+    const variant v = {.pipelines = 1,
+                       .tensors = bp_comm_size(MPI_COMM_WORLD),
+                       .chunks = 1,
+                       .micro_batches = MICRO_BATCHES,
+                       .schedule = BP_1F1B,
+                       .dropout = 0.3F,
+                       .sequences = 1};
+    double whole[MICRO_BATCHES] = {0}, shorter[MICRO_BATCHES] = {0};
+    bool agrees = true;
+    fixture f;
+
+    (void)state;
+    open_fixture(&f, &v);
+    for (int i = 0; i < MICRO_BATCHES * LENGTH; i++)
+        f.targets[i] = i % LENGTH < SHORT ? f.targets[i] : -1;
+    bp_batch batch = bp_batch_of_places(MICRO_BATCHES, LENGTH, f.inputs, f.targets);
+    bp_stage_step step = {.batch = &batch, .step = 1, .loss_weight = {1}};
+    bp_stage_accumulate(f.stage, &step, whole, 0);
+    batch.fit_rows = 1;
+    batch.fits = fits;
+    bp_stage_accumulate(f.stage, &step, shorter, 0);
+    for (int k = 0; k < MICRO_BATCHES; k++)
+        agrees = agrees && value_agrees(shorter[k], whole[k]);
+    close_fixture(&f);
+    bp_test_check(MPI_COMM_WORLD, agrees);
+}
+
 /* One entry of the token embedding, which the first of several chunks of logits has for its target,
  * by a central difference. */
 static bool target_agrees(const fixture *f, const int32_t *tokens, int64_t T)
@@ -500,6 +533,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(interleaved_has_the_bits_of_1f1b),
         cmocka_unit_test(gradients_begin_anew_whatever_their_memory_holds),
         cmocka_unit_test(shared_rows_have_the_bits_of_all_rows),
+        cmocka_unit_test(shortened_sequences_keep_their_masks),
         cmocka_unit_test(norm_counts_every_parameter_once),
         cmocka_unit_test(evaluation_is_the_plain_loss_of_shorter_windows_too),
         cmocka_unit_test(large_vocabulary_of_unequal_shares_has_the_plain_loss),

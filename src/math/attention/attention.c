@@ -69,7 +69,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
         .kv_row = in->kv_row,
         .out_row = shape->H * shape->D,
         .keys = keys,
-        .place_row = bp_round_up(K, 4),
+        .place_row = bp_round_up(shape->slot_K > 0 ? shape->slot_K : K, 4),
         .scale = shape->scale > 0 ? shape->scale : (float)(1.0 / sqrt((double)shape->D)),
         .bias = shape->bias ? shape->bias + h * bp_bias_floats(shape) : NULL,
     };
@@ -77,7 +77,7 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
     BP_ASSERT(shape->window == 0 || (shape->causal && !shape->lengths));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
-                      shape->T * one.place_row;
+                      (shape->slot_T > 0 ? shape->slot_T : shape->T) * one.place_row;
     if (shape->dropout > 0.0f)
         one.mask = bp_mask_of(shape->dropout, shape->key);
     return one;

@@ -42,6 +42,8 @@ typedef struct bp_attention_shape {
     int64_t first_head;     /* of head 0 among all_heads: the mask is a function of (sequence, head,
                                query, key position) */
     int64_t all_heads;
+    int64_t slot_T, slot_K; /* query and key positions of a sequence in the global batch, by which
+                               masks are numbered; 0: T and K */
 } bp_attention_shape;
 
 /** Queries [H][D], keys and values [key_heads][D] of a position; so many floats lie from position

@@ -18,7 +18,7 @@ typedef struct bp_head {
     int64_t q_row, kv_row, out_row; /* floats from position to position; HD */
     int64_t keys;                   /* that are seen; K or less */
     int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
-    int64_t place_row;              /* places of a query: K in whole blocks of 4 */
+    int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
     float scale;
     const float *bias; /* of its distances, as in attention.h; NULL: none */
     bp_mask mask;

@@ -249,6 +249,8 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
     pass.training = pass.dropout = true;
     pass.step = step->step;
     pass.first_slot = step->first_slot + micro_batch * B;
+    for (int s = 0; s < BP_STREAMS; s++)
+        pass.slot_T[s] = step->batch->stream[s].T;
     pass.scratch = &stage->scratch;
     pass.teacher = stage->teacher;
     memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
