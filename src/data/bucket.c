@@ -73,9 +73,10 @@ static void list_members(bp_bucket *bucket, int64_t epoch, int64_t first, int64_
         if (buffer.epoch < 0 || entry >= buffer.first + buffer.windows)
             bp_order_find(spec->order, epoch, entry, &buffer);
         int64_t document = bp_order_window(spec->order, &buffer, entry, &block);
-        bucket->members[i] = (member){.length = bp_document_table_length(spec->table, document),
-                                      .place = i,
-                                      .document = document};
+        bucket->members[i] = (member){
+            .length = bp_document_table_length(spec->table, document, spec->apart, spec->room),
+            .place = i,
+            .document = document};
     }
     qsort(bucket->members, (size_t)count, sizeof *bucket->members, by_length);
 }

@@ -6,11 +6,13 @@
 #include "order_priv.h"
 
 /** A pool is the next `batches` batches' entries of the epoch's list, the last pool of an epoch
- * what is left. Its entries are sorted by length, cut into batches, and these come in a permuted
- * order: all of it a function of (seed, member, epoch). */
+ * what is left. Its entries are sorted by length (bp_document_table_length), cut into batches, and
+ * these come in a permuted order: all of it a function of (seed, member, epoch). */
 typedef struct bp_bucket_spec {
     bp_order *order;                /* borrowed, as the table */
     const bp_document_table *table; /* whose entries are the order's windows */
+    bool apart;                     /* each text of a document lies in a stream of its own, */
+    int64_t room;                   /* which has so many places */
     int64_t steps;                  /* of an epoch */
     int64_t batches, batch;         /* of a pool, and slots of a batch */
     int64_t first_slot, slots;      /* this rank's */

@@ -278,20 +278,28 @@ static int64_t file_of(const bp_document_table *table, int64_t document)
     return low;
 }
 
-int64_t bp_document_table_length(const bp_document_table *table, int64_t entry)
+static int64_t least(int64_t a, int64_t b)
 {
-    int64_t number = table->document[entry], k = file_of(table, number), longest = 0,
-            tokens = bp_document_table_tokens(table, entry);
+    return a < b ? a : b;
+}
+
+int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,
+                                 int64_t context)
+{
+    int64_t number = table->document[entry], k = file_of(table, number), longest = 0, sum = 0;
     const bp_file_columns *c = &table->columns[k];
     int64_t d = number - table->first_document[k];
 
-    for (int64_t s = c->segments ? c->segments[d] : 0; c->segments && s < c->segments[d + 1]; s++) {
-        int64_t end = s + 1 < c->segments[d + 1] ? c->segment_start[s + 1] : c->doc_start[d + 1];
+    if (!apart || !c->segments)
+        return least(bp_document_table_tokens(table, entry), context);
+    for (int64_t s = c->segments[d]; s < c->segments[d + 1]; s++) {
+        int64_t end = s + 1 < c->segments[d + 1] ? c->segment_start[s + 1] : c->doc_start[d + 1],
+                tokens = least(end - c->segment_start[s], context);
 
-        longest = end - c->segment_start[s] > longest ? end - c->segment_start[s] : longest;
+        longest = tokens > longest ? tokens : longest;
+        sum += tokens;
     }
-    longest = longest > 0 && longest < tokens ? longest : tokens;
-    return longest * (2 * BP_DOCUMENT_MOST) + tokens;
+    return longest * (2 * BP_DOCUMENT_MOST) + least(sum, 2 * BP_DOCUMENT_MOST - 1);
 }
 
 /* Segments of the entry, which begins at token `begin` of the file. */

@@ -34,8 +34,11 @@ const int64_t *bp_document_table_first(const bp_document_table *table);
 int64_t bp_document_table_document(const bp_document_table *table, int64_t entry);
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
-/** What it is sorted by among others: tokens of its longest text, and of two as long all of it. */
-int64_t bp_document_table_length(const bp_document_table *table, int64_t entry);
+/** What a document is sorted by among others, of the tokens that a context has room for: all of
+ * them; or, where each of its texts lies in a stream of its own (`apart`), those of its longest
+ * text, and of two as long those of all texts. */
+int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,
+                                 int64_t context);
 /** With weights, entries [*first, *first + *count) are of file k. */
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);

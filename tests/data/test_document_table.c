@@ -340,9 +340,16 @@ static void segments_and_values_are_told(void **state)
         assert_int_equal(document->tokens[d + 1], 10 * d + d + 1);
         assert_int_equal(document->segments, 2);
         assert_int_equal(document->starts[1], d);
+        assert_int_equal(bp_document_table_length(table, d, false, 5),
+                         d < 2 ? d + 3 : 5); /* with the end */
         assert_int_equal(document->label, d % 2 == 0 ? 1 : 0);
         assert_true(document->value == (float)d / 2);
     }
+    /* of texts apart the longer one counts, and of two as long the other, no further than 3 */
+    for (int64_t d = 1; d < 5; d++)
+        assert_int_equal(bp_document_table_length(table, d, true, 3) >
+                             bp_document_table_length(table, d - 1, true, 3),
+                         d < 4);
     bp_document_table_free(&table);
     asked.columns.classes = CLASSES + 1; /* x is known, z is not */
     asked.columns.class_count = 1;
