@@ -48,6 +48,8 @@ class BadInput(JobTest):
     def test_rows_that_tensor_ranks_can_not_share(self):
         self.refused(78, ["[mesh.no_sequence_parallel]", "mesh.sequence_parallel", "1 x 15", "auto", "mesh.micro_batch=2"], "mesh.sequence_parallel=yes", "mesh.tensor=2", "model.context=15",
                      ranks=(2,))
+        self.refused(78, ["[mesh.no_sequence_parallel]", "corpus.bucket", "1 x 8", "mesh.tensor = 3", "mesh.micro_batch=3"], "mesh.sequence_parallel=yes", "mesh.tensor=3",
+                     "model.context=24", "model.width=48", "model.heads=6", "corpus.bucket=2", ranks=(3,))
 
     def test_missing_keys_and_files(self):
         config = self.write("nothing.ini", "[train]\nsteps = 3\n")

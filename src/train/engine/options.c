@@ -316,21 +316,27 @@ static bool needs_all_rows(const bp_model_shape *shape)
     return family && (family->unlimited || family->carries_state || family->whole_rows);
 }
 
+/* Of micro-batches of the context's places, and of shortened ones, whose places grow in steps. */
+static bool rows_divide(const bp_engine_spec *spec, int64_t micro_batch, int64_t context,
+                        int tensors)
+{
+    return bp_rows_divide(micro_batch * context, tensors) &&
+           (!spec->shortens || bp_rows_divide(micro_batch * bp_batch_fit_step(context), tensors));
+}
+
 bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_shape *shape,
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
-           bp_rows_divide(spec->micro_batch * shape->context, tensors) &&
-           (!spec->shortens ||
-            bp_rows_divide(spec->micro_batch * bp_batch_fit_step(shape->context), tensors));
+           rows_divide(spec, spec->micro_batch, shape->context, tensors);
 }
 
 /* Whose rows tensor ranks divide. */
-static int64_t least_micro_batch(int64_t context, int tensors)
+static int64_t least_micro_batch(const bp_engine_spec *spec, int64_t context, int tensors)
 {
     int64_t batch = 1;
 
-    while (!bp_rows_divide(batch * context, tensors))
+    while (!rows_divide(spec, batch, context, tensors))
         batch++;
     return batch;
 }
@@ -348,12 +354,15 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                         shape->family->name);
         return;
     }
+    bool whole = bp_rows_divide(spec->micro_batch * shape->context, tensors);
     bp_config_fault(config, "mesh.no_sequence_parallel",
-                    "mesh.sequence_parallel = yes needs mesh.micro_batch x model.context to be a "
-                    "multiple of mesh.tensor = %d, but %lld x %lld is not: at "
-                    "mesh.sequence_parallel; use auto, or mesh.micro_batch=%lld",
-                    tensors, (long long)spec->micro_batch, (long long)shape->context,
-                    (long long)least_micro_batch(shape->context, tensors));
+                    "mesh.sequence_parallel = yes needs mesh.micro_batch x %s to be a multiple of "
+                    "mesh.tensor = %d, but %lld x %lld is not: at mesh.sequence_parallel; use "
+                    "auto, or mesh.micro_batch=%lld",
+                    whole ? "the places by which corpus.bucket shortens" : "model.context", tensors,
+                    (long long)spec->micro_batch,
+                    (long long)(whole ? bp_batch_fit_step(shape->context) : shape->context),
+                    (long long)least_micro_batch(spec, shape->context, tensors));
 }
 
 /* Smoothing is of a softmax's logits. */
