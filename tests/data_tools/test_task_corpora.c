@@ -229,7 +229,16 @@ static void answers_are_found_in_contexts(void **state)
     bp_encoder_free(&encoder);
     bp_tokenizer_free(&tokenizer);
     bp_corpus_file_close(&file);
+    expect_tool(0, "table q0.h5", 0, "words,words_split,");
+    assert_true(bp_test_has(output, ",6,6,2")); /* those of the question, and of the context */
 }
+
+/* No token for other characters, nor for unknown ones. */
+static const char LETTERS[] =
+    "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
+    "{\"type\": \"Whitespace\"}, \"post_processor\": null, \"decoder\": null, \"model\": "
+    "{\"type\": \"BPE\", \"unk_token\": null, \"vocab\": {\"a\": 0, \"c\": 1, \"e\": 2, "
+    "\"h\": 3, \"t\": 4}, \"merges\": []}}";
 
 static void questions_that_do_not_fit_are_refused(void **state)
 {
@@ -258,6 +267,11 @@ static void questions_that_do_not_fit_are_refused(void **state)
         expect_tool(0, "corpus --tokenizer t.json --format squad --out bad.h5 bad.json", 65,
                     cases[k].said);
     }
+    bp_test_write("letters.json", LETTERS, sizeof LETTERS - 1);
+    write_squad("bad.json", SQUAD("the cat 5", "\"answers\": [{\"text\": \"5\", "
+                                               "\"answer_start\": 8}]"));
+    expect_tool(0, "corpus --tokenizer letters.json --format squad --out bad.h5 bad.json", 65,
+                "no token of an answer: at question q1 ... [squad.no_token]");
 }
 
 static void what_does_not_fit_is_refused(void **state)

@@ -85,16 +85,22 @@ static bp_err encode(bp_share *share, const bp_piece *piece)
             share->starts.data[share->starts.count++] = (uint32_t)before;
         }
     }
+    if (err == BP_OK && asks && piece->answer[1] > 0 && share->answer[1] == 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "squad.no_token",
+                      "the tokenizer makes no token of an answer: at question %s; use one that "
+                      "has a token for unknown words, or leave the question out",
+                      piece->id);
     return err;
 }
 
-/* As if a newline stood between texts. */
+/* As if a newline stood between texts, those of a question and its context too. */
 static void tally(bp_text_tally *out, const bp_piece *piece)
 {
-    int64_t count = piece->apart ? piece->start_count : 1;
+    bool asks = piece->spans != NULL && piece->start_count > 1;
+    int64_t count = piece->apart ? piece->start_count : asks ? 2 : 1;
 
     for (int64_t k = 0; k < count; k++) {
-        size_t begin = piece->apart ? piece->starts[k] : 0;
+        size_t begin = count > 1 ? piece->starts[k] : 0;
         size_t end = k + 1 < count ? piece->starts[k + 1] : piece->bytes;
 
         if (k > 0)
