@@ -50,8 +50,9 @@ const bp_option bp_corpus_options[] = {
     {.key = "corpus.cut",
      .type = BP_OPTION_BOOL,
      .value = "no",
-     .help = "transformer, bart: pairs with a text longer than model.context are cut, and counted; "
-             "else they are refused",
+     .help =
+         "of encoder-decoders (transformer, bart, t5) and task.kind=text: pairs that are longer "
+         "than model.context are cut, and counted; else they are refused",
      .at = BP_AT(bp_corpus_keys, cut)},
     {.key = "corpus.bucket",
      .type = BP_OPTION_INT,

@@ -17,9 +17,10 @@ bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_c
         if (texts != 2)
             return BP_FAIL(BP_ERR_CONFIG, "corpus.no_pairs",
                            "document %" PRId64 " has %" PRId64
-                           " texts, but an encoder-decoder reads a source and its target: at "
+                           " texts, but %s reads a source and its target: at "
                            "%s; make the corpus with bagpipe-data corpus --format pairs",
-                           d, texts, bp_corpus_file_path(file));
+                           d, texts, rule->between < 0 ? "an encoder-decoder" : "task.kind = text",
+                           bp_corpus_file_path(file));
         int64_t source = starts[first + 1] - starts[first] + rule->ends,
                 target = documents[d + 1] - starts[first + 1];
 
