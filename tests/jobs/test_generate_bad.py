@@ -70,6 +70,7 @@ class GenerateBad(GenerateTest):
                             (["mesh.members=2"], ["[mesh.one_model]", "generate.model"])):
             self.refused(78, words, *keys, ranks=2 if "mesh.members=2" in keys else 0)
         self.refused(66, ["[checkpoint.missing]", "none"], f"generate.model={self.at('none')}")
+        self.assert_warning(self.result("cut-unused", 0, "generate.tokens=1", "generate.cut=yes"), "[config.unused_key]", "generate.cut")
 
     def test_tokenizers(self):
         """A checkpoint that keeps no tokenizer, and one of words, which can't spell every stop text."""

@@ -106,6 +106,9 @@ class Bert(FolderTest):
         self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('never-' + kind)}",
                                f"generate.model={model}", f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy"]), 78,
                           "[model.not_causal]")
+        self.write("long.jsonl", json.dumps({"tokens": texts[0][:1] * 22}) + "\n")
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('long-' + kind)}", f"generate.model={model}",
+                               f"generate.prompts={self.at('long.jsonl')}"]), 65, "[prompt.too_long]", "context of 24 less 3")
 
     def test_data_ranks_give_the_bits_of_one(self):
         one = self.trained("one", 0, "model.kind=bert")

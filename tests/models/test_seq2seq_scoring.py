@@ -299,6 +299,9 @@ class Scoring(ScoreFiles, FolderTest):
         for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
                                                ("label", "task.text_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
             self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
+        self.assert_error(run(self.tune("gpt-lines", *gpt, f"corpus.train={self.at('streams.h5')}")), 78, "[corpus.no_pairs]", "task.kind = text reads")
+        result = run(self.job("gpt-cut", f"score.model={self.at('gpt')}", f"score.corpus={self.at('streams.h5')}", "score.cut=yes"))
+        self.assert_warning(result, "[config.unused_key]", "score.cut")
 
     def test_what_does_not_fit_is_said(self):
         long = self.make_pairs("long", [["abc"], ["a" * 20, "b"], ["b", "a" * 20]])

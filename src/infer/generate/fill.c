@@ -34,16 +34,6 @@ typedef struct bp_fill {
     int64_t steps;
 } bp_fill;
 
-int64_t bp_fill_masks(const bp_generate_plan *plan, const bp_prompts *prompts, int64_t k)
-{
-    const int32_t *ids = bp_prompts_ids(prompts, k);
-    int64_t length = bp_prompts_length(prompts, k), count = 0;
-
-    for (int64_t i = 0; i < length; i++)
-        count += ids[i] == plan->fill.mask;
-    return count > 0 ? count : bp_generate_room(plan, length);
-}
-
 /* Of prompt k with its masks, framed. */
 static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 {

@@ -8,10 +8,6 @@
 /** Memory of units that follow each other. */
 typedef struct bp_fill bp_fill;
 
-/** How many masks prompt k has to begin with: its own, or, if it has none, as many as there is room
- * for (bp_generate_room). Local. */
-int64_t bp_fill_masks(const bp_generate_plan *plan, const bp_prompts *prompts, int64_t k);
-
 /** As bp_unit_new. Errors: BP_ERR_SYSTEM, the same on all ranks of mesh->ensemble. */
 bp_err bp_fill_new(bp_fill **out, const bp_unit_spec *spec);
 void bp_fill_free(bp_fill **fill);
@@ -20,10 +16,11 @@ void bp_fill_free(bp_fill **fill);
 int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, int64_t vocab_size);
 
 /** As bp_unit_run, of one model that finds masked tokens. All masks are open at first. In each
- * round the model sees what is filled in by now, and of a prompt's m open masks those of the
- * highest probabilities are filled in, the first ones of equal ones: m / (rounds left), rounded up.
- * No mask becomes a token that frames a text, or a mask. A token's log-probability is that of its
- * round. Source: Ghazvininejad et al. 2019, section 3, but that what is filled in stays. */
+ * round the model sees what is filled in by now, and of a prompt's m open masks (its own, or, if it
+ * has none, bp_generate_room behind it) those of the highest probabilities are filled in, the first
+ * ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames a text, or
+ * a mask. A token's log-probability is that of its round. Source: Ghazvininejad et al. 2019,
+ * section 3, but that what is filled in stays. */
 bp_err bp_fill_run(bp_fill *fill, int64_t number, bp_buffer *result, bool *stopped);
 
 #endif

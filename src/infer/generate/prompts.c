@@ -191,15 +191,17 @@ static int64_t shorten(const reader *self, int64_t *length)
 /* The tokens that were just added are a prompt that the model can take. */
 static bp_err check_length(const reader *self, int64_t length)
 {
+    const bp_prompts_spec *spec = self->spec;
     const bp_prompts *prompts = self->prompts;
 
     if (length == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt has no tokens");
-    if (length > self->spec->context)
-        return BP_FAIL(BP_ERR_FORMAT, "prompt.too_long",
-                       "the prompt has %" PRId64
-                       " tokens, more than the model's context of %" PRId64,
-                       length, self->spec->context);
+    if (length > spec->context - spec->reserved)
+        return BP_FAIL(
+            BP_ERR_FORMAT, "prompt.too_long",
+            "the prompt has %" PRId64 " tokens, more than the model's context of %" PRId64 "%s",
+            length, spec->context,
+            spec->reserved > 0 ? " less 3: two frame a text, and one is left to fill in" : "");
     for (int64_t i = prompts->ids.count - length; i < prompts->ids.count; i++)
         if (prompts->ids.data[i] >= self->spec->vocab_size)
             return BP_FAIL(BP_ERR_FORMAT, "prompt.unknown_token",

@@ -257,10 +257,10 @@ static bp_err find_fill_rule(generator *self)
     return bp_agree(self->mesh->world, err);
 }
 
-/* Of a text: what frames it takes two places, and something is to be left to fill in. */
-static int64_t context_of(const generator *self)
+/* Places of the context that no prompt has: two for what frames a text, and one to fill in. */
+static int64_t reserved(const generator *self)
 {
-    return fills(self) ? self->info.context - 3 : self->info.context;
+    return fills(self) ? 3 : 0;
 }
 
 /* ---- prompts ---- */
@@ -272,7 +272,8 @@ static bp_err read_prompts(generator *self)
                                   .template_path = keys->template_path,
                                   .tokenizer = self->tokenizer,
                                   .vocab_size = self->info.vocab_size,
-                                  .context = context_of(self),
+                                  .context = self->info.context,
+                                  .reserved = reserved(self),
                                   .are_sources = self->info.reads_source,
                                   .cut = keys->cut,
                                   .end = self->info.eod_id};
@@ -334,10 +335,13 @@ static bool has_masks(const generator *self, int64_t k)
     return any;
 }
 
-static void warn_of_room(const generator *self)
+static void warn_of_prompts(const generator *self)
 {
     int64_t cut = 0;
 
+    if (bp_config_is_given(self->config, "generate.cut") && !self->info.reads_source)
+        BP_WARN("config.unused_key",
+                "generate.cut has no effect on a model that reads no source; leave it out");
     if (self->prompts.too_long > 0)
         BP_WARN("generate.too_long",
                 "%" PRId64 " of %" PRId64 " sources have more tokens, with their end, than the "
@@ -354,8 +358,9 @@ static void warn_of_room(const generator *self)
     if (cut > 0)
         BP_WARN("generate.cut_short",
                 "%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64
-                " left to the model's context of %" PRId64 ": their texts end there",
-                cut, self->prompts.count, self->plan.tokens, self->plan.context);
+                " left to the model's context of %" PRId64 "%s: their texts end there",
+                cut, self->prompts.count, self->plan.tokens, self->info.context,
+                fills(self) ? ", two of which frame a text" : "");
 }
 
 static bp_err open_prompts(generator *self)
@@ -369,13 +374,14 @@ static bp_err open_prompts(generator *self)
     share_prompts(self);
     int64_t longest = self->info.reads_source ? 1 : self->prompts.longest;
     bp_fill_rule fill = self->plan.fill;
-    self->plan = bp_generate_plan_of(
-        &self->rule, self->prompts.count, longest, keys->batch, keys->tokens, context_of(self),
-        self->mesh->computes ? self->mesh->pipelines : self->mesh_shape.pipeline);
+    self->plan = bp_generate_plan_of(&self->rule, self->prompts.count, longest, keys->batch,
+                                     keys->tokens, self->info.context - reserved(self),
+                                     self->mesh->computes ? self->mesh->pipelines
+                                                          : self->mesh_shape.pipeline);
     self->plan.fill = fill;
     self->plan.reads_source = self->info.reads_source;
     self->plan.start = (int32_t)self->info.start_token;
-    warn_of_room(self);
+    warn_of_prompts(self);
     return BP_OK;
 }
 

@@ -194,6 +194,9 @@ static void warn_of_settings(const scorer *self)
                 "score.prefix = eod is passed over: %s; the summary says \"none\"",
                 self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
                                    : "only score.convention = rolling has a prefix");
+    if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
+        BP_WARN("config.unused_key",
+                "score.cut has no effect on a model that reads no source; leave it out");
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
         BP_WARN("config.unused_key", "score.end = yes is passed over: %s; the summary says false",
                 bp_score_masks(self->rule.convention)
