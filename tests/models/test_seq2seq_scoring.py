@@ -279,6 +279,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertAlmostEqual(lines[-1]["lr"], 1e-2 / 27, 12)  # linear decay, three steps of warmup
         self.assertEqual(read_json(self.at("tuned"), "task.json"), {"kind": "text", "documents": 120})
         self.written("tuned-texts", model=self.at("tuned"))
+        self.assert_error(run(self.tune("separator", f"model.init={self.model}", "task.separator=hh")), 78, "[task.unused_key]", "task.separator")
 
     def test_a_causal_model_is_tuned_for_texts(self):
         """Source, separator, target in one stream: validation's loss is that of scoring such streams from the target on, on any mesh."""
@@ -297,7 +298,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertLess(abs(one[-1]["valid_loss"] + targets.astype(float).mean()), 1e-5)
         self.assertEqual(read_json(self.at("gpt"), "task.json"), {"kind": "text", "documents": 120, "separator": "hh"})
         for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
-                                               ("label", "task.text_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
+                                               ("label", "task.unused_key", 78, ["task.label=x"]), ("weight", "task.unused_key", 78, ["task.lm_weight=1"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
             self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
 
     def test_what_does_not_fit_is_said(self):
