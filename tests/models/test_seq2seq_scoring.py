@@ -180,11 +180,13 @@ class Scoring(ScoreFiles, FolderTest):
     def test_the_uncertainty_of_pairs_is_told(self):
         """Letters that training had no source of are told apart somehow; the comparison has its figures."""
         self.make_pairs("odd", [["h" * 8, "a" * (k % 8 + 1)] for k in range(12)])
-        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture}", f"uncertainty.in_domain={self.at('valid.h5')}",
-                              f"uncertainty.shifted={self.at('odd.h5')}", job="uncertainty"))
+        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture},laplace={self.model}:laplace", f"uncertainty.in_domain={self.at('valid.h5')}",
+                              f"uncertainty.shifted={self.at('odd.h5')}", "laplace.samples=2", "laplace.tokens=100", job="uncertainty"))
         self.assertEqual(result.status, 0, str(result))
         mixed = read_json(self.at("uncertainty"), "uncertainty", "summary.json")["methods"]["both"]
         self.assertTrue(0 <= mixed["ood"]["odd"]["auroc"]["mutual_information"] <= 1)
+        with h5py.File(os.path.join(self.at("uncertainty"), "uncertainty", "laplace", "laplace.h5")) as file:
+            self.assertEqual(json.loads(file.attrs["notes"])["data_tokens"], self.targets())
 
     def test_a_source_that_is_too_long_keeps_no_other_from_its_text(self):
         """Its line says so; cut, it has a text. bagpipe-data metrics reads the lines, of several samples the first."""
@@ -261,6 +263,11 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertLess(abs(math.log(scored["perplexity"]) - one[-1]["valid_loss"]), 1e-6)
         gpt = [program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('bucket-gpt')}", "model.kind=gpt", "model.context=16", "train.steps=2", "corpus.bucket=4"]
         self.assert_error(run(gpt), 78, "[corpus.bucket_unused]")
+
+    def targets(self):
+        """Tokens of the targets of corpus.train, ends with them."""
+        with open(self.at("train.tgt"), encoding="utf-8") as file:
+            return len(file.read())
 
     def tune(self, name, *keys):
         return [program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", "task.kind=text", *keys]
