@@ -6,11 +6,12 @@ import random
 import signal
 
 import bagpipe_test
-from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, timeless
+from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, steps, timeless
 
 try:
     import h5py
     import numpy
+    from tensors import tensors_of
 except ImportError:
     h5py = None
 
@@ -268,6 +269,15 @@ class Scoring(ScoreFiles, FolderTest):
         """Tokens of the targets of corpus.train, ends with them."""
         with open(self.at("train.tgt"), encoding="utf-8") as file:
             return len(file.read())
+
+    def test_langevin_noise_is_of_the_targets(self):
+        for name, keys in (("langevin", []), ("langevin-text", ["model.kind=gpt", "model.context=24", "task.separator=hh"])):
+            for T in (4, 0):
+                self.tuned(f"{name}-{T}", 0, *(keys or [f"model.init={self.model}"]), "train.steps=1", "optimizer.kind=sgld", "optimizer.lr=0.1", "optimizer.warmup=0",
+                           f"optimizer.temperature={T}")
+            noisy, still = (tensors_of(os.path.join(self.at(f"{name}-{T}"), "checkpoints", steps(self.at(f"{name}-{T}"))[0])) for T in (4, 0))
+            noise = numpy.concatenate([(values - still[key]).ravel() for key, values in noisy.items()]) / math.sqrt(2 * 0.1 * 4 / self.targets())
+            self.assertLess(abs((noise ** 2).mean() - 1), 3 * math.sqrt(2 / noise.size))
 
     def tune(self, name, *keys):
         return [program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", "task.kind=text", *keys]
