@@ -208,7 +208,8 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
 
 /* ---- documents ---- */
 
-bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles)
+bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
+                        const char *where)
 {
     bool framed = backbone_of(shape).pooler;
     bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
@@ -219,8 +220,8 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
                    "the corpus's tokenizer has no token for '%s', which a task's examples need: at "
-                   "corpus.train; make the corpus with a tokenizer that has one",
-                   bp_role_name(framed ? lacks : BP_ROLE_END));
+                   "%s; make the corpus with a tokenizer that has one",
+                   bp_role_name(framed ? lacks : BP_ROLE_END), where);
 }
 
 bp_task_pair bp_task_texts(const bp_document *document, bool pairs)

@@ -36,9 +36,10 @@ static inline const bp_task_keys *bp_task_keys_of(const bp_config *config)
 /** Does a job that has these keys ask for a task? */
 bool bp_task_is_asked(const bp_config *config);
 
-/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. Errors: BP_ERR_CONFIG
- * there is no such token. */
-bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles);
+/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. `where`: the corpus that
+ * has the roles, for messages. Errors: BP_ERR_CONFIG there is no such token. */
+bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
+                        const char *where);
 /** The texts of one document. */
 typedef struct bp_task_pair {
     const int32_t *text[2];

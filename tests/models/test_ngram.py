@@ -283,10 +283,11 @@ threads = 1
         self.write("short.txt", "\n".join(["a", "b", "a b"]) + "\n")
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("short.h5"),
                    self.at("short.txt")])
-        result = self.pretrain("short", 2, f"corpus.train={self.at('short.h5')}", "ngram.order=7")
-        self.assertEqual(result.status, 0, str(result))
-        self.assert_warning(result, "[ngram.no_discounts]", times=7)  # of so short a text no order has them
-        self.assertEqual(read_json(self.at("short"), "run.json")["exit"]["state"], "finished")
+        for ranks in (0, 2):
+            result = self.pretrain(f"short{ranks}", ranks, f"corpus.train={self.at('short.h5')}", "ngram.order=7")
+            self.assertEqual(result.status, 0, str(result))
+            self.assert_warning(result, "[ngram.no_discounts]", times=7)  # of so short a text no order has them
+            self.assertEqual(read_json(self.at(f"short{ranks}"), "run.json")["exit"]["state"], "finished")
 
 
 if __name__ == "__main__":

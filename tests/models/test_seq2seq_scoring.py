@@ -332,6 +332,9 @@ class Scoring(ScoreFiles, FolderTest):
         self.assert_error(run(self.job("choices", *keys, f"score.candidates={self.write('choices.jsonl', '{}')}")), 78, "[score.other_convention]")
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("lines.h5"), self.at("valid.src")])
         self.assert_error(run(self.job("lines", keys[0], f"score.corpus={self.at('lines.h5')}")), 78, "[corpus.no_pairs]")
+        for given, identifier in (("train.log_every=1", "corpus.no_pairs"), ("train.objective=denoise", "model.unused_key")):
+            tune = self.tune("lines-tuned", "model.kind=bart", "model.context=16", given, f"corpus.train={self.at('lines.h5')}", "corpus.valid=")
+            self.assert_error(run(tune), 78, f"[{identifier}]")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
-#include "io/checkpoint/ensemble_file.h"
+#include "infer/score/task_documents_priv.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 #include "tensor/batch.h"
@@ -17,8 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define GROUP 32 /* documents of a batch */
-#define ASKS  64 /* outcomes of a place that are asked for at once, most */
+#define ASKS 64 /* outcomes of a place that are asked for at once, most */
 
 static const json_t *names_of(const task_scoring *task)
 {
@@ -36,24 +35,6 @@ static bool finds_tags(const task_scoring *task)
 }
 
 /* ---- what is scored ---- */
-
-static bp_err read_state(task_scoring *task)
-{
-    const char *path = bp_score_keys_of(task->self->config)->model;
-    bp_ensemble_list list = {0};
-    char *folder = NULL;
-    json_t *manifest = NULL;
-    bp_err err = bp_ensemble_is(path) ? bp_ensemble_list_load(&list, path) : BP_OK;
-
-    if (err == BP_OK)
-        err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
-                                          &manifest);
-    task->state = json_incref(json_object_get(manifest, "state"));
-    json_decref(manifest);
-    bp_free(folder);
-    bp_ensemble_list_clear(&list);
-    return err;
-}
 
 /* Are outcomes asked for at places, and not of the whole text? */
 static bool has_places(const task_scoring *task)
@@ -102,7 +83,8 @@ static bp_err open_documents(task_scoring *task)
     bp_err err = bp_model_shape_read(&shape, task->state, "manifest.json");
 
     if (err == BP_OK)
-        err = bp_task_frame_of(&task->frame, &shape, bp_corpus_roles(self->corpus));
+        err = bp_task_frame_of(&task->frame, &shape, bp_corpus_roles(self->corpus),
+                               bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
         err = find_columns(task);
     if (err == BP_OK)
@@ -180,7 +162,8 @@ static bp_err add_document(task_scoring *task, int64_t number, int64_t w, int64_
 /* As long as its longest document, but for outcomes that have to be asked for at places. */
 static bp_err make_group(task_scoring *task, int64_t first, bp_model_batch *batch)
 {
-    int64_t end = first + GROUP < task->documents ? first + GROUP : task->documents, longest = 1;
+    int64_t end = first + TASK_GROUP < task->documents ? first + TASK_GROUP : task->documents,
+            longest = 1;
     int32_t *arrays[] = {task->inputs, task->segments, task->tagged};
     bp_err err = BP_OK;
 
@@ -285,10 +268,10 @@ static bp_err score_groups(task_scoring *task)
 {
     const bp_mesh *mesh = task->self->mesh;
     bp_err err = BP_OK;
-    int64_t each = GROUP * (int64_t)mesh->datas;
+    int64_t each = TASK_GROUP * (int64_t)mesh->datas;
 
     for (int64_t round = 0; round < task->documents && err == BP_OK; round += each) {
-        int64_t first = round + GROUP * (int64_t)mesh->data_at;
+        int64_t first = round + TASK_GROUP * (int64_t)mesh->data_at;
 
         if (first < task->documents)
             err = score_group(task, first);
@@ -409,7 +392,7 @@ static bp_err select_documents(task_scoring *task)
 static bp_err reserve(task_scoring *task)
 {
     const scorer *self = task->self;
-    int64_t places = GROUP * task->length;
+    int64_t places = TASK_GROUP * task->length;
 
     task->table = bp_try_alloc("score.task", task->rows * task->width, sizeof(float));
     task->inputs = bp_alloc("score.task", places, sizeof *task->inputs);
@@ -431,7 +414,7 @@ static bp_err prepare(task_scoring *task)
     bp_err err = check(self);
 
     if (err == BP_OK && reads)
-        err = read_state(task);
+        err = task_state_read(&task->state, bp_score_keys_of(self->config)->model);
     if (err == BP_OK && reads)
         err = open_documents(task);
     if (err == BP_OK && reads)

@@ -11,7 +11,7 @@
 
 /* ---- what they are ---- */
 
-static bp_err read_state(task_documents *self, const char *path)
+bp_err task_state_read(json_t **state, const char *path)
 {
     bp_ensemble_list list = {0};
     char *folder = NULL;
@@ -21,7 +21,7 @@ static bp_err read_state(task_documents *self, const char *path)
     if (err == BP_OK)
         err = bp_checkpoint_read_metadata(list.count > 0 ? list.members[0].path : path, &folder,
                                           &manifest);
-    self->state = json_incref(json_object_get(manifest, "state"));
+    *state = json_incref(json_object_get(manifest, "state"));
     json_decref(manifest);
     bp_free(folder);
     bp_ensemble_list_clear(&list);
@@ -112,12 +112,13 @@ static bp_err take_documents(task_documents *self, int64_t wanted)
 static bp_err open_documents(task_documents *self, const task_documents_spec *spec)
 {
     bp_model_shape shape;
-    bp_err err = read_state(self, spec->path);
+    bp_err err = task_state_read(&self->state, spec->path);
 
     if (err == BP_OK)
         err = bp_model_shape_read(&shape, self->state, "manifest.json");
     if (err == BP_OK)
-        err = bp_task_frame_of(&self->frame, &shape, bp_corpus_roles(self->corpus));
+        err = bp_task_frame_of(&self->frame, &shape, bp_corpus_roles(self->corpus),
+                               bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
         err = find_pairs(self);
     if (err == BP_OK)

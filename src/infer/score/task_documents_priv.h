@@ -39,6 +39,10 @@ typedef struct task_documents_spec {
     int64_t wanted;    /* so many documents at even steps; 0: all */
 } task_documents_spec;
 
+/** What a checkpoint, or the first member of an ensemble, keeps beside tensors: a new reference in
+ * *state. Local. Errors: those of bp_checkpoint_read_metadata and bp_ensemble_list_load. */
+bp_err task_state_read(json_t **state, const char *path);
+
 /** Take documents of corpora.
  *
  * Collective: over mesh->ensemble and the coordinator, `world` (the communicator over which ranks

@@ -38,10 +38,10 @@ typedef struct task_scoring {
     int32_t *word;  /* [rows] tags: the number of the word in its document, and the place where */
     int32_t *place; /* its first token stands */
 
-    int32_t *inputs, *segments; /* [BATCH][length] */
+    int32_t *inputs, *segments; /* [TASK_GROUP][length] */
     int32_t *tagged;            /* the same: 1 where a word begins */
-    int32_t *targets;           /* [BATCH][length][asks] */
-    float *values;              /* [statistics][BATCH][length][asks] */
+    int32_t *targets;           /* [TASK_GROUP][length][asks] */
+    float *values;              /* [statistics][TASK_GROUP][length][asks] */
 } task_scoring;
 
 /* task_report.c */

@@ -1,6 +1,8 @@
 /* Relative positions in buckets. */
 #include "math/attention/relative.h"
 
+#include "math/attention/attention_priv.h"
+
 #include <math.h>
 
 int64_t bp_relative_bucket(const bp_relative *by, int64_t behind)
@@ -24,15 +26,10 @@ static int64_t bucket_at(const bp_relative *by, int64_t keys, int64_t at)
     return bp_relative_bucket(by, keys - 1 - at);
 }
 
-static int64_t keys_of(const bp_attention_shape *shape)
-{
-    return shape->K > 0 ? shape->K : shape->T;
-}
-
 void bp_relative_fill(float *bias, const float *table, const bp_relative *by,
                       const bp_attention_shape *shape)
 {
-    int64_t H = shape->H, K = keys_of(shape), row = bp_bias_floats(shape);
+    int64_t H = shape->H, K = bp_key_positions(shape), row = bp_bias_floats(shape);
 
     for (int64_t at = 0; at < row; at++) {
         const float *from = table + bucket_at(by, K, at) * H;
@@ -46,7 +43,8 @@ void bp_relative_fill(float *bias, const float *table, const bp_relative *by,
 void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *by,
                           const bp_attention_shape *shape)
 {
-    int64_t H = shape->H, K = keys_of(shape), row = bp_bias_floats(shape), end = shape->T + K - 1;
+    int64_t H = shape->H, K = bp_key_positions(shape), row = bp_bias_floats(shape),
+            end = shape->T + K - 1;
 
     for (int64_t at = 0, next; at < end; at = next) {
         int64_t bucket = bucket_at(by, K, at);

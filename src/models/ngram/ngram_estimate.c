@@ -207,7 +207,7 @@ static int64_t first_word(const estimator *self, ngram_key suffix)
 static bp_err alloc_out(const estimator *self, ngram_suffixes *list, exchange *x)
 {
     x->out_keys = bp_try_alloc("ngram.exchange", list->count, sizeof *x->out_keys);
-    if (self->size == 1) { /* in place */
+    if (self->size == 1 && list->tally != NULL) { /* in place */
         x->out = list->tally;
         list->tally = NULL;
     } else {

@@ -376,7 +376,8 @@ bp_err trainer_task_warmup(trainer *self)
 bp_err trainer_find_task_rules(trainer *self)
 {
     int64_t stride = bp_task_keys_of(self->config)->stride;
-    bp_err err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles);
+    bp_err err =
+        bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles, "corpus.train");
 
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;

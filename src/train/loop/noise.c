@@ -11,17 +11,22 @@
 
 #define SENTINEL "<extra_id_"
 
+static bool has_task(const trainer *self)
+{
+    return self->task || trainer_writes_text(self);
+}
+
 static bp_err choose(trainer *self, const char *given)
 {
     const bp_model_family *family = self->shape.family;
     const bp_objective *own = bp_model_objective(&self->shape), *other = family->other_objective;
 
-    if (given && self->task)
+    if (given && has_task(self))
         return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
                        "train.objective = %s is of pretraining, and a task has its own: at "
                        "train.objective; leave the key out",
                        given);
-    if (self->task || (given && own && strcmp(given, own->name) == 0))
+    if (has_task(self) || (given && own && strcmp(given, own->name) == 0))
         return BP_OK;
     if (given && (!other || strcmp(given, other->name) != 0))
         return BP_FAIL(BP_ERR_CONFIG, "model.other_objective",
@@ -40,7 +45,7 @@ bp_err trainer_find_objective(trainer *self)
     const char *given = is_given ? bp_noise_keys_of(self->config)->objective : NULL;
     bp_err err = choose(self, given);
 
-    if (err == BP_OK && self->shape.family->other_objective && !self->task)
+    if (err == BP_OK && self->shape.family->other_objective && !has_task(self))
         err =
             bp_config_set(self->config, "train.objective", bp_model_objective(&self->shape)->name);
     return bp_agree(self->mesh->world, err);

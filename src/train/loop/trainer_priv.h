@@ -260,13 +260,8 @@ bp_err trainer_keep_samples(trainer *self);
  * bp_run_previous: the same on all ranks. */
 bp_err trainer_keep_samples_of_finished(trainer *self);
 
-/* fine_tuning.c */
-/** Classes or tags, and the columns of documents, where the configuration asks for a task.
- * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
- * BP_ERR_FORMAT all documents have one class: the same on all ranks. */
-bp_err trainer_task_open(trainer *self);
-/** text_task.c: is it task.kind=text? Its examples are pairs; a checkpoint is a language model's.
- */
+/* text_task.c */
+/** Is it task.kind=text? Its examples are pairs; a checkpoint is a language model's. Local. */
 bool trainer_writes_text(const trainer *self);
 /** Its objective. Errors: BP_ERR_CONFIG a family that writes none, keys of other tasks. Local. */
 bp_err trainer_text_shape(trainer *self);
@@ -275,6 +270,12 @@ bp_err trainer_text_shape(trainer *self);
 bp_err trainer_text_rules(trainer *self);
 /** task.json, on the coordinator. Errors: those of writing a file. */
 bp_err trainer_text_begin(const trainer *self);
+
+/* fine_tuning.c */
+/** Classes or tags, and the columns of documents, where the configuration asks for a task.
+ * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
+ * BP_ERR_FORMAT all documents have one class: the same on all ranks. */
+bp_err trainer_task_open(trainer *self);
 void trainer_task_close(trainer *self);
 /** The task's head in the shape, once that is found. Collective over world. Errors: BP_ERR_CONFIG a
  * family without a backbone, too many frozen layers; BP_ERR_FORMAT the checkpoint has another
