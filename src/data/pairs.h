@@ -12,9 +12,10 @@ typedef struct bp_pairs_rule {
     int64_t between; /* both texts lie in one stream, with so many tokens between them; -1: apart */
 } bp_pairs_rule;
 
-/** Pairs; those of them that have a text which, with its end, is longer than the context. */
+/** Pairs; those of them that have a text which, with its end, is longer than the context; and the
+ * tokens of their targets, ends with them, for which the context has room. */
 typedef struct bp_pair_counts {
-    int64_t pairs, longer;
+    int64_t pairs, longer, targets;
 } bp_pair_counts;
 
 /** Add a file's pairs to *counts.

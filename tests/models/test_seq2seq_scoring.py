@@ -6,11 +6,12 @@ import random
 import signal
 
 import bagpipe_test
-from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, timeless
+from bagpipe_test import Background, FolderTest, ScoreFiles, digests, metrics, program, read_json, run, steps, timeless
 
 try:
     import h5py
     import numpy
+    from tensors import tensors_of
 except ImportError:
     h5py = None
 
@@ -180,11 +181,13 @@ class Scoring(ScoreFiles, FolderTest):
     def test_the_uncertainty_of_pairs_is_told(self):
         """Letters that training had no source of are told apart somehow; the comparison has its figures."""
         self.make_pairs("odd", [["h" * 8, "a" * (k % 8 + 1)] for k in range(12)])
-        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture}", f"uncertainty.in_domain={self.at('valid.h5')}",
-                              f"uncertainty.shifted={self.at('odd.h5')}", job="uncertainty"))
+        result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture},laplace={self.model}:laplace", f"uncertainty.in_domain={self.at('valid.h5')}",
+                              f"uncertainty.shifted={self.at('odd.h5')}", "laplace.samples=2", "laplace.tokens=100", job="uncertainty"))
         self.assertEqual(result.status, 0, str(result))
         mixed = read_json(self.at("uncertainty"), "uncertainty", "summary.json")["methods"]["both"]
         self.assertTrue(0 <= mixed["ood"]["odd"]["auroc"]["mutual_information"] <= 1)
+        with h5py.File(os.path.join(self.at("uncertainty"), "uncertainty", "laplace", "laplace.h5")) as file:
+            self.assertEqual(json.loads(file.attrs["notes"])["data_tokens"], self.targets())
 
     def test_a_source_that_is_too_long_keeps_no_other_from_its_text(self):
         """Its line says so; cut, it has a text. bagpipe-data metrics reads the lines, of several samples the first."""
@@ -262,6 +265,20 @@ class Scoring(ScoreFiles, FolderTest):
         gpt = [program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('bucket-gpt')}", "model.kind=gpt", "model.context=16", "train.steps=2", "corpus.bucket=4"]
         self.assert_error(run(gpt), 78, "[corpus.bucket_unused]")
 
+    def targets(self):
+        """Tokens of the targets of corpus.train, ends with them."""
+        with open(self.at("train.tgt"), encoding="utf-8") as file:
+            return len(file.read())
+
+    def test_langevin_noise_is_of_the_targets(self):
+        for name, keys in (("langevin", []), ("langevin-text", ["model.kind=gpt", "model.context=24", "task.separator=hh"])):
+            for T in (4, 0):
+                self.tuned(f"{name}-{T}", 0, *(keys or [f"model.init={self.model}"]), "train.steps=1", "optimizer.kind=sgld", "optimizer.lr=0.1", "optimizer.warmup=0",
+                           f"optimizer.temperature={T}")
+            noisy, still = (tensors_of(os.path.join(self.at(f"{name}-{T}"), "checkpoints", steps(self.at(f"{name}-{T}"))[0])) for T in (4, 0))
+            noise = numpy.concatenate([(values - still[key]).ravel() for key, values in noisy.items()]) / math.sqrt(2 * 0.1 * 4 / self.targets())
+            self.assertLess(abs((noise ** 2).mean() - 1), 3 * math.sqrt(2 / noise.size))
+
     def tune(self, name, *keys):
         return [program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", "task.kind=text", *keys]
 
@@ -279,6 +296,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertAlmostEqual(lines[-1]["lr"], 1e-2 / 27, 12)  # linear decay, three steps of warmup
         self.assertEqual(read_json(self.at("tuned"), "task.json"), {"kind": "text", "documents": 120})
         self.written("tuned-texts", model=self.at("tuned"))
+        self.assert_error(run(self.tune("separator", f"model.init={self.model}", "task.separator=hh")), 78, "[task.unused_key]", "task.separator")
 
     def test_a_causal_model_is_tuned_for_texts(self):
         """Source, separator, target in one stream: validation's loss is that of scoring such streams from the target on, on any mesh."""
@@ -297,7 +315,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertLess(abs(one[-1]["valid_loss"] + targets.astype(float).mean()), 1e-5)
         self.assertEqual(read_json(self.at("gpt"), "task.json"), {"kind": "text", "documents": 120, "separator": "hh"})
         for name, identifier, status, keys in (("length", "corpus.long_pairs", 65, ["model.context=8"]), ("unknown", "task.separator_unknown", 78, ["task.separator=?"]),
-                                               ("label", "task.text_key", 78, ["task.label=x"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
+                                               ("label", "task.unused_key", 78, ["task.label=x"]), ("weight", "task.unused_key", 78, ["task.lm_weight=1"]), ("kind", "task.no_text", 78, ["model.kind=bert"])):
             self.assert_error(run(self.tune("gpt-" + name, *gpt, *keys)), status, f"[{identifier}]")
         self.assert_error(run(self.tune("gpt-lines", *gpt, f"corpus.train={self.at('streams.h5')}")), 78, "[corpus.no_pairs]", "task.kind = text reads")
         result = run(self.job("gpt-cut", f"score.model={self.at('gpt')}", f"score.corpus={self.at('streams.h5')}", "score.cut=yes"))

@@ -89,13 +89,23 @@ class Langevin(test_finetune.TaskTest):
         self.assertLess(abs((noise ** 2).mean() - 1), 3 * math.sqrt(2 / noise.size))
         result = self.finetune("killed", 0, *keys, "checkpoint.every=5", env=["env", "BP_FAULT=step.end:8=kill"])
         self.assertEqual(result.status, -9, str(result))
+        result = self.finetune("killed", 0, *keys, "checkpoint.every=5", env=["env", "BP_FAULT=step.end:7=kill"])  # behind the last commit
+        self.assertEqual(result.status, -9, str(result))
+        self.assertFalse(os.path.exists(self.at("killed/ensemble.json")))
         killed = self.tuned("killed", 0, *keys, "checkpoint.every=5")
         self.assertEqual(digests(one), digests(killed))
+        self.assertEqual([member["path"] for member in read_json(killed, "ensemble.json")["members"]],
+                         [f"checkpoints/{step}" for step in steps(killed)])
         self.write("empty.ini", "[run]\nseed = 1\n")
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('scored')}", f"score.model={killed}",
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
         self.assertEqual(scored.status, 0, str(scored))
         self.assertGreater(read_json(self.at("scored"), "score", "summary.json")["task"]["mutual_information"], 0)
+
+    def test_what_has_no_number_of_targets_is_refused(self):
+        config = self.write("masked.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n")
+        result = run([bagpipe_test.program("bagpipe"), "pretrain", config, f"run.dir={self.at('masked')}", *TINY, *SGLD, "train.batch=8", "train.steps=1"])
+        self.assert_error(result, 78, "[optimizer.no_posterior]")
 
 
 if __name__ == "__main__":

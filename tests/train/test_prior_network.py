@@ -69,6 +69,8 @@ class PriorNetwork(test_finetune.TaskTest):
         own = [-numpy.log(a[KINDS.index(row["topic"])] / a.sum()) for a, row in zip(alpha, self.rows) if row["topic"] in KINDS]
         self.assertAlmostEqual(line["valid_loss"], numpy.mean(own), 5)
         self.assertEqual(state_of(still)["model"]["labels"], KINDS)
+        student = self.finetune("student", 0, *TINY, f"corpus.train={self.at('domain.h5')}", "corpus.valid=", f"distill.model={still}")
+        self.assert_error(student, 78, "[distill.no_teacher]")
 
     def test_what_is_outside_is_told(self):
         keys = ["train.steps=150", "optimizer.lr=1e-2", "train.log_every=50"]
@@ -99,6 +101,13 @@ class PriorNetwork(test_finetune.TaskTest):
     def test_what_has_no_meaning_is_refused(self):
         self.assert_error(self.finetune("none", 0, *TINY, "dirichlet.outside=moon"), 65, "[dirichlet.no_outside]")
         self.assert_error(self.finetune("smooth", 0, *TINY, "dirichlet.outside=sea", "dirichlet.smoothing=0.5"), 78, "[dirichlet.too_smooth]")
+        for key in ("distill.model=nothing", "train.softmax_samples=5", "train.label_smoothing=0.1"):
+            self.assert_error(self.finetune("softmax", 0, *TINY, "dirichlet.outside=sea", key), 78, "[dirichlet.no_softmax]", "at " + key.split("=")[0])
+        number = ["task.kind=regression", "task.label=length"]
+        for key, *keys in (["dirichlet.outside=sea", *number], ["dirichlet.precision=5", *number], ["task.stride=5"], ["task.answer_tokens=5"], ["task.separator=x"]):
+            self.assert_error(self.finetune("unused", 0, *TINY, key, *keys), 78, "[task.unused_key]", "at " + key.split("=")[0])
+        warned = self.finetune("warned", 0, *TINY, "train.steps=1", "dirichlet.precision=5", "optimizer.temperature=2")
+        self.assert_warning(warned, "[config.unused_key]", "dirichlet.precision", "optimizer.temperature", times=2)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Defaults of bp_model_options and bp_train_options. */
-#define ADAPTER_RANK        8
-#define ADAPTER_SCALE       16
-#define ADAPTER_TARGETS     "q,v"
-#define DISTILL_TEMPERATURE 2
-#define DISTILL_WEIGHT      0.5
-#define CHUNKS_BY_DEFAULT   2 /* mesh.chunks */
-
 #define END                                                                                        \
     {                                                                                              \
         NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false                                \
@@ -365,7 +357,6 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                     (long long)least_micro_batch(spec, shape->context, tensors));
 }
 
-/* Smoothing is of a softmax's logits. */
 static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *shape,
                               bp_config *config)
 {
@@ -378,6 +369,7 @@ static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *
                         spec->optimizer.layer_decay, shape->family->name);
 }
 
+/* Smoothing is of a softmax's logits. */
 static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *shape,
                             bp_config *config)
 {
@@ -414,6 +406,24 @@ static void check_samples(const bp_engine_spec *spec, const bp_model_shape *shap
                         (long long)spec->softmax_samples, other);
 }
 
+/* The loss of a prior network is of a Dirichlet, not of a softmax. */
+static void check_prior(const bp_engine_spec *spec, const bp_model_shape *shape, bp_config *config)
+{
+    const struct {
+        const char *key;
+        bool given;
+    } others[] = {{"train.label_smoothing", spec->label_smoothing > 0},
+                  {"train.softmax_samples", spec->softmax_samples > 0},
+                  {"distill.model", spec->distills}};
+
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+        if (shape->task.precision > 0 && others[k].given)
+            bp_config_fault(config, "dirichlet.no_softmax",
+                            "%s is of a softmax, which a prior network (dirichlet.outside) does "
+                            "not learn: at %s; leave one of them out",
+                            others[k].key, others[k].key);
+}
+
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config)
 {
@@ -423,6 +433,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
 
     check_smoothing(spec, shape, config);
     check_samples(spec, shape, config);
+    check_prior(spec, shape, config);
     check_layer_decay(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
@@ -444,29 +455,45 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
                         (long long)spec->micro_batch, fits);
 }
 
-/* Keys of what is not there. */
-static void warn_of_adapters(const bp_config *config)
-{
-    const bp_adapter_keys *adapter = &bp_model_keys_of(config)->adapter;
-    const bp_train_keys *train = bp_train_keys_of(config);
-    bool none = strcmp(adapter->kind, "none") == 0, lora = strcmp(adapter->kind, "lora") == 0;
+/* A key of what is not there, and why it is ignored. */
+typedef struct unused_key {
+    const char *key;
+    bool unused;
+    const char *why;
+} unused_key;
 
-    if (none && adapter->rank != ADAPTER_RANK)
-        BP_WARN("config.unused_key",
-                "adapter.rank = %lld is ignored: without adapter.kind there is no adapter",
-                (long long)adapter->rank);
-    if (!lora &&
-        (adapter->scale != ADAPTER_SCALE || strcmp(adapter->targets, ADAPTER_TARGETS) != 0))
-        BP_WARN("config.unused_key",
-                "adapter.scale = %g and adapter.targets = %s are ignored: only adapter.kind = lora "
-                "has them",
-                adapter->scale, adapter->targets);
-    if (!train->teacher &&
-        (train->temperature != DISTILL_TEMPERATURE || train->soft_weight != DISTILL_WEIGHT))
-        BP_WARN("config.unused_key",
-                "distill.temperature = %g and distill.weight = %g are ignored: without "
-                "distill.model there is no teacher",
-                train->temperature, train->soft_weight);
+typedef struct unused_keys {
+    const bp_config *config;
+    const unused_key *rows; /* ends with a key of NULL */
+} unused_keys;
+
+static void warn_of_key(void *context, const bp_option *option, const char *value)
+{
+    const unused_keys *self = context;
+
+    for (const unused_key *row = self->rows; row->key; row++)
+        if (row->unused && strcmp(row->key, option->key) == 0 &&
+            bp_config_departs(self->config, row->key))
+            BP_WARN("config.unused_key", "%s = %s is ignored: %s", row->key, value, row->why);
+}
+
+static void warn_of_unused(const bp_config *config)
+{
+    const char *adapter = bp_model_keys_of(config)->adapter.kind;
+    bool none = strcmp(adapter, "none") == 0, lora = strcmp(adapter, "lora") == 0;
+    bool alone = bp_train_keys_of(config)->teacher == NULL;
+    const unused_key rows[] = {
+        {"adapter.rank", none, "without adapter.kind there is no adapter"},
+        {"adapter.scale", !lora, "only adapter.kind = lora has it"},
+        {"adapter.targets", !lora, "only adapter.kind = lora has them"},
+        {"distill.temperature", alone, "without distill.model there is no teacher"},
+        {"distill.weight", alone, "without distill.model there is no teacher"},
+        {"optimizer.temperature", kind_of(config) != BP_SGLD, "only optimizer.kind = sgld has it"},
+        {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),
+         "only mesh.schedule = interleaved has chunks"},
+        {NULL, false, NULL}};
+
+    bp_config_each(config, warn_of_key, &(unused_keys){config, rows});
 }
 
 /* The default's value is not warned of: config.ini names every key, and is a configuration too. */
@@ -475,11 +502,7 @@ void bp_engine_spec_warn(const bp_config *config)
     bool interleaved = is(config, "mesh.schedule", "interleaved");
     bool stages = bp_mesh_keys_of(config)->pipeline > 1;
 
-    warn_of_adapters(config);
-    if (!interleaved && bp_mesh_keys_of(config)->chunks != CHUNKS_BY_DEFAULT)
-        BP_WARN("config.unused_key",
-                "mesh.chunks = %lld is passed over: only mesh.schedule = interleaved has chunks",
-                (long long)bp_mesh_keys_of(config)->chunks);
+    warn_of_unused(config);
     if (interleaved && !stages)
         BP_WARN("config.unused_key",
                 "mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "

@@ -23,6 +23,65 @@ static const char *outside_of(const trainer *self)
     return kind_of(self) == BP_TASK_CLASSES ? bp_task_keys_of(self->config)->outside : NULL;
 }
 
+/* ---- keys ---- */
+
+/* The kinds of tasks that a key is of. One file of settings may serve several kinds, so that it
+ * names a label where the corpus has tags or answers. */
+static const struct {
+    const char *key;
+    bool classes, regression, tags, spans, text;
+} KEYS[] = {{"task.label", true, true, true, true, false},
+            {"task.pool", true, true, false, false, false},
+            {"task.frozen_layers", true, true, true, true, false},
+            {"task.separator", false, false, false, false, true},
+            {"task.lm_weight", true, true, true, true, false},
+            {"task.stride", false, false, false, true, false},
+            {"task.answer_tokens", false, false, false, true, false},
+            {"dirichlet.outside", true, false, false, false, false},
+            {"dirichlet.precision", true, false, false, false, false},
+            {"dirichlet.smoothing", true, false, false, false, false}};
+
+static bp_err refuse_key(const trainer *self, const char *key, const char *where, const char *value)
+{
+    return bp_config_departs(self->config, key)
+               ? BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
+                         "%s has no meaning with %s = %s: at %s; leave it out", key, where, value,
+                         key)
+               : BP_OK;
+}
+
+static bp_err refuse_keys(const trainer *self)
+{
+    bool text = trainer_writes_text(self);
+    bp_task_kind kind = text ? BP_TASK_NONE : kind_of(self);
+    bp_err err = BP_OK;
+
+    for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0] && err == BP_OK; k++) {
+        bool has[] = {[BP_TASK_NONE] = KEYS[k].text,
+                      [BP_TASK_CLASSES] = KEYS[k].classes,
+                      [BP_TASK_REGRESSION] = KEYS[k].regression,
+                      [BP_TASK_TAGS] = KEYS[k].tags,
+                      [BP_TASK_SPANS] = KEYS[k].spans};
+
+        if (!has[kind])
+            err = refuse_key(self, KEYS[k].key, "task.kind", bp_task_keys_of(self->config)->kind);
+    }
+    if (err == BP_OK && text && self->shape.family->start_token)
+        err = refuse_key(self, "task.separator", "model.kind", self->shape.family->name);
+    return err;
+}
+
+static void warn_of_dirichlet(const trainer *self)
+{
+    static const char *const OF_OUTSIDE[] = {"dirichlet.precision", "dirichlet.smoothing"};
+
+    for (size_t k = 0; k < sizeof OF_OUTSIDE / sizeof OF_OUTSIDE[0] && !outside_of(self); k++)
+        if (bp_config_departs(self->config, OF_OUTSIDE[k]))
+            BP_WARN("config.unused_key",
+                    "%s is ignored: without dirichlet.outside there is no prior network",
+                    OF_OUTSIDE[k]);
+}
+
 /* ---- outcomes, and the columns that have them ---- */
 
 static bp_err find_names(trainer *self)
@@ -273,19 +332,21 @@ static bp_err find_shape(trainer *self)
 
 bp_err trainer_task_shape(trainer *self)
 {
-    bp_err err = BP_OK;
-
     const char *init = bp_model_keys_of(self->config)->init;
+    bool asked = bp_task_is_asked(self->config);
+    bp_err err = asked ? refuse_keys(self) : BP_OK;
 
-    if (self->task)
+    if (err == BP_OK && asked && self->mesh->coordinates)
+        warn_of_dirichlet(self);
+    if (err == BP_OK && self->task)
         err = find_shape(self);
-    else if (self->shape.task.kind != BP_TASK_NONE)
+    else if (err == BP_OK && self->shape.task.kind != BP_TASK_NONE)
         err = BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                       "the checkpoint has the head of a task, %s: at %s; start from a language "
                       "model, or use finetune",
                       bp_task_name(self->shape.task.kind),
                       init ? init : bp_run_keys_of(self->config)->dir);
-    else if (trainer_writes_text(self))
+    else if (err == BP_OK && trainer_writes_text(self))
         err = trainer_text_shape(self);
     return bp_agree(self->mesh->world, err);
 }

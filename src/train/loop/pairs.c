@@ -6,7 +6,8 @@
 
 #include <inttypes.h>
 
-static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const char *key)
+static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const char *key,
+                           int64_t *targets)
 {
     const bp_pairs_rule rule = {self->shape.context, self->facts.eod_id >= 0,
                                 self->shape.family->start_token ? -1 : self->rules.separator_count};
@@ -15,6 +16,7 @@ static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const c
 
     for (int64_t k = 0; corpus && err == BP_OK && k < bp_corpus_files(corpus); k++)
         err = bp_pairs_count(bp_corpus_file_at(corpus, k), &rule, &counts);
+    *targets = counts.targets;
     if (err != BP_OK || counts.longer == 0)
         return err;
     if (!bp_corpus_keys_of(self->config)->cut)
@@ -29,18 +31,19 @@ static bp_err check_corpus(const trainer *self, const bp_corpus *corpus, const c
     return BP_OK;
 }
 
-static bp_err check_corpora(const trainer *self)
+static bp_err check_corpora(trainer *self)
 {
+    int64_t of_valid;
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates)
-        err = check_corpus(self, self->corpus, "corpus.train");
+        err = check_corpus(self, self->corpus, "corpus.train", &self->facts.targets);
     if (err == BP_OK && self->mesh->coordinates)
-        err = check_corpus(self, self->valid_corpus, "corpus.valid");
+        err = check_corpus(self, self->valid_corpus, "corpus.valid", &of_valid);
     return err;
 }
 
-static bp_err check_pairs(const trainer *self)
+static bp_err check_pairs(trainer *self)
 {
     if (!self->shape.family->start_token)
         return check_corpora(self);

@@ -62,10 +62,52 @@ bp_err trainer_keep_samples(trainer *self)
     return bp_agree(self->mesh->world, keeps ? list_samples(self) : BP_OK);
 }
 
-/* The loss is the mean over documents, else over tokens. */
-static bool has_one_target(const trainer *self)
+/* Its settings are those of its last start still; another optimizer's checkpoints are no samples.
+ */
+bp_err trainer_keep_samples_of_finished(trainer *self)
 {
-    return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_REGRESSION;
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+    char *path, *kind = NULL;
+    bool wants = false;
+    bp_err err;
+
+    if (self->spec.optimizer.kind != BP_SGLD)
+        return BP_OK;
+    path = bp_path_join(run_dir, "ensemble.json");
+    err = bp_run_previous(self->mesh->world, run_dir, "optimizer.kind", &kind);
+    if (err == BP_OK && self->mesh->coordinates && !bp_path_exists(path))
+        wants = kind && strcmp(kind, bp_optimizer_rows[BP_SGLD].name) == 0;
+    bp_free(kind);
+    bp_free(path);
+    return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
+}
+
+/* The posterior goes by the number of targets: masks and noise draw others in each epoch, and tags
+ * and spans have several, or none, a document. */
+void trainer_check_posterior(const trainer *self)
+{
+    const bp_objective *objective = bp_model_objective(&self->shape);
+    int64_t task = self->shape.task.kind;
+    bool draws = task == BP_TASK_NONE && objective && (objective->masks || objective->noises);
+
+    if (self->spec.optimizer.kind == BP_SGLD &&
+        (draws || task == BP_TASK_TAGS || task == BP_TASK_SPANS))
+        bp_config_fault(self->config, "optimizer.no_posterior",
+                        "optimizer.kind = sgld goes by the number of targets, which is not fixed "
+                        "with %s = %s: at optimizer.kind; use it with classes, regression, text or "
+                        "a causal model",
+                        draws ? "train.objective" : "task.kind",
+                        draws ? objective->name : bp_task_name(task));
+}
+
+/* What the loss is the mean over: documents, tokens of targets, or all tokens. */
+static int64_t count_targets(const trainer *self)
+{
+    int64_t kind = self->shape.task.kind;
+
+    return kind == BP_TASK_CLASSES || kind == BP_TASK_REGRESSION ? self->facts.documents
+           : self->facts.targets > 0                             ? self->facts.targets
+                                                                 : self->facts.tokens;
 }
 
 /* What it lists may be removed while training goes on. */
@@ -86,6 +128,6 @@ bp_err trainer_set_posterior(trainer *self)
 
     rule->seed = self->spec.seed;
     rule->member = bp_corpus_keys_of(self->config)->member;
-    rule->data = has_one_target(self) ? self->facts.documents : self->facts.tokens;
+    rule->data = count_targets(self);
     return rule->kind == BP_SGLD && self->mesh->coordinates ? drop_list(self) : BP_OK;
 }

@@ -280,7 +280,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         bool more = self->progress.step > self->spec.rate.steps;
         bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
                more ? ", more than the configuration asks for" : "");
-        return trainer_end(self);
+        err = trainer_keep_samples_of_finished(self);
+        return err == BP_OK ? trainer_end(self) : err;
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
     if (err == BP_OK && trainer_counts(self))

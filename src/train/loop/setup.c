@@ -264,6 +264,7 @@ static bp_err check_shape(trainer *self)
     bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
     if (!trainer_counts(self) && !trainer_learner(self))
         bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
+    trainer_check_posterior(self);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
     return bp_config_faults(config);

@@ -37,14 +37,14 @@ static bool has_plain_head(const bp_model_shape *shape)
     return shape->softmaxes <= 1 && shape->head_entmax == 0;
 }
 
-/* Soft targets are of words, or of a task's classes or tags. */
+/* Soft targets are of words, or of a task's classes or tags: a Dirichlet is none. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
     int64_t task = shape->task.kind;
 
     return task == BP_TASK_NONE
                ? shape->family->objective == &bp_objective_causal && has_plain_head(shape)
-               : task == BP_TASK_CLASSES || task == BP_TASK_TAGS;
+               : (task == BP_TASK_CLASSES && shape->task.precision == 0) || task == BP_TASK_TAGS;
 }
 
 /* The same task, of texts that are framed alike. */
@@ -99,7 +99,8 @@ static bp_err check_state(const trainer *self, const json_t *state, const char *
     if (!gives_soft_targets(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
-                       "a causal network whose head is one softmax, or one of classes or tags",
+                       "a causal network whose head is one softmax, or one of classes or tags, no "
+                       "prior network",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
         return BP_FAIL(BP_ERR_CONFIG, "distill.short_context",
@@ -195,8 +196,8 @@ static bp_err check_opened(const trainer *self, const bp_model_info *info, const
 {
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
-        info->task.kind == self->shape.task.kind && !info->masks && !info->log_probabilities &&
-        !info->may_be_zero && info->context >= self->shape.context)
+        info->task.kind == self->shape.task.kind && info->task.precision == 0 && !info->masks &&
+        !info->log_probabilities && !info->may_be_zero && info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "

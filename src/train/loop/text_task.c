@@ -19,18 +19,6 @@ bool trainer_writes_text(const trainer *self)
            strcmp(bp_task_keys_of(self->config)->kind, "text") == 0;
 }
 
-static bp_err refuse_keys(const trainer *self)
-{
-    static const char *const KEYS[] = {"task.label", "task.pool", "task.frozen_layers"};
-
-    for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0]; k++)
-        if (bp_config_departs(self->config, KEYS[k]))
-            return BP_FAIL(BP_ERR_CONFIG, "task.text_key",
-                           "%s has no meaning with task.kind = text: at %s; leave it out", KEYS[k],
-                           KEYS[k]);
-    return BP_OK;
-}
-
 /* What causal models see of a pair needs no state but attention's. */
 bp_err trainer_text_shape(trainer *self)
 {
@@ -43,7 +31,7 @@ bp_err trainer_text_shape(trainer *self)
                        "encoder-decoder, or a causal Transformer",
                        family->name);
     self->shape.objective = family->start_token ? &bp_objective_seq2seq : &bp_objective_text;
-    return refuse_keys(self);
+    return BP_OK;
 }
 
 /* The ids of task.separator, on the coordinator, which has the tokenizer. */

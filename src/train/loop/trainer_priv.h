@@ -20,7 +20,8 @@ typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
     int64_t roles[BP_ROLES];            /* special tokens, -1: none */
     int64_t documents, valid_documents; /* examples that are documents or runs; of valid_corpus */
-    int64_t mixed_files;                /* of training corpora with weights; 0: corpora without */
+    int64_t targets;     /* tokens of the targets of training pairs; 0: examples are no pairs */
+    int64_t mixed_files; /* of training corpora with weights; 0: corpora without */
     char tokenizer_hash[BP_SHA256_HEX];
     char hash[BP_SHA256_HEX];       /* of the training corpora */
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
@@ -246,12 +247,18 @@ bool trainer_take_validation(trainer *self, double loss);
 bp_err trainer_end(trainer *self);
 
 /* posterior.c */
+/** A fault of a sampler of the posterior whose objective has no fixed number of targets. */
+void trainer_check_posterior(const trainer *self);
 /** What of the optimizer's rule the data tell: their number, for a sampler of the posterior; its
  * old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
 bp_err trainer_set_posterior(trainer *self);
 /** At the end of a sampler's training: ensemble.json lists the checkpoints that are kept.
  * Collective over world. Errors: those of bp_ensemble_list_save: the same on all ranks. */
 bp_err trainer_keep_samples(trainer *self);
+/** The same of a run that is finished already, where it was killed between its last checkpoint and
+ * the list. Before the run takes changed settings. Collective over world. Errors: also those of
+ * bp_run_previous: the same on all ranks. */
+bp_err trainer_keep_samples_of_finished(trainer *self);
 
 /* text_task.c */
 /** Is it task.kind=text? Its examples are pairs; a checkpoint is a language model's. Local. */

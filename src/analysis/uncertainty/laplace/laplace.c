@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "data/corpus.h"
+#include "data/pairs.h"
 #include "infer/score/score.h"
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -63,6 +64,23 @@ static bool is_of_task(const fit *self)
     return self->model->info.task.kind != BP_TASK_NONE;
 }
 
+/* Targets: documents of a task, tokens of pairs' targets, or all tokens. */
+static bp_err count_data(const fit *self, const bp_corpus *corpus, int64_t *targets)
+{
+    const bp_pairs_rule rule = {INT64_MAX, bp_corpus_eod(corpus) >= 0, -1};
+    bp_pair_counts counts = {0};
+    bp_err err = BP_OK;
+
+    if (!self->model->info.reads_source) {
+        *targets = is_of_task(self) ? bp_corpus_documents(corpus) : bp_corpus_tokens(corpus);
+        return BP_OK;
+    }
+    for (int64_t k = 0; k < bp_corpus_files(corpus) && err == BP_OK; k++)
+        err = bp_pairs_count(bp_corpus_file_at(corpus, k), &rule, &counts);
+    *targets = counts.targets;
+    return err;
+}
+
 /* The corpus's size, and the digest of all that decides on the samples. */
 static bp_err look_at_corpus(fit *self)
 {
@@ -73,12 +91,13 @@ static bp_err look_at_corpus(fit *self)
 
     if (err == BP_OK && self->roots)
         err = bp_math_precision(self->config, &precision);
+    if (err == BP_OK && self->roots)
+        err = count_data(self, corpus, &self->report->data_tokens);
     if (err == BP_OK && self->roots) {
-        self->report->data_tokens =
-            is_of_task(self) ? bp_corpus_documents(corpus) : bp_corpus_tokens(corpus);
         self->ends = bp_corpus_eod(corpus) >= 0;
-        char *text = bp_sprintf("laplace 2\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
+        char *text = bp_sprintf("laplace %d\nmodel %s\ncorpus %s\nprecision %s\ntokens %" PRId64
                                 "\nsamples %" PRId64 "\ntau %.17g\nseed %" PRIu64 "\n",
+                                self->model->info.reads_source ? 3 : 2, /* 2 counted sources */
                                 self->model->info.digest, bp_corpus_hash(corpus),
                                 precision == BP_BF16 ? "bf16" : "f32", spec->tokens, spec->samples,
                                 spec->tau, spec->seed);
