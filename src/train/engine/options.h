@@ -139,9 +139,9 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** A warning for mesh.chunks (other than its default) and mesh.schedule=interleaved without what
- * they need, and for mesh.sequence_parallel=yes without tensor ranks: they change nothing. Local.
- */
+/** A warning for each key that differs from its default and changes nothing: adapter.*, distill.*,
+ * optimizer.temperature, mesh.chunks and mesh.schedule=interleaved without what they need, and
+ * mesh.sequence_parallel=yes without tensor ranks. Local. */
 void bp_engine_spec_warn(const bp_config *config);
 
 #endif
