@@ -223,7 +223,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
 
     bp_buffer sizes = {0};
     for (int k = 0; shape.table->sizes[k].ours; k++)
-        if (bp_hf_is_told(&shape, k))
+        if (bp_hf_is_given(&shape, k))
             bp_buffer_printf(&sizes, ", %s %.12g", shape.table->sizes[k].ours, shape.sizes[k]);
     bp_log("model: %s%s: %lld parameters", shape.table->kind, sizes.data,
            (long long)parameters_of(model));

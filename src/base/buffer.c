@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void make_room(bp_buffer *buffer, size_t bytes)
+static void reserve(bp_buffer *buffer, size_t bytes)
 {
     size_t need;
 
@@ -22,7 +22,7 @@ void bp_buffer_add(bp_buffer *buffer, const void *data, size_t bytes)
 {
     if (bytes == 0)
         return;
-    make_room(buffer, bytes);
+    reserve(buffer, bytes);
     memcpy(buffer->data + buffer->bytes, data, bytes);
     buffer->bytes += bytes;
     buffer->data[buffer->bytes] = 0;
@@ -37,7 +37,7 @@ void bp_buffer_printf(bp_buffer *buffer, const char *format, ...)
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
     BP_ASSERT(length >= 0);
-    make_room(buffer, (size_t)length);
+    reserve(buffer, (size_t)length);
     (void)vsnprintf(buffer->data + buffer->bytes, (size_t)length + 1, format, again);
     va_end(again);
     buffer->bytes += (size_t)length;
@@ -45,7 +45,7 @@ void bp_buffer_printf(bp_buffer *buffer, const char *format, ...)
 
 char *bp_buffer_take(bp_buffer *buffer)
 {
-    make_room(buffer, 0);
+    reserve(buffer, 0);
     char *text = buffer->data;
     *buffer = (bp_buffer){0};
     return text;

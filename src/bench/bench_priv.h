@@ -98,7 +98,7 @@ int64_t bench_ranks(const bench *self);
 void bench_find_machine(bench *self);
 /** node_ranks and rank_bytes; plan: of a job to come, for which this one rank stands. Collective
  * over world. */
-void bench_find_room(bench *self, const bp_planned_world *plan);
+void bench_find_memory(bench *self, const bp_planned_world *plan);
 
 /* ---- the measurements: collective over world; errors are the same on all ranks ---- */
 

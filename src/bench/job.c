@@ -246,7 +246,7 @@ bp_err bp_bench_estimate(MPI_Comm world, bp_config *config, const bp_planned_wor
     bp_err err = open_bench(&self, world, config, asked);
 
     if (err == BP_OK) {
-        bench_find_room(&self, bp_comm_size(world) == 1 ? asked : NULL);
+        bench_find_memory(&self, bp_comm_size(world) == 1 ? asked : NULL);
         for (int k = 0; k < BP_BENCH_MODELS; k++)
             if (self.named[k])
                 bench_log_model(&self, k);

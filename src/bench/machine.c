@@ -14,7 +14,7 @@
 #define MEMORY_SHARE 0.9 /* of what is free, that ranks may take */
 
 /* Computing ranks of the fullest host, and what each rank may take of the tightest. */
-void bench_find_room(bench *self, const bp_planned_world *plan)
+void bench_find_memory(bench *self, const bp_planned_world *plan)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t has = bp_node_memory_has(mesh->world, self->config);
@@ -79,7 +79,7 @@ void bench_find_machine(bench *self)
     BP_MPI_WAIT("all_gather", MPI_Allgather(host, sizeof host, MPI_CHAR, self->hosts, sizeof host,
                                             MPI_CHAR, mesh->world));
     bp_probe_host_read(&probe);
-    bench_find_room(self, NULL);
+    bench_find_memory(self, NULL);
     self->bf16 = bp_all_max_int(!bp_math_has_bf16(), mesh->world) == 0;
     cores = (int)-bp_all_max_int(-bp_math_cores(), mesh->world);
     if (mesh->coordinates)

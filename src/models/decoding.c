@@ -50,7 +50,8 @@ static bool lay_caches(const network_model *model, bp_arena *arena, const bp_dec
 {
     for (int k = 0; k < decoding_blocks(model); k++) {
         const bp_block *block = model->network->blocks[k];
-        bp_cache_need need = {.sources = of->slots, .source_room = model->face.info.source_room};
+        bp_cache_need need = {.sources = of->slots,
+                              .source_capacity = model->face.info.source_capacity};
 
         if (!block->ops->cache || !block->ops->cache(block, of->slots, of->room, &need))
             return false;
@@ -103,7 +104,7 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
 {
     const network_model *model = (const network_model *)self->face.lm;
     int64_t slots = self->face.slots, cells = slots * self->face.room, rows = self->most_rows;
-    int64_t S = model->face.info.source_room;
+    int64_t S = model->face.info.source_capacity;
     bp_pass pass = decoding_pass(NULL, rows), source = decoding_source_pass(NULL, S);
     size_t attention = 0;
 
@@ -194,8 +195,8 @@ static bp_err reserve(network_decoding *self)
             bp_alloc("model.decoding", decoding_blocks(model) + 1, sizeof(float *));
     arena = (bp_arena){.base = self->memory, .size_bytes = arena.used_bytes};
     lay_out(self, &arena);
-    for (int64_t k = 0; k < self->face.slots * model->face.info.source_room; k++)
-        self->source_cells[k] = (int32_t)(k / model->face.info.source_room);
+    for (int64_t k = 0; k < self->face.slots * model->face.info.source_capacity; k++)
+        self->source_cells[k] = (int32_t)(k / model->face.info.source_capacity);
     return BP_OK;
 }
 

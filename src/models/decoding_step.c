@@ -127,7 +127,7 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
         .states_from = self->states_from,
         .states_to = self->states_to,
         .sources = self->face.slots,
-        .source_room = self->face.lm->info.source_room,
+        .source_capacity = self->face.lm->info.source_capacity,
         .source_rows = {rows, self->source_positions, self->source_slots, self->source_cells},
         .scratch = self->attention};
 }

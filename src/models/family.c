@@ -45,7 +45,7 @@ static const char *stored_name(const bp_model_size *size)
 }
 
 /* Is it written, into a checkpoint and config.ini? */
-static bool is_told(const bp_model_shape *shape, const bp_model_size *size)
+static bool is_given(const bp_model_shape *shape, const bp_model_size *size)
 {
     bool number = size->type == BP_SIZE_COUNT || size->type == BP_SIZE_REAL;
     bp_model_shape plain = *shape;
@@ -330,7 +330,7 @@ void bp_model_shape_resolve(const bp_model_shape *shape, bp_config *config)
     if (bp_config_set(config, "model.kind", shape->family->name) != BP_OK)
         bp_config_fault_err(config);
     for (const bp_model_size *size = shape->family->sizes; size->name; size++) {
-        if (!is_told(shape, size))
+        if (!is_given(shape, size))
             continue;
         name_key(key, shape->family, size);
         write_size(text, shape, size);
@@ -394,7 +394,7 @@ json_t *bp_model_shape_json(const bp_model_shape *shape)
     json_t *model = json_pack("{s:s}", "kind", shape->family->name);
 
     for (const bp_model_size *size = shape->family->sizes; size->name; size++)
-        if (is_told(shape, size))
+        if (is_given(shape, size))
             (void)json_object_set_new(model, stored_name(size), json_of(shape, size));
     (void)json_object_set_new(model, "vocab_size", json_integer(shape->vocab_size));
     bp_task_to_json(model, &shape->task);

@@ -73,9 +73,9 @@ typedef struct bp_model_info {
     char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states */
-    bool reads_source;   /* it continues a target given a source (bp_model_decode_sources), */
-    int64_t start_token; /* which begins with this */
-    int64_t source_room; /* places of a source that later decodings have room for: the context,
+    bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
+    int64_t start_token;     /* which begins with this */
+    int64_t source_capacity; /* places of a source that later decodings have room for: the context,
                             unless it is set to less */
 } bp_model_info;
 
@@ -255,7 +255,7 @@ void bp_model_decode_reset(bp_decoding *decoding, int group);
 /** Of a model that reads a source (info.reads_source): read those of a group, before its first
  * step. The encoder runs once a source, by itself, so that its bits depend on no other; blocks keep
  * the keys and values that sequences look at. Collective as bp_model_decode; equal on all ranks. A
- * source has 1 to info.source_room tokens. */
+ * source has 1 to info.source_capacity tokens. */
 void bp_model_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 
 /** This rank's part of one step of a group. Stage 0 embeds the tokens, each stage receives from the

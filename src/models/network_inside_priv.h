@@ -27,8 +27,8 @@ typedef struct network_model {
     float *values; /* that stay in float32 */
     bp_model_shape shape;
     int64_t C;
-    int32_t *window; /* [window_room] that an example is made of */
-    int64_t window_room;
+    int32_t *window; /* [window_capacity] that an example is made of */
+    int64_t window_capacity;
     char *memory; /* of one piece: hidden and scratch */
     size_t memory_bytes;
     bp_probe *probe;   /* borrowed; NULL: nobody looks */

@@ -105,7 +105,7 @@ static bp_err reserve_window(network_model *self, int64_t tokens)
 {
     int32_t *window;
 
-    if (tokens <= self->window_room)
+    if (tokens <= self->window_capacity)
         return BP_OK;
     window = bp_try_realloc("model", self->window, tokens, sizeof *window);
     if (!window)
@@ -113,7 +113,7 @@ static bp_err reserve_window(network_model *self, int64_t tokens)
                        "memory is short: at a window of %lld tokens; use a smaller score.context",
                        (long long)tokens);
     self->window = window;
-    self->window_room = tokens;
+    self->window_capacity = tokens;
     return BP_OK;
 }
 
@@ -479,7 +479,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
     if (shape->family->start_token) {
         self->face.info.reads_source = true;
         self->face.info.start_token = shape->family->start_token(shape);
-        self->face.info.source_room = shape->context;
+        self->face.info.source_capacity = shape->context;
     }
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},
                    bp_model_outcomes(shape), &self->face.info.vocab_first,
@@ -574,7 +574,7 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
 
     if (task->groups == 0)
         return 0;
-    model.face.info.source_room = shape->family->start_token ? shape->context : 0;
+    model.face.info.source_capacity = shape->family->start_token ? shape->context : 0;
     bp_vocab_share(&network->nn, bp_model_outcomes(shape), &model.face.info.vocab_first,
                    &model.face.info.vocab_count);
     return network_decode_bytes(&model.face, task->groups, task->slots, task->room);

@@ -61,7 +61,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->start_token = info->reads_source ? shape.family->start_token(&shape) : -1;
     if (info->reads_source && info->start_token < 0)
         info->start_token = info->eod_id;
-    info->source_room = shape.context;
+    info->source_capacity = shape.context;
     return BP_OK;
 }
 

@@ -77,12 +77,12 @@ typedef struct bp_continuation {
      * rows of stream 0 reads one of them, `source`, which blocks keep what they need of; in others
      * source_rows say for each row which source it sees (as `slots`), its last place (as
      * `positions`) and the cells, each source's own */
-    int64_t sources, source_room, source;
+    int64_t sources, source_capacity, source;
     bp_cached_rows source_rows;
 } bp_continuation;
 /** What a block takes for that: kept, and at work. */
 typedef struct bp_cache_need {
-    int64_t sources, source_room; /* asked for; 0: no source is read */
+    int64_t sources, source_capacity; /* asked for; 0: no source is read */
     size_t kept_bytes, scratch_bytes;
 } bp_cache_need;
 

@@ -194,7 +194,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t 
 
 void cross_cache(const layer *self, bp_cache_need *need)
 {
-    bp_cached_shape shape = cached_shape(self, need->sources, need->source_room);
+    bp_cached_shape shape = cached_shape(self, need->sources, need->source_capacity);
     size_t scratch = bp_cached_scratch_bytes(&shape);
 
     need->kept_bytes += (size_t)bp_cached_floats(&shape) * sizeof(float);
@@ -213,7 +213,7 @@ void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *sour
     int64_t S = pass->extent.T[self->shape.source_stream], heads = self->Hl, D = self->D;
     float *cache = cached_keys(self, rest);
 
-    BP_ASSERT(S <= rest->source_room && rest->source < rest->sources);
+    BP_ASSERT(S <= rest->source_capacity && rest->source < rest->sources);
     gather_source(self, pass, &own.source, source);
     bp_linear_forward_operand(self->block.nn->gemm, kept->cross_kv, &own.source, self->cross_kv,
                               layer_value_of(self->cross_k_bias));
@@ -221,14 +221,14 @@ void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *sour
         for (int64_t k = 0; k < 2 * heads; k++) { /* keys' heads, then values' */
             int64_t place = k / heads * rest->sources + rest->source;
 
-            memcpy(cache + ((place * heads + k % heads) * rest->source_room + s) * D,
+            memcpy(cache + ((place * heads + k % heads) * rest->source_capacity + s) * D,
                    kept->cross_kv + (s * 2 * heads + k) * D, (size_t)D * sizeof *cache);
         }
 }
 
 static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
 {
-    bp_cached_shape shape = cached_shape(self, rest->sources, rest->source_room);
+    bp_cached_shape shape = cached_shape(self, rest->sources, rest->source_capacity);
 
     bp_attention_cached(kept->cross_attended, cached_keys(self, rest), kept->cross_q,
                         &rest->source_rows, &shape, rest->scratch);

@@ -226,7 +226,7 @@ static bool embedding_cache(const bp_block *block, int64_t slots, int64_t room, 
     const embedding *self = (const embedding *)block;
 
     (void)slots, (void)room;
-    return self->count == 1 || need->source_room > 0;
+    return self->count == 1 || need->source_capacity > 0;
 }
 
 static const bp_block_ops OPS = {

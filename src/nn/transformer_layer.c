@@ -246,14 +246,14 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_c
     bp_cached_shape shape = cached_shape(self, slots, room);
 
     if (self->shape.sees_all) /* a source's layer is done with once that is read */
-        return need->source_room > 0 && block->stream > 0;
+        return need->source_capacity > 0 && block->stream > 0;
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
     if (self->shape.relative)
         need->scratch_bytes += (size_t)(self->Hl * room) * sizeof(float);
     if (self->shape.crosses)
         cross_cache(self, need);
-    return !self->shape.crosses || need->source_room > 0;
+    return !self->shape.crosses || need->source_capacity > 0;
 }
 
 static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)

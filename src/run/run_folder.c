@@ -395,7 +395,7 @@ static bp_err write_end(bp_run *run, bp_err state, const char *message)
 
     if (err != BP_OK)
         return err;
-    run_lock_give_room(run->lock);
+    run_lock_free_space(run->lock);
     bp_err_set_message(message);
     if (!run->finished)
         note_closed(run, state);

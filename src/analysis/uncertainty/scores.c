@@ -208,8 +208,8 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
 
 /* ---- a method ---- */
 
-static bp_err make_room(comparison_scores *out, const char *folder, const int64_t *tokens,
-                        const comparison_group *in_domain)
+static bp_err reserve(comparison_scores *out, const char *folder, const int64_t *tokens,
+                      const comparison_group *in_domain)
 {
     bool room = true;
     int64_t total;
@@ -250,7 +250,7 @@ bp_err comparison_scores_read(comparison_scores *out, const char *folder, const 
     bp_err err;
 
     *out = (comparison_scores){.documents = documents};
-    err = make_room(out, folder, tokens, in_domain);
+    err = reserve(out, folder, tokens, in_domain);
     for (int c = 0; c < COLUMNS; c++)
         self.blocks[c] = bp_alloc("comparison.scores", BLOCK, sizeof(float));
     if (err == BP_OK)

@@ -39,7 +39,7 @@ static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, co
                        "a member of kind %s does not continue sequences: at model.kind; take "
                        "checkpoints of causal networks",
                        backbone->lm->info.kind);
-    backbone->lm->info.source_room = of->lm->info.source_room;
+    backbone->lm->info.source_capacity = of->lm->info.source_capacity;
     return bp_model_decode_new(out, backbone->lm, of->groups, of->slots, of->room);
 }
 

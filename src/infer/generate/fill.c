@@ -41,7 +41,7 @@ static int64_t length_of(const bp_unit_spec *spec, int64_t k)
 
     for (int64_t i = 0; i < length; i++)
         count += bp_prompts_ids(spec->prompts, k)[i] == spec->plan->fill.mask;
-    return length + 2 + (count > 0 ? 0 : bp_generate_room(spec->plan, length));
+    return length + 2 + (count > 0 ? 0 : bp_generate_tokens_left(spec->plan, length));
 }
 
 int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, int64_t vocab_size)

@@ -17,10 +17,10 @@ int64_t bp_fill_bytes(const bp_generate_plan *plan, int64_t T, int64_t width, in
 
 /** As bp_unit_run, of one model that finds masked tokens. All masks are open at first. In each
  * round the model sees what is filled in by now, and of a prompt's m open masks (its own, or, if it
- * has none, bp_generate_room behind it) those of the highest probabilities are filled in, the first
- * ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames a text, or
- * a mask. A token's log-probability is that of its round. Source: Ghazvininejad et al. 2019,
- * section 3, but that what is filled in stays. */
+ * has none, bp_generate_tokens_left behind it) those of the highest probabilities are filled in,
+ * the first ones of equal ones: m / (rounds left), rounded up. No mask becomes a token that frames
+ * a text, or a mask. A token's log-probability is that of its round. Source: Ghazvininejad et al.
+ * 2019, section 3, but that what is filled in stays. */
 bp_err bp_fill_run(bp_fill *fill, int64_t number, bp_buffer *result, bool *stopped);
 
 #endif

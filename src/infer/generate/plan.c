@@ -15,7 +15,7 @@ bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts
     return plan;
 }
 
-int64_t bp_generate_room(const bp_generate_plan *plan, int64_t length)
+int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length)
 {
     int64_t room = plan->context - (plan->reads_source ? 1 : length) + 1;
 

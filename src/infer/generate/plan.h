@@ -32,7 +32,7 @@ bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts
                                      int stages);
 /** New tokens that a prompt of this length may get: so many that all but the last fit the context
  * behind it. */
-int64_t bp_generate_room(const bp_generate_plan *plan, int64_t length);
+int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length);
 
 typedef struct bp_unit_spec {
     const bp_mesh *mesh;

@@ -352,9 +352,9 @@ static void warn_of_prompts(const generator *self)
                                     "them");
 
     for (int64_t k = 0; k < self->prompts.count; k++)
-        cut +=
-            !has_masks(self, k) &&
-            bp_generate_room(&self->plan, bp_prompts_length(&self->prompts, k)) < self->plan.tokens;
+        cut += !has_masks(self, k) &&
+               bp_generate_tokens_left(&self->plan, bp_prompts_length(&self->prompts, k)) <
+                   self->plan.tokens;
     if (cut > 0)
         BP_WARN("generate.cut_short",
                 "%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64

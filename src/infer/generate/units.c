@@ -154,7 +154,7 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
     if (plan->fill.rounds > 0)
         return new_filling(out, spec);
     if (plan->reads_source)
-        spec->lm->info.source_room = spec->prompts->longest;
+        spec->lm->info.source_capacity = spec->prompts->longest;
     bp_err err = bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->room);
 
     if (err != BP_OK)
@@ -263,7 +263,7 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
         tokens += length;
         int64_t room = bp_prompts_left_out(spec->prompts, first + p)
                            ? 1
-                           : bp_generate_room(spec->plan, length);
+                           : bp_generate_tokens_left(spec->plan, length);
         if (unit->chooses)
             bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, room,
                           unit->ensemble);

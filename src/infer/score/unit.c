@@ -39,12 +39,12 @@ struct bp_score_unit {
     int64_t longest; /* most inputs of a row of a batch */
     int64_t piece;   /* a window of more is cut */
     int64_t number;  /* of the current unit */
-    int64_t row_count, part_count, order_count, batch_count, batch_room, value_count;
+    int64_t row_count, part_count, order_count, batch_count, batch_capacity, value_count;
     int64_t slot_count;        /* rows of all batches */
     unit_row *rows;            /* [BP_SCORE_UNIT_INPUTS] */
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
-    unit_batch *batches;       /* [batch_room] */
+    unit_batch *batches;       /* [batch_capacity] */
     int64_t room;              /* the most values of a statistic, the last window's with them */
     float *values;             /* [statistics][room] in the order of rows */
     bool *unknown;             /* [room]: the value is of a word out of the vocabulary */
@@ -76,7 +76,7 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     bool whole =
         plan->rule.convention == BP_SCORE_ROLLING || bp_score_masks(plan->rule.convention) || pairs;
     unit->longest = P < plan->rule.context || whole ? P : P - 1;
-    unit->batch_room = most;
+    unit->batch_capacity = most;
     unit->rows = bp_alloc("score.unit", most, sizeof(*unit->rows));
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
@@ -177,10 +177,10 @@ static int64_t inputs_of(const bp_score_unit *unit, int64_t i)
 
 static unit_batch *add_batch(bp_score_unit *unit, int64_t first)
 {
-    if (unit->batch_count == unit->batch_room) {
-        unit->batch_room *= 2;
+    if (unit->batch_count == unit->batch_capacity) {
+        unit->batch_capacity *= 2;
         unit->batches =
-            bp_realloc("score.unit", unit->batches, unit->batch_room, sizeof(*unit->batches));
+            bp_realloc("score.unit", unit->batches, unit->batch_capacity, sizeof(*unit->batches));
     }
     unit->batches[unit->batch_count] = (unit_batch){.first = first, .slot = unit->slot_count};
     return &unit->batches[unit->batch_count++];

@@ -170,7 +170,7 @@ static void share_out(bp_manifest *manifest, struct planner *planner, int64_t fi
 
 /* ---- the collective part ---- */
 
-static bp_err room_for_slices(struct planner *planner)
+static bp_err space_for_slices(struct planner *planner)
 {
     for (int rank = 0; rank < planner->size; rank++) {
         planner->places[rank] = (int)planner->count;
@@ -195,7 +195,7 @@ static bp_err gather_slices(struct planner *planner, MPI_Comm comm, const bp_pla
         planner->places = bp_alloc("plan.places", planner->size, sizeof *planner->places);
     }
     BP_MPI_WAIT("gather", MPI_Gather(&mine, 1, MPI_INT, planner->counts, 1, MPI_INT, 0, comm));
-    err = bp_agree(comm, root ? room_for_slices(planner) : BP_OK);
+    err = bp_agree(comm, root ? space_for_slices(planner) : BP_OK);
     if (err == BP_OK)
         BP_MPI_WAIT("gather",
                     MPI_Gatherv(slices, mine, planner->type, planner->slices, planner->counts,

@@ -59,7 +59,7 @@ double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size)
     return size->type == BP_HF_COUNT ? floor(value) : value;
 }
 
-bool bp_hf_is_told(const bp_hf_shape *shape, int k)
+bool bp_hf_is_given(const bp_hf_shape *shape, int k)
 {
     const bp_hf_size *size = &shape->table->sizes[k];
 

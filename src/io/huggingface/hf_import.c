@@ -637,7 +637,7 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape)
     json_t *model = json_pack("{s:s}", "kind", shape->table->kind);
 
     for (int k = 0; shape->table->sizes[k].ours; k++)
-        if (bp_hf_is_told(shape, k))
+        if (bp_hf_is_given(shape, k))
             (void)json_object_set_new(model, shape->table->sizes[k].ours, hf_size_json(shape, k));
     if (shape->labels)
         (void)json_object_set(model, "labels", shape->labels);

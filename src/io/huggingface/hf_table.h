@@ -112,6 +112,6 @@ int64_t bp_hf_size_of(const bp_hf_shape *shape, const char *name);
 /** The same, of numbers that may be no whole ones. */
 double bp_hf_value_of(const bp_hf_shape *shape, const char *name);
 /** Is size k written into a checkpoint? */
-bool bp_hf_is_told(const bp_hf_shape *shape, int k);
+bool bp_hf_is_given(const bp_hf_shape *shape, int k);
 
 #endif

@@ -240,7 +240,7 @@ static void fetch_operands(const plan *p, int64_t m, int64_t n)
 }
 
 /* Where the thread has the sums of a visit's panel. */
-static float *panel_room(const plan *p, const visit *v)
+static float *panel_workspace(const plan *p, const visit *v)
 {
     int64_t place = (v->panel - p->m_first) % ROW_PANELS;
 
@@ -259,7 +259,7 @@ static void finish_panel(const plan *p, const visit *v, int64_t first, int64_t l
         memset(sums + first, 0, (size_t)(last - first) * sizeof *sums);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t n = first; n < last; n += BP_PASS_COLUMNS)
-            epilogue->pass(epilogue->context, panel_room(p, v) + r * row + n - first, m + r, n,
+            epilogue->pass(epilogue->context, panel_workspace(p, v) + r * row + n - first, m + r, n,
                            bp_smaller(BP_PASS_COLUMNS, last - n), sums ? sums + n : NULL);
 }
 
@@ -282,7 +282,7 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
     const uint32_t *right = product->b + v->first * STEP_WORDS;
     bool last = v->last == p->sizes->steps;
     int64_t row = product->epilogue ? sum_row(p->sizes->n_most) : product->c_row;
-    float *sums = product->epilogue ? panel_room(p, v)
+    float *sums = product->epilogue ? panel_workspace(p, v)
                                     : product->c + m * product->c_row + n0 * BP_BF16_COLUMNS;
 
     if (!v->packed)

@@ -57,10 +57,10 @@ static void backward_row(const void *context, const float *dy, int64_t r, int64_
                          float *sums)
 {
     const activation *in = context;
-    float x_room[BP_PASS_COLUMNS], y_room[BP_PASS_COLUMNS], dx_room[BP_PASS_COLUMNS];
-    const float *x = bp_operand_load(in->loops, in->kept, r, c, x_room, n);
-    float *y = bp_operand_workspace(in->y, r, c, y_room),
-          *dx = bp_operand_workspace(in->dx, r, c, dx_room);
+    float x_workspace[BP_PASS_COLUMNS], y_workspace[BP_PASS_COLUMNS], dx_workspace[BP_PASS_COLUMNS];
+    const float *x = bp_operand_load(in->loops, in->kept, r, c, x_workspace, n);
+    float *y = bp_operand_workspace(in->y, r, c, y_workspace),
+          *dx = bp_operand_workspace(in->dx, r, c, dx_workspace);
 
     in->backward(y, dx, dy, x, n);
     if (sums)

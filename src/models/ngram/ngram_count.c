@@ -145,7 +145,7 @@ static bp_err count_share(counter *self, const range *gaps, int64_t count, range
     return err;
 }
 
-static bp_err make_room(counter *self, int64_t share)
+static bp_err reserve(counter *self, int64_t share)
 {
     int64_t most = self->spec->memory_bytes / (2 * (int64_t)sizeof *self->items);
 
@@ -171,7 +171,7 @@ static bp_err count_gaps(const bp_counting *counting, const ngram_spec *spec, co
     share = (range){(int64_t)((double)all * (double)rank / (double)size),
                     (int64_t)((double)all * (double)(rank + 1) / (double)size)};
     share.end = rank == size - 1 ? all : share.end;
-    err = make_room(&self, share.end - share.first);
+    err = reserve(&self, share.end - share.first);
     if (err == BP_OK)
         err = count_share(&self, gaps, count, share);
     bp_free(self.items);

@@ -131,7 +131,7 @@ static bp_err merger_next(merger *self)
 
 /* `expected` n-grams at first: pages that are not needed are never touched, and a block that grows
  * would be copied. */
-static bp_err make_room(ngram_suffixes *list, int64_t expected)
+static bp_err reserve(ngram_suffixes *list, int64_t expected)
 {
     int64_t capacity = list->capacity == 0 ? expected + 1024 : list->capacity + list->capacity / 2;
     ngram_key *key;
@@ -183,7 +183,7 @@ static bp_err add_ngram(ngram_counts *out, const ngram_spec *spec, const ngram_i
         ngram_suffixes *list = &out->of[k];
 
         if (k > common) {
-            bp_err err = make_room(list, out->expected);
+            bp_err err = reserve(list, out->expected);
 
             if (err != BP_OK)
                 return err;

@@ -18,12 +18,12 @@ void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_voc
     for (int64_t id = 0; words->code_start && id < words->V; id++)
         if (words->code_start[id + 1] - words->code_start[id] > targets)
             targets = words->code_start[id + 1] - words->code_start[id];
-    *group = (w2v_group){.unit_room = cbow ? W2V_GROUP : inputs};
-    group->target_room = group->unit_room * targets;
-    group->units = bp_alloc("word2vec.group", group->unit_room, sizeof *group->units);
+    *group = (w2v_group){.unit_capacity = cbow ? W2V_GROUP : inputs};
+    group->target_capacity = group->unit_capacity * targets;
+    group->units = bp_alloc("word2vec.group", group->unit_capacity, sizeof *group->units);
     group->inputs = bp_alloc("word2vec.group", inputs, sizeof *group->inputs);
-    group->targets = bp_alloc("word2vec.group", group->target_room, sizeof *group->targets);
-    group->labels = bp_alloc("word2vec.group", group->target_room, sizeof *group->labels);
+    group->targets = bp_alloc("word2vec.group", group->target_capacity, sizeof *group->targets);
+    group->labels = bp_alloc("word2vec.group", group->target_capacity, sizeof *group->labels);
 }
 
 size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes)

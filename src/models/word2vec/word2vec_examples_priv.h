@@ -21,7 +21,7 @@ typedef struct w2v_group {
     uint8_t *labels;
     int64_t unit_count, input_count, target_count;
     int64_t centres;
-    int64_t unit_room, target_room; /* the most that W2V_GROUP centres come to */
+    int64_t unit_capacity, target_capacity; /* the most that W2V_GROUP centres come to */
 } w2v_group;
 
 /** Room for W2V_GROUP centres. No memory ends the program. Owns: w2v_group_clear(). */

@@ -34,9 +34,9 @@ struct bp_learner {
     w2v_vocabulary vocabulary; /* V 0: not made yet */
     w2v_text text;
     w2v_group group;
-    float *dots, *scratch; /* [target_room] */
-    float *mean;           /* [unit_room][width] cbow's inputs; NULL of skipgram */
-    float *error;          /* [unit_room][width] gradients of inputs */
+    float *dots, *scratch; /* [target_capacity] */
+    float *mean;           /* [unit_capacity][width] cbow's inputs; NULL of skipgram */
+    float *error;          /* [unit_capacity][width] gradients of inputs */
 };
 
 static int workers_of(int ranks)
@@ -166,11 +166,12 @@ static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *whe
     if (err != BP_OK)
         return err;
     w2v_group_init(group, &self->shape, &self->vocabulary);
-    self->dots = bp_alloc("word2vec.group", group->target_room, sizeof *self->dots);
-    self->scratch = bp_alloc("word2vec.group", group->target_room, sizeof *self->scratch);
+    self->dots = bp_alloc("word2vec.group", group->target_capacity, sizeof *self->dots);
+    self->scratch = bp_alloc("word2vec.group", group->target_capacity, sizeof *self->scratch);
     if (self->shape.own[OWN_MODE] == W2V_CBOW)
-        self->mean = bp_alloc("word2vec.group", group->unit_room * self->width, sizeof(float));
-    self->error = bp_alloc("word2vec.group", group->unit_room * self->width, sizeof *self->error);
+        self->mean = bp_alloc("word2vec.group", group->unit_capacity * self->width, sizeof(float));
+    self->error =
+        bp_alloc("word2vec.group", group->unit_capacity * self->width, sizeof *self->error);
     return BP_OK;
 }
 

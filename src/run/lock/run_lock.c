@@ -348,7 +348,7 @@ static bp_err contend(run_lock *lock)
 
 /* 64 KiB of the disk, for what is written when the job ends: bytes that no file system can make
  * smaller. */
-static bp_err keep_room(const char *folder)
+static bp_err reserve_space(const char *folder)
 {
     uint64_t noise[1024], state = 1;
     const bp_path path = bp_path_in(folder, "room");
@@ -369,7 +369,7 @@ static bp_err keep_room(const char *folder)
     return err;
 }
 
-void run_lock_give_room(const run_lock *lock)
+void run_lock_free_space(const run_lock *lock)
 {
     (void)unlink(bp_path_in(lock->folder, "room").text);
 }
@@ -420,7 +420,7 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
         sweep(lock, run_dir, 0);
         err = bp_fault("lock.acquired")
                   ? bp_fail_errno(BP_ERR_IO, "can't keep the lock", lock->folder)
-                  : keep_room(lock->folder);
+                  : reserve_space(lock->folder);
     }
     if (err == BP_OK) {
         BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
@@ -516,7 +516,7 @@ bp_err run_lock_release(run_lock **out)
     (void)pthread_mutex_unlock(&lock->mutex);
     BP_CHECK(pthread_join(lock->beater, NULL) == 0);
     if (run_lock_is_own(lock))
-        run_lock_give_room(lock);
+        run_lock_free_space(lock);
     lock->self.released = true;
     path = member_path(lock->folder, "owner", lock->self.epoch);
     value = run_owner_json(&lock->self);

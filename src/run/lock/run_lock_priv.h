@@ -72,7 +72,7 @@ bool run_lock_is_own(run_lock *lock);
 bool run_lock_is_lost(const run_lock *lock);
 /** Let go of the 64 KiB that the lock keeps on the disk since it was taken, so that the exit state
  * fits where nothing else does. */
-void run_lock_give_room(const run_lock *lock);
+void run_lock_free_space(const run_lock *lock);
 /** Stop beating and say that it is free. Always frees. Errors: BP_ERR_IO it will be found held by a
  * dead process. */
 bp_err run_lock_release(run_lock **lock);

@@ -120,7 +120,7 @@ static bp_counting counting_of(trainer *self, counting_view *view)
 
 /* A dedicated coordinator, which writes the manifest, learns what the family has told compute's
  * root. */
-static void share_told(trainer *self, double *valid_loss)
+static void share_reported(trainer *self, double *valid_loss)
 {
     char *text = self->mesh->rank == 1 ? bp_json_line(self->counted) : NULL;
 
@@ -235,7 +235,7 @@ bp_err trainer_count(trainer *self)
                                               ? count(self, folder, self->counted, &valid_loss)
                                               : BP_OK);
     if (err == BP_OK && self->mesh->dedicated)
-        share_told(self, &valid_loss);
+        share_reported(self, &valid_loss);
     if (err == BP_OK)
         err = commit(self, folder, bp_clock_now() - began, valid_loss);
     (void)bp_heartbeat_phase(before);

@@ -17,7 +17,7 @@ typedef struct reader {
     const bp_tokenizer *tokenizer;
     bp_encoder *encoder;
     const char *path;
-    int64_t row_room, row_count;
+    int64_t row_capacity, row_count;
 } reader;
 
 /* A document's text and the tokens that it has without the spaces at its end. */
@@ -93,9 +93,9 @@ static bp_err add_choice(reader *self, int64_t document, const context *before, 
         row.first += row.count - most;
         row.count = most;
     }
-    if (self->row_count == self->row_room) {
-        self->row_room = 2 * self->row_room + 64;
-        self->out->rows = bp_realloc("score.candidates", self->out->rows, self->row_room,
+    if (self->row_count == self->row_capacity) {
+        self->row_capacity = 2 * self->row_capacity + 64;
+        self->out->rows = bp_realloc("score.candidates", self->out->rows, self->row_capacity,
                                      sizeof *self->out->rows);
     }
     self->out->rows[self->row_count++] = row;

@@ -152,8 +152,8 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
     }
     if (head->bytes > left)
         return BP_OK;
-    if ((size_t)head->bytes > parts->room_bytes) {
-        parts->room_bytes = (size_t)head->bytes;
+    if ((size_t)head->bytes > parts->capacity_bytes) {
+        parts->capacity_bytes = (size_t)head->bytes;
         parts->buffer = bp_realloc("infer.parts", parts->buffer, head->bytes, 1);
     }
     if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,

@@ -43,7 +43,7 @@ typedef struct bp_parts {
     int64_t open; /* the file of `fd`; -1: none */
     int fd;
     char *buffer;
-    size_t room_bytes;
+    size_t capacity_bytes;
 } bp_parts;
 
 /** Read all part files of `folder` (a missing folder holds none) whose key is `key`.
