@@ -172,3 +172,21 @@ bp_err bp_report_script(char **script, const char *name, const json_t *variables
     bp_free(file);
     return err;
 }
+
+bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, const char *prefix)
+{
+    char *script = NULL, *picture = NULL, *svg = NULL;
+    size_t bytes;
+    bp_err err = bp_report_script(&script, name, variables);
+
+    if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
+        svg = bp_report_svg(picture, prefix);
+    if (svg)
+        (void)json_object_set_new(page, "plot", json_string(svg));
+    else if (err == BP_OK)
+        (void)json_object_set_new(page, "notice", json_string(bp_err_message()));
+    bp_free(svg);
+    bp_free(picture);
+    bp_free(script);
+    return err;
+}

@@ -43,4 +43,9 @@ bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char 
  * bp_free(); NULL: it has none, or no memory. */
 char *bp_report_svg(const char *text, const char *prefix);
 
+/** page.plot: the <svg> element that plots/NAME.gp draws of `variables` (bp_report_script), whose
+ * ids begin with `prefix`. If gnuplot fails, page.notice says why, and that is no error. Errors:
+ * those of bp_report_script. */
+bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, const char *prefix);
+
 #endif

@@ -93,8 +93,6 @@ static bp_err add_reliability(json_t *page, const task_scoring *task)
 {
     bp_calibration sums = calibration_of(task);
     bp_buffer bins = {0};
-    char *script = NULL, *picture = NULL, *svg = NULL;
-    size_t bytes;
     json_t *variables;
     bp_err err;
 
@@ -107,17 +105,8 @@ static bp_err add_reliability(json_t *page, const task_scoring *task)
     }
     score_page_add_value(page, "ece", "%.4f", bp_calibration_ece(&sums));
     variables = json_pack("{s:s}", "$bins", bins.data ? bins.data : "");
-    err = bp_report_script(&script, "task", variables);
-    if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
-        svg = bp_report_svg(picture, "reliability");
-    if (svg)
-        (void)json_object_set_new(page, "plot", json_string(svg));
-    else if (err == BP_OK)
-        (void)json_object_set_new(page, "notice", json_string(bp_err_message()));
+    err = bp_report_plot(page, "task", variables, "reliability");
     json_decref(variables);
-    bp_free(svg);
-    bp_free(picture);
-    bp_free(script);
     bp_buffer_clear(&bins);
     return err;
 }

@@ -187,23 +187,12 @@ static void add_label(drawing *self, const bp_score_column *column)
 static bp_err add_plot(json_t *page, drawing *self)
 {
     char *bins = bp_buffer_take(&self->bins), *quantiles = bp_buffer_take(&self->quantiles);
-    char *script = NULL, *picture = NULL, *svg = NULL;
-    size_t bytes;
     json_t *variables =
         json_pack("{s:f, s:f, s:O, s:O, s:s, s:s}", "low", self->low, "high", self->high, "lines",
                   self->lines, "names", self->names, "$bins", bins, "$quantiles", quantiles);
-    bp_err err = bp_report_script(&script, "score", variables);
+    bp_err err = bp_report_plot(page, "score", variables, "perplexities");
 
-    if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
-        svg = bp_report_svg(picture, "perplexities");
-    if (svg)
-        (void)json_object_set_new(page, "plot", json_string(svg));
-    else if (err == BP_OK)
-        (void)json_object_set_new(page, "notice", json_string(bp_err_message()));
     json_decref(variables);
-    bp_free(svg);
-    bp_free(picture);
-    bp_free(script);
     bp_free(quantiles);
     bp_free(bins);
     return err;
