@@ -28,6 +28,7 @@ corpus() { # corpus NAME FILE [OPTION...]: NAME.h5 of FILE
 [ -e bert.json ] || bagpipe-data tokenizer --kind wordpiece --size 6000 --format jsonl --out bert.json text/pretrain.jsonl
 corpus pretrain text/pretrain.jsonl --format jsonl --sentences punctuation
 corpus held text/held.jsonl --format jsonl --sentences punctuation
+corpus few text/few.jsonl --format jsonl
 for part in train valid test; do
     corpus "genres-$part" "text/$part.jsonl" --format jsonl --label genre
     corpus "known-$part" "text/known-$part.jsonl" --format jsonl --label genre
@@ -79,7 +80,7 @@ if [ ! -e four.txt ]; then
     cp bert/events.jsonl four.txt
 fi
 bagpipe pretrain pretrain.ini run.dir=bert
-bagpipe score pretrain.ini run.dir=bert-held score.model=bert score.corpus=held.h5 score.tokens=no
+bagpipe score pretrain.ini run.dir=bert-held score.model=bert score.corpus=few.h5
 
 # 2. The tasks, each from the pretrained model and from random weights
 tuned() { # tuned NAME STEPS-OR-EPOCHS... : NAME-from and NAME-new, scored on the test part
@@ -114,11 +115,12 @@ tuned names wnut task.kind=tags train.epochs=6
 tuned answers squad task.kind=spans train.epochs=3 corpus.bucket=0
 
 # 3. Five members, pretrained and fine-tuned on the genres but three, which are the other domain
-bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed train.steps=700 checkpoint.every=350
-bagpipe score pretrain.ini run.dir=five-held score.model=five score.corpus=held.h5
+bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed \
+    train.steps=1000 train.batch=8 optimizer.lr=1e-3 mask.rate=0.3 train.valid_every=1000 checkpoint.every=500
+bagpipe score pretrain.ini run.dir=five-held score.model=five score.corpus=few.h5
 for member in 0 1 2 3 4; do
     bagpipe finetune task.ini run.dir=known/m0$member model.init=five/members/m0$member corpus.train=known-train.h5 \
-        corpus.valid=known-valid.h5 task.kind=classes train.epochs=3 run.seed=$((member + 1))
+        corpus.valid=known-valid.h5 task.kind=classes train.epochs=2 run.seed=$((member + 1))
 done
 printf '{"format_version": 1, "members": [%s]}\n' "$(for m in 0 1 2 3 4; do
     printf '%s{"name": "m0%s", "path": "m0%s"}' "$([ $m = 0 ] || echo ', ')" $m $m

@@ -65,7 +65,9 @@ def main():
         parts[PART_OF[place % 10]].append(doc)
     wiki = [{"id": f"wiki-{k}", "text": text} for k, text in enumerate(articles(texts / "wikitext-2/train.txt"))]
     write(out / "pretrain.jsonl", [{"id": d["id"], "text": d["text"]} for d in parts["train"]] + wiki)
-    write(out / "held.jsonl", [{"id": d["id"], "text": d["text"]} for d in parts["valid"]])
+    held = [{"id": d["id"], "text": d["text"]} for d in parts["valid"]]
+    write(out / "held.jsonl", held)
+    write(out / "few.jsonl", held[::13])
     for name, docs in parts.items():
         cut = [piece for doc in docs for piece in pieces(doc)]
         write(out / f"{name}.jsonl", cut)

@@ -1,0 +1,84 @@
+#!/bin/bash
+# The study of docs/results.md of damaged poems: a BART learns to fill gaps in Tang poems (text infilling), and restores
+# poems that it has not seen. On one core half an hour.
+#
+#   tests/bench/poems_study.sh TEXTS OUT
+#
+# TEXTS holds tang/{train,valid,test}.jsonl. All results lie in OUT; the same command again goes on where it was stopped.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+[ $# -eq 2 ] || { sed -n '2,7p' "$0" | sed 's/^# \{0,1\}//'; exit 64; }
+texts=$(cd "$1" && pwd)
+out=$2
+PATH=${BAGPIPE_BIN:-$top/build/release/bin}:$PATH
+. "$top/jobs/local.sh"
+local_mpi
+mkdir -p "$out"
+cd "$out"
+
+[ -e chars.json ] || bagpipe-data tokenizer --kind char --min-count 4 --special '[MASK]' --format jsonl --out chars.json \
+    "$texts/tang/train.jsonl"
+# Validation takes the first 300 poems: a pass over all would take as long as a hundred steps.
+head -n 300 "$texts/tang/valid.jsonl" >valid.jsonl
+[ -e train.h5 ] || bagpipe-data corpus --tokenizer chars.json --format jsonl --sentences lines --out train.h5 "$texts/tang/train.jsonl"
+[ -e valid.h5 ] || bagpipe-data corpus --tokenizer chars.json --format jsonl --sentences lines --out valid.h5 valid.jsonl
+cat >poems.ini <<'END'
+[corpus]
+train = train.h5
+valid = valid.h5
+[model]
+kind = bart
+layers = 2
+width = 128
+heads = 4
+context = 64
+[noise]
+kinds = infill
+rate = 0.2
+span = 2
+[train]
+steps = 2000
+batch = 32
+valid_every = 500
+[mesh]
+micro_batch = 32
+[optimizer]
+lr = 2e-3
+warmup = 200
+[math]
+threads = 1
+[generate]
+strategy = beam
+END
+bagpipe pretrain poems.ini run.dir=bart
+
+# Damage as in training, of 300 poems: spans of 1 to 3 characters become one mask each, a fifth of the characters in all
+/usr/bin/python3 - "$texts/tang/test.jsonl" <<'END'
+import json, random, sys
+random.seed(1)
+with open(sys.argv[1]) as poems, open("damaged.jsonl", "w") as damaged, open("whole.txt", "w") as whole, open("gaps.txt", "w") as gaps:
+    for line in list(poems)[::9][:300]:
+        text = ""
+        for verse in json.loads(line)["text"].split("\n")[1:]:
+            if len(text) + len(verse) > 60:
+                break
+            text += verse
+        spoilt, place = [], 0
+        while place < len(text):
+            if random.random() < 0.1:
+                spoilt.append("[MASK]")
+                place += random.randint(1, 3)
+            else:
+                spoilt.append(text[place])
+                place += 1
+        if len(text) < 20:
+            continue
+        damaged.write(json.dumps({"prompt": "".join(spoilt)}, ensure_ascii=False) + "\n")
+        whole.write(text + "\n")
+        gaps.write("".join(s for s in spoilt if s != "[MASK]") + "\n")
+END
+bagpipe generate poems.ini run.dir=restored generate.model=bart generate.prompts=damaged.jsonl
+head -n 3 restored/generate/outputs.jsonl
+bagpipe-data metrics --kind chrf --reference whole.txt --hypothesis restored/generate/outputs.jsonl --against gaps.txt
+bagpipe-data metrics --kind bleu --words zh --reference whole.txt --hypothesis restored/generate/outputs.jsonl --against gaps.txt
