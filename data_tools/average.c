@@ -135,7 +135,7 @@ static bp_err open_all(average *self, char *const *paths)
     return err;
 }
 
-/* The model's tensors, without those of the optimizer, and room for the largest. */
+/* The model's tensors, without those of the optimizer, and a buffer for the largest. */
 static bp_err list_slices(average *self)
 {
     int64_t all = bp_checkpoint_tensors(self->checkpoints[0]), largest = 0;

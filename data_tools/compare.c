@@ -44,7 +44,7 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the table ---- */
 
-#define NAME_WIDTH 18 /* of 80 columns; UTF-8's later bytes take no room */
+#define NAME_WIDTH 18 /* of 80 columns; UTF-8's continuation bytes have no width */
 
 static void put_name(const char *prefix, const char *name)
 {

@@ -10,7 +10,7 @@
 /** What a sum of log-probabilities is divided by. */
 typedef enum comparison_unit { UNIT_TOKEN, UNIT_BYTE, UNIT_WORD } comparison_unit;
 
-/** What told that the texts are the same, besides corpora, ids, bytes and words. */
+/** How the texts were found to be the same, besides corpora, ids, bytes and words. */
 typedef enum comparison_evidence {
     EVIDENCE_COUNTS,     /* nothing: the tokenizers differ, or a side has no hashes of tokens */
     EVIDENCE_TOKEN_HASH, /* each document's tokens have one hash in both */
@@ -23,7 +23,7 @@ typedef struct comparison_group {
     comparison_scope scope;
     const char *name, *value; /* of the corpus; of the label and its value; borrowed */
     int64_t documents;
-    int64_t tokens[2], bytes, words; /* bytes and words -1: not told of all */
+    int64_t tokens[2], bytes, words; /* bytes and words -1: not known of all */
     double nll[2];                   /* nats */
     double ratio, difference;        /* B / A of perplexities, B - A, both per unit */
     bp_interval ratio_interval, difference_interval;
@@ -33,7 +33,7 @@ typedef struct comparison {
     score_folder scores[2]; /* A and B */
     comparison_unit unit;
     comparison_evidence evidence;
-    bool whole_bytes; /* both scored all text, and its bytes are told */
+    bool whole_bytes; /* both scored all text, and its bytes are known */
     bool *chosen;     /* [documents]: scored */
     char **remarks;
     int64_t remark_count;

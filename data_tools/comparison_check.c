@@ -85,7 +85,7 @@ static bp_err document_differs(const comparison *c, int64_t d, const char *what,
                         spell_document(document, &c->scores[0], d), in_a[d], what, in_b[d]);
 }
 
-/* What is not told (-1, an empty id) differs from nothing. */
+/* What is not known (-1, an empty id) equals anything. */
 static bp_err check_documents(const comparison *c)
 {
     const score_folder *a = &c->scores[0], *b = &c->scores[1];
@@ -111,7 +111,7 @@ typedef struct convention {
     const char *name, *prefix, *tokenizer, *select;
     int64_t context, stride;
     bool end;
-    bool whole_bytes, whole_words; /* all text was scored, and its bytes, its words are told */
+    bool whole_bytes, whole_words; /* all text was scored, and its bytes, its words are known */
     bool is_half;
 } convention;
 
@@ -167,7 +167,7 @@ static int64_t first_other(const comparison *c, const void *a, const void *b)
     return -1;
 }
 
-/* Counts that agree may be of other words. Where no tokenizer is told, other tokens may come of
+/* Counts that agree may be of other words. If a file names no tokenizer, other tokens may come of
  * another tokenizer: *same_tokens is false then, and the texts may be the same. */
 static bp_err check_tokens(comparison *c, const convention *a, const convention *b,
                            bool *same_tokens)
@@ -195,7 +195,7 @@ static bp_err check_tokens(comparison *c, const convention *a, const convention 
         c->evidence = EVIDENCE_TOKEN_HASH;
     if (d < 0 || a->tokenizer[0] == '\0')
         return BP_OK;
-    if (score_the_same_tokens(a, b) && one->tokens[d] != other->tokens[d]) /* told first */
+    if (score_the_same_tokens(a, b) && one->tokens[d] != other->tokens[d]) /* reported first */
         return document_differs(c, d, "scored tokens", one->tokens, other->tokens);
     return texts_differ(c,
                         "%s has other tokens in A (XXH3 %016" PRIx64 ") than in B (%016" PRIx64 ")",

@@ -18,8 +18,8 @@
 
 /* ---- the command line ---- */
 
-/* Each FILE in turn; what fails is told at once where others follow, and the first failure is the
- * verdict. */
+/* Each FILE in turn. A failure is reported at once if other files follow; the first failure is the
+ * result. */
 static bp_err run_each(const file_tool *tool, const tool_files *files, const file_options *options)
 {
     bp_err first = BP_OK;

@@ -28,8 +28,8 @@ typedef struct file_tool {
 enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options */
 
 /** Parse the command line and run the tool on each FILE in turn, on rank 0. A failure of one is
- * told, and the others still have their turn; the first one's code is the result. Collective over
- * MPI_COMM_WORLD. */
+ * reported, and the others are still processed; the first failure's code is the result. Collective
+ * over MPI_COMM_WORLD. */
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
 
 /** The trainings among `folders` side by side as CSV, the best first.

@@ -15,7 +15,7 @@ typedef struct answer_file {
     bp_line *lines;   /* [count] */
     int64_t count;
     double *certainty[ANSWER_ORDERS]; /* [count] of texts that generate wrote: log-probability, and
-                                         less mutual information, a token; NULL: not told */
+                                         less mutual information, a token; NULL: unknown */
 } answer_file;
 
 /** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended.

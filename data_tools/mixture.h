@@ -9,7 +9,7 @@
 typedef struct mixture_part {
     const char *given; /* borrowed */
     char *path;        /* of tokens.h5 */
-    char *digest;      /* of the model; "": not told */
+    char *digest;      /* of the model; "": unknown */
     int64_t step;
     float *logprob; /* [entries]; NaN: not scored, alike in all parts */
     double nll;     /* of the scored entries */

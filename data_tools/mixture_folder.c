@@ -182,16 +182,16 @@ static bool take_count(int64_t *out, const json_t *figures, const char *name)
     return json_is_integer(value);
 }
 
-/* Documents [first, end) with this code of the label (NULL: all); `told` are their figures in the
- * first folder: counts of the text are as they were. */
-static json_t *figures_of(const results *of, const json_t *told, int64_t first, int64_t end,
+/* Documents [first, end) with this code of the label (NULL: all); `summary` has their figures in
+ * the first folder: counts of the text stay the same. */
+static json_t *figures_of(const results *of, const json_t *summary, int64_t first, int64_t end,
                           const score_label *label, int64_t code)
 {
     const mixture *mix = of->mix;
     const score_folder *scores = &mix->first;
     bp_score_draw *draws = bp_alloc("tool.mixture", end - first, sizeof *draws);
     bp_score_sums sums = {.tells_oov = of->oov != NULL,
-                          .tells_zeros = json_object_get(told, "zero_probability") != NULL};
+                          .tells_zeros = json_object_get(summary, "zero_probability") != NULL};
     json_t *figures;
 
     for (int64_t d = first; d < end; d++) {
@@ -205,9 +205,9 @@ static json_t *figures_of(const results *of, const json_t *told, int64_t first, 
         draws[sums.documents++] =
             (bp_score_draw){bp_fixed_real(of->nll[d]), (double)scores->tokens[d]};
     }
-    sums.no_bytes = !take_count(&sums.bytes, told, "bytes");
-    sums.no_words = !take_count(&sums.words, told, "words");
-    sums.no_words_split = !take_count(&sums.words_split, told, "words_split");
+    sums.no_bytes = !take_count(&sums.bytes, summary, "bytes");
+    sums.no_words = !take_count(&sums.words, summary, "words");
+    sums.no_words_split = !take_count(&sums.words_split, summary, "words_split");
     figures = bp_score_figures(&sums, bp_score_bootstrap(draws, sums.documents, 1));
     bp_free(draws);
     return figures;
@@ -216,14 +216,14 @@ static json_t *figures_of(const results *of, const json_t *told, int64_t first, 
 static json_t *corpora_of(const results *of)
 {
     const score_folder *scores = &of->mix->first;
-    const json_t *told = json_object_get(scores->summary, "corpora");
+    const json_t *summary = json_object_get(scores->summary, "corpora");
     json_t *out = json_object();
 
     for (int64_t k = 0; k < scores->corpora; k++) {
         const char *name = scores->corpus_names[k];
 
         (void)json_object_set_new(out, name,
-                                  figures_of(of, json_object_get(told, name),
+                                  figures_of(of, json_object_get(summary, name),
                                              scores->corpus_start[k], scores->corpus_start[k + 1],
                                              NULL, 0));
     }
@@ -233,12 +233,12 @@ static json_t *corpora_of(const results *of)
 static json_t *labels_of(const results *of)
 {
     const score_folder *scores = &of->mix->first;
-    const json_t *told = json_object_get(scores->summary, "labels");
+    const json_t *summary = json_object_get(scores->summary, "labels");
     json_t *out = json_object();
 
     for (int64_t k = 0; k < scores->label_count; k++) {
         const score_label *label = &scores->labels[k];
-        const json_t *values = json_object_get(told, label->name);
+        const json_t *values = json_object_get(summary, label->name);
         json_t *into = json_object();
 
         for (int64_t v = 0; v < label->value_count; v++) {

@@ -236,18 +236,18 @@ static bp_err check_counts(const score_folder *scores)
     const json_t *convention = json_object_get(scores->summary, "convention");
     const char *select = json_string_value(json_object_get(convention, "select"));
     const char *path = scores->summary_path;
-    int64_t told;
+    int64_t stated;
     bp_err err;
     bool same;
 
     if (select != NULL && strcmp(select, "all") != 0)
         return BP_OK;
-    err = bp_json_get_int(scores->summary, "documents", &told, path);
-    same = err == BP_OK && told == scores->documents;
+    err = bp_json_get_int(scores->summary, "documents", &stated, path);
+    same = err == BP_OK && stated == scores->documents;
     for (int64_t k = 0; err == BP_OK && same && k < scores->corpora; k++) {
-        err = bp_json_get_int(json_object_get(corpora, scores->corpus_names[k]), "documents", &told,
-                              path);
-        same = told == scores->corpus_start[k + 1] - scores->corpus_start[k];
+        err = bp_json_get_int(json_object_get(corpora, scores->corpus_names[k]), "documents",
+                              &stated, path);
+        same = stated == scores->corpus_start[k + 1] - scores->corpus_start[k];
     }
     if (err != BP_OK || same)
         return err;
@@ -257,31 +257,31 @@ static bp_err check_counts(const score_folder *scores)
                    scores->given);
 }
 
-/* Do both files tell of one run? */
+/* Are both files of one run? */
 static bp_err check_sums(const score_folder *scores)
 {
-    int64_t told, tokens = 0;
-    double told_nll, nll = 0;
-    bp_err err = bp_json_get_int(scores->summary, "tokens", &told, scores->summary_path);
+    int64_t stated, tokens = 0;
+    double stated_nll, nll = 0;
+    bp_err err = bp_json_get_int(scores->summary, "tokens", &stated, scores->summary_path);
 
     for (int64_t d = 0; d < scores->documents; d++) {
         tokens += scores->tokens[d];
         nll += scores->nll[d];
     }
-    told_nll = nll; /* of a token of probability 0 the summary tells no sum, but null */
+    stated_nll = nll; /* of a token of probability 0 the summary has null, not a sum */
     if (err == BP_OK && isfinite(nll))
-        err = bp_json_get_real(scores->summary, "nll_nats", &told_nll, scores->summary_path);
+        err = bp_json_get_real(scores->summary, "nll_nats", &stated_nll, scores->summary_path);
     if (err != BP_OK)
         return err;
     if (!isfinite(nll) && !json_is_null(json_object_get(scores->summary, "nll_nats")))
-        told_nll = 0;
-    if (tokens != told || isfinite(nll) != isfinite(told_nll) ||
-        (isfinite(nll) && fabs(nll - told_nll) > 1e-9 * fabs(told_nll) + 1e-9))
+        stated_nll = 0;
+    if (tokens != stated || isfinite(nll) != isfinite(stated_nll) ||
+        (isfinite(nll) && fabs(nll - stated_nll) > 1e-9 * fabs(stated_nll) + 1e-9))
         return BP_FAIL(BP_ERR_FORMAT, "scores.not_of_one_run",
                        "documents.h5 has %" PRId64
                        " tokens of %.17g nats, and summary.json %" PRId64
                        " of %.17g: at %s; they are not of one run, score again",
-                       tokens, nll, told, told_nll, scores->given);
+                       tokens, nll, stated, stated_nll, scores->given);
     return BP_OK;
 }
 

@@ -25,8 +25,8 @@ typedef struct score_folder {
     int64_t *corpus_start;           /* [corpora + 1] documents */
     double *nll;                     /* [documents]; 0 where nothing was scored, infinite where a
                                         token has probability 0 */
-    int64_t *tokens, *bytes, *words; /* [documents]; bytes and words -1: not told */
-    uint64_t *token_hash;            /* [documents]; NULL: not told, by an older version */
+    int64_t *tokens, *bytes, *words; /* [documents]; bytes and words -1: unknown */
+    uint64_t *token_hash;            /* [documents]; NULL: unknown, written by an older version */
     char *ids;                       /* [documents][id_width], ended by a zero byte */
     size_t id_width;
     score_label *labels;

@@ -42,7 +42,7 @@ static const bp_help_row STATUSES[] = {
     {"78", "the checkpoint is of another kind of model"},
     {0}};
 
-/* The vectors, of length 1, and room for products with all of them. */
+/* The vectors, of length 1, and workspace for their dot products with one. */
 typedef struct space {
     bp_word_vectors *vectors;
     int64_t count; /* words that are looked at */
@@ -267,15 +267,15 @@ static double cosine(const space *self, int64_t a, int64_t b)
     return sum;
 }
 
-static bp_err judge_line(const space *self, char *line, double *told, double *found, bool *counts)
+static bp_err judge_line(const space *self, char *line, double *given, double *found, bool *counts)
 {
     char *words[3], *end;
     int64_t a, b;
 
     if (cut(line, " \t,;", words, 3) < 3)
         return BP_ERR_FORMAT;
-    *told = strtod(words[2], &end);
-    if (*end != '\0' || !isfinite(*told))
+    *given = strtod(words[2], &end);
+    if (*end != '\0' || !isfinite(*given))
         return BP_ERR_FORMAT;
     a = bp_word_vectors_find(self->vectors, words[0]);
     b = bp_word_vectors_find(self->vectors, words[1]);
@@ -288,7 +288,7 @@ static bp_err judge_line(const space *self, char *line, double *told, double *fo
 static bp_err judge_file(const space *self, char *text, const char *path)
 {
     int64_t capacity = 0, pairs = 0, left = 0;
-    double *told = NULL, *found = NULL;
+    double *given = NULL, *found = NULL;
     bp_err err = BP_OK;
     char *line;
 
@@ -299,10 +299,10 @@ static bp_err judge_file(const space *self, char *text, const char *path)
             continue;
         if (pairs == capacity) {
             capacity = 2 * capacity + 64;
-            told = bp_realloc("tool.vectors", told, capacity, sizeof *told);
+            given = bp_realloc("tool.vectors", given, capacity, sizeof *given);
             found = bp_realloc("tool.vectors", found, capacity, sizeof *found);
         }
-        if (judge_line(self, line, &told[pairs], &found[pairs], &counts) != BP_OK) {
+        if (judge_line(self, line, &given[pairs], &found[pairs], &counts) != BP_OK) {
             if (n > 1)
                 err = wrong_line(path, n, "it is not two words and a number");
             continue;
@@ -317,8 +317,8 @@ static bp_err judge_file(const space *self, char *text, const char *path)
                       pairs + left, pairs, path);
     if (err == BP_OK)
         printf("spearman\t%.6f\npearson\t%.6f\npairs\t%" PRId64 "\nleft out\t%" PRId64 "\n",
-               bp_spearman(told, found, pairs), bp_pearson(told, found, pairs), pairs, left);
-    bp_free(told);
+               bp_spearman(given, found, pairs), bp_pearson(given, found, pairs), pairs, left);
+    bp_free(given);
     bp_free(found);
     return err;
 }

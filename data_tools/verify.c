@@ -116,7 +116,7 @@ static bp_err verify_checkpoint(const char *path)
 
 /* ---- run folders: what has checksums in them ---- */
 
-/* All that is sound or not; the first failure is the verdict, the others are told. */
+/* Verify everything inside; each failure is reported, and the first one is the result. */
 static bp_err verify_inside(const char *folder, int depth, int64_t *found)
 {
     char **names, *message = NULL, target[PATH_MAX];

@@ -50,7 +50,7 @@ static const bp_help_row STATUSES[] = {{"0", "all is well, or there are only war
                                        {"66", "a file is missing"},
                                        {"71", "the system"},
                                        {"73", "no file can be created"},
-                                       {"74", "writing failed, or there is no room"},
+                                       {"74", "writing failed, or there is not enough space"},
                                        {"77", "no permission"},
                                        {"78", "wrong configuration"},
                                        {0}};
@@ -65,7 +65,7 @@ const bp_help bp_doctor_help = {
         "and its launcher, libraries, processors, memory, limits, speed (slow hosts are "
         "named), and the bits of a sum over ranks.\n"
         "With a run folder, or a configuration that names one, it checks the file system: kind, "
-        "room for checkpoints, and whether files are written, renamed, linked and seen "
+        "space for checkpoints, and whether files are written, renamed, linked and seen "
         "from all hosts as a run needs it. With a configuration it checks also whether the job "
         "accepts it, whether the mesh fits these ranks, and whether the files that it names are "
         "there.\n"
@@ -270,7 +270,7 @@ static int64_t checkpoint_bytes(const doctor *self, const char *folder)
 }
 
 /* Rows are added up to what failed; *ground is left for others to look at. Whether anything can be
- * made there comes first: a folder where nothing can has no room either. */
+ * made there comes first: a folder where nothing can has no space either. */
 static bp_err try_folder(const doctor *self, const char *folder, char **ground)
 {
     int64_t keep = self->config ? bp_checkpoint_keys_of(self->config)->keep : 3;

@@ -189,7 +189,7 @@ job() {
         stop "bagpipe $name ended with status $?; the same command goes on from the last checkpoint"
 }
 
-# How many steps this machine does in $train_seconds, at most 500: told by twenty steps of a run that is thrown away.
+# How many steps this machine does in $train_seconds, at most 500: measured by twenty steps of a run that is thrown away.
 choose_steps() {
     echo "Measuring the speed of this machine by 20 steps (seconds; minutes on a busy one)."
     write_config 20

@@ -85,7 +85,7 @@ static bp_err show(asked *self, const char *folder)
     return err;
 }
 
-/* Each run is told, whatever another one is like; the first failure is the command's. Of several
+/* Each run is reported, even if another one fails; the first failure is the command's. Of several
  * names, as a shell's * gives them, some may well be no runs. */
 static bp_err show_all(asked *self, int count, char **names)
 {

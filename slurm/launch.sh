@@ -61,7 +61,7 @@ find_cause() {
     fi
 }
 
-# TERM comes when the job is cancelled, and when it is to make room for another one: then Slurm still has it running.
+# TERM comes when the job is cancelled, and when it is preempted by another one: then Slurm still has it running.
 is_running() {
     [[ $(timeout 20 squeue -h -j "$self" -o %T 2>/dev/null) == RUNNING ]]
 }

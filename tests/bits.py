@@ -44,7 +44,7 @@ MESHES = [("1 data rank", 1, []), ("2 data ranks", 2, []), ("4 data ranks", 4, [
           ("pipeline 2, interleaved", 2, ["mesh.pipeline=2", "mesh.schedule=interleaved"]),
           ("tensor 2, pipeline 2", 4, ["mesh.tensor=2", "mesh.pipeline=2"])]
 SCORES = [("rolling", 1, []), ("rolling, 2 ranks", 2, []), ("stride", 1, ["score.convention=stride"]), ("half", 1, ["score.convention=half"])]
-TOLD = ("step", "tokens", "loss", "lr", "grad_norm", "valid_loss")
+REPORTED = ("step", "tokens", "loss", "lr", "grad_norm", "valid_loss")
 
 
 def has_bf16():
@@ -99,7 +99,7 @@ class Builds:
     def train(self, job, title, name, ranks, keys, inner=""):
         runs = [self.job(build, job, name, ranks, keys) + inner for build in (0, 1)]
         self.compare(title + ", tensors", [digests(folder) for folder in runs])
-        self.compare(title + ", metrics", [[[line.get(key) for key in TOLD] for line in metrics(folder)] for folder in runs])
+        self.compare(title + ", metrics", [[[line.get(key) for key in REPORTED] for line in metrics(folder)] for folder in runs])
         return runs[0]
 
     def score(self, title, model, name):

@@ -68,7 +68,7 @@ bp_err config_assign(config_entry *entry, const char *value, config_source sourc
                      const char *where);
 
 /** ", 1 to 64", ", 1 or more", or nothing, for --help: a bound from 10,000 up only guards the
- * arithmetic, and is told by the message of the value that exceeds it. */
+ * arithmetic, and is shown in the message about a value that exceeds it. */
 void config_describe_bounds(bp_buffer *out, const bp_option *option);
 
 /** Add a fault for each required key of the job that is not set, and for keys that exclude each

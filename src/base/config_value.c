@@ -22,7 +22,7 @@ static const struct {
 #define BINARY_UNITS 3
 #define DIGITS       "0123456789"
 #define SHOWN_BYTES  80  /* of a wrong value in a message */
-#define TOLD_BOUND   1e4 /* greater ones are no help */
+#define SHOWN_BOUND  1e4 /* greater ones are no help */
 
 typedef struct parsed {
     int64_t integer;
@@ -165,7 +165,7 @@ static bool has_bounds(const bp_option *option)
     return option->min != 0 || option->max != 0;
 }
 
-/* As integers: a double has no room for all of them. Bounds beyond 2^63 are none. */
+/* As integers: a double can't represent all of them. Bounds beyond 2^63 are none. */
 static bool is_between(int64_t value, double min, double max)
 {
     return (min < -0x1p63 || value >= (int64_t)ceil(min)) &&
@@ -218,7 +218,7 @@ static void describe_range(bp_buffer *out, const bp_option *option)
 
 void config_describe_bounds(bp_buffer *out, const bp_option *option)
 {
-    bool above = option->max < TOLD_BOUND;
+    bool above = option->max < SHOWN_BOUND;
 
     if (option->type == BP_OPTION_CHOICE || !has_bounds(option) || !isfinite(option->min) ||
         (!above && option->min == 0))

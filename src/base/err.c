@@ -126,9 +126,9 @@ static const errno_failure errno_failures[] = {
     {EACCES, BP_ERR_DENIED, "file.denied", "check the permissions"},
     {EPERM, BP_ERR_DENIED, "file.denied", "check the permissions"},
     {EROFS, BP_ERR_DENIED, "file.denied", "check the permissions"},
-    {ENOSPC, BP_OK, "file.no_space", "make room there"},
-    {EDQUOT, BP_OK, "file.no_space", "make room there"},
-    {EFBIG, BP_OK, "file.no_space", "make room there"},
+    {ENOSPC, BP_OK, "file.no_space", "free some space there"},
+    {EDQUOT, BP_OK, "file.no_space", "free some space there"},
+    {EFBIG, BP_OK, "file.no_space", "free some space there"},
     {ENOMEM, BP_ERR_SYSTEM, "memory.short", "give the job more memory"},
     {EMFILE, BP_ERR_SYSTEM, "file.too_many_open", "allow more open files (ulimit -n)"},
     {ENFILE, BP_ERR_SYSTEM, "file.too_many_open", "allow more open files (ulimit -n)"},
@@ -309,7 +309,7 @@ void bp_err_last_words(int status, const char *id, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(line, sizeof(line) - strlen(id) - 3, format, arguments);
     va_end(arguments);
-    (void)sprintf(line + strlen(line), " [%s]", id); /* it has the room */
+    (void)sprintf(line + strlen(line), " [%s]", id); /* it fits */
     (void)fprintf(stderr, "%s: error[%d]: %s\n", program, status, line);
     if (err_witness != NULL)
         err_witness(status, line);

@@ -25,7 +25,7 @@ typedef enum bp_err {
     BP_ERR_CONFIG = 78    /* configuration */
 } bp_err;
 
-/** Room for the 20 faults that a configuration reports, each cut in the middle to
+/** Bytes for the 20 faults that a configuration reports, each cut in the middle to
  * BP_ERR_LINE_BYTES. */
 #define BP_ERR_MESSAGE_BYTES 8192
 #define BP_ERR_LINE_BYTES    400

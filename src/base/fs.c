@@ -285,7 +285,7 @@ bp_err bp_draft_open(bp_draft *draft, const char *path)
     return err;
 }
 
-/* What failed is told of the file that the user knows. */
+/* A failure's message names the file that the user knows. */
 bp_err bp_draft_write(bp_draft *draft, const void *data, size_t bytes)
 {
     if (bp_write_all(draft->fd, data, bytes) != 0)

@@ -70,7 +70,7 @@ bp_err bp_dir_remove(const char *path)
 }
 
 /* A change of its times goes to the server, and with it what is known of the folder is asked for
- * anew; it takes neither a name nor room. */
+ * anew; it takes neither a name nor space. */
 void bp_dir_refresh(const char *path)
 {
     (void)utimensat(AT_FDCWD, path, NULL, 0); /* a folder of another user's stays as it was seen */

@@ -29,7 +29,7 @@ const char *bp_phase_name(bp_phase phase);
 
 /** Enter a phase; returns the one before, to come back to. Counts as progress. */
 bp_phase bp_heartbeat_phase(bp_phase phase);
-/** Who is told of each phase that begins, on the main thread; NULL: nobody. */
+/** Called when a phase begins, on the main thread; NULL: no call. */
 typedef void bp_phase_listener(bp_phase phase);
 void bp_heartbeat_listen(bp_phase_listener *listener);
 /** The training step at work, or the batch. Counts as progress. */

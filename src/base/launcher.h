@@ -9,7 +9,7 @@ typedef struct bp_launcher {
     bool pmix;   /* a server of PMIx knows this rank: mpirun's, or srun --mpi=pmix */
     bool pmi;    /* one of PMI-1 or PMI-2: MPICH's mpirun, or srun's own */
     bool srun;   /* a task of a Slurm step; mpirun within a step hands the step's variables on */
-    bool first;  /* rank 0, or none told: who speaks where MPI is not started */
+    bool first;  /* rank 0 or unknown: it prints where MPI is not started */
 } bp_launcher;
 
 bp_launcher bp_launcher_find(void);

@@ -130,8 +130,8 @@ void bp_log_close(void)
 }
 
 /* Append with the time before each line, in one write; called with the lock held. A disk that is
- * full must not end a run for the sake of its log: the file is given up, and the caller told by the
- * errno that this gives (else 0). */
+ * full must not end a run for the sake of its log: the file is given up, and this returns errno
+ * (else 0). */
 static int write_file(const char *text)
 {
     bp_buffer out = {0};

@@ -19,7 +19,7 @@ typedef enum bp_stop {
 
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
 /** Handlers with SA_ONSTACK get a stack of their own, on the thread that calls this (the main one),
- * for good. A stack that overflowed has no room for them, and oneDNN's products in float32 use the
+ * for good. A stack that overflowed has no space for them, and oneDNN's products in float32 use the
  * stack pointer for their workspace at times: what a handler pushed there would overwrite memory.
  */
 void bp_signals_stack(void);

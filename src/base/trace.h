@@ -61,7 +61,7 @@ typedef enum bp_trace_track {
 /** "compute"; borrowed. */
 const char *bp_trace_track_name(bp_trace_track track);
 
-/** Begin: the caller becomes the thread of control, and all is counted from here on. Room for
+/** Begin: the caller becomes the thread of control, and all is counted from here on. Allocates
  * `events` events of a timeline (0: none is kept). Not while one is under way (BP_ASSERT).
  */
 void bp_trace_start(int64_t events);
@@ -180,7 +180,7 @@ typedef struct bp_trace_event {
 } bp_trace_event;
 
 /** The events kept, in the order in which they ended; borrowed, until the next span ends. *dropped:
- * how many there was no room for. By the thread of control, with recording off. */
+ * how many did not fit. By the thread of control, with recording off. */
 const bp_trace_event *bp_trace_events(int64_t *count, int64_t *dropped);
 
 #endif

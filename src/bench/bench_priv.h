@@ -18,18 +18,18 @@ typedef struct bench {
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;
     bp_run *run;
-    double seconds;                     /* of a measurement */
-    bool named[BP_BENCH_MODELS];        /* to be trained and scored */
-    bp_precision precision;             /* of the models */
-    bool bf16;                          /* all ranks have it */
-    char (*hosts)[BENCH_HOST_BYTES];    /* [mesh->size], on all ranks */
-    int node_ranks;                     /* computing ranks of the fullest host */
-    double rank_bytes;                  /* memory that each rank may take, on the tightest host; 0:
-                                           not known */
-    double plan_bytes[BP_BENCH_MODELS]; /* of a training on the largest rank; 0: not named, or it
-                                           does not fit the mesh */
-    double silicon[BENCH_PRECISIONS];   /* FLOP/s of all ranks, the ceiling; 0: not measured */
-    json_t *result;                     /* on the coordinator; NULL elsewhere */
+    double seconds;                      /* of a measurement */
+    bool named[BP_BENCH_MODELS];         /* to be trained and scored */
+    bp_precision precision;              /* of the models */
+    bool bf16;                           /* all ranks have it */
+    char (*hosts)[BENCH_HOST_BYTES];     /* [mesh->size], on all ranks */
+    int node_ranks;                      /* computing ranks of the fullest host */
+    double rank_bytes;                   /* memory that each rank may take, on the tightest host; 0:
+                                            not known */
+    double plan_bytes[BP_BENCH_MODELS];  /* of a training on the largest rank; 0: not named, or it
+                                            does not fit the mesh */
+    double peak_flops[BENCH_PRECISIONS]; /* FLOP/s of all ranks, the ceiling; 0: not measured */
+    json_t *result;                      /* on the coordinator; NULL elsewhere */
 } bench;
 
 /* ---- measure.c ---- */
@@ -107,15 +107,15 @@ bp_err bench_products(bench *self);
 /** "memory". Errors: BP_ERR_SYSTEM. */
 bp_err bench_memory(bench *self);
 /** "corpus". Errors: BP_ERR_SYSTEM; BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED it can't be written.
- * Ranks that can't read it are told in "reason". */
+ * "reason" names ranks that can't read it. */
 bp_err bench_reading(bench *self);
 /** tokenizer.path, if it is given, can be read: before anything is measured. Local. Errors: those
  * of bp_tokenizer_load. */
 bp_err bench_check_tokenizer(const bench *self);
 /** "tokenizer". Errors: BP_ERR_SYSTEM; those of bp_tokenizer_load; BP_ERR_IO. */
 bp_err bench_tokenizing(bench *self);
-/** "ngram". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. Ranks that can't share a folder are told in
- * "reason". */
+/** "ngram". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. "reason" names ranks that can't share a
+ * folder. */
 bp_err bench_counting(bench *self);
 /** "exchange": null for one rank. Errors: BP_ERR_SYSTEM. */
 bp_err bench_exchange(bench *self);
@@ -127,7 +127,7 @@ bp_err bench_models(bench *self);
 /** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
  * where it is not. Pure. */
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
-                     double bytes, char *why, size_t room);
+                     double bytes, char *why, size_t why_bytes);
 
 /** A line on a model: the memory that its training takes on the largest rank, or why it is left
  * out. Local. */

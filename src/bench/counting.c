@@ -185,5 +185,5 @@ bp_err bench_counting(bench *self)
     bp_free(with.values);
     bp_free(with.file);
     bp_free(with.folder);
-    return err == BP_ERR_IO ? BP_OK : err; /* ranks that don't see the folder are told */
+    return err == BP_ERR_IO ? BP_OK : err; /* "reason" names ranks that don't see the folder */
 }

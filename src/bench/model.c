@@ -146,7 +146,7 @@ static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t
                             double flops)
 {
     bp_spread mine = *seconds, rate;
-    double silicon = self->silicon[self->precision];
+    double peak_flops = self->peak_flops[self->precision];
 
     bp_bcast_bytes(&mine, sizeof mine, self->mesh->dedicated ? 1 : 0, self->mesh->world);
     rate = bp_spread_rate(&mine, (double)tokens);
@@ -156,12 +156,12 @@ static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t
     bench_put(figure, "unit", json_string("tokens/s"));
     bench_put(figure, "seconds", bp_json_real(mine.median));
     bench_put(figure, "mfu",
-              silicon > 0 ? bp_json_real(rate.median * flops / silicon) : json_null());
+              peak_flops > 0 ? bp_json_real(rate.median * flops / peak_flops) : json_null());
     return figure;
 }
 
 void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
-                     double bytes, char *why, size_t room)
+                     double bytes, char *why, size_t why_bytes)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
     int chunks = bp_engine_chunks(spec, mesh->pipeline);
@@ -169,27 +169,28 @@ void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_mod
 
     why[0] = '\0';
     if (shape->heads % mesh->tensor != 0)
-        (void)snprintf(why, room, "%lld heads do not divide among mesh.tensor = %d",
+        (void)snprintf(why, why_bytes, "%lld heads do not divide among mesh.tensor = %d",
                        (long long)shape->heads, mesh->tensor);
     else if (spec->sequence_parallel == BP_SEQUENCE_PARALLEL_YES && mesh->tensor > 1 &&
              !bp_engine_is_sequence_parallel(spec, shape, mesh->tensor))
-        (void)snprintf(why, room,
+        (void)snprintf(why, why_bytes,
                        "%lld x %lld rows do not divide among mesh.tensor = %d, which "
                        "mesh.sequence_parallel = yes needs",
                        (long long)spec->micro_batch, (long long)shape->context, mesh->tensor);
     else if (bp_model_blocks(shape) < mesh->pipeline)
-        (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d",
+        (void)snprintf(why, why_bytes, "%d blocks are fewer than mesh.pipeline = %d",
                        bp_model_blocks(shape), mesh->pipeline);
     else if (bp_model_blocks(shape) < (int64_t)chunks * mesh->pipeline)
-        (void)snprintf(why, room, "%d blocks are fewer than mesh.pipeline = %d x mesh.chunks = %d",
+        (void)snprintf(why, why_bytes,
+                       "%d blocks are fewer than mesh.pipeline = %d x mesh.chunks = %d",
                        bp_model_blocks(shape), mesh->pipeline, chunks);
     else if (chunks > 1 && batches % mesh->pipeline != 0)
-        (void)snprintf(why, room,
+        (void)snprintf(why, why_bytes,
                        "bench.micro_batches = %lld is no multiple of mesh.pipeline = %d, which "
                        "mesh.schedule = interleaved needs",
                        (long long)batches, mesh->pipeline);
     else if (self->rank_bytes > 0 && bytes > self->rank_bytes)
-        (void)snprintf(why, room, "it takes %.1f GiB on each rank, and there are %.1f GiB",
+        (void)snprintf(why, why_bytes, "it takes %.1f GiB on each rank, and there are %.1f GiB",
                        bytes / 1073741824, self->rank_bytes / 1073741824);
 }
 

@@ -38,15 +38,15 @@ static bp_spread peak_meter(void *context, double seconds)
 
 /* What the cores reach in registers, and in one large product. A process that has just begun, and
  * bound its threads, has not always all of its cores in the first tenth of a second. */
-static void measure_peaks(bench *self, bp_precision precision, json_t *silicon, json_t *gemm)
+static void measure_peaks(bench *self, bp_precision precision, json_t *peak_flops, json_t *gemm)
 {
     peak registers = {bp_math_peak, precision}, product = {bp_math_gemm_peak, precision};
     const char *name = name_of(precision);
     bp_spread total;
 
     (void)bp_math_peak(precision, SETTLE_SECONDS);
-    bench_put(silicon, name, bench_everywhere(self, peak_meter, &registers, "FLOP/s", &total));
-    self->silicon[precision] = total.high; /* a ceiling: what lowers it is noise */
+    bench_put(peak_flops, name, bench_everywhere(self, peak_meter, &registers, "FLOP/s", &total));
+    self->peak_flops[precision] = total.high; /* a ceiling: what lowers it is noise */
     bench_put(gemm, name, bench_everywhere(self, peak_meter, &product, "FLOP/s", NULL));
 }
 
@@ -148,18 +148,18 @@ static bp_err measure_matrix(const bench *self, bp_gemm *gemm, const bp_bench_ma
     return err;
 }
 
-/* A figure, with its share of the silicon. */
+/* A figure, with its share of the peak. */
 static void put_rate(const bench *self, json_t *object, const char *key, bp_precision precision,
                      const bp_spread *seconds, double flops)
 {
     bp_spread rate = bp_spread_rate(seconds, flops);
-    double silicon = self->silicon[precision];
+    double peak_flops = self->peak_flops[precision];
     bp_spread total;
     json_t *figure = bench_gather(self, &rate, "FLOP/s", &total);
 
     if (json_is_object(figure))
         bench_put(figure, "share",
-                  silicon > 0 ? bp_json_real(total.median / silicon) : json_null());
+                  peak_flops > 0 ? bp_json_real(total.median / peak_flops) : json_null());
     bench_put(object, key, figure);
 }
 
@@ -233,26 +233,26 @@ static const bp_bench_model *model_of(const bench *self)
 bp_err bench_products(bench *self)
 {
     const bp_bench_model *model = model_of(self);
-    json_t *silicon = self->result ? json_object() : NULL;
+    json_t *peak_flops = self->result ? json_object() : NULL;
     json_t *gemm = self->result ? json_object() : NULL;
     json_t *steps = self->result ? json_object() : NULL;
     bp_precision last = self->bf16 ? BP_BF16 : BP_F32;
     bp_err err = BP_OK;
 
-    bench_put(self->result, "silicon", silicon);
+    bench_put(self->result, "silicon", peak_flops);
     bench_put(self->result, "gemm", gemm);
     bench_put(self->result, "products", steps);
     bench_put(steps, "model", json_string(model->name));
     bench_put(steps, "rows", json_integer(ROWS));
     for (int p = BP_F32; p <= (int)last && err == BP_OK; p++) {
-        measure_peaks(self, (bp_precision)p, silicon, gemm);
+        measure_peaks(self, (bp_precision)p, peak_flops, gemm);
         err = bench_next(self, p == BP_F32 ? "a step's matrix products in float32"
                                            : "a step's matrix products in bf16");
         if (err == BP_OK)
             err = step_products(self, (bp_precision)p, &model->shape, steps);
     }
     if (last == BP_F32 && err == BP_OK) {
-        bench_put(silicon, "bf16", json_null());
+        bench_put(peak_flops, "bf16", json_null());
         bench_put(gemm, "bf16", json_null());
         bench_put(steps, "bf16", json_null());
     }

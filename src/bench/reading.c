@@ -80,7 +80,7 @@ static void read_on(void *context)
     }
 }
 
-/* A file that the others do not see is told, and ends nothing. */
+/* A file that the others do not see is reported; the job goes on. */
 static bp_err measure(bench *self, const char *path, json_t *into)
 {
     reading r = {0};

@@ -21,7 +21,7 @@ struct bp_bucket {
     member *members;      /* [batches * batch], sorted */
     int64_t *at; /* [batches * batch]: where the tokens of a place begin; -1: other ranks' */
     int32_t *tokens;
-    int64_t room;
+    int64_t capacity;
 };
 
 void bp_bucket_new(bp_bucket **out, const bp_bucket_spec *spec)
@@ -74,7 +74,7 @@ static void list_members(bp_bucket *bucket, int64_t epoch, int64_t first, int64_
             bp_order_find(spec->order, epoch, entry, &buffer);
         int64_t document = bp_order_window(spec->order, &buffer, entry, &block);
         bucket->members[i] = (member){
-            .length = bp_document_table_length(spec->table, document, spec->apart, spec->room),
+            .length = bp_document_table_length(spec->table, document, spec->apart, spec->capacity),
             .place = i,
             .document = document};
     }
@@ -114,13 +114,13 @@ static bp_err reserve(bp_bucket *bucket, int64_t tokens)
 {
     int32_t *more;
 
-    if (tokens <= bucket->room)
+    if (tokens <= bucket->capacity)
         return BP_OK;
     more = bp_try_realloc("data.bucket", bucket->tokens, tokens, sizeof *more);
     if (!more)
         return bp_fail_memory("the tokens of a bucket (corpus.bucket)", tokens, sizeof *more);
     bucket->tokens = more;
-    bucket->room = tokens;
+    bucket->capacity = tokens;
     return BP_OK;
 }
 

@@ -67,7 +67,7 @@ int64_t bp_corpus_vocab_size(const bp_corpus *corpus);
 int64_t bp_corpus_eod(const bp_corpus *corpus); /* -1: none */
 /** Special tokens by their roles [BP_ROLES], -1: none. Borrowed. */
 const int64_t *bp_corpus_roles(const bp_corpus *corpus);
-const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus); /* "": not told */
+const char *bp_corpus_tokenizer_hash(const bp_corpus *corpus); /* "": unknown */
 /** SHA-256 over the files' content hashes: compared at resume instead of paths. Borrowed. */
 const char *bp_corpus_hash(const bp_corpus *corpus);
 /** Over all files: documents, and entries of /tokens. */

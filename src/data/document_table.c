@@ -17,7 +17,7 @@ typedef struct described {
 struct bp_document_table {
     bp_document_table_spec spec;
     bp_corpus *corpus;
-    int64_t files, count, room, most_segments;
+    int64_t files, count, capacity, most_segments;
     int64_t *first_document;  /* [files + 1] */
     bp_file_columns *columns; /* [files] */
     int64_t *first;           /* [count + 1] */
@@ -60,21 +60,21 @@ static bp_err load_columns(bp_document_table *table, int64_t k)
 
 static bp_err add_entry(bp_document_table *table, int64_t first, int64_t document, int64_t segment)
 {
-    if (table->count + 1 >= table->room) {
-        int64_t room = table->room == 0 ? 1024 : 2 * table->room;
+    if (table->count + 1 >= table->capacity) {
+        int64_t capacity = table->capacity == 0 ? 1024 : 2 * table->capacity;
         int64_t **lists[] = {&table->first, &table->document, &table->segment};
 
         for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
-            int64_t *larger = bp_try_alloc("data.documents", room, sizeof *larger);
+            int64_t *larger = bp_try_alloc("data.documents", capacity, sizeof *larger);
 
             if (!larger)
-                return bp_fail_memory("the list of documents", room, sizeof *larger);
+                return bp_fail_memory("the list of documents", capacity, sizeof *larger);
             if (table->count > 0)
                 memcpy(larger, *lists[k], (size_t)table->count * sizeof *larger);
             bp_free(*lists[k]);
             *lists[k] = larger;
         }
-        table->room = room;
+        table->capacity = capacity;
     }
     table->first[table->count] = first;
     table->document[table->count] = document;

@@ -34,7 +34,7 @@ const int64_t *bp_document_table_first(const bp_document_table *table);
 int64_t bp_document_table_document(const bp_document_table *table, int64_t entry);
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
-/** What a document is sorted by among others, of the tokens that a context has room for: all of
+/** What a document is sorted by among others, of the tokens that fit into a context: all of
  * them; or, where each of its texts lies in a stream of its own (`apart`), those of its longest
  * text, and of two as long those of all texts. */
 int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,

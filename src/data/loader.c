@@ -444,7 +444,7 @@ static bp_err open_sources(bp_loader *loader)
                       &(bp_bucket_spec){.order = &loader->sources->order,
                                         .table = loader->table,
                                         .apart = spec->maker.form.stream[1].T > 0,
-                                        .room = spec->maker.form.stream[0].T,
+                                        .capacity = spec->maker.form.stream[0].T,
                                         .steps = loader->length,
                                         .batches = spec->bucket < loader->length ? spec->bucket
                                                                                  : loader->length,

@@ -23,7 +23,7 @@ bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_c
                            bp_corpus_file_path(file));
         int64_t source = starts[first + 1] - starts[first] + rule->ends,
                 target = documents[d + 1] - starts[first + 1],
-                room = rule->context - (rule->between < 0 ? 0 : rule->between - 1);
+                capacity = rule->context - (rule->between < 0 ? 0 : rule->between - 1);
 
         if (source == 0 || target == 0)
             return BP_FAIL(BP_ERR_FORMAT, "corpus.empty_side",
@@ -33,7 +33,7 @@ bp_err bp_pairs_count(bp_corpus_file *file, const bp_pairs_rule *rule, bp_pair_c
         counts->longer += rule->between < 0
                               ? source > rule->context || target > rule->context
                               : source - rule->ends + rule->between + target - 1 > rule->context;
-        counts->targets += target < room ? target : room;
+        counts->targets += target < capacity ? target : capacity;
     }
     counts->pairs += count;
     return err;

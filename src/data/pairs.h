@@ -13,7 +13,7 @@ typedef struct bp_pairs_rule {
 } bp_pairs_rule;
 
 /** Pairs; those of them that have a text which, with its end, is longer than the context; and the
- * tokens of their targets, ends with them, for which the context has room. */
+ * tokens of their targets (ends included) that fit into the context. */
 typedef struct bp_pair_counts {
     int64_t pairs, longer, targets;
 } bp_pair_counts;

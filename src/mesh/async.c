@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-/* A look costs 5 to 30 microseconds of a core that computes. Naps grow while nothing has come, and
- * shrink when something has: they follow the time between messages. */
-#define NAP_LEAST_NS 50000
-#define NAP_MOST_NS  2000000
+/* A poll costs 5 to 30 microseconds of a core that computes. Pauses grow while nothing arrives, and
+ * shrink when something does: they follow the time between messages. */
+#define PAUSE_LEAST_NS 50000
+#define PAUSE_MOST_NS  2000000
 
 typedef struct job {
     bool gathers;
@@ -32,11 +32,11 @@ struct bp_async {
     job *jobs; /* [capacity] a ring */
     int64_t capacity, given, done;
     bool ends;
-    long nap_ns;         /* the last one */
+    long pause_ns;       /* the last one */
     atomic_bool hurried; /* the main thread waits for a job: its core is free */
 };
 
-static void nap(void *context, bool again)
+static void pause_polling(void *context, bool again)
 {
     bp_async *self = context;
 
@@ -44,12 +44,12 @@ static void nap(void *context, bool again)
         (void)sched_yield();
         return;
     }
-    self->nap_ns = again ? 2 * self->nap_ns : self->nap_ns / 2;
-    if (self->nap_ns < NAP_LEAST_NS)
-        self->nap_ns = NAP_LEAST_NS;
-    if (self->nap_ns > NAP_MOST_NS)
-        self->nap_ns = NAP_MOST_NS;
-    (void)nanosleep(&(struct timespec){.tv_nsec = self->nap_ns}, NULL);
+    self->pause_ns = again ? 2 * self->pause_ns : self->pause_ns / 2;
+    if (self->pause_ns < PAUSE_LEAST_NS)
+        self->pause_ns = PAUSE_LEAST_NS;
+    if (self->pause_ns > PAUSE_MOST_NS)
+        self->pause_ns = PAUSE_MOST_NS;
+    (void)nanosleep(&(struct timespec){.tv_nsec = self->pause_ns}, NULL);
 }
 
 static void carry_out(const bp_async *self, const job *at, const bp_waiting *waiting)
@@ -63,7 +63,7 @@ static void carry_out(const bp_async *self, const job *at, const bp_waiting *wai
 static void *work(void *context)
 {
     bp_async *self = context;
-    bp_waiting waiting = {nap, self};
+    bp_waiting waiting = {pause_polling, self};
 
     (void)pthread_mutex_lock(&self->lock);
     while (!self->ends || self->done < self->given) {

@@ -11,7 +11,7 @@
 
 typedef struct bp_async bp_async;
 
-/** An asynchronous queue of collectives for the ranks of `comm`, with room for `jobs` that are not
+/** An asynchronous queue of collectives for the ranks of `comm`, with at most `jobs` that are not
  * waited for.
  *
  * beside: do them beside the caller; else, and with an MPI that allows no two threads at a time,

@@ -57,7 +57,7 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
     bool again = false;
     int done;
 
-    if (!waiting->nap) {
+    if (!waiting->pause) {
         BP_MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
         return;
     }
@@ -65,7 +65,7 @@ static void finish(MPI_Request requests[2], const bp_waiting *waiting)
         BP_MPI(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE));
         if (done)
             return;
-        waiting->nap(waiting->context, again);
+        waiting->pause(waiting->context, again);
         again = true;
     }
 }

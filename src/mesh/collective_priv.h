@@ -1,5 +1,5 @@
-/* The sums of collective.h for a thread that does them beside another's work: it tells no watchdog,
- * and naps where others would spin. */
+/* The sums of collective.h for a thread that does them beside another's work: it sends no
+ * heartbeats, and sleeps where others would spin. */
 #ifndef BP_MESH_COLLECTIVE_PRIV_H
 #define BP_MESH_COLLECTIVE_PRIV_H
 
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** How messages are waited for: inside MPI, which spins (nap NULL), or by looking and napping.
- * `again`: the look before was for the same messages. */
+/** How messages are waited for: inside MPI, which spins (pause NULL), or by polling, with a pause
+ * between polls. `again`: the poll before was for the same messages. */
 typedef struct bp_waiting {
-    void (*nap)(void *context, bool again);
+    void (*pause)(void *context, bool again);
     void *context;
 } bp_waiting;
 

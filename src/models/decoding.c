@@ -53,7 +53,7 @@ static bool lay_caches(const network_model *model, bp_arena *arena, const bp_dec
         bp_cache_need need = {.sources = of->slots,
                               .source_capacity = model->face.info.source_capacity};
 
-        if (!block->ops->cache || !block->ops->cache(block, of->slots, of->room, &need))
+        if (!block->ops->cache || !block->ops->cache(block, of->slots, of->capacity, &need))
             return false;
         float *cache = bp_arena_floats(arena, (int64_t)(need.kept_bytes / sizeof(float)));
         if (caches)
@@ -103,7 +103,7 @@ static void lay_last(network_decoding *self, bp_arena *arena)
 static bool lay_out(network_decoding *self, bp_arena *arena)
 {
     const network_model *model = (const network_model *)self->face.lm;
-    int64_t slots = self->face.slots, cells = slots * self->face.room, rows = self->most_rows;
+    int64_t slots = self->face.slots, cells = slots * self->face.capacity, rows = self->most_rows;
     int64_t S = model->face.info.source_capacity;
     bp_pass pass = decoding_pass(NULL, rows), source = decoding_source_pass(NULL, S);
     size_t attention = 0;
@@ -147,20 +147,20 @@ static bool lay_out(network_decoding *self, bp_arena *arena)
     return true;
 }
 
-static network_decoding planned(bp_model *lm, int groups, int64_t slots, int64_t room)
+static network_decoding planned(bp_model *lm, int groups, int64_t slots, int64_t capacity)
 {
     const network_model *model = (const network_model *)lm;
-    int64_t rows = slots * room < PIECE_ROWS ? slots * room : PIECE_ROWS;
+    int64_t rows = slots * capacity < PIECE_ROWS ? slots * capacity : PIECE_ROWS;
 
-    return (network_decoding){.face = {lm, groups, slots, room},
+    return (network_decoding){.face = {lm, groups, slots, capacity},
                               .most_rows = decoding_filled_rows(model, rows),
                               .most_lasts = decoding_filled_rows(model, slots)};
 }
 
-int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room)
+int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
 {
     const network_model *model = (const network_model *)lm;
-    network_decoding plan = planned((bp_model *)(uintptr_t)lm, groups, slots, room);
+    network_decoding plan = planned((bp_model *)(uintptr_t)lm, groups, slots, capacity);
     bp_extent most = {1, {plan.most_rows}};
     bp_arena arena = {0};
 
@@ -187,8 +187,8 @@ static bp_err reserve(network_decoding *self)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %d groups of %lld sequences of %lld positions, which "
                        "take %.1f MiB; use fewer or shorter ones, or more tensor or pipeline ranks",
-                       self->face.groups, (long long)self->face.slots, (long long)self->face.room,
-                       (double)arena.used_bytes / 1048576);
+                       self->face.groups, (long long)self->face.slots,
+                       (long long)self->face.capacity, (double)arena.used_bytes / 1048576);
     self->groups = bp_alloc("model.decoding", self->face.groups, sizeof *self->groups);
     for (int g = 0; g < self->face.groups; g++)
         self->groups[g].caches =
@@ -200,12 +200,13 @@ static bp_err reserve(network_decoding *self)
     return BP_OK;
 }
 
-bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room)
+bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                          int64_t capacity)
 {
     network_decoding *self = bp_alloc("model.decoding", 1, sizeof *self);
     bp_err err;
 
-    *self = planned(lm, groups, slots, room);
+    *self = planned(lm, groups, slots, capacity);
     err = bp_agree(((const network_model *)lm)->mesh->model, reserve(self));
     if (err != BP_OK) {
         network_decode_free(&self->face);

@@ -8,7 +8,7 @@
 /* Sequences that grow together. */
 typedef struct decoding_group {
     float **caches; /* [blocks of this stage] */
-    int32_t *cells; /* [slots][room] whose memory in the caches has a sequence's position */
+    int32_t *cells; /* [slots][capacity] whose memory in the caches has a sequence's position */
     int32_t *fed;   /* [slots] positions of each */
     int32_t *state; /* [slots] whose place has a sequence's state, in blocks that keep but one */
     int32_t *source_of, *source_ends; /* [slots] which source a sequence is for, and a source's last
@@ -40,7 +40,7 @@ typedef struct network_decoding {
     int32_t *tokens, *positions, *slots; /* [most_rows] of a piece */
     int32_t *source_slots,
         *source_positions; /* [most_rows] of a piece: bp_continuation.source_rows */
-    int32_t *source_cells; /* [slots][source room] each source's own */
+    int32_t *source_cells; /* [slots][source capacity] each source's own */
     float *data;           /* activations of a piece */
     void *attention;       /* scratch of cached attention */
     char *scratch;         /* of the block at work */
@@ -62,10 +62,11 @@ bp_pass decoding_source_pass(const int32_t *tokens, int64_t places);
 void decoding_warm_up(network_decoding *self);
 
 /* As bp_model_ops says. */
-bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room);
+bp_err network_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                          int64_t capacity);
 void network_decode_free(bp_decoding *decoding);
 void network_decode_reset(bp_decoding *decoding, int group);
-int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
+int64_t network_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 void network_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                     float *statistics);
 void network_decode_states(bp_decoding *decoding, int group, const bp_decode_step *step,

@@ -25,7 +25,7 @@ static void follow_parents(network_decoding *self, decoding_group *group,
                            const bp_decode_step *step)
 {
     int32_t *cells = self->cells, *fed = self->fed, *state = self->state;
-    int64_t room = self->face.room;
+    int64_t capacity = self->face.capacity;
     bool moves = false;
 
     for (int64_t s = 0; step->parents && s < step->slots; s++)
@@ -39,7 +39,8 @@ static void follow_parents(network_decoding *self, decoding_group *group,
         BP_ASSERT(parent >= 0 && parent < self->face.slots);
         fed[s] = group->fed[parent];
         state[s] = group->state[parent];
-        memcpy(cells + s * room, group->cells + parent * room, (size_t)fed[s] * sizeof *cells);
+        memcpy(cells + s * capacity, group->cells + parent * capacity,
+               (size_t)fed[s] * sizeof *cells);
     }
     self->cells = group->cells;
     self->fed = group->fed;
@@ -52,19 +53,20 @@ static void follow_parents(network_decoding *self, decoding_group *group,
 /* A cell for the next position of slot s: its own, where no other uses that. */
 static void claim_cell(const network_decoding *self, decoding_group *group, int64_t s)
 {
-    int64_t slots = self->face.slots, room = self->face.room, position = group->fed[s], cell = s;
+    int64_t slots = self->face.slots, capacity = self->face.capacity, position = group->fed[s],
+            cell = s;
 
-    BP_ASSERT(position < room);
+    BP_ASSERT(position < capacity);
     if (group->shared) {
         memset(self->used, 0, (size_t)slots * sizeof *self->used);
         for (int64_t t = 0; t < slots; t++)
             if (t != s && group->fed[t] > position)
-                self->used[group->cells[t * room + position]] = 1;
+                self->used[group->cells[t * capacity + position]] = 1;
         if (self->used[s])
             for (cell = 0; self->used[cell];)
                 cell++;
     }
-    group->cells[s * room + position] = (int32_t)cell;
+    group->cells[s * capacity + position] = (int32_t)cell;
     group->fed[s]++;
 }
 
@@ -123,7 +125,7 @@ static bp_continuation continuation_of(const network_decoding *self, const decod
     return (bp_continuation){
         .rows = {rows, self->positions, self->slots, group->cells},
         .slots = self->face.slots,
-        .room = self->face.room,
+        .capacity = self->face.capacity,
         .states_from = self->states_from,
         .states_to = self->states_to,
         .sources = self->face.slots,
@@ -340,7 +342,7 @@ void decoding_warm_up(network_decoding *self)
     decoding_group *group = &self->groups[0];
 
     for (int64_t s = 0; s < self->face.slots; s++) {
-        group->cells[s * self->face.room] = self->states_to[s] = (int32_t)s;
+        group->cells[s * self->face.capacity] = self->states_to[s] = (int32_t)s;
         self->states_from[s] = -1;
     }
     bp_gemm_take_few_rows(model->gemm, true);

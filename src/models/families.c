@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROOM 64
+#define MOST_FAMILIES 64
 
-static const bp_model_family *families[ROOM] = {
+static const bp_model_family *families[MOST_FAMILIES] = {
     &bp_gpt_family,         &bp_llama_family, &bp_gpt_neox_family, &bp_bert_family,
     &bp_roberta_family,     &bp_rnn_family,   &bp_lstm_family,     &bp_gru_family,
     &bp_feedforward_family, &bp_ngram_family, &bp_word2vec_family, &bp_elmo_family,
@@ -31,7 +31,7 @@ __attribute__((constructor)) static void list_kinds(void)
 {
     size_t used = 0;
 
-    for (int k = 0; k < ROOM && families[k]; k++) {
+    for (int k = 0; k < MOST_FAMILIES && families[k]; k++) {
         BP_ASSERT(used + strlen(families[k]->name) + 2 <= sizeof kinds);
         used += (size_t)snprintf(kinds + used, sizeof kinds - used, "%s%s", k ? "|" : "",
                                  families[k]->name);
@@ -265,7 +265,7 @@ const bp_option bp_model_options[] = {
 
 const bp_model_family *bp_model_family_find(const char *name)
 {
-    for (int k = 0; k < ROOM && families[k]; k++)
+    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
         if (strcmp(families[k]->name, name) == 0)
             return families[k];
     return NULL;
@@ -273,7 +273,7 @@ const bp_model_family *bp_model_family_find(const char *name)
 
 const bp_model_family *bp_model_family_of_text(const char *path)
 {
-    for (int k = 0; k < ROOM && families[k]; k++)
+    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
         if (families[k]->text_is && families[k]->text_is(path))
             return families[k];
     return NULL;
@@ -281,7 +281,7 @@ const bp_model_family *bp_model_family_of_text(const char *path)
 
 const bp_model_family *bp_model_family_of_folder(const char *path)
 {
-    for (int k = 0; k < ROOM && families[k]; k++)
+    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
         if (families[k]->folder_is && families[k]->folder_is(path))
             return families[k];
     return NULL;
@@ -289,10 +289,10 @@ const bp_model_family *bp_model_family_of_folder(const char *path)
 
 const bp_hf_table *const *bp_model_huggingface_tables(void)
 {
-    static const bp_hf_table *tables[2 * ROOM];
+    static const bp_hf_table *tables[2 * MOST_FAMILIES];
     int count = 0;
 
-    for (int k = 0; k < ROOM && families[k]; k++)
+    for (int k = 0; k < MOST_FAMILIES && families[k]; k++)
         for (int t = 0; families[k]->huggingface && families[k]->huggingface[t]; t++)
             tables[count++] = families[k]->huggingface[t];
     tables[count] = NULL;
@@ -303,9 +303,9 @@ void bp_model_family_register(const bp_model_family *family)
 {
     int count = 0;
 
-    while (count < ROOM && families[count])
+    while (count < MOST_FAMILIES && families[count])
         count++;
-    BP_ASSERT(count < ROOM);
+    BP_ASSERT(count < MOST_FAMILIES);
     families[count] = family;
     list_kinds();
 }

@@ -48,7 +48,8 @@ bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values)
     return lm->ops->score(lm, batch, values);
 }
 
-bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room)
+bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                           int64_t capacity)
 {
     *out = NULL;
     if (!lm->ops->decode_new)
@@ -56,12 +57,12 @@ bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t 
                        "a model of kind %s does not continue sequences: at model.kind; take a "
                        "checkpoint of a causal network",
                        lm->info.kind);
-    if (room > lm->info.context)
+    if (capacity > lm->info.context)
         return BP_FAIL(BP_ERR_CONFIG, "model.too_many_positions",
                        "%lld positions a sequence: at a context of %lld; shorten prompts, or what "
                        "follows them",
-                       (long long)room, (long long)lm->info.context);
-    return lm->ops->decode_new(out, lm, groups, slots, room);
+                       (long long)capacity, (long long)lm->info.context);
+    return lm->ops->decode_new(out, lm, groups, slots, capacity);
 }
 
 void bp_model_decode_free(bp_decoding **decoding)
@@ -90,7 +91,7 @@ void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *ste
     decoding->lm->ops->decode(decoding, group, step, logits, statistics);
 }
 
-int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room)
+int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
 {
-    return lm->ops->decode_bytes ? lm->ops->decode_bytes(lm, groups, slots, room) : 0;
+    return lm->ops->decode_bytes ? lm->ops->decode_bytes(lm, groups, slots, capacity) : 0;
 }

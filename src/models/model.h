@@ -70,13 +70,13 @@ typedef struct bp_model_info {
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
     int64_t step;           /* of the checkpoint */
-    char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
-    int64_t source_capacity; /* places of a source that later decodings have room for: the context,
-                            unless it is set to less */
+    int64_t source_capacity; /* longest source of later decodings: the context, unless it is
+                            set to less */
 } bp_model_info;
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
@@ -112,7 +112,7 @@ bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, i
 typedef struct bp_decoding {
     bp_model *lm; /* borrowed */
     int groups;
-    int64_t slots, room;
+    int64_t slots, capacity;
 } bp_decoding;
 
 /** What each slot of a group is fed next. Equal on all ranks of mesh->model (mesh->ensemble for an
@@ -120,7 +120,7 @@ typedef struct bp_decoding {
 typedef struct bp_decode_step {
     int64_t slots;         /* slots [0, slots) take part: at most those of decode_new */
     const int32_t *counts; /* [slots] tokens that each is fed: a prompt's at first, then 1; 0: none.
-                              What a slot has been fed stays within the room of decode_new */
+                              What a slot has been fed stays within `capacity` */
     const int32_t *tokens; /* [sum of counts]: those of slot 0, then of slot 1, ... */
     const int32_t *parents; /* [slots] slot s goes on from what slot parents[s] had been fed before
                                this step (beams: an index table changes, no cache is copied), also
@@ -185,7 +185,8 @@ typedef struct bp_model_ops {
 
     /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that
      * follow it, which say what they do. */
-    bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room);
+    bp_err (*decode_new)(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                         int64_t capacity);
     void (*decode_reset)(bp_decoding *decoding, int group);
     void (*decode)(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                    float *statistics);
@@ -198,7 +199,7 @@ typedef struct bp_model_ops {
                           float *hidden);
     void (*decode_logits)(bp_decoding *decoding, int64_t head, const float *hidden, int64_t rows,
                           float *logits);
-    int64_t (*decode_bytes)(const bp_model *lm, int groups, int64_t slots, int64_t room);
+    int64_t (*decode_bytes)(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 } bp_model_ops;
 
 /** The head of every language model; a model's own struct begins with it. */
@@ -213,7 +214,7 @@ typedef struct bp_model_task {
     int stage;
     int64_t windows, length; /* of a batch; 0: nothing is scored */
     int groups;              /* of bp_model_decode_new; 0: nothing is decoded */
-    int64_t slots, room;
+    int64_t slots, capacity;
 } bp_model_task;
 
 /** What it takes for that, in bytes: weights with their copies, work on a batch, and what
@@ -236,16 +237,16 @@ void bp_model_free(bp_model **lm);
  */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
 
-/** Make room for `groups` groups of `slots` sequences each, which may grow to `room` positions:
- * this rank's caches of keys and values, and all that a step works on. A step allocates nothing.
+/** Allocate for `groups` groups of `slots` sequences each, which may grow to `capacity` positions:
+ * this rank's caches of keys and values, and the workspace of a step. A step allocates nothing.
  *
  * Collective: over mesh->model (mesh->ensemble for an ensemble), with equal arguments.
  * Owns:       *out is the caller's, bp_model_decode_free() before bp_model_free(); lm is borrowed.
- * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a room beyond its
- *             context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
+ * Errors:     BP_ERR_CONFIG a model that can't decode (passes with dropout), or a capacity beyond
+ * its context; BP_ERR_SYSTEM memory: the same on all ranks, *out NULL.
  */
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
-                           int64_t room);
+                           int64_t capacity);
 /** Local. NULL in *decoding is accepted. */
 void bp_model_decode_free(bp_decoding **decoding);
 
@@ -281,6 +282,6 @@ void bp_model_decode(bp_decoding *decoding, int group, const bp_decode_step *ste
 
 /** What bp_model_decode_new takes on this rank, in bytes; 0 for a model that can't decode. Local.
  */
-int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
+int64_t bp_model_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 
 #endif

@@ -26,7 +26,8 @@ typedef struct bp_network {
     void *tables; /* what the family's blocks read beside parameters; freed with the network */
 } bp_network;
 
-/** An empty network with room for so many blocks and groups (fixed: pointers to params stay valid).
+/** An empty network with capacity for so many blocks and groups (fixed: pointers to params stay
+ * valid).
  * Local. Owns: *out is the caller's, bp_network_free(); nn's gemm and tensor are borrowed. No
  * memory ends the program (bp_alloc). */
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups);
@@ -96,7 +97,7 @@ bp_product_bytes bp_network_product_bytes(const bp_network *network, const bp_ex
 void bp_network_slices(const bp_network *network, int g, const char *prefix, float *base,
                        int64_t first, int64_t count, bp_slice *slices, int64_t *used,
                        int64_t capacity);
-/** Room that bp_network_slices needs for all groups. */
+/** How many slices bp_network_slices lists for all groups, at most. */
 int64_t bp_network_slice_capacity(const bp_network *network);
 
 #endif

@@ -1,6 +1,6 @@
 /* Filling a network that goes forward alone. Where its products read a copy of
- * the values (bf16), the values come block by block into room that is used
- * again, are packed, and are gone. */
+ * the values (bf16), the values come block by block into one buffer,
+ * which is used again once they are packed. */
 #include "models/network_load_priv.h"
 
 #include "base/err.h"

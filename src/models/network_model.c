@@ -137,7 +137,7 @@ static bp_err reserve(network_model *self, const bp_example_maker *maker, int64_
     return BP_OK;
 }
 
-/* Room for what the batch's windows end with, which all blocks find then. */
+/* Allocate for the states at the end of the batch's windows; all blocks find them there. */
 static bp_err reserve_kept(network_model *self, const bp_model_batch *batch, int64_t pass)
 {
     bp_network *network = self->network;
@@ -577,7 +577,7 @@ static int64_t decode_bytes_of(bp_network *network, const bp_model_shape *shape,
     model.face.info.source_capacity = shape->family->start_token ? shape->context : 0;
     bp_vocab_share(&network->nn, bp_model_outcomes(shape), &model.face.info.vocab_first,
                    &model.face.info.vocab_count);
-    return network_decode_bytes(&model.face, task->groups, task->slots, task->room);
+    return network_decode_bytes(&model.face, task->groups, task->slots, task->capacity);
 }
 
 bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape,

@@ -118,8 +118,8 @@ extern const bp_objective bp_objective_seq2seq;
  * enough, the target does. */
 extern const bp_objective bp_objective_text;
 /** A text given the same text with noise: token by token, between start and end as of pairs. The
- * text is a run of sentences of one document, as many as there is room for, or, of a corpus that
- * tells no sentences, a window of the stream. With n tokens and the rate r: permute puts sentences
+ * text is a run of sentences of one document, as many as fit, or, of a corpus without
+ * sentences, a window of the stream. With n tokens and the rate r: permute puts sentences
  * in another order, all orders alike; mask and delete take each token with probability r; infill
  * replaces spans by a mask each, round(r n) tokens in all, whose lengths are Poisson's with mean
  * `span`, the last one cut, at places that are all alike (a span of 0 tokens puts a mask in);

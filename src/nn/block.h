@@ -66,7 +66,7 @@ typedef struct bp_activations {
  * of bp_block_ops). The pass has one example, whose places are rows of several sequences. */
 typedef struct bp_continuation {
     bp_cached_rows rows; /* fewer than the pass has, where that is filled up; all have positions */
-    int64_t slots, room; /* sequences that there may be, and positions of each */
+    int64_t slots, capacity; /* sequences that there may be, and positions of each */
     /* [slots] a block that keeps one state of a sequence reads it from here (-1: none, the sequence
      * begins), and writes it there: in which of `slots` places it lies. All that are read are read
      * before one is written */
@@ -185,7 +185,7 @@ typedef struct bp_block_ops {
     void (*forward)(bp_block *block, bp_pass *pass, bp_activations *activations, void *saved);
     /** Can it continue sequences (pass->continuation)? What it takes for so many of so many
      * positions. NULL: it can't. Local. */
-    bool (*cache)(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need);
+    bool (*cache)(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
     /** Collective over nn->tensor. The activations hold gradients of the outputs, and leave with
      * those of the inputs; parameters' gradients are added to, fresh ones (param.h) written: by
      * this rank's rows alone in replicated groups, by all rows in the others. A gradient that is

@@ -181,14 +181,14 @@ static void gather_source(const layer *self, const bp_pass *pass, const bp_opera
 
 /* ---- decoding: a source's keys and values are made once ---- */
 
-static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t room)
+static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t capacity)
 {
     return (bp_cached_shape){.H = self->Hl,
                              .key_heads = self->Hl,
                              .D = self->D,
                              .scale = self->shape.unscaled ? 1 : 0,
                              .slots = sources,
-                             .room = room,
+                             .capacity = capacity,
                              .stored = true};
 }
 
@@ -203,7 +203,7 @@ void cross_cache(const layer *self, bp_cache_need *need)
 
 static float *cached_keys(const layer *self, const bp_continuation *rest)
 {
-    return rest->cache + layer_cached_floats(self, rest->slots, rest->room);
+    return rest->cache + layer_cached_floats(self, rest->slots, rest->capacity);
 }
 
 void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source)

@@ -221,11 +221,12 @@ static void embedding_free(bp_block *block)
     bp_free(block);
 }
 
-static bool embedding_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+static bool embedding_cache(const bp_block *block, int64_t slots, int64_t capacity,
+                            bp_cache_need *need)
 {
     const embedding *self = (const embedding *)block;
 
-    (void)slots, (void)room;
+    (void)slots, (void)capacity;
     return self->count == 1 || need->source_capacity > 0;
 }
 

@@ -165,12 +165,12 @@ static void continue_sequences(const layer *self, const bp_continuation *of, flo
         }
 }
 
-static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const layer *self = layer_of(block);
     size_t bytes = (size_t)(slots * (self->I - self->shape.E)) * sizeof(float);
 
-    (void)room;
+    (void)capacity;
     *need = (bp_cache_need){.kept_bytes = bytes, .scratch_bytes = bytes};
     return true;
 }

@@ -51,7 +51,7 @@ typedef struct bp_layer_shape {
                            sides where it sees_all; borrowed, of a group that this layer adds
                            gradients to. NULL: nothing */
     int64_t relative_buckets, relative_distance;
-    const struct bp_rotary *rotary; /* queries and keys are turned by their positions; borrowed;
+    const struct bp_rotary *rotary; /* queries and keys are rotated by their positions; borrowed;
                                        NULL: they are not */
     int64_t layers;     /* of the whole model: residual projections start at std / sqrt(2 layers) */
     int64_t number;     /* of this layer, from 0 */
@@ -371,7 +371,7 @@ void bp_lm_head_keep_values(const bp_block *head);
 void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 
 /** Scored rows are filled up to a multiple of this many before they meet the vocabulary, so that
- * products see few shapes; `most` is what there is room for. */
+ * products see few shapes; `most` is the capacity. */
 #define BP_HEAD_ROW_CLASS 64
 int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 

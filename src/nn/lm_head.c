@@ -130,8 +130,8 @@ static evaluation_work alloc_evaluation(const lm_head *self, bp_arena *arena, in
 typedef struct backward_work {
     chunk c;
     bp_operand normed;  /* [B * T][C] */
-    bp_operand dlogits; /* [chunk rows][V here]; in float32 the logits' own memory. bf16 has room of
-                           its own: oneDNN has no fast product for rows with gaps between them */
+    bp_operand dlogits; /* [chunk rows][V here]; in float32 the logits' own memory. bf16 has memory
+                           of its own: oneDNN has no fast product for rows with gaps between them */
     float *dnormed;     /* [B * T][C] */
     float *mean, *rstd; /* of this rank's rows */
     float *sums;

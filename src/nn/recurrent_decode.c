@@ -57,12 +57,12 @@ static int64_t state_floats(const recurrent_layer *self)
     return (self->shape.cell == BP_CELL_LSTM ? 2 : 1) * self->shape.H;
 }
 
-bool recurrent_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+bool recurrent_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const recurrent_layer *self = recurrent_layer_of(block);
     bp_arena count = {0};
 
-    (void)room;
+    (void)capacity;
     lay_out(self, &count, slots);
     *need = (bp_cache_need){.kept_bytes = (size_t)(slots * state_floats(self)) * sizeof(float),
                             .scratch_bytes = count.used_bytes};

@@ -20,7 +20,7 @@ static inline recurrent_layer *recurrent_layer_of(const bp_block *block)
 }
 
 /* Decoding: as bp_block_ops.cache, and forward of a pass that continues sequences. */
-bool recurrent_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need);
+bool recurrent_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need);
 void recurrent_continue(const recurrent_layer *self, bp_pass *pass, float *rows);
 
 #endif

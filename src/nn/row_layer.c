@@ -268,9 +268,9 @@ static void row_free(bp_block *block)
     bp_free(block);
 }
 
-static bool row_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+static bool row_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
-    (void)block, (void)slots, (void)room, (void)need;
+    (void)block, (void)slots, (void)capacity, (void)need;
     return true;
 }
 

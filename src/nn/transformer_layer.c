@@ -219,7 +219,7 @@ static void turn(const layer *self, const bp_pass *pass, float *qkv, bool back)
                    &by, back);
 }
 
-static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t room)
+static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t capacity)
 {
     return (bp_cached_shape){.H = self->Hl,
                              .key_heads = self->Gl,
@@ -230,27 +230,27 @@ static bp_cached_shape cached_shape(const layer *self, int64_t slots, int64_t ro
                              .entmax = self->shape.entmax,
                              .scale = self->shape.unscaled ? 1 : 0,
                              .slots = slots,
-                             .room = room};
+                             .capacity = capacity};
 }
 
-int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t room)
+int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity)
 {
-    bp_cached_shape shape = cached_shape(self, slots, room);
+    bp_cached_shape shape = cached_shape(self, slots, capacity);
 
     return bp_cached_floats(&shape);
 }
 
-static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+static bool layer_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const layer *self = (const layer *)block;
-    bp_cached_shape shape = cached_shape(self, slots, room);
+    bp_cached_shape shape = cached_shape(self, slots, capacity);
 
     if (self->shape.sees_all) /* a source's layer is done with once that is read */
         return need->source_capacity > 0 && block->stream > 0;
     need->kept_bytes = (size_t)bp_cached_floats(&shape) * sizeof(float);
     need->scratch_bytes = bp_cached_scratch_bytes(&shape);
     if (self->shape.relative)
-        need->scratch_bytes += (size_t)(self->Hl * room) * sizeof(float);
+        need->scratch_bytes += (size_t)(self->Hl * capacity) * sizeof(float);
     if (self->shape.crosses)
         cross_cache(self, need);
     return !self->shape.crosses || need->source_capacity > 0;
@@ -258,7 +258,7 @@ static bool layer_cache(const bp_block *block, int64_t slots, int64_t room, bp_c
 
 static void attend_cached(const layer *self, const bp_continuation *rest, const saved *kept)
 {
-    bp_cached_shape shape = cached_shape(self, rest->slots, rest->room);
+    bp_cached_shape shape = cached_shape(self, rest->slots, rest->capacity);
 
     if (self->shape.relative) {
         float *bias = (float *)rest->scratch + bp_cached_scratch_bytes(&shape) / sizeof(float);
@@ -267,7 +267,8 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
 
         for (int64_t r = 0; r < rest->rows.count; r++)
             end = rest->rows.positions[r] >= end ? rest->rows.positions[r] + 1 : end;
-        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->room, end);
+        bp_relative_fill_cached(bias, self->shape.relative->value, &by, self->Hl, rest->capacity,
+                                end);
         shape.bias = bias;
     }
     bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);

@@ -252,11 +252,11 @@ void cross_forward(layer *self, bp_pass *pass, const saved *kept, forward_work *
 void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, float *own,
                     float *dsource);
 void cross_free(layer *self);
-/** Decoding: room for the keys and values of sources, behind those of sequences; and those of the
+/** Decoding: cache for the keys and values of sources, behind those of sequences; and those of the
  * source that this pass reads, kept there. */
 void cross_cache(const layer *self, bp_cache_need *need);
 void cross_keep(layer *self, bp_pass *pass, const saved *kept, const float *source);
 /** Floats of what comes before them in the cache. */
-int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t room);
+int64_t layer_cached_floats(const layer *self, int64_t slots, int64_t capacity);
 
 #endif

@@ -19,19 +19,19 @@ static words *words_of(const bp_block *block)
 
 /* ---- memory ---- */
 
-/* What is made of `room` words. */
+/* What is made of `capacity` words. */
 typedef struct stack {
-    float *x;         /* [highways + 1][room][F]: features, and what each highway layer leaves */
-    float *carry;     /* [highways][room][F] gates */
-    float *transform; /* [highways][room][F] */
-    uint8_t *where;   /* [room][F] */
+    float *x;     /* [highways + 1][capacity][F]: features, and what each highway layer leaves */
+    float *carry; /* [highways][capacity][F] gates */
+    float *transform; /* [highways][capacity][F] */
+    uint8_t *where;   /* [capacity][F] */
 } stack;
 
 /* The words of a micro-batch. */
 typedef struct lexicon {
-    int64_t room;
+    int64_t capacity;
     int32_t *count; /* [1] distinct words */
-    int32_t *ids;   /* [room] in the order in which they first occur */
+    int32_t *ids;   /* [capacity] in the order in which they first occur */
     int32_t *index; /* [rows of both streams] each row's number among them */
 } lexicon;
 
@@ -45,9 +45,9 @@ static int32_t *alloc_integers(bp_arena *arena, int64_t count)
     return (int32_t *)(void *)bp_arena_floats(arena, count);
 }
 
-static stack alloc_stack(const words *self, bp_arena *arena, int64_t room, bool keeps)
+static stack alloc_stack(const words *self, bp_arena *arena, int64_t capacity, bool keeps)
 {
-    int64_t floats = room * self->F, h = self->shape.highways;
+    int64_t floats = capacity * self->F, h = self->shape.highways;
     stack out = {.x = bp_arena_floats(arena, (keeps ? h + 1 : 1) * floats),
                  .carry = bp_arena_floats(arena, (keeps ? h : 1) * floats),
                  .transform = bp_arena_floats(arena, (keeps ? h : 1) * floats)};
@@ -65,10 +65,10 @@ static int64_t rows_of(const words *self, const bp_extent *extent)
 static lexicon alloc_lexicon(const words *self, bp_arena *arena, const bp_extent *extent)
 {
     int64_t rows = rows_of(self, extent);
-    lexicon out = {.room = filled(rows < self->rows ? rows : self->rows)};
+    lexicon out = {.capacity = filled(rows < self->rows ? rows : self->rows)};
 
     out.count = alloc_integers(arena, 1);
-    out.ids = alloc_integers(arena, out.room);
+    out.ids = alloc_integers(arena, out.capacity);
     out.index = alloc_integers(arena, rows);
     return out;
 }
@@ -87,7 +87,7 @@ static bool keeps_vectors(const words *self)
  * micro-batch. */
 static int64_t run_words(const words *self, const lexicon *met)
 {
-    return keeps_vectors(self) ? BP_HEAD_ROW_CLASS : met->room;
+    return keeps_vectors(self) ? BP_HEAD_ROW_CLASS : met->capacity;
 }
 
 static size_t words_saved(const bp_block *block, const bp_extent *most)
@@ -96,22 +96,22 @@ static size_t words_saved(const bp_block *block, const bp_extent *most)
     bp_arena count = {0};
     lexicon met = alloc_lexicon(self, &count, most);
 
-    alloc_stack(self, &count, met.room, true);
+    alloc_stack(self, &count, met.capacity, true);
     return count.used_bytes;
 }
 
 /* What backward works in. */
 typedef struct gradients {
-    float *vectors;           /* [room][P] */
-    float *x, *next;          /* [room][F] behind a highway layer, and before it */
-    float *carry, *transform; /* [room][F] of the sums before gate and ReLU */
+    float *vectors;           /* [capacity][P] */
+    float *x, *next;          /* [capacity][F] behind a highway layer, and before it */
+    float *carry, *transform; /* [capacity][F] of the sums before gate and ReLU */
 } gradients;
 
-static gradients alloc_gradients(const words *self, bp_arena *arena, int64_t room)
+static gradients alloc_gradients(const words *self, bp_arena *arena, int64_t capacity)
 {
-    int64_t floats = room * self->F;
+    int64_t floats = capacity * self->F;
 
-    return (gradients){.vectors = bp_arena_floats(arena, room * self->shape.P),
+    return (gradients){.vectors = bp_arena_floats(arena, capacity * self->shape.P),
                        .x = bp_arena_floats(arena, floats),
                        .next = bp_arena_floats(arena, floats),
                        .carry = bp_arena_floats(arena, floats),
@@ -126,12 +126,12 @@ static size_t words_scratch(const bp_block *block, const bp_extent *most, bool t
     size_t of_words;
 
     alloc_numbers(self, &forward);
-    bp_arena_floats(&forward, met.room * self->shape.P);
+    bp_arena_floats(&forward, met.capacity * self->shape.P);
     if (!training)
         alloc_stack(self, &forward, run_words(self, &met), false);
     forward.used_bytes += words_convolution_bytes(self);
-    alloc_gradients(self, &backward, met.room);
-    of_words = words_convolution_backward_bytes(self, met.room);
+    alloc_gradients(self, &backward, met.capacity);
+    of_words = words_convolution_backward_bytes(self, met.capacity);
     backward.used_bytes += of_words;
     return training && backward.used_bytes > forward.used_bytes ? backward.used_bytes
                                                                 : forward.used_bytes;
@@ -143,12 +143,12 @@ static bp_product_bytes words_products(const bp_block *block, const bp_extent *m
     const bp_word_shape *s = &self->shape;
     bp_product_bytes bytes = words_convolution_products(self);
     bp_arena apart = {0};
-    int64_t room = alloc_lexicon(self, &apart, most).room;
+    int64_t capacity = alloc_lexicon(self, &apart, most).capacity;
 
     for (int64_t k = 0; k < 2 * s->highways; k++)
-        bp_product_bytes_add(&bytes, block->nn, room, self->F, self->F);
+        bp_product_bytes_add(&bytes, block->nn, capacity, self->F, self->F);
     if (s->projects)
-        bp_product_bytes_add(&bytes, block->nn, room, s->P, self->F);
+        bp_product_bytes_add(&bytes, block->nn, capacity, s->P, self->F);
     if (keeps_vectors(self))
         bytes.copies += bp_arena_bytes(self->rows * s->P, sizeof(float));
     return bytes;
@@ -244,12 +244,12 @@ static void highway_forward(const words *self, int64_t k, float *y, const float 
     }
 }
 
-/* Vectors of `count` words, whose memory has room for filled(count). */
+/* Vectors of `count` words, whose memory holds filled(count) of them. */
 static void spell(const words *self, bp_arena *scratch, const int32_t *ids, int64_t count,
-                  int64_t room, const stack *to, bool keeps, float *vectors)
+                  int64_t capacity, const stack *to, bool keeps, float *vectors)
 {
     const bp_word_shape *s = &self->shape;
-    int64_t rows = bp_head_filled_rows(count, room), floats = room * self->F;
+    int64_t rows = bp_head_filled_rows(count, capacity), floats = capacity * self->F;
     float *x = to->x;
 
     words_convolve(self, scratch, ids, count, x, to->where);
@@ -354,10 +354,10 @@ static void words_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         if (!self->made[met.ids[k] / BP_HEAD_ROW_CLASS])
             spell_run(self, pass, met.ids[k] / BP_HEAD_ROW_CLASS);
     if (!vectors) {
-        vectors = bp_arena_floats(pass->scratch, met.room * self->shape.P);
-        stack to = alloc_stack(self, saved ? &kept : pass->scratch, met.room, saved != NULL);
+        vectors = bp_arena_floats(pass->scratch, met.capacity * self->shape.P);
+        stack to = alloc_stack(self, saved ? &kept : pass->scratch, met.capacity, saved != NULL);
 
-        spell(self, pass->scratch, met.ids, *met.count, met.room, &to, saved != NULL, vectors);
+        spell(self, pass->scratch, met.ids, *met.count, met.capacity, &to, saved != NULL, vectors);
     }
     put_rows(self, &met, vectors, met.index, activations->item[0].data, first);
     if (reads_second(self, pass))
@@ -416,9 +416,9 @@ static void words_backward(bp_block *block, bp_pass *pass, bp_activations *activ
     size_t mark = pass->scratch->used_bytes;
     bp_arena kept = {.base = saved, .size_bytes = SIZE_MAX};
     lexicon met = alloc_lexicon(self, &kept, &pass->extent);
-    stack of = alloc_stack(self, &kept, met.room, true);
-    gradients g = alloc_gradients(self, pass->scratch, met.room);
-    int64_t rows = bp_head_filled_rows(*met.count, met.room), floats = met.room * self->F;
+    stack of = alloc_stack(self, &kept, met.capacity, true);
+    gradients g = alloc_gradients(self, pass->scratch, met.capacity);
+    int64_t rows = bp_head_filled_rows(*met.count, met.capacity), floats = met.capacity * self->F;
     const float *x = of.x + s->highways * floats;
 
     bp_zero(g.vectors, rows * s->P);

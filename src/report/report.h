@@ -32,8 +32,8 @@ bp_err bp_report_script(char **script, const char *name, const json_t *variables
  *
  * Owns:       *picture[*bytes], with a zero behind it, is what it wrote without `set output`: the
  *             caller's, bp_free(); NULL after an error.
- * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed, which is told with its
- * last words; BP_ERR_SYSTEM it can't be run, or took too long.
+ * Errors:     BP_ERR_INPUT there is no gnuplot; BP_ERR_FORMAT it failed: the message has
+ * its last line; BP_ERR_SYSTEM it can't be run, or took too long.
  */
 extern double bp_gnuplot_seconds; /* 20; tests set it */
 bp_err bp_gnuplot(char **picture, size_t *bytes, const char *folder, const char *script);

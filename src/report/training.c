@@ -32,8 +32,8 @@ typedef struct training {
 
 /* ---- runs ---- */
 
-/* The names of the folders, whichever way they are named; two of one name are told by their paths.
- */
+/* The names of the folders, however they are given; two folders of one name are shown by their
+ * paths. */
 static void name_runs(training *self)
 {
     bool alike = false;
@@ -208,7 +208,7 @@ static void end_block(bp_buffer *out, size_t began, const char *empty)
     bp_buffer_printf(out, "\n\n");
 }
 
-/* ---- what gnuplot is told ---- */
+/* ---- variables of the gnuplot scripts ---- */
 
 static bool is_member(const bp_history *run, int64_t c)
 {

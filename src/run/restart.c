@@ -111,7 +111,7 @@ static bool is_this_job(const char *job)
 static void add_end(json_t *one, const json_t *before, const char *folder)
 {
     const json_t *last = last_start_of(before);
-    json_t *told = run_progress_read(folder), *end = run_words_of_end(folder, before, told);
+    json_t *progress = run_progress_read(folder), *end = run_words_of_end(folder, before, progress);
     bool again = bp_restart_count() > 0 && is_this_job(text_of(last, "slurm_job"));
     bool asked = has(end, "cause");
     bool excused = is_preemption(text_of(end, "cause")) || (again && !asked);
@@ -130,7 +130,7 @@ static void add_end(json_t *one, const json_t *before, const char *folder)
     if (again)
         set_integer(one, "fruitless", integer_of(last, "fruitless") + (same && !excused));
     json_decref(end);
-    json_decref(told);
+    json_decref(progress);
 }
 
 bp_err bp_restart_check(const json_t *before, const char *folder)

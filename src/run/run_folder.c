@@ -321,7 +321,8 @@ static bp_err open_and_mark(bp_run *run, const bp_config *config, const bp_run_s
     facts->finished = run->finished;
     facts->start = (int)bp_run_start_number(run);
     facts->lock_number = bp_watchdog_lock_number(bp_run_keys_of(config)->dir);
-    own(run, config, facts->lock_number); /* what stands still from now on is told in the folder */
+    own(run, config,
+        facts->lock_number); /* what stands still from now on is reported in the folder */
     return run_shared_mark(run->folder, facts->token);
 }
 

@@ -92,8 +92,8 @@ bool bp_run_is_resumed(const bp_run *run);
  */
 bp_err bp_run_previous(MPI_Comm comm, const char *run_dir, const char *key, char **value);
 
-/** Would a start of this run find work, as far as can be told without the lock? No where it is
- * finished, or another job may hold it: then opening it tells. Collective over `comm`. */
+/** Would a start of this run find work, as far as is known without the lock? No where it is
+ * finished, or another job may hold it: then opening it decides. Collective over `comm`. */
 bool bp_run_has_work(MPI_Comm comm, const char *run_dir);
 
 /* ---- on the coordinator. Local; what writes does nothing on other ranks ---- */
@@ -136,8 +136,8 @@ bp_err bp_run_sample(bp_run *run, const json_t *line);
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
 
 /** How far the job is, for `bagpipe status`: members of status.json ("units_done": 7), which stand
- * there until they are told anew; borrowed. What can't be written is warned of once. run: NULL,
- * nobody is told. */
+ * there until the next call replaces them; borrowed. What can't be written is warned of once. run:
+ * NULL: does nothing. */
 void bp_run_progress(bp_run *run, const json_t *members);
 
 /** How long a stop takes, as far as is known: bp_stop_request_needs. */
@@ -146,7 +146,7 @@ void bp_run_needs(bp_run *run, double seconds);
 /** Cut metrics.jsonl, and samples.jsonl where it is, back to what led to `step` (-1: nothing): what
  * comes behind the last line with a `step` <= it goes. Lines before that can't be read stay, and
  * are warned of, as are lines and commits that are missing (-1: a file that is missing).
- * TensorBoard is told to drop what was cut off.
+ * An event makes TensorBoard drop what was cut off.
  *
  * Errors: BP_ERR_IO; BP_ERR_BUSY another job has taken the run over; BP_ERR_CREATE, BP_ERR_DENIED,
  *         BP_ERR_SYSTEM TensorBoard's file. */

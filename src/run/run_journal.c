@@ -34,14 +34,15 @@ bp_err run_journal_each(const run_journal *journal, void *context,
     int fd = dup(journal->fd);
     FILE *stream = fd < 0 ? NULL : fdopen(fd, "r");
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t bytes;
     off_t end = 0;
     bp_err err = BP_OK;
 
     if (stream == NULL || fseeko(stream, 0, SEEK_SET) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't read", journal->path);
-    while (err == BP_OK && (bytes = getline(&line, &room, stream)) > 0 && line[bytes - 1] == '\n') {
+    while (err == BP_OK && (bytes = getline(&line, &capacity, stream)) > 0 &&
+           line[bytes - 1] == '\n') {
         json_t *value = NULL; /* stays NULL where it is no JSON */
 
         (void)bp_json_parse(&value, line, (size_t)bytes - 1, "a line");
@@ -117,7 +118,7 @@ bp_err run_journal_open(run_journal *out, const char *folder, const char *name)
 void run_journal_close(run_journal *journal)
 {
     if (journal->fd >= 0)
-        (void)close(journal->fd); /* run_journal_sync has told what went wrong */
+        (void)close(journal->fd); /* run_journal_sync has reported any failure */
     bp_free(journal->path);
     *journal = (run_journal){.fd = -1};
 }

@@ -5,7 +5,7 @@
 #include "mesh/mesh.h"
 #include "run/run_spec.h"
 
-#define RUN_HOST_BYTES 64 /* room for a host's name */
+#define RUN_HOST_BYTES 64 /* for a host's name */
 
 /** What was written last; *out is NULL where there is no such file.
  *  Errors: BP_ERR_FORMAT damaged, or of an unknown version; BP_ERR_IO, BP_ERR_DENIED,

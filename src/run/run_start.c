@@ -82,7 +82,7 @@ static void add_line(const char *run_dir, bp_err code, const char *message)
     if (strlen(text) < LINE_LIMIT && bp_plain_open(bp_path_in(run_dir, "events.jsonl").text,
                                                    O_RDWR | O_CREAT | O_APPEND, &fd) == BP_OK) {
         if (ends_whole(fd) && write(fd, text, strlen(text)) > 0)
-            (void)fsync(fd); /* the failure is told on the terminal, too */
+            (void)fsync(fd); /* the failure is printed on the terminal, too */
         (void)close(fd);
     }
     json_decref(line);

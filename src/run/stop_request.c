@@ -46,8 +46,8 @@ struct bp_stop_request {
 
 /* ---- the job's time ---- */
 
-/* SLURM_JOB_END_TIME as a moment of the monotonic clock; what makes no sense is told once. The wall
- * clock may be set at any time: it is asked once. */
+/* SLURM_JOB_END_TIME as a moment of the monotonic clock; a value that makes no sense is reported
+ * once. The wall clock may be set at any time: it is asked once. */
 static double job_end(void)
 {
     static bool known;

@@ -226,19 +226,19 @@ static bp_example example_in(const bp_batch_form *form, void *bytes, int64_t B, 
 }
 
 /* Places that the question leaves, and how far the next window begins. */
-static int64_t room_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
+static int64_t capacity_of(const bp_window_rule *rule, int64_t *question, int64_t *step)
 {
-    int64_t most = rule->places / 2, room;
+    int64_t most = rule->places / 2, capacity;
 
     *question = *question < most ? *question : most;
-    room = rule->places - *question;
-    *step = rule->stride < room ? rule->stride : room;
-    return room;
+    capacity = rule->places - *question;
+    *step = rule->stride < capacity ? rule->stride : capacity;
+    return capacity;
 }
 
 int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context)
 {
-    int64_t step, room = room_of(rule, &question, &step), more = context - room;
+    int64_t step, capacity = capacity_of(rule, &question, &step), more = context - capacity;
 
     return more <= 0 ? 1 : 1 + (more + step - 1) / step;
 }
@@ -246,10 +246,10 @@ int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t c
 bp_text_window bp_window_at(const bp_window_rule *rule, int64_t question, int64_t context,
                             int64_t number)
 {
-    int64_t step, room = room_of(rule, &question, &step), first = number * step,
+    int64_t step, capacity = capacity_of(rule, &question, &step), first = number * step,
                   left = context - first;
 
-    return (bp_text_window){question, first, left < room ? left : room};
+    return (bp_text_window){question, first, left < capacity ? left : capacity};
 }
 
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,

@@ -79,9 +79,9 @@ typedef struct bp_example {
 
 #define BP_DOCUMENT_MOST ((int64_t)65536) /* tokens of a document that an example is made of */
 
-/** Windows over a document of a question and its context, which may be longer than there is room:
+/** Windows over a document of a question and its context, which may be longer than the places:
  * each has the question (its first half of the places, if it is longer), and `stride` tokens of the
- * context further on as much of that as there is room for, to the end of it. */
+ * context further on as much of that as fits, to the end of it. */
 typedef struct bp_window_rule {
     int64_t places; /* for tokens of both; 0: documents are not cut into windows */
     int64_t stride;

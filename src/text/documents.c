@@ -373,7 +373,7 @@ static bp_err next_span(bp_documents *documents, span *piece)
     }
 }
 
-/* ---- what is told of a piece ---- */
+/* ---- attributes of a piece ---- */
 
 static void add_start(bp_documents *documents, size_t at)
 {

@@ -30,7 +30,7 @@ struct bp_encoder {
     cached_piece *cache; /* [CACHE_SLOTS]; bpe */
     bp_bpe_scratch scratch;
     size_t longest; /* token, in bytes of its name */
-    char *name;     /* [2 * longest]: room to spell a piece */
+    char *name;     /* [2 * longest]: workspace to spell a piece */
     bool specials;  /* names of special tokens in the text are those tokens */
     bp_added own;   /* a plain tokenizer's special tokens, once they are looked for */
     bp_sections raw, normalized;

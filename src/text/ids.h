@@ -10,7 +10,7 @@ typedef struct bp_ids {
     int64_t count, capacity;
 } bp_ids;
 void bp_ids_clear(bp_ids *ids);
-/** Room for `more` ids; no memory ends the program (bp_alloc). */
+/** Reserve capacity for `more` ids; ends the program without memory (bp_alloc). */
 void bp_ids_reserve(bp_ids *ids, int64_t more);
 
 #endif

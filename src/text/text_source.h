@@ -29,8 +29,8 @@ typedef struct bp_text_source bp_text_source;
 
 #define BP_TEXT_STDIN "-" /* a path that stands for standard input */
 
-/** Open a file, or standard input, for reading from start to end; gzip and zstd are told by their
- * first bytes, not by name.
+/** Open a file, or standard input, for reading from start to end; gzip and zstd are
+ * recognised by their first bytes, not by name.
  *
  * Owns:   `path` is copied.
  * Errors: BP_ERR_INPUT missing, or a folder; BP_ERR_DENIED; BP_ERR_STOPPED a signal came while

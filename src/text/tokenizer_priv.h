@@ -61,7 +61,7 @@ bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64
                                 bool byte_level, const char *name);
 /** The hash of the text. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer);
-/** Roles by the names of special tokens, where nothing else told them; the end of a document. */
+/** Roles by the names of special tokens, where nothing else set them; the end of a document. */
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
 
 /** Bytes of the longest name. */

@@ -84,7 +84,7 @@ static void grow_slots(learner *l, int64_t pairs)
     }
 }
 
-/* Room for `more` new pairs, so that what changes pairs can't fail. */
+/* Reserve capacity for `more` new pairs, so that changes of pairs can't fail. */
 static bp_err reserve_pairs(learner *l, int64_t more)
 {
 
@@ -176,7 +176,7 @@ static bool goes_before(const learner *l, const queued *a, const queued *b)
     return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
-/* There is room: reserve_pairs. */
+/* reserve_pairs has reserved the capacity. */
 static void push(learner *l, uint32_t number)
 {
     queued entry = {l->pairs[number].count, number};

@@ -18,7 +18,7 @@
 
 #define COVERAGE      0.9995 /* of all characters; rarer ones are unknown */
 #define TURNS         2      /* of EM between prunings */
-#define ROOM_SHARE    1.1    /* pruning stops at this many times the size */
+#define PRUNED_SHARE  1.1    /* pruning stops at this many times the size */
 #define PENALTY       0.0001 /* between letters that EM has lost */
 #define SPECIAL_COUNT 3
 
@@ -397,18 +397,19 @@ static bp_err build(bp_tokenizer **out, const counted *text, const bp_letters *l
     bp_err err;
 
     if (capacity < letters->count)
-        return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
-                       "a unigram vocabulary of %lld tokens has no room for the %lld characters of "
-                       "the text and %lld special tokens: at --size; give %lld at least",
-                       (long long)size, (long long)letters->count, (long long)specials,
-                       (long long)(letters->count + specials));
+        return BP_FAIL(
+            BP_ERR_USAGE, "tokenizer.bad_size",
+            "a unigram vocabulary of %lld tokens is too small for the %lld characters of "
+            "the text and %lld special tokens: at --size; give %lld at least",
+            (long long)size, (long long)letters->count, (long long)specials,
+            (long long)(letters->count + specials));
     if (!bp_unigram_fits(&text->words))
         return BP_FAIL(BP_ERR_FORMAT, "text.too_many_bytes",
                        "the text has %lld different words of %lld bytes together, more than a "
                        "suffix array of 4 G entries: in the files given; train on less text",
                        (long long)text->words.count, (long long)text->words.key_bytes);
     bp_unigram_seed(&pieces, &text->words, &text->ends, letters);
-    err = shrink(&pieces, &text->words, (int64_t)(ROOM_SHARE * (double)size), options->progress);
+    err = shrink(&pieces, &text->words, (int64_t)(PRUNED_SHARE * (double)size), options->progress);
     if (err == BP_OK) {
         add_lost_letters(&pieces, letters);
         list = choose_pieces(&pieces, letters->count, capacity, &count);

@@ -135,7 +135,7 @@ static bp_err check_capacity(const bp_trainer_options *options, int64_t characte
     if (options->size >= characters + specials)
         return BP_OK;
     return BP_FAIL(BP_ERR_USAGE, "tokenizer.bad_size",
-                   "a wordpiece vocabulary of %lld tokens has no room for the %lld characters of "
+                   "a wordpiece vocabulary of %lld tokens is too small for the %lld characters of "
                    "the text, at the start of words and within them, and %lld special tokens: at "
                    "--size; give %lld at least",
                    (long long)options->size, (long long)characters, (long long)specials,

@@ -49,7 +49,7 @@ typedef struct bp_unigram_options {
     bool progress;
 } bp_unigram_options;
 /** The same for words between White_Space, which are normalized here. OpenMP's threads share the
- * work; the result does not depend on their number. Errors: BP_ERR_USAGE no room for the
+ * work; the result does not depend on their number. Errors: BP_ERR_USAGE too small for the
  * characters; BP_ERR_FORMAT no words; BP_ERR_STOPPED. */
 bp_err bp_build_unigram(bp_tokenizer **out, const bp_strmap *words, int64_t size,
                         const bp_unigram_options *options);

@@ -11,7 +11,7 @@ static void place(bp_trie *trie, bp_trie_slot slot)
     trie->slots[at] = slot;
 }
 
-/* Room for one more node: the table stays half empty. */
+/* Reserve capacity for one more node: the table stays half empty. */
 static void grow(bp_trie *trie)
 {
     bp_trie_slot *old = trie->slots;

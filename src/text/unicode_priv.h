@@ -27,7 +27,7 @@ extern const int bp_letter_ranges_count, bp_number_ranges_count;
 /** Class of each code point. Filled on first use, by any thread. */
 const uint8_t *bp_unicode_classes(void);
 
-/** Length of the code point at p and its value; 0: p[0] is invalid (or room is 0).
+/** Length of the code point at p and its value; 0: p[0] is invalid (or there are 0 bytes).
  *
  * Strict: no overlong form, no surrogate, nothing beyond U+10FFFF.
  */

@@ -74,7 +74,7 @@ static inline bp_err linear_backbone(bp_model *lm, const bp_model_batch *batch, 
     if (self->batches == self->signal_at)
         assert_int_equal(raise(SIGUSR1), 0);
     if (!last) {
-        assert_null(hidden); /* a stage that has none is not asked for room */
+        assert_null(hidden); /* a stage without hidden states needs no buffer */
         return BP_OK;
     }
     for (int64_t t = 0; t < batch->windows * batch->length; t++)

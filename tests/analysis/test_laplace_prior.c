@@ -146,7 +146,7 @@ static void without_a_best_tau_a_number_is_asked_for(void **state)
     laplace_evidence_close(&self.evidence);
 }
 
-static void short_memory_on_one_rank_is_told_to_all(void **state)
+static void short_memory_on_one_rank_is_reported_to_all(void **state)
 {
     problem self;
     bp_err err;
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(evidence_is_that_of_the_whole_matrix),
         cmocka_unit_test(best_tau_has_the_largest_evidence),
         cmocka_unit_test(without_a_best_tau_a_number_is_asked_for),
-        cmocka_unit_test(short_memory_on_one_rank_is_told_to_all),
+        cmocka_unit_test(short_memory_on_one_rank_is_reported_to_all),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

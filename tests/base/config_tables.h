@@ -12,7 +12,7 @@ static const bp_option train_table[] = {
     {"train.steps", BP_OPTION_INT, NULL, 1, 1000000, NULL, "steps", "optimizer steps",
      TRAIN_STEPS_REQUIRED},
     {"train.rate", BP_OPTION_REAL, "3e-4", 0, 10, NULL, NULL, "learning rate", false},
-    {"train.memory", BP_OPTION_BYTES, "1 GiB", 0, 0x1p50, NULL, NULL, "room for sums", false},
+    {"train.memory", BP_OPTION_BYTES, "1 GiB", 0, 0x1p50, NULL, NULL, "memory for sums", false},
     {"train.trace", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL, "write a trace", false},
     {"train.order", BP_OPTION_CHOICE, "tree", 0, 0, "tree|running", NULL, "of the sums", false},
     {"train.shift", BP_OPTION_INT, "-3", -INFINITY, INFINITY, NULL, NULL, "any integer", false},

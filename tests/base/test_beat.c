@@ -15,7 +15,7 @@ static bp_heartbeat now(void)
     return heartbeat;
 }
 
-static void phase_step_and_progress_are_told(void **state)
+static void phase_step_and_progress_are_reported(void **state)
 {
     int64_t before = now().progress;
     bp_phase outer = bp_heartbeat_phase(BP_PHASE_STEP);
@@ -94,7 +94,7 @@ static void reader_beside_a_writer_sees_whole_values(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phase_step_and_progress_are_told),
+        cmocka_unit_test(phase_step_and_progress_are_reported),
         cmocka_unit_test(every_phase_has_a_name_of_its_own),
         cmocka_unit_test(outer_collective_counts),
         cmocka_unit_test(reader_beside_a_writer_sees_whole_values),

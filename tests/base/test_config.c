@@ -173,7 +173,7 @@ static void bytes_know_their_units(void **state)
     }
 }
 
-static void all_faults_are_told_with_their_lines(void **state)
+static void all_faults_are_reported_with_their_lines(void **state)
 {
     bp_test_expect(try_text("steps = 1\n"
                             "[train]\n"
@@ -201,7 +201,7 @@ static void all_faults_are_told_with_their_lines(void **state)
     bp_test_message_has("rum.dir");
     bp_test_message_has("run.dir ... [config.unknown_key]");
     bp_test_message_has("[config.missing_key]");
-    bp_test_message_has("train.steps"); /* what is missing is told at the same time */
+    bp_test_message_has("train.steps"); /* what is missing is reported at the same time */
     assert_int_equal(count_lines(bp_err_message()), 8);
 }
 
@@ -217,7 +217,7 @@ static void faults_are_twenty_at_most(void **state)
     bp_test_message_has("32"); /* 30, and two keys that are missing */
 }
 
-static void missing_keys_are_all_told(void **state)
+static void missing_keys_are_all_reported(void **state)
 {
     bp_config *config = new_config();
 
@@ -625,7 +625,7 @@ static void keys_are_bound_to_a_struct(void **state)
     bp_config_free(&config);
 }
 
-static void names_with_equals_are_told_from_pairs(void **state)
+static void names_with_equals_are_distinguished_from_pairs(void **state)
 {
     char folder[PATH_MAX];
 
@@ -646,14 +646,14 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_bound_to_a_struct),
-        cmocka_unit_test(names_with_equals_are_told_from_pairs),
+        cmocka_unit_test(names_with_equals_are_distinguished_from_pairs),
         cmocka_unit_test(values_of_all_types_are_read),
         cmocka_unit_test(numbers_are_taken_strictly),
         cmocka_unit_test(ranges_are_to_the_last_value),
         cmocka_unit_test(bytes_know_their_units),
-        cmocka_unit_test(all_faults_are_told_with_their_lines),
+        cmocka_unit_test(all_faults_are_reported_with_their_lines),
         cmocka_unit_test(faults_are_twenty_at_most),
-        cmocka_unit_test(missing_keys_are_all_told),
+        cmocka_unit_test(missing_keys_are_all_reported),
         cmocka_unit_test(keys_may_be_required_by_the_value_of_another),
         cmocka_unit_test(one_alone_of_keys_that_exclude_each_other),
         cmocka_unit_test(command_line_wins),

@@ -190,14 +190,14 @@ static void every_fault_has_a_line(void **state)
 
 static void stop_as_asked(void)
 {
-    char told[BP_ERR_MESSAGE_BYTES];
+    char message[BP_ERR_MESSAGE_BYTES];
     bp_err err = bp_fail_stopped("at step %d of 9; the same command goes on", 3);
 
-    (void)snprintf(told, sizeof told, "%s", bp_err_message());
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (err != BP_ERR_STOPPED || !bp_err_was_asked(err) || bp_err_was_asked(BP_ERR_IO))
         _exit(1);
     (void)BP_FAIL(BP_ERR_IO, "test.odd", "another");
-    bp_err_set_message(told); /* as it comes from another rank */
+    bp_err_set_message(message); /* as it comes from another rank */
     bp_err_print(err);
     bp_err_print(bp_err_prefix(bp_fail_stopped("halted"), "method %d", 2));
     err = BP_FAIL(BP_ERR_STOPPED, "test.odd", "memory changed: at rank 1");

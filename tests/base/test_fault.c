@@ -133,7 +133,7 @@ static void what_makes_no_sense_is_refused(void **state)
     bp_test_expect(check(""), BP_OK);
 }
 
-static void slurm_job_takes_none_unless_told(void **state)
+static void slurm_job_takes_none_unless_asked(void **state)
 {
     assert_int_equal(setenv("SLURM_JOB_ID", "7", 1), 0);
     bp_test_expect(check("step.end=kill"), BP_ERR_USAGE);
@@ -162,7 +162,7 @@ int main(void)
         cmocka_unit_test(failures_have_their_errno),
         cmocka_unit_test(point_that_cannot_fail_is_no_place_for_a_failure),
         cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(slurm_job_takes_none_unless_told),
+        cmocka_unit_test(slurm_job_takes_none_unless_asked),
         cmocka_unit_test(names_are_sorted_and_known_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,7 @@ static void file_of_unknown_size_is_read_whole(void **state)
     bp_free(data);
 }
 
-static void what_is_no_file_is_told_apart(void **state)
+static void what_is_no_file_is_distinguished(void **state)
 {
     const char *fifo = bp_test_path("fifo");
     char *data;
@@ -172,7 +172,7 @@ static void step_up(void)
     assert_int_equal(seteuid(getuid()), 0);
 }
 
-static void missing_permission_is_told(void **state)
+static void missing_permission_is_reported(void **state)
 {
     const char *folder = fresh_folder("closed");
     char *path = bp_path_join(folder, "file"), *below = bp_path_join(folder, "a/b");
@@ -318,7 +318,7 @@ static void removing_follows_no_link(void **state)
     bp_free(file);
 }
 
-static void file_in_the_way_of_a_folder_is_told(void **state)
+static void file_in_the_way_of_a_folder_is_reported(void **state)
 {
     const char *file = bp_test_write("file", "x", 1);
     char *below = bp_path_join(file, "folder");
@@ -379,17 +379,17 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(limit_is_to_the_byte),
         cmocka_unit_test(file_of_unknown_size_is_read_whole),
-        cmocka_unit_test(what_is_no_file_is_told_apart),
+        cmocka_unit_test(what_is_no_file_is_distinguished),
         cmocka_unit_test(failed_read_gives_nothing),
         cmocka_unit_test(devices_and_folders_are_not_replaced),
         cmocka_unit_test(full_disk_leaves_the_old_file),
         cmocka_unit_test(dev_full_refuses_every_write),
-        cmocka_unit_test(missing_permission_is_told),
+        cmocka_unit_test(missing_permission_is_reported),
         cmocka_unit_test(leftover_of_a_killed_process_blocks_nothing),
         cmocka_unit_test(new_folder_has_its_name_on_the_disk),
         cmocka_unit_test(folders_are_made_listed_and_removed),
         cmocka_unit_test(removing_follows_no_link),
-        cmocka_unit_test(file_in_the_way_of_a_folder_is_told),
+        cmocka_unit_test(file_in_the_way_of_a_folder_is_reported),
         cmocka_unit_test(sync_needs_something_to_sync),
         cmocka_unit_test(reading_past_the_end_is_an_error),
         cmocka_unit_test(paths_are_joined_and_cut),

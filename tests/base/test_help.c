@@ -20,7 +20,7 @@ static const struct argp_option options[] = {
     {"quiet", 'q', NULL, 0, "say less", 1},
     {0}};
 
-static const bp_help_row statuses[] = {{"0", "done"}, {"73, 74", "no room"}, {0}};
+static const bp_help_row statuses[] = {{"0", "done"}, {"73, 74", "no space"}, {0}};
 
 #define LONG_EXAMPLE                                                                               \
     "  mpirun -n 4 bagpipe-data corpus --tokenizer tokenizer.json --out a.h5 --format lines "      \
@@ -74,7 +74,7 @@ static void every_part_has_its_place(void **state)
         "Examples:\n" LONG_EXAMPLE "\n"
         "Exit status:\n"
         "  0       done\n"
-        "  73, 74  no room\n";
+        "  73, 74  no space\n";
     char *text = bp_help_text(&help);
 
     assert_non_null(text);

@@ -48,7 +48,7 @@ static void what_is_not_finite_is_null(void **state)
     }
 }
 
-static void broken_text_is_told_with_its_place(void **state)
+static void broken_text_is_reported_with_its_place(void **state)
 {
     static const char *const bad[] = {"",
                                       "{",
@@ -137,7 +137,7 @@ int main(void)
         cmocka_unit_test(text_is_canonical),
         cmocka_unit_test(reals_read_back_to_the_bit),
         cmocka_unit_test(what_is_not_finite_is_null),
-        cmocka_unit_test(broken_text_is_told_with_its_place),
+        cmocka_unit_test(broken_text_is_reported_with_its_place),
         cmocka_unit_test(files_are_saved_and_loaded),
         cmocka_unit_test(members_have_their_types),
     };

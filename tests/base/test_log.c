@@ -307,7 +307,7 @@ static void signals_ask_to_stop(void **state)
 }
 
 #if defined(__x86_64__)
-/* Sends itself a signal while the stack pointer has hardly any room below it, as code that oneDNN
+/* Sends itself a signal while the stack pointer has hardly any space below it, as code that oneDNN
  * makes has it at times. */
 static void raise_without_stack(int number)
 {

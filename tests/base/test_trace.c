@@ -73,7 +73,7 @@ static void what_lies_in_a_validation_is_its_own(void **state)
     bp_trace_stop();
 }
 
-static void parts_of_a_checkpoint_are_told_apart(void **state)
+static void parts_of_a_checkpoint_are_distinguished(void **state)
 {
     bp_trace_count counts[BP_TRACE_KINDS];
     int64_t total;
@@ -126,7 +126,7 @@ static void helpers_have_a_track_of_their_own(void **state)
     bp_trace_stop();
 }
 
-static void events_beyond_the_room_are_counted(void **state)
+static void events_beyond_the_capacity_are_counted(void **state)
 {
     const bp_trace_event *events;
     int64_t count, dropped;
@@ -171,9 +171,9 @@ int main(void)
         cmocka_unit_test(nothing_is_counted_where_nothing_was_started),
         cmocka_unit_test(an_inner_span_takes_its_time_from_the_outer_one),
         cmocka_unit_test(what_lies_in_a_validation_is_its_own),
-        cmocka_unit_test(parts_of_a_checkpoint_are_told_apart),
+        cmocka_unit_test(parts_of_a_checkpoint_are_distinguished),
         cmocka_unit_test(helpers_have_a_track_of_their_own),
-        cmocka_unit_test(events_beyond_the_room_are_counted),
+        cmocka_unit_test(events_beyond_the_capacity_are_counted),
         cmocka_unit_test(every_kind_and_track_has_a_name_of_its_own),
     };
 

@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     make_slices(slices, millions);
     moment at = now();
     check(bp_snapshot_new(&snapshot, MPI_COMM_WORLD, bp_slices_floats(slices, millions)));
-    (void)say("room", at);
+    (void)say("space", at);
     for (int round = 0; round < rounds; round++) {
         if (bp_comm_is_root(MPI_COMM_WORLD))
             printf("checkpoint %d: %.3f GB a rank\n", round + 1, 4e-3 * (double)millions);

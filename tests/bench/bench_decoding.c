@@ -22,8 +22,8 @@
 
 enum {
     PROMPT = 32,
-    ROOM = 512,
-    STEPS_MOST = ROOM - PROMPT,
+    CAPACITY = 512,
+    STEPS_MOST = CAPACITY - PROMPT,
     FLOATS = 16 << 20,
     DOUBLES = 16 << 20,
     WIDTH = 768
@@ -149,7 +149,7 @@ static void measure(bp_model *lm, const bp_model_shape *shape, int64_t slots, do
         tokens[i] = (int32_t)(i * 7919 % shape->vocab_size);
     for (int64_t s = 0; s < slots; s++)
         counts[s] = PROMPT;
-    if (bp_model_decode_new(&decoding, lm, 1, slots, ROOM) != BP_OK) {
+    if (bp_model_decode_new(&decoding, lm, 1, slots, CAPACITY) != BP_OK) {
         fprintf(stderr, "%s\n", bp_err_message());
         exit(1);
     }

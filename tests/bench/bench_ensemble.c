@@ -31,7 +31,7 @@ static void check(bp_err err)
     MPI_Abort(MPI_COMM_WORLD, err);
 }
 
-static void *room(int64_t n, size_t size)
+static void *zeroed(int64_t n, size_t size)
 {
     void *p = bp_alloc("bench", n, size);
 
@@ -53,11 +53,11 @@ static void save(const char *folder, const bp_model_shape *shape, int64_t M)
     check(bp_gemm_new(&nn.gemm, BP_F32));
     check(bp_model_network_new(&network, &nn, shape, 0, 1));
     bp_network_lay_out(network, 1);
-    float *values = room(network->floats, sizeof *values);
+    float *values = zeroed(network->floats, sizeof *values);
     check(bp_network_bind_values(network, values));
     bp_network_initialise(network, 1);
     int64_t capacity = bp_network_slice_capacity(network);
-    bp_slice *slices = room(capacity, sizeof *slices);
+    bp_slice *slices = zeroed(capacity, sizeof *slices);
     for (int g = 0; g < network->group_count; g++)
         bp_network_slices(network, g, "", values + network->groups[g].place, 0,
                           network->groups[g].floats, slices, &used, capacity);
@@ -131,7 +131,7 @@ int main(int count, char **arguments)
         check(bp_model_open(&plain[m], self, config, model));
     bp_ensemble_spec spec = {.path = folder, .memory_bytes = (size_t)1 << 30};
     check(bp_ensemble_open(&ensemble, whole, config, &spec));
-    float *values = room(ensemble->info.statistics * TOKENS, sizeof *values);
+    float *values = zeroed(ensemble->info.statistics * TOKENS, sizeof *values);
     for (int i = 0; i < TOKENS; i++) {
         inputs[i] = (int32_t)(i * 977LL % n[4]);
         targets[i] = (int32_t)((i * 977LL + 977) % n[4]);

@@ -1,5 +1,5 @@
 /* bf16 matrix products at the shapes of a GPT-2 124M step, ours beside oneDNN's in turn, each as a
- * share of the silicon; then an MLP's products with GELU behind them. Arguments: threads (0: all),
+ * share of the peak; then an MLP's products with GELU behind them. Arguments: threads (0: all),
  * rounds, rows. */
 #include "base/clock.h"
 #include "bench_arrays.h"
@@ -15,7 +15,7 @@ enum { MOST_ROUNDS = 101 };
 
 static int rounds = 7;
 static int64_t rows = 1024;
-static double silicon;
+static double peak_flops;
 
 /* What is timed: three products, the weight's gradient added and written, and the copies made anew
  * for the first two (with these). */
@@ -92,7 +92,7 @@ static void print(const problem *p, side *sides)
         double theirs = median(sides[THEIRS].seconds[what]),
                ours = median(sides[OURS].seconds[what]);
         printf("  %7.1f %7.1f %5.2f %5.2f", flops / theirs / 1e9, flops / ours / 1e9,
-               flops / ours / silicon, theirs / ours);
+               flops / ours / peak_flops, theirs / ours);
     }
     for (int i = 0; i < SIDES; i++)
         printf("  %7.2f",
@@ -273,10 +273,10 @@ int main(int count, char **arguments)
         printf("no bf16 here\n");
         return 0;
     }
-    silicon = bp_math_peak(BP_BF16, 0.3);
-    printf("%s, %s against %s, %d threads, %lld rows, silicon %.1f GFLOP/s\n\n", bp_math_cpu(),
-           bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, silicon / 1e9);
-    printf("GFLOP/s (medians)  forward: onednn, ours, of silicon, ratio | input gradient | weight "
+    peak_flops = bp_math_peak(BP_BF16, 0.3);
+    printf("%s, %s against %s, %d threads, %lld rows, peak %.1f GFLOP/s\n\n", bp_math_cpu(),
+           bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, peak_flops / 1e9);
+    printf("GFLOP/s (medians)  forward: onednn, ours, of peak, ratio | input gradient | weight "
            "gradient, added | written | copies ms: onednn, ours, ours for onednn\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         bench(shapes[i][0], shapes[i][1]);

@@ -215,7 +215,7 @@ int main(int count, char **arguments)
     seconds_a_line = count > 2 ? atof(arguments[2]) : seconds_a_line;
     printf("%s, %s, %d threads\n", bp_math_cpu(), bp_math_library(), bp_math_threads());
     for (int precision = BP_F32; precision <= (int)last; precision++)
-        printf("silicon, %s: %.1f GFLOP/s\n", precision == BP_BF16 ? "bf16" : "f32",
+        printf("peak in registers, %s: %.1f GFLOP/s\n", precision == BP_BF16 ? "bf16" : "f32",
                bp_math_peak((bp_precision)precision, seconds_a_line) / 1e9);
     printf("\nGFLOP/s                forward     input    weight   refresh ms\n");
     for (int precision = BP_F32; precision <= (int)last; precision++)

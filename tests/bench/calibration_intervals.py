@@ -3,7 +3,7 @@
 
 Documents are the unit: their tokens are right together more often, or less, than their confidences say. Intervals by 400
 resamples of the documents: of the plain ECE (L1) and of the squared error over the same 15 bins (L2), plug-in T and debiased
-D = T - noise, where noise is the variance of the bins' gaps as told by differences between documents.
+D = T - noise, where noise is the variance of the bins' gaps, estimated from differences between documents.
 
     ece percentile     percentiles of the resampled ECE
     ece basic          2 ECE minus these

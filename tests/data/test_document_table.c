@@ -292,7 +292,7 @@ static void weights_share_batches_out(void **state)
 }
 
 /* Segments and values of a corpus that has them; read one by one, as validation does. */
-static void segments_and_values_are_told(void **state)
+static void segments_and_values_are_reported(void **state)
 {
     static const char *const labels[] = {"kind"}, *const values[] = {"level"};
     bp_corpus_spec spec = {.vocab_size = 100,
@@ -456,7 +456,7 @@ static const char *write_sentences(const char *name, const int64_t *sentences, i
 }
 
 /* Beside each run stands one of another document, on any ranks the same; a document that fills the
- * shuffle buffers does not hide the others, and where there is no other none is told. */
+ * shuffle buffers does not hide the others, and where there is no other none is reported. */
 static void another_document_stands_beside_a_run(void **state)
 {
     static const int64_t few[] = {9, 4, 0, 30, 5}, giant[] = {60000, 3}, one[] = {10};
@@ -684,7 +684,8 @@ static void windows_cover_long_contexts(void **state)
     end_world(&w);
 }
 
-/* A question that is longer than half of the places gives way; a step is no longer than the room.
+/* A question that is longer than half of the places gives way; a step is no longer than the
+ * capacity.
  */
 static void long_questions_give_way(void **state)
 {
@@ -709,7 +710,7 @@ int main(void)
         cmocka_unit_test(ranks_share_the_same_examples),
         cmocka_unit_test(a_bag_holds_documents_as_often_as_drawn),
         cmocka_unit_test(weights_share_batches_out),
-        cmocka_unit_test(segments_and_values_are_told),
+        cmocka_unit_test(segments_and_values_are_reported),
         cmocka_unit_test(runs_hold_whole_sentences),
         cmocka_unit_test(another_document_stands_beside_a_run),
         cmocka_unit_test(tags_stand_at_words),

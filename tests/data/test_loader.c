@@ -270,7 +270,7 @@ static void spoil(const char *path)
     assert_int_equal(fclose(file), 0);
 }
 
-static void damage_is_told_by_the_step_that_meets_it(void **state)
+static void damage_is_reported_by_the_step_that_meets_it(void **state)
 {
     toy_corpus toy = {.documents = 1, .length = 8 * SPAN, .vocab_size = 20000, .eod_id = 19999};
     world w = make_world(&toy, "spoilt.h5", 1024, 1);
@@ -366,7 +366,7 @@ int main(void)
         cmocka_unit_test(more_slots_than_windows_repeat),
         cmocka_unit_test(wide_vocabularies_and_long_windows),
         cmocka_unit_test(blocks_are_decoded_once_but_where_lanes_meet),
-        cmocka_unit_test(damage_is_told_by_the_step_that_meets_it),
+        cmocka_unit_test(damage_is_reported_by_the_step_that_meets_it),
         cmocka_unit_test(short_memory_is_71_wherever_it_strikes),
         cmocka_unit_test(too_few_tokens_are_65),
     };

@@ -113,7 +113,7 @@ static void without_hashes_counts_do_and_that_is_said(void **state)
     }
 }
 
-static void other_hashes_of_untold_tokenizers_are_taken_for_other_tokens(void **state)
+static void other_hashes_of_unknown_tokenizers_are_taken_for_other_tokens(void **state)
 {
     comparison c;
 
@@ -135,7 +135,7 @@ int main(void)
         cmocka_unit_test(the_first_document_of_another_hash_is_named),
         cmocka_unit_test(hashes_of_two_tokenizers_tell_nothing),
         cmocka_unit_test(without_hashes_counts_do_and_that_is_said),
-        cmocka_unit_test(other_hashes_of_untold_tokenizers_are_taken_for_other_tokens),
+        cmocka_unit_test(other_hashes_of_unknown_tokenizers_are_taken_for_other_tokens),
     };
     return BP_TEST_RUN(tests);
 }

@@ -117,7 +117,7 @@ static void table_is_csv(void **state)
     expect_tool(0, "table --head x c.h5", 64, "--head ... [command.bad_number]");
 }
 
-static void what_is_odd_in_the_text_is_told(void **state)
+static void what_is_odd_in_the_text_is_reported(void **state)
 {
     (void)state;
     make_input();
@@ -323,7 +323,7 @@ int main(void)
         cmocka_unit_test(ranks_do_not_change_a_byte),
         cmocka_unit_test(text_of_several_chunks_is_the_same_on_two_ranks),
         cmocka_unit_test(table_is_csv),
-        cmocka_unit_test(what_is_odd_in_the_text_is_told),
+        cmocka_unit_test(what_is_odd_in_the_text_is_reported),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(output_that_is_an_input_is_refused),
         cmocka_unit_test(faults_of_files_have_their_codes),

@@ -47,7 +47,7 @@ static void same_bytes_on_any_ranks(const char *arguments, const char *name)
 static void expect_segment(bp_corpus_file *file, int64_t document, int64_t s, const char *text)
 {
     const int64_t *segments, *starts, *documents;
-    char *tokenizer_text = NULL, *told;
+    char *tokenizer_text = NULL, *decoded;
     size_t bytes;
     bp_tokenizer *tokenizer;
     int32_t ids[256];
@@ -62,10 +62,10 @@ static void expect_segment(bp_corpus_file *file, int64_t document, int64_t s, co
     bp_test_expect(bp_corpus_file_tokenizer(file, &tokenizer_text, &bytes), BP_OK);
     bp_test_expect(bp_tokenizer_parse(&tokenizer, tokenizer_text, bytes, "corpus"), BP_OK);
     bp_test_expect(
-        bp_decode(tokenizer, (const uint32_t *)(const void *)ids, end - from, &told, &bytes),
+        bp_decode(tokenizer, (const uint32_t *)(const void *)ids, end - from, &decoded, &bytes),
         BP_OK);
-    assert_string_equal(told, text);
-    bp_free(told);
+    assert_string_equal(decoded, text);
+    bp_free(decoded);
     bp_free(tokenizer_text);
     bp_tokenizer_free(&tokenizer);
 }

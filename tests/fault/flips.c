@@ -317,10 +317,10 @@ static uint64_t draw(uint64_t below)
 static void put(const sample *one, size_t bytes, size_t at, char mask)
 {
     int fd = open(one->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    char turned = (char)(one->content[at] ^ mask);
+    char flipped = (char)(one->content[at] ^ mask);
 
     if (fd < 0 || bp_write_all(fd, one->content, bytes) != 0 ||
-        (mask != 0 && pwrite(fd, &turned, 1, (off_t)at) != 1) || close(fd) != 0)
+        (mask != 0 && pwrite(fd, &flipped, 1, (off_t)at) != 1) || close(fd) != 0)
         fail("can't write", one->path);
 }
 

@@ -1,5 +1,5 @@
 """Disks that are full, out of inodes, limited or read-only, and a clock that leaps: a job says so in one line with the status
-that is documented, and the same command ends well when there is room again.
+that is documented, and the same command ends well when there is space again.
 
     test_disks.py --bin FOLDER [--shim libbp_shim.so]
 
@@ -16,7 +16,7 @@ KINDS["many"] = ("pretrain", 0, ("train.steps=20", "checkpoint.every=1", "checkp
 
 
 class Disks(KindsOfJob):
-    def room(self, options):
+    def capacity(self, options):
         """A small disk at the folder `disk`, seen by what nsenter (the list returned) starts."""
         disk = self.at("disk")
         os.makedirs(disk, exist_ok=True)
@@ -47,15 +47,15 @@ class Disks(KindsOfJob):
         self.assertEqual(self.outcome("many", os.path.basename(out)), self.undisturbed_of("many"))
 
     def test_full_disk(self):
-        enter = self.room("size=700k")
+        enter = self.capacity("size=700k")
         self.refused(self.launch("many", "disk/run", prefix=enter), (74,))
         self.inside(enter, "mount", "-o", "remount,size=64m", self.at("disk"))
         self.check_end(enter)
 
     def test_full_disk_of_a_score(self):
-        """What did not fit is told, the exit state has its room, and what can't be written any more replaces neither."""
+        """What did not fit is reported, the exit state has its space, and what can't be written any more replaces neither."""
         self.undisturbed_of("score")
-        enter = self.room("size=300k")
+        enter = self.capacity("size=300k")
         line = self.refused(self.launch("score", "disk/run", prefix=enter), (74,))
         self.assertIn("/score/", line)
         record = subprocess.run(enter + ["cat", self.at("disk/run/run.json")], check=True, stdout=subprocess.PIPE).stdout
@@ -64,13 +64,13 @@ class Disks(KindsOfJob):
         self.assertIn("/score/", exit_state["message"])
 
     def test_no_inodes(self):
-        enter = self.room("size=64m,nr_inodes=60")
+        enter = self.capacity("size=64m,nr_inodes=60")
         self.refused(self.launch("many", "disk/run", prefix=enter), (73, 74))
         self.inside(enter, "mount", "-o", "remount,nr_inodes=0", self.at("disk"))
         self.check_end(enter)
 
     def test_read_only_disk(self):
-        enter = self.room("size=64m")
+        enter = self.capacity("size=64m")
         start = self.launch("many", "disk/run", {"BP_FAULT": "step.begin:7=kill"}, prefix=enter)
         self.assertEqual(start.wait(), -9, str(start))
         self.inside(enter, "mount", "-o", "remount,ro", self.at("disk"))

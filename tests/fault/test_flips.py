@@ -1,4 +1,4 @@
-"""Flipped bits and cut files: none is read as if it were sound, none crashes the reader, each is told in one line.
+"""Flipped bits and cut files: none is read as if it were sound, none crashes the reader, each is reported in one line.
 
     test_flips.py --bin FOLDER --flips flips [--count N] [--starts N]
 
@@ -47,10 +47,10 @@ class Flips(KindsOfJob):
         unnoticed = "\n".join(line for line in done.stderr.splitlines() if line.startswith("unnoticed"))
         self.assertEqual(done.returncode, 0, f"{done.stdout}\n{unnoticed or done.stderr[-3000:]}")
 
-    def test_damaged_record_or_configuration_is_told_or_harmless(self):
+    def test_damaged_record_or_configuration_is_reported_or_harmless(self):
         """The run's own text files have no checksum: a start says in one line what it can't take, or goes on to the same end."""
         self.undisturbed_of("short1")
-        draw, told = random.Random(SEED), 0
+        draw, reported = random.Random(SEED), 0
         for k in range(STARTS):
             name = ("run.json", "config.ini")[k % 2]
             shutil.rmtree(self.at("damaged"), ignore_errors=True)
@@ -73,11 +73,11 @@ class Flips(KindsOfJob):
                 if status == 0:
                     self.assertEqual(self.outcome("short1", "damaged"), self.undisturbed_of("short1"))
                 else:
-                    told += 1
+                    reported += 1
                     self.assertIn(status, (65, 78), str(start))
                     # a configuration has up to 20 faults, a line each
                     self.assertTrue(1 <= len(lines) <= (1 if status == 65 else 20), str(start))
-        print(f"{STARTS} starts with a damaged record or configuration, {told} refused", flush=True)
+        print(f"{STARTS} starts with a damaged record or configuration, {reported} refused", flush=True)
 
 
 if __name__ == "__main__":

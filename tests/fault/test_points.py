@@ -16,10 +16,10 @@ from fault_test import KindsOfJob, Start
 
 class Point:
     """ranks: those that come by it. eio: the status when it fails there; None: it can't fail, so it takes long; 0: a warning,
-    or, where it is not told, another way that does as well."""
+    or, where it is not reported, another way that does as well."""
 
-    def __init__(self, name, call=1, ranks=(0, 1), eio=None, job="train", also="", told=True):
-        self.name, self.call, self.ranks, self.eio, self.job, self.also, self.told = name, call, ranks, eio, job, also, told
+    def __init__(self, name, call=1, ranks=(0, 1), eio=None, job="train", also="", reported=True):
+        self.name, self.call, self.ranks, self.eio, self.job, self.also, self.reported = name, call, ranks, eio, job, also, reported
 
 
 ROOT = (0,)
@@ -29,7 +29,7 @@ POINTS = [
     Point("corpus.open", eio=74), Point("tok.load", 1, ROOT, 74), Point("step.begin", 6, eio=74), Point("fwd.mid", 11),
     Point("bwd.mid", 11), Point("allreduce.before", 6), Point("allreduce.after", 6), Point("opt.before", 6), Point("opt.after", 6),
     Point("step.end", 4), Point("ckpt.snapshot", 2, eio=74), Point("ckpt.mkdir_tmp", 2, ROOT, 73),
-    Point("ckpt.share", eio=0, told=False), Point("ckpt.shard_open", 2, ROOT, 73), Point("ckpt.shard_half", 50, ROOT, 74), Point("ckpt.shard_close", 2, ROOT, 74),
+    Point("ckpt.share", eio=0, reported=False), Point("ckpt.shard_open", 2, ROOT, 73), Point("ckpt.shard_half", 50, ROOT, 74), Point("ckpt.shard_close", 2, ROOT, 74),
     Point("ckpt.fsync_file", 2, ROOT, 74), Point("ckpt.read_back", 2, ROOT, 74), Point("ckpt.verify", 2, ROOT, 74), Point("ckpt.manifest_half", 2, ROOT, 74),
     Point("ckpt.manifest_fsync", 2, ROOT, 74), Point("ckpt.fence_check", 2, ROOT, 74), Point("ckpt.rename", 2, ROOT, 74),
     Point("ckpt.fsync_dir", 2, ROOT, 74), Point("ckpt.best", 1, ROOT, 0), Point("ckpt.prune_rename", 1, ROOT, 0),
@@ -56,7 +56,7 @@ class Points(KindsOfJob):
             self.assert_error(start.result(), expected)
             (line,) = start.result().lines("error")
             self.assertIn(bagpipe_test.IDENTIFIER.search(line)[0], FAILURES, str(start))
-        elif reached and not point.told:
+        elif reached and not point.reported:
             self.assertEqual(lines, [], str(start))
         elif reached:
             self.assertTrue(lines and all(line.startswith("bagpipe: warning: ") for line in lines), str(start))

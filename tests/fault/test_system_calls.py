@@ -35,7 +35,7 @@ class Calls(KindsOfJob):
         self.assertIsNotNone(status, f"hangs\n{start}")
         return start, status, os.path.exists(self.at("fired"))
 
-    def check_told(self, start, status, statuses):
+    def check_reported(self, start, status, statuses):
         """It came through, warned or not; or one line says what failed, with the status."""
         self.assertIn(status, (0,) + statuses, str(start))
         lines = [line for line in start.err.splitlines() if line.startswith("bagpipe: error")]
@@ -54,7 +54,7 @@ class Calls(KindsOfJob):
             elif action == "kill":
                 self.assertIn(status, KILLED, str(start))
             else:
-                self.check_told(start, status, statuses)
+                self.check_reported(start, status, statuses)
             if kind.startswith("short"):
                 newest = int(steps(self.at(name))[-1][5:]) if steps(self.at(name)) else 0
                 self.assertGreaterEqual(newest, announced(self.at(name), start.out), str(start))

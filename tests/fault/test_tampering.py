@@ -170,7 +170,7 @@ class Tampering(KindsOfJob):
 
     def sweep(self, kind, wanted):
         root, names = self.killed(kind)
-        told = collections.Counter()
+        reported = collections.Counter()
         for name in names:
             mode, size = os.lstat(os.path.join(root, name)).st_mode, os.path.getsize(os.path.join(root, name))
             for damage in OF_FOLDERS if stat.S_ISDIR(mode) else OF_FILES:
@@ -179,11 +179,11 @@ class Tampering(KindsOfJob):
                 if ALL or wanted(name, damage):
                     with self.subTest(kind=kind, name=name, damage=damage.__name__):
                         status, seconds, lines = self.answers(kind, root, name, damage)
-                        told[status] += 1
+                        reported[status] += 1
                         if ALL:
                             print(f"{kind:9} {name:50} {damage.__name__:8} {status:3} {seconds:4.1f} s  {' | '.join(lines)[:230]}", flush=True)
-        self.assertGreater(sum(told.values()), 0)
-        print(f"{kind}: {sum(told.values())} damages, {dict(told)}")
+        self.assertGreater(sum(reported.values()), 0)
+        print(f"{kind}: {sum(reported.values())} damages, {dict(reported)}")
 
     # ---- while the job runs ----
 

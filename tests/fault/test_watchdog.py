@@ -68,7 +68,7 @@ class Standstill(KindsOfJob):
         found = LINE.findall(start.err)
         self.assertEqual(len(found), 1, str(start))
         seconds, named, host, word, at_phase, _, run, stacks = found[0]
-        if silent:  # its last beat told it, and the phase may have been another one after that
+        if silent:  # its last heartbeat had it, and the phase may have been another one after that
             phase = at_phase
         self.assertEqual((int(named), host, word != "", at_phase, run, stacks),
                          (rank, HOST, silent, phase, self.folder, self.folder), str(start))

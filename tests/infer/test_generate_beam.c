@@ -256,7 +256,7 @@ static void narrow_beams_follow_the_rules(void **state)
     assert_true(early > 5); /* some rows stop before the last step */
 }
 
-static void penalties_change_beams_but_not_what_is_told(void **state)
+static void penalties_change_beams_but_not_what_is_returned(void **state)
 {
     bp_search_spec spec = beam_spec(3, 3, 0, -1);
     int64_t steps;
@@ -332,7 +332,7 @@ int main(void)
         cmocka_unit_test(full_width_is_exhaustive_search),
         cmocka_unit_test(one_beam_is_greedy),
         cmocka_unit_test(narrow_beams_follow_the_rules),
-        cmocka_unit_test(penalties_change_beams_but_not_what_is_told),
+        cmocka_unit_test(penalties_change_beams_but_not_what_is_returned),
         cmocka_unit_test(no_token_left_ends_a_search),
         cmocka_unit_test(samples_are_independent_of_each_other)};
 

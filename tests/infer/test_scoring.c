@@ -58,7 +58,7 @@ static char *score_path(const char *dir, const char *name)
 
 /* ---- plain loops ---- */
 
-#define ROOM 50000 /* for the tokens of a document */
+#define CAPACITY 50000 /* for the tokens of a document */
 
 /* One document: values[c][k] = statistic c of stored token k, NaN where not scored; sums[c] of
  * them.
@@ -72,7 +72,7 @@ static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, 
     for (int64_t c = 0; c < statistics; c++) {
         sums[c] = 0;
         for (int64_t k = 0; k <= n; k++)
-            values[c * ROOM + k] = NAN;
+            values[c * CAPACITY + k] = NAN;
     }
     for (int64_t w = 0; w < bp_score_window_count(rule, line); w++) {
         bp_score_window window = bp_score_window_at(rule, line, w);
@@ -90,7 +90,7 @@ static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, 
                 float value =
                     c == 0 ? hash_logprob(history, target) : hash_value(history, target, c);
 
-                values[c * ROOM + place + 1] = value;
+                values[c * CAPACITY + place + 1] = value;
                 sums[c] += (double)value;
             }
             (*tokens)++;
@@ -168,8 +168,8 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_mod
     bp_user_block block;
     int64_t token_at = 0, document_at = 0, statistics = model->statistics;
     uint64_t hash;
-    float *want = bp_alloc("test", statistics * ROOM, sizeof(*want));
-    double *got = bp_alloc("test", ROOM, sizeof(*got)), sums[BP_MODEL_MEMBER + 3];
+    float *want = bp_alloc("test", statistics * CAPACITY, sizeof(*want));
+    double *got = bp_alloc("test", CAPACITY, sizeof(*got)), sums[BP_MODEL_MEMBER + 3];
 
     assert_true(want && got);
     bp_test_expect(bp_user_block_verify(&block, score_path(dir, "tokens.h5")), BP_OK);
@@ -189,7 +189,7 @@ static void check_files(const char *dir, const bp_score_rule *rule, const bp_mod
             for (int64_t c = 0; c < statistics; c++) {
                 read_statistic(tokens_file, c, model->members, token_at, got, n + 1);
                 for (int64_t i = 0; i <= n; i++)
-                    assert_true(same_value((double)want[c * ROOM + i], got[i]));
+                    assert_true(same_value((double)want[c * CAPACITY + i], got[i]));
             }
             check_document(documents_file, document_at, model, sums, tokens, &text, d % 3);
             bp_test_expect(

@@ -14,7 +14,7 @@
 
 typedef enum small_disk_kind { SMALL_DISK_TMPFS, SMALL_DISK_LIMIT } small_disk_kind;
 
-/* In the child: a folder with room for `bytes`, or the end with 99 where that can't be had. */
+/* In the child: a folder with space for `bytes`, or the end with 99 where that can't be had. */
 static inline void small_disk_enter(small_disk_kind kind, const char *folder, long bytes)
 {
     struct rlimit limit = {(rlim_t)bytes, (rlim_t)bytes};

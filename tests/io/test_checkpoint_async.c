@@ -266,13 +266,13 @@ static void one_that_is_given_up_leaves_nothing(void **state)
 }
 
 /* A checkpoint of 200 MB, with its helper left alone to its end, or waited for at once: the seconds
- * that it took rank 0 beyond those that the helper worked. The same on all ranks. */
+ * that it took rank 0 beyond the helper's busy time. The same on all ranks. */
 static double idle_seconds(bool left_alone)
 {
     static const int64_t shape[] = {50000, 1000};
-    double worked = -1, began;
+    double busy_seconds = -1, began;
     bp_checkpoint_commit commit = {
-        .parent = bp_test_path("checkpoints"), .name = STEP, .worked = &worked};
+        .parent = bp_test_path("checkpoints"), .name = STEP, .busy_seconds = &busy_seconds};
     int64_t held = bp_comm_is_root(COMM) ? 1 : 0;
     bp_snapshot *snapshot = NULL;
     bp_async_checkpoint *saving;
@@ -291,8 +291,8 @@ static double idle_seconds(bool left_alone)
     while (left_alone && bp_checkpoint_poll(saving) == BP_ASYNC_CHECKPOINT_WRITES)
         bp_clock_sleep(0.01);
     bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
-    double idle = bp_clock_now() - began - worked;
-    bp_test_check(COMM, worked > 0);
+    double idle = bp_clock_now() - began - busy_seconds;
+    bp_test_check(COMM, busy_seconds > 0);
     MPI_Bcast(&idle, 1, MPI_DOUBLE, 0, COMM);
     bp_snapshot_free(&snapshot);
     json_decref(step);
@@ -304,7 +304,7 @@ static void helper_keeps_a_pace_until_it_is_waited_for(void **state)
 {
     double paced = 0, waited = 1;
 
-    /* A nap at least. What else runs may take the time that a nap would have taken, or make a
+    /* A pause at least. What else runs may take the time that a pause would have taken, or make a
      * writer slow that is waited for; but not each time. */
     for (int tries = 0; tries < 5 && (paced <= 0.05 || waited >= paced); tries++) {
         paced = idle_seconds(true);
@@ -346,7 +346,7 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
     bp_free(slice.data);
 }
 
-static void value_that_is_not_finite_is_told_by_its_slice(void **state)
+static void value_that_is_not_finite_is_reported_by_its_slice(void **state)
 {
     static const int64_t shape[] = {300, 1000};
     bp_snapshot *snapshot = NULL;
@@ -380,7 +380,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(helper_keeps_a_pace_until_it_is_waited_for),
         cmocka_unit_test(copy_that_is_spoilt_before_it_is_written_is_found),
         cmocka_unit_test(one_that_is_given_up_leaves_nothing),
-        cmocka_unit_test(value_that_is_not_finite_is_told_by_its_slice),
+        cmocka_unit_test(value_that_is_not_finite_is_reported_by_its_slice),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

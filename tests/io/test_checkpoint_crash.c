@@ -190,7 +190,7 @@ static void death_at_any_call_leaves_old_or_new(void **state)
 
 /* The call fails as on a full disk: the save says so and leaves nothing, or it came through. Where
  * it is the very last, of the new name to disk, the step stays, whole. What comes after goes on. */
-static void failure_of_any_call_is_told_or_harmless(void **state)
+static void failure_of_any_call_is_reported_or_harmless(void **state)
 {
     int n = 0, failures = 0, stayed = 0;
     bool through = false;
@@ -218,7 +218,7 @@ static void failure_of_any_call_is_told_or_harmless(void **state)
         assert_int_equal(step, err == BP_OK || (stayed == 1 && count == 3) ? 2 : 1);
         bp_test_expect(save_step(3), BP_OK);
     }
-    printf("%d calls, %d told\n", n - 1, failures);
+    printf("%d calls, %d reported\n", n - 1, failures);
     assert_true(failures > 10);
     assert_int_equal(stayed, 1);
 }
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(death_at_any_call_leaves_old_or_new),
-        cmocka_unit_test(failure_of_any_call_is_told_or_harmless),
+        cmocka_unit_test(failure_of_any_call_is_reported_or_harmless),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

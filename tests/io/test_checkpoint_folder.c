@@ -124,10 +124,10 @@ static void old_ones_are_removed_while_the_caller_goes_on(void **state)
     bp_test_expect(bp_remover_wait(&remover), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_test_message_has(".del-step-000000000500 ... [file.io_error]");
-    bp_test_expect(bp_remover_wait(&remover), BP_OK); /* it is told once */
+    bp_test_expect(bp_remover_wait(&remover), BP_OK); /* it is reported once */
 }
 
-static void newest_step_is_told_by_the_names(void **state)
+static void newest_step_is_found_by_the_names(void **state)
 {
     const char *parent = fresh();
 
@@ -240,7 +240,7 @@ int main(void)
         cmocka_unit_test(leftovers_are_removed_and_nothing_else),
         cmocka_unit_test(newest_are_kept),
         cmocka_unit_test(old_ones_are_removed_while_the_caller_goes_on),
-        cmocka_unit_test(newest_step_is_told_by_the_names),
+        cmocka_unit_test(newest_step_is_found_by_the_names),
         cmocka_unit_test(best_is_kept_besides),
         cmocka_unit_test(link_to_the_best_is_relative_and_replaced),
         cmocka_unit_test(link_to_nothing_is_refused),

@@ -172,7 +172,7 @@ static void compare_lines(const char *text_path, const char *corpus_path,
     bp_ids ids = {0};
     int64_t document = 0, line_number = 0;
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t got;
     FILE *text = fopen(text_path, "rb");
 
@@ -181,7 +181,7 @@ static void compare_lines(const char *text_path, const char *corpus_path,
     bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
     bp_test_expect(bp_corpus_file_doc_start(file, &start), BP_OK);
     bp_test_expect(bp_corpus_file_doc_counts(file, &bytes, &words, &words_split), BP_OK);
-    while ((got = getline(&line, &room, text)) >= 0) {
+    while ((got = getline(&line, &capacity, text)) >= 0) {
         bp_text_counts counts;
         int32_t tokens[65536];
         char id[64], expected[64];
@@ -384,7 +384,7 @@ static void faults_of_the_input_are_named_alike(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
-static void full_disk_is_told_by_all(void **state)
+static void full_disk_is_reported_by_all(void **state)
 {
     bp_tokenizer *tokenizer =
         tokenizer_of_texts("char"); /* many tokens: several chunks are on their way */
@@ -452,7 +452,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(empty_and_one_token_documents_are_kept),
         cmocka_unit_test(compressed_text_is_read),
         cmocka_unit_test(faults_of_the_input_are_named_alike),
-        cmocka_unit_test(full_disk_is_told_by_all),
+        cmocka_unit_test(full_disk_is_reported_by_all),
         cmocka_unit_test(memory_does_not_grow_with_the_text),
         cmocka_unit_test(signal_stops_the_build),
     };

@@ -341,7 +341,7 @@ static void plugin_links_no_hdf5(void **state)
 }
 
 /* Every cut and many changes of a stream: never beyond the buffers (the sanitizers watch), never
- * more than there is room. */
+ * more than fit. */
 static void damaged_lzf_is_refused_or_bounded(void **state)
 {
     static const unsigned char data[] = {2, 'a', 'b', 'c', 0x20 | 0, 2, 0xe0, 3, 2, 0, 'x'};

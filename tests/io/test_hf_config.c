@@ -1,5 +1,6 @@
 /* config.json of LLaMA, Mistral, Qwen2, GPT-NeoX and GPT-2: what is read from it, in all its
- * spellings, what is written back, what is refused by name, and which keys are told as unknown. */
+ * spellings, what is written back, what is refused by name, and which keys are reported as unknown.
+ */
 #include "bp_test.h"
 
 #include "io/huggingface/hf_config_priv.h"
@@ -237,7 +238,7 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
     }
 }
 
-static void harmless_keys_are_silent_and_unknown_ones_told(void **state)
+static void harmless_keys_are_silent_and_unknown_ones_reported(void **state)
 {
     bp_hf_shape shape;
     bp_buffer unknown = {0};
@@ -262,7 +263,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_as_it_was),
         cmocka_unit_test(no_scaling_is_null_and_one_is_an_object),
         cmocka_unit_test(what_ours_does_not_compute_is_refused_by_name),
-        cmocka_unit_test(harmless_keys_are_silent_and_unknown_ones_told),
+        cmocka_unit_test(harmless_keys_are_silent_and_unknown_ones_reported),
     };
     return BP_TEST_RUN(tests);
 }

@@ -140,20 +140,20 @@ static void tensor_that_lies_is_refused(void **state)
 /* So many empty tensors, or so many numbers in one list. */
 static const char *many(int64_t tensors, int64_t numbers)
 {
-    size_t room = (size_t)tensors * 80 + (size_t)numbers * 2 + 80, used = 1;
-    char *header = bp_alloc("test.header", (int64_t)room, 1);
+    size_t capacity = (size_t)tensors * 80 + (size_t)numbers * 2 + 80, used = 1;
+    char *header = bp_alloc("test.header", (int64_t)capacity, 1);
     const char *path;
 
     header[0] = '{';
     for (int64_t k = 0; k < tensors; k++)
-        used +=
-            (size_t)snprintf(header + used, room - used, "%s\"t%lld\":" T("F32", "[0]", "0", "0"),
-                             k > 0 ? "," : "", (long long)k);
+        used += (size_t)snprintf(header + used, capacity - used,
+                                 "%s\"t%lld\":" T("F32", "[0]", "0", "0"), k > 0 ? "," : "",
+                                 (long long)k);
     if (numbers > 0)
-        used += (size_t)snprintf(header + used, room - used, "\"x\":[0");
+        used += (size_t)snprintf(header + used, capacity - used, "\"x\":[0");
     for (int64_t k = 1; k < numbers; k++, used += 2)
         memcpy(header + used, ",0", 2);
-    (void)snprintf(header + used, room - used, "%s}", numbers > 0 ? "]" : "");
+    (void)snprintf(header + used, capacity - used, "%s}", numbers > 0 ? "]" : "");
     path = make_file("many", header, 0);
     bp_free(header);
     return path;

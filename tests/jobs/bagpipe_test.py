@@ -312,7 +312,7 @@ threads = 1
         self.fail("it does not come true" + (f": {process.communicate()}" if process is not None and process.poll() is not None else ""))
 
     def trains(self, name):
-        """Has the training on run folder `name` told a step?"""
+        """Has the training on run folder `name` logged a step?"""
         path = os.path.join(self.at(name), "metrics.jsonl")
         return os.path.exists(path) and os.path.getsize(path) > 0
 

@@ -34,7 +34,7 @@ TOKENIZERS = [
     (34, "unknown model", make.steps(lambda d: d["model"].update(type="Neural")), 65, ["[tokenizer.unsupported]", "Neural"]),
     (34, "bad regular expression", make.steps(lambda d: d.update(
         pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False})), 65, ["[tokenizer.bad_regex]"]),
-    (34, "charsmap longer than told", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["[tokenizer.bad_charsmap]"]),
+    (34, "charsmap longer than stated", make.steps(lambda d: d.update(normalizer=make.charsmap(4000, [0], b"a\0"))), 65, ["[tokenizer.bad_charsmap]"]),
     (34, "charsmap beyond itself", make.steps(lambda d: d.update(normalizer=make.charsmap(4, [0x7FFFFC00], b"a\0"))), 65, ["[tokenizer.bad_charsmap]"]),
     (34, "charsmap that is no base64", make.steps(lambda d: d.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "!"})), 65,
      ["[tokenizer.bad_charsmap]"]),
@@ -133,12 +133,12 @@ class BadFiles(JobTest):
 
     def refused(self, name, arguments, status, words, ranks=0, files=(), env=None):
         """Ends with this status and one line with these words; `files` are not there."""
-        room = tempfile.mkdtemp(dir=self.folder)  # two of Open MPI's bare starts at once trip over each other in one
-        os.chmod(room, 0o777)
+        capacity = tempfile.mkdtemp(dir=self.folder)  # two of Open MPI's bare starts at once trip over each other in one
+        os.chmod(capacity, 0o777)
         command = (["sh", bagpipe_test.MPIRUN, str(ranks)] if ranks else []) + [str(a) for a in arguments]
         try:
             result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=bagpipe_test.TIMEOUT, check=False,
-                                    env=dict(bagpipe_test.environment(), TMPDIR=room, **(env or {})))
+                                    env=dict(bagpipe_test.environment(), TMPDIR=capacity, **(env or {})))
         except subprocess.TimeoutExpired:
             return f"{name}, {ranks} ranks: no end after {bagpipe_test.TIMEOUT} s"
         err = result.stderr.decode(errors="replace")

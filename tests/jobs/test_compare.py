@@ -219,7 +219,7 @@ class Compare(JobTest):
             self.assertAlmostEqual(out["all"]["bits_per_byte_" + side] / self.summary(name)["bits_per_byte"], 1, delta=1e-12)
         self.assertIn("Per byte", self.compare("a", "c").out)
 
-    def test_other_conventions_are_told(self):
+    def test_other_conventions_are_reported(self):
         self.score("short", "m1", "lines", "docs", keys=["score.context=16"])
         self.score("end", "m1", "lines", "docs", keys=["score.end=yes"])
         self.score("bare", "m1", "lines", "docs", keys=["score.prefix=none"])

@@ -1,4 +1,4 @@
-"""One bit flipped in one rank's memory ends the job before its next commit and is told with tensor, step, rank and host; nothing
+"""One bit flipped in one rank's memory ends the job before its next commit and is reported with tensor, step, rank and host; nothing
 that is not finite is ever committed."""
 import json
 import os
@@ -76,7 +76,7 @@ class Flips(Faulty):
         result = self.faulty("tied", "train.flip_weight:6@1", 2, "mesh.pipeline=2")
         self.assert_error(result, 75, "[memory.bits_changed]", "wte")
 
-    def test_never_looks_where_it_is_told_not_to(self):
+    def test_never_looks_where_it_is_asked_not_to(self):
         result = self.faulty("unchecked", "train.flip_weight:6", 0, "train.digest_every=0")
         self.assertEqual(result.status, 0, str(result))
 

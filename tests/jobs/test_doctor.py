@@ -33,7 +33,7 @@ class Doctor(JobTest):
                 self.assertEqual(os.listdir(self.at("run")), [])
 
     def test_two_hosts(self):
-        """A rank under another host's name: hosts are told apart, and a file is passed between them."""
+        """A rank under another host's name: hosts are distinguished, and a file is passed between them."""
         os.makedirs(self.at("shared"), exist_ok=True)
         if run(["unshare", "-u", "true"]).status != 0:
             self.skipTest("a host's name can't be changed here: that needs root")

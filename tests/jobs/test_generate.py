@@ -223,7 +223,7 @@ class Generate(GenerateTest):
                 self.assertTrue(all(0 < value < math.log(self.VOCABULARY) for value in other["entropy"]))
         self.assertIn("by-m", self.data("itself", "index.html").decode())
 
-    def test_members_that_disagree_are_told_of(self):
+    def test_members_that_disagree_are_reported(self):
         self.trained("other_model", 0, "run.seed=2", "train.steps=10")
         model = self.ensemble("two_models", "model", "other_model")
         lines = self.made("mixed", 0, model)
@@ -268,11 +268,11 @@ class Generate(GenerateTest):
         self.assertEqual(result.status, 0, str(result))
 
     def test_status_tells_where_the_texts_are(self):
-        self.made("told")
-        result = run([program("bagpipe"), "status", self.at("told")])
+        self.made("reported")
+        result = run([program("bagpipe"), "status", self.at("reported")])
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("finished", result.out)
-        self.assertIn(os.path.join(self.at("told"), "generate"), result.out)
+        self.assertIn(os.path.join(self.at("reported"), "generate"), result.out)
 
 
 if __name__ == "__main__":

@@ -142,14 +142,14 @@ class Memory(JobTest):
 
     def test_micro_batches_of_few_rows_are_warned_of_with_what_is_better(self):
         wide = ("model.width=128", "model.context=64", "train.batch=32")
-        told = "[mesh.few_rows]"
+        reported = "[mesh.few_rows]"
 
         def warned(*keys, job="pretrain"):
             result = self.job(job, "rows", 0, "--plan", *wide, *keys)
             self.assertEqual(result.status, 0, str(result))
-            self.assertLessEqual(result.err.count(told), 1, str(result))
+            self.assertLessEqual(result.err.count(reported), 1, str(result))
             found = re.search(r"use mesh\.micro_batch=(\d+)", result.err)
-            return int(found[1]) if told in result.err else None
+            return int(found[1]) if reported in result.err else None
 
         self.assertEqual(warned(), 16)  # 1,024 rows
         self.assertIsNone(warned("mesh.micro_batch=16"))
@@ -161,13 +161,13 @@ class Memory(JobTest):
         self.assertEqual(warned("mesh.pipeline=2"), 8)  # four micro-batches to fill two stages
         self.assertEqual(warned("ensemble.members=2", job="ensemble"), 16)
         once = self.job("ensemble", "rows", 0, *wide, "ensemble.members=2", "train.steps=1", "ensemble.kind=seed")
-        self.assertEqual((once.status, once.err.count(told)), (0, 1), str(once))
+        self.assertEqual((once.status, once.err.count(reported)), (0, 1), str(once))
         again = self.job("ensemble", "rows", 0, *wide, "ensemble.members=3", "train.steps=1", "ensemble.kind=seed")
-        self.assertEqual((again.status, again.err.count(told)), (0, 0), str(again))
+        self.assertEqual((again.status, again.err.count(reported)), (0, 0), str(again))
         started = self.job("pretrain", "few_rows", 2, *wide, "train.steps=1")
-        self.assertEqual((started.status, started.err.count(told)), (0, 1), str(started))
+        self.assertEqual((started.status, started.err.count(reported)), (0, 1), str(started))
         resumed = self.job("pretrain", "few_rows", 2, *wide, "train.steps=2")  # it would get other bits
-        self.assertEqual((resumed.status, resumed.err.count(told)), (0, 0), str(resumed))
+        self.assertEqual((resumed.status, resumed.err.count(reported)), (0, 0), str(resumed))
 
     def test_more_threads_than_cores_are_warned_of_in_every_job(self):
         core = str(min(os.sched_getaffinity(0)))

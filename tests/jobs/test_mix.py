@@ -114,9 +114,9 @@ class Mix(JobTest):
         with open(alone, "w", encoding="utf-8") as file:
             json.dump(copy, file)
         self.must(["bagpipe-data", "mix", "--weights", alone, *(self.at(name) for name in names), "--out", self.at("alone")])
-        told = read_json(self.at("alone"), "summary.json")
+        reported = read_json(self.at("alone"), "summary.json")
         for key in ("nll_nats", "perplexity", "perplexity_stderr", "perplexity_stderr_documents", "bits_per_byte", "labels", "corpora"):
-            self.assertEqual(told[key], first[key], key)
+            self.assertEqual(reported[key], first[key], key)
 
     def refused(self, status, words, *arguments):
         result = run([program("bagpipe-data"), "mix", *arguments])

@@ -81,7 +81,7 @@ class Plot(JobTest):
                                 "optimizer.lr": ["0.003", "0.001"]})
         self.assertNotIn("run.dir", text)
 
-    def test_names_are_escaped_and_told_apart(self):
+    def test_names_are_escaped_and_distinct(self):
         for name in ("a/<b> & 'c'", "d/<b> & 'c'"):
             shutil.copytree(self.at("second"), self.at(name))
         page, text = self.page_of("a/<b> & 'c'", "d/<b> & 'c'/")

@@ -207,7 +207,7 @@ class ScoreEnsemble(ScoreFiles, JobTest):
             self.assertTrue(numpy.isnan(table["member_logprob"][:][empty]).all())
 
     def test_the_report_and_the_plan_tell_of_the_members(self):
-        result = run(self.command("told", "ensemble.json"))
+        result = run(self.command("reported", "ensemble.json"))
         self.assertEqual(result.status, 0, str(result))
         for word in ("mixture", "best member", "worst member", "mutual inf.", "accuracy"):
             self.assertIn(word, result.out)

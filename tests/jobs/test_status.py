@@ -1,4 +1,4 @@
-"""bagpipe status: what is told of runs in every state they can be in, by a program that starts no MPI and changes nothing."""
+"""bagpipe status: what is reported of runs in every state they can be in, by a program that starts no MPI and changes nothing."""
 import json
 import os
 import re
@@ -25,17 +25,17 @@ class Status(JobTest):
         self.assertEqual(result.status, status, str(result))
         return result
 
-    def told(self, name, **expected):
+    def reported(self, name, **expected):
         """The status as an object; some of its members are compared."""
         result = run([program("bagpipe"), "status", "--json", self.at(name)])
         self.assertEqual(result.status, 0, str(result))
-        told = json.loads(result.out)
+        reported = json.loads(result.out)
         for key, value in expected.items():
-            self.assertEqual(told.get(key), value, f"{key}: {result}")
-        return told
+            self.assertEqual(reported.get(key), value, f"{key}: {result}")
+        return reported
 
     def start(self, name, *keys):
-        """A training that goes on until it is told to stop."""
+        """A training that goes on until it is asked to stop."""
         return self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}", "train.steps=1000000",
                                 "checkpoint.every=20"] + list(keys))
 
@@ -48,11 +48,11 @@ class Status(JobTest):
     def test_a_run_through_its_states(self):
         process = self.start("run")
         self.until(lambda: self.committed("run"), process)
-        told = self.told("run", job="pretrain", state="running", steps=1000000, restarts=0, pid=process.pid)
-        self.assertGreater(told["commit"]["bytes"], 100_000)
-        self.assertGreater(told["tokens_per_second_median"], 0)
-        self.assertGreater(told["seconds_left"], 0)
-        self.assertGreaterEqual(told["step"], told["commit"]["step"])
+        reported = self.reported("run", job="pretrain", state="running", steps=1000000, restarts=0, pid=process.pid)
+        self.assertGreater(reported["commit"]["bytes"], 100_000)
+        self.assertGreater(reported["tokens_per_second_median"], 0)
+        self.assertGreater(reported["seconds_left"], 0)
+        self.assertGreaterEqual(reported["step"], reported["commit"]["step"])
         text = self.asked("run").out
         self.assertRegex(text, r": pretrain, running on \S+, 1 rank; seen alive .* ago\n")
         self.assertRegex(text, r"progress +step \d+ of 1000000 .* left\n")
@@ -62,105 +62,105 @@ class Status(JobTest):
         with open(self.at("run/metrics.jsonl"), "a", encoding="utf-8") as file:
             file.write('{"step": 999999, "tokens": 99999')  # torn, as a killed writer leaves it
         newest = int(steps(self.at("run"))[-1][5:])
-        told = self.told("run", state="dead")
-        self.assertLess(told["step"], 999999)
-        self.assertIn(f"goes on from step {newest}", told["next"])
+        reported = self.reported("run", state="dead")
+        self.assertLess(reported["step"], 999999)
+        self.assertIn(f"goes on from step {newest}", reported["next"])
         before = tree(self.at("run"))
         self.assertIn("dead: its job is gone", self.asked("run").out)
         self.assertEqual(tree(self.at("run")), before)  # nothing is written, not even to the torn file
 
         process = self.start("run")
-        self.until(lambda: self.told("run")["restarts"] == 1 and self.resumed("run"), process)
+        self.until(lambda: self.reported("run")["restarts"] == 1 and self.resumed("run"), process)
         process.send_signal(signal.SIGUSR1)
         self.assertEqual(process.wait(), 75)
-        told = self.told("run", state="stopped", code=75, starts=2, restarts=1)
-        self.assertEqual(told["next"], f"the same command goes on from step {told['step']}")
-        self.assertEqual(told["commit"]["step"], told["step"])
+        reported = self.reported("run", state="stopped", code=75, starts=2, restarts=1)
+        self.assertEqual(reported["next"], f"the same command goes on from step {reported['step']}")
+        self.assertEqual(reported["commit"]["step"], reported["step"])
         self.assertRegex(self.asked("run").out, r"stopped \(USR1\) .* ago\n(.*\n)*.*time .*, 1 restart")
 
-        result = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")
+        result = self.pretrain("run", 0, f"train.steps={reported['step'] + 5}")
         self.assertEqual(result.status, 0, str(result))
-        self.told("run", state="finished", code=0, step=told["step"] + 5, progress=1.0)
-        again = self.pretrain("run", 0, f"train.steps={told['step'] + 5}")  # it only says that it is finished
+        self.reported("run", state="finished", code=0, step=reported["step"] + 5, progress=1.0)
+        again = self.pretrain("run", 0, f"train.steps={reported['step'] + 5}")  # it only says that it is finished
         self.assertEqual(again.status, 0, str(again))
-        self.told("run", state="finished", restarts=2)
+        self.reported("run", state="finished", restarts=2)
 
     def test_failed_says_with_what_and_what_to_do(self):
         env = dict(environment(), BP_FAULT="train.diverge")
         process = subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('failed')}"], env=env,
                                  capture_output=True, check=False)
         self.assertEqual(process.returncode, 70)
-        told = self.told("failed", state="failed", code=70)
-        self.assertIn("diverged", told["message"])
+        reported = self.reported("failed", state="failed", code=70)
+        self.assertIn("diverged", reported["message"])
         self.assertIn("do what the message says", self.asked("failed").out)
 
     def test_ensemble_and_score_tell_members_and_units(self):
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('many')}", "ensemble.members=2",
                       "train.steps=5"])
         self.assertEqual(result.status, 0, str(result))
-        told = self.told("many", job="ensemble", state="finished", members_wanted=2, members_finished=2, progress=1.0)
-        self.assertEqual([m["name"] for m in told["members"]], ["m00", "m01"])
-        self.assertEqual([m["state"] for m in told["members"]], ["finished"] * 2)
+        reported = self.reported("many", job="ensemble", state="finished", members_wanted=2, members_finished=2, progress=1.0)
+        self.assertEqual([m["name"] for m in reported["members"]], ["m00", "m01"])
+        self.assertEqual([m["state"] for m in reported["members"]], ["finished"] * 2)
         self.assertRegex(self.asked("many").out, r"m01 +finished 5/5 ")
         with open(self.at("many/members/m01/run.json"), "w", encoding="utf-8") as file:
             file.write("{")
-        told = self.told("many", members_finished=1)
-        self.assertEqual(told["members"][1]["state"], "damaged")
+        reported = self.reported("many", members_finished=1)
+        self.assertEqual(reported["members"][1]["state"], "damaged")
 
         result = run([program("bagpipe"), "score", self.at("small.ini"), f"run.dir={self.at('score')}",
                       f"score.model={self.at('many/members/m00')}", f"score.corpus={self.at('train.h5')}"])
         self.assertEqual(result.status, 0, str(result))
-        told = self.told("score", job="score", state="finished", progress=1.0)
-        self.assertEqual(told["units"], told["units_done"])
-        self.assertGreater(told["units"], 1)
+        reported = self.reported("score", job="score", state="finished", progress=1.0)
+        self.assertEqual(reported["units"], reported["units_done"])
+        self.assertGreater(reported["units"], 1)
 
     def test_members_that_jobs_of_their_own_train(self):
         result = run([program("bagpipe"), "ensemble", self.at("small.ini"), f"run.dir={self.at('array')}", "ensemble.members=2",
                       "ensemble.only=1", "train.steps=3"])
         self.assertEqual(result.status, 0, str(result))
-        told = self.told("array", job="ensemble", state="waiting", members_finished=1)
-        self.assertEqual([m["name"] for m in told["members"]], ["m01"])
+        reported = self.reported("array", job="ensemble", state="waiting", members_finished=1)
+        self.assertEqual([m["name"] for m in reported["members"]], ["m01"])
         self.assertIn("without ensemble.only", self.asked("array").out)
 
     def test_halted(self):
         self.trained("halted", 0, "train.steps=2")
         self.write("halted/halt", "")
         self.assertEqual(self.pretrain("halted", 0, "train.steps=4").status, 75)
-        self.told("halted", halt=True)
+        self.reported("halted", halt=True)
         self.assertIn("it was asked to stop", self.asked("halted").out)
 
-    def test_a_start_that_fails_before_it_holds_the_folder_is_told(self):
+    def test_a_start_that_fails_before_it_holds_the_folder_is_reported(self):
         self.trained("refused", 0, "train.steps=2")
         lock = sorted(os.listdir(self.at("refused/lock")))
         for keys, status, word in (((f"corpus.train={self.at('nowhere.h5')}",), 66, "nowhere.h5"), (("run.seed=7",), 78, "run.seed"),
                                    (("mesh.tensor=3",), 78, "mesh.tensor")):
             result = self.pretrain("refused", 0, "train.steps=4", *keys)
             self.assertEqual(result.status, status, str(result))
-            told = self.told("refused", state="finished", restarts=0)
+            reported = self.reported("refused", state="finished", restarts=0)
             if status == 66:
                 self.assertEqual(sorted(os.listdir(self.at("refused/lock"))), lock)  # it was not taken
-            self.assertEqual(told["start_failed"]["code"], status)
-            self.assertIn(word, told["start_failed"]["message"])
+            self.assertEqual(reported["start_failed"]["code"], status)
+            self.assertIn(word, reported["start_failed"]["message"])
             self.assertIn(f"the last start failed with status {status}, ", self.asked("refused").out)
         self.assertEqual(self.pretrain("refused", 0, "train.steps=4").status, 0)
-        self.assertNotIn("start_failed", self.told("refused", state="finished", step=4))
+        self.assertNotIn("start_failed", self.reported("refused", state="finished", step=4))
         # what holds the folder is not disturbed, and no folder is made
         process = self.start("busy")
         self.until(lambda: self.committed("busy"))
         self.assertEqual(self.pretrain("busy", 0, f"corpus.train={self.at('nowhere.h5')}").status, 66)
-        self.assertNotIn("start_failed", self.told("busy", state="running", pid=process.pid))
+        self.assertNotIn("start_failed", self.reported("busy", state="running", pid=process.pid))
         with open(self.at("busy/events.jsonl"), encoding="utf-8") as file:
             self.assertNotIn("start_failed", file.read())
         self.assertEqual(self.pretrain("none", 0, f"corpus.train={self.at('nowhere.h5')}").status, 66)
         self.assertFalse(os.path.exists(self.at("none")))
 
-    def test_no_progress_is_told_as_requeue_tells_it(self):
+    def test_no_progress_is_reported_as_by_requeue(self):
         for _ in range(3):
             env = dict(environment(), BP_FAULT="step.end:2=kill")
             subprocess.run([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('stuck')}"], env=env,
                            capture_output=True, check=False)
-        told = self.told("stuck", state="dead", stuck_starts=3)
-        self.assertIn("no progress, 3 starts in a row", told["next"])
+        reported = self.reported("stuck", state="dead", stuck_starts=3)
+        self.assertIn("no progress, 3 starts in a row", reported["next"])
         result = run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('stuck')}", "--status", "137"])
         self.assertIn("stuck/log.txt", result.out)
 
@@ -171,38 +171,38 @@ class Status(JobTest):
                    f"score.corpus={self.at('train.h5')}"]
         process = subprocess.run(command, env=env, capture_output=True, check=False)
         self.assertEqual(process.returncode, -signal.SIGKILL)
-        told = self.told("killed", state="dead")
-        self.assertIn(told["units_done"], (1, 2, 3, 4))
-        self.assertGreater(told["units"], 4)
+        reported = self.reported("killed", state="dead")
+        self.assertIn(reported["units_done"], (1, 2, 3, 4))
+        self.assertGreater(reported["units"], 4)
         self.assertRegex(self.asked("killed").out, r"progress +[1-4] of \d+ work units")
         self.assertEqual(run(command).status, 0)
-        self.told("killed", state="finished", units_done=told["units"], restarts=1)
+        self.reported("killed", state="finished", units_done=reported["units"], restarts=1)
 
-    def test_the_last_words_of_a_job_are_told(self):
+    def test_the_last_words_of_a_job_are_reported(self):
         """A bug ends all ranks at once, and a signal the process: nobody writes run.json then."""
         self.killed("bug", "step.end:3=bug", 70)
-        told = self.told("bug", state="failed", code=70)
-        self.assertIn("no bug was injected", told["message"])
+        reported = self.reported("bug", state="failed", code=70)
+        self.assertIn("no bug was injected", reported["message"])
         self.assertNotIn("without a word", self.asked("bug").out)
         process = self.start("segv")
         self.until(lambda: self.committed("segv"), process)
         process.send_signal(signal.SIGSEGV)
         process.wait()
-        told = self.told("segv", state="dead", code=139)
-        self.assertIn("signal 11", told["message"])
-        self.assertNotIn("without a word", told["next"])
+        reported = self.reported("segv", state="dead", code=139)
+        self.assertIn("signal 11", reported["message"])
+        self.assertNotIn("without a word", reported["next"])
         self.killed("kill", "step.end:3=kill", -signal.SIGKILL)
-        self.assertIn("without a word", self.told("kill", state="dead")["next"])
+        self.assertIn("without a word", self.reported("kill", state="dead")["next"])
         run([program("bagpipe"), "requeue", "pretrain", self.at("small.ini"), f"run.dir={self.at('kill')}", "--status", "137"])
-        self.assertIn("killed by signal 9", self.told("kill", state="dead", code=137)["message"])
+        self.assertIn("killed by signal 9", self.reported("kill", state="dead", code=137)["message"])
         # the next start says what ended the last one, in its log and in status, and clears the words away
         for name, word in (("bug", "failed with status 70: a bug"), ("segv", "signal 11"), ("kill", "killed by signal 9")):
             out = self.killed(name, "step.end:30=kill", -signal.SIGKILL, "train.steps=1000000", "checkpoint.every=20")
             self.assertIn(word, out.split("the start before this one ")[1].split("\n")[0])
             self.assertIn(word, self.text(name + "/log.txt").split("the start before this one ")[-1])
-            told = self.told(name, state="dead", restarts=1)
-            self.assertNotIn("message", told)
-            self.assertIn(word, told["after"])
+            reported = self.reported(name, state="dead", restarts=1)
+            self.assertNotIn("message", reported)
+            self.assertIn(word, reported["after"])
             self.assertIn(word, read_json(self.at(name), "run.json")["recent_starts"][-1]["after"])
             self.assertIn(word, events(self.at(name), "opened")[-1]["after"])
             self.assertIn("the start before this one", self.asked(name).out)
@@ -256,27 +256,27 @@ class Status(JobTest):
         self.slurm(squeue="echo 17 RUNNING None")
         self.killed("lost", "", 0, "train.steps=5", SLURM_RESTART_COUNT="1", **slurm)
         self.assertIn("died: Slurm says NODE_FAIL, node n2 is down*\n", self.text("lost/log.txt"))
-        self.assertIn("NODE_FAIL", self.told("lost", state="finished")["after"])
+        self.assertIn("NODE_FAIL", self.reported("lost", state="finished")["after"])
         slurm["PATH"] = self.slurm(sacct="echo no accounting; exit 1", sinfo="exit 1", squeue="echo 17 TIMEOUT TimeLimit")["PATH"]
         self.killed("late", "step.end:3=kill", -signal.SIGKILL, **slurm)
         self.killed("late", "", 0, "train.steps=5", **dict(slurm, SLURM_JOB_ID="18"))
         self.assertIn("the start before this one died: Slurm says TIMEOUT (TimeLimit)\n", self.text("late/log.txt"))
 
-    def test_a_run_of_an_older_program_is_told_from_what_there_is(self):
+    def test_a_run_of_an_older_program_is_reported_from_what_there_is(self):
         self.trained("old", 0, "train.steps=4", "checkpoint.every=2")
         os.remove(self.at("old/status.json"))
-        told = self.told("old", state="finished", step=4, steps=4, progress=1.0)
-        self.assertNotIn("loss", told)
+        reported = self.reported("old", state="finished", step=4, steps=4, progress=1.0)
+        self.assertNotIn("loss", reported)
         self.assertIn("there is no status.json", self.asked("old").out)
         for garbage in ("", "{", "[]", "\x00"):
             self.write("old/status.json", garbage)
-            self.told("old", state="finished", step=4)
+            self.reported("old", state="finished", step=4)
         os.remove(self.at("old/status.json"))
         os.mkfifo(self.at("old/status.json"))
-        self.told("old", state="finished", step=4)
+        self.reported("old", state="finished", step=4)
         os.remove(self.at("old/status.json"))
         self.assertEqual(self.pretrain("old", 0, "train.steps=6").status, 0)
-        self.told("old", state="finished", step=6, restarts=1)
+        self.reported("old", state="finished", step=6, restarts=1)
 
     def test_status_json_is_written_at_each_phase_and_line(self):
         process = self.start("phases")
@@ -302,7 +302,7 @@ class Status(JobTest):
         self.write("broken/run.json", '{"format": "bagpipe ru')
         self.assertIn("[json.invalid]", self.asked("broken", status=65).err)
 
-    def test_several_runs_are_told_whatever_one_of_them_is_like(self):
+    def test_several_runs_are_reported_whatever_one_of_them_is_like(self):
         self.trained("good", 0, "train.steps=1")
         result = self.asked("missing", "good", "file")
         self.assertIn("pretrain, finished", result.out)

@@ -55,7 +55,7 @@ class StandardInput(unittest.TestCase):
         rows = self.data(["table", name]).splitlines()
         return [[field for k, field in enumerate(row.split(",")) if k != 1] for row in rows]
 
-    def test_plain_gzip_and_zstd_are_told_by_their_first_bytes(self):
+    def test_plain_gzip_and_zstd_are_recognised_by_their_first_bytes(self):
         self.data(["corpus", "--tokenizer", "t.json", "--format", "lines", "--out", "file.h5", "lines.txt"])
         text = LINES.encode()
         zstd = subprocess.run(["zstd", "-q", "-c"], input=text, capture_output=True, check=True).stdout
@@ -68,7 +68,7 @@ class StandardInput(unittest.TestCase):
                 self.assertIn("sound", self.data(["verify", "piped.h5"]))
 
     def test_a_slow_pipe_is_the_same_text(self):
-        """First bytes come one at a time: the coding is told all the same."""
+        """First bytes come one at a time: the coding is recognised all the same."""
         command = [program("bagpipe-data"), "corpus", "--tokenizer", "t.json", "--format", "lines", "--out", "slow.h5", "-"]
         with subprocess.Popen(command, cwd=self.folder, env=environment(), stdin=subprocess.PIPE) as process:
             for byte in gzip.compress(LINES.encode()):
@@ -96,9 +96,9 @@ class StandardInput(unittest.TestCase):
         self.data(["corpus", "--tokenizer", "t.json", "--out", "one.h5", "-"], ranks=1, input=b"text of a launcher")
         self.assertEqual(self.corpus("one.h5")["ids"], ["stdin"])
         for tool in (["corpus", "--tokenizer", "t.json", "--out", "two.h5", "-"], ["tokenizer", "--size", "265", "--out", "two.h5", "-"]):
-            told = self.data(tool, status=64, ranks=2, input=b"text of a launcher")
-            self.assertEqual(told.count("error[64]"), 1, told)
-            self.assertIn("[command.stdin_of_ranks]", told)
+            reported = self.data(tool, status=64, ranks=2, input=b"text of a launcher")
+            self.assertEqual(reported.count("error[64]"), 1, reported)
+            self.assertIn("[command.stdin_of_ranks]", reported)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "two.h5")))
 
     def test_refusals(self):
@@ -110,8 +110,8 @@ class StandardInput(unittest.TestCase):
         folder = os.open(self.folder, os.O_RDONLY)
         self.assertIn("[file.is_folder]", self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=66, stdin=folder))
         os.close(folder)
-        told = self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=65, input=gzip.compress(b"x" * 999)[:-9])
-        self.assertRegex(told, r"at standard input.* \[text.damaged\]")
+        reported = self.data(["corpus", "--tokenizer", "t.json", "--out", "c.h5", "-"], status=65, input=gzip.compress(b"x" * 999)[:-9])
+        self.assertRegex(reported, r"at standard input.* \[text.damaged\]")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "c.h5")))
 
     def test_a_signal_ends_the_wait(self):
@@ -148,14 +148,14 @@ class StandardInput(unittest.TestCase):
 
     def test_objects_without_the_field(self):
         jsonl = ["corpus", "--tokenizer", "t.json", "--format", "jsonl", "--out", "c.h5"]
-        told = self.data([*jsonl, "objects.jsonl"], status=65)
-        self.assertRegex(told, r"at objects.jsonl, line 1; .*--text-field.* \[text.missing_field\]")
-        told = self.data([*jsonl, "--text-field", "body", "-"], status=65, input=b'{"body": "x"}\n{"body": 5}\n')
-        self.assertRegex(told, r"at standard input, line 2; .* \[text.missing_field\]")
-        told = self.data(["corpus", "--tokenizer", "t.json", "--text-field", "body", "--out", "c.h5", "lines.txt"], status=64)
-        self.assertIn("[command.needs_jsonl]", told)
-        told = self.data(["tokenizer", "--size", "260", "--text-field", "body", "--out", "c.json", "lines.txt"], status=64)
-        self.assertIn("[command.needs_jsonl]", told)
+        reported = self.data([*jsonl, "objects.jsonl"], status=65)
+        self.assertRegex(reported, r"at objects.jsonl, line 1; .*--text-field.* \[text.missing_field\]")
+        reported = self.data([*jsonl, "--text-field", "body", "-"], status=65, input=b'{"body": "x"}\n{"body": 5}\n')
+        self.assertRegex(reported, r"at standard input, line 2; .* \[text.missing_field\]")
+        reported = self.data(["corpus", "--tokenizer", "t.json", "--text-field", "body", "--out", "c.h5", "lines.txt"], status=64)
+        self.assertIn("[command.needs_jsonl]", reported)
+        reported = self.data(["tokenizer", "--size", "260", "--text-field", "body", "--out", "c.json", "lines.txt"], status=64)
+        self.assertIn("[command.needs_jsonl]", reported)
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ class Stopping(JobTest):
                 break
         self.assertEqual(metrics(self.at(name))[-1]["step"], int(steps(self.at(name))[-1][5:]))
 
-    def test_nonsense_of_slurm_is_told_once_and_left_alone(self):
+    def test_nonsense_of_slurm_is_reported_once_and_left_alone(self):
         past, far = str(int(time.time()) - 10), str(int(time.time()) + 400 * 365 * 86400)
         for k, (end, restarts) in enumerate((("abc", "abc"), (past, "-1"), (far, "0"), ("9" * 30, "0"))):
             process = self.launch("pretrain", f"nonsense_{k}", "train.steps=1",
@@ -264,8 +264,8 @@ class Stopping(JobTest):
         self.assertTrue(self.requeue("counted", 75, "--most", "1", "--cause=preemption, or a signal", restarts="4").startswith("yes"))
         self.assertEqual(start(5, "was stopped: preemption, or a signal"), 0)
         self.assertTrue(self.requeue("counted", 137, "--most", "1", "--cause=node n2 failed", restarts="5").startswith("yes"))
-        told = subprocess.run([program("bagpipe"), "status", self.at("counted")], env=environment(), capture_output=True, text=True, check=True)
-        self.assertIn("node n2 failed", told.stdout)
+        reported = subprocess.run([program("bagpipe"), "status", self.at("counted")], env=environment(), capture_output=True, text=True, check=True)
+        self.assertIn("node n2 failed", reported.stdout)
         self.assertEqual(start(6, "died: node n2 failed"), 1)
         self.assertIn("at most 1", self.requeue("counted", 137, "--most", "1", restarts="6"))
         self.assertTrue(self.requeue("counted", 137, restarts="6").startswith("yes: it died: a rank was killed by signal 9"))

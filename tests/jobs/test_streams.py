@@ -45,7 +45,7 @@ class Bags(JobTest):
 class BagsWithWeights(JobTest):
     TEXT_BYTES = 60_000
 
-    def test_a_bag_that_lacks_a_file_is_told_before_any_member_trains(self):
+    def test_a_bag_that_lacks_a_file_is_reported_before_any_member_trains(self):
         with open(self.at("train.txt"), encoding="utf-8") as file:
             lines = file.readlines()
         for name, part in (("many", lines[:-2]), ("few", lines[-2:])):

@@ -91,8 +91,8 @@ class Tokens(JobTest):
         return {name: text.removesuffix(b"<|endoftext|>") for name, text in out.items()}
 
     def test_rows_are_the_documents(self):
-        data, told = self.table(self.tokens_h5("single"))
-        self.assertEqual(told, "")
+        data, reported = self.table(self.tokens_h5("single"))
+        self.assertEqual(reported, "")
         rows = self.rows(data)
         self.assertEqual(list(rows[0]), ["document", "doc_id", "position", "token", "text", "logprob"])
         self.assert_is_the_corpora(rows, "single", self.corpora)
@@ -157,21 +157,21 @@ class Tokens(JobTest):
         for name, attributes in (("bare", {}), ("hashed", {"tokenizer_hash": tokenizer_hash})):
             with self.subTest(name=name):
                 self.score(name, "one", [self.foreign(f"{name}.h5", self.VOCABULARY, tokens, **attributes)])
-                data, told = self.table(self.tokens_h5(name))
-                self.assertIn("[scores.no_tokenizer]", told)
+                data, reported = self.table(self.tokens_h5(name))
+                self.assertIn("[scores.no_tokenizer]", reported)
                 self.assertEqual([(row["token"], row["text"], row["doc_id"]) for row in self.rows(data)], [(str(id), "", "") for id in tokens])
-                data, told = self.table(self.tokens_h5(name), "--tokenizer", self.at("tokenizer.json"))
-                self.assertEqual(told, "")
+                data, reported = self.table(self.tokens_h5(name), "--tokenizer", self.at("tokenizer.json"))
+                self.assertEqual(reported, "")
                 self.assertEqual([row["text"] for row in self.rows(data)][:3], ["!", '"', "#"])
 
     def test_another_tokenizer_is_refused(self):
         for size in (280, 600):
             self.must(["bagpipe-data", "tokenizer", "--size", size, "--out", self.at(f"{size}.json"), self.at("train.txt")])
-        told = self.table(self.tokens_h5("single"), "--tokenizer", self.at("280.json"), status=65)[1]
-        self.assertRegex(told, r"error\[65\]: the tokenizer's hash is .* give the corpus's tokenizer \[tokenizer\.mismatch\]\n$")
+        reported = self.table(self.tokens_h5("single"), "--tokenizer", self.at("280.json"), status=65)[1]
+        self.assertRegex(reported, r"error\[65\]: the tokenizer's hash is .* give the corpus's tokenizer \[tokenizer\.mismatch\]\n$")
         self.score("none", "one", [self.foreign("none.h5", self.VOCABULARY, list(range(60)))])
-        told = self.table(self.tokens_h5("none"), "--tokenizer", self.at("600.json"), status=65)[1]
-        self.assertIn("the tokenizer has 600 tokens, and the scored corpus 509", told)
+        reported = self.table(self.tokens_h5("none"), "--tokenizer", self.at("600.json"), status=65)[1]
+        self.assertIn("the tokenizer has 600 tokens, and the scored corpus 509", reported)
         self.table(self.tokens_h5("single"), "--tokenizer", self.at("missing.json"), status=66)
 
     def test_a_large_vocabulary(self):

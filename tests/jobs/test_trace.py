@@ -41,10 +41,10 @@ class Trace(JobTest):
         self.assertNotIn("  receive ", result.out)  # one rank: none is received
         self.assertAlmostEqual(sum(profile["shares"].values()), 1, 3)
         self.assertLess(profile["shares"]["ranks"], 0.1)
-        told = sum(line["seconds"] for line in metrics(self.at("alone"))[FIRST - 1:])  # by another clock of the loop
+        reported = sum(line["seconds"] for line in metrics(self.at("alone"))[FIRST - 1:])  # by another clock of the loop
         rank = profile["ranks"][0]
         apart = sum(rank["work"][kind]["seconds"] for kind in APART)
-        self.assertGreater(rank["seconds"] - apart, told)  # which leaves out the writing of metrics
+        self.assertGreater(rank["seconds"] - apart, reported)  # which leaves out the writing of metrics
         self.assertGreater(rank["silicon_flops"], 0)
         self.assertGreater(rank["memory_bytes"], 0)
         self.assertFalse(os.path.exists(self.at("alone") + "/trace.json"))

@@ -112,7 +112,7 @@ class Epochs(JobTest):
         result = self.pretrain("planned", 0, "train.epochs=0.05", "--plan")
         self.assertEqual(result.status, 0, str(result))
         self.assertIn(f"{wanted} steps", result.out)
-        folder = self.trained("told", 0, "train.epochs=0.05")
+        folder = self.trained("reported", 0, "train.epochs=0.05")
         status = json.loads(run([program("bagpipe"), "status", "--json", folder]).out)
         self.assertEqual((status["step"], status["steps"], status["progress"]), (wanted, wanted, 1))
 
@@ -274,11 +274,11 @@ class TensorBoard(JobTest):
                 folder = self.trained(f"figures-{ranks}", ranks, "train.steps=6", *self.KEYS, *keys)
                 (path,) = self.files(folder)
                 self.assertRegex(os.path.basename(path), r"^events\.out\.tfevents\.\d{10}\.\S+$")
-                told = tfevents.events(path)
-                self.assertEqual((told[0]["version"], told[0]["step"]), ("brain.Event:2", 0))
-                self.assertEqual((told[1]["start"], told[1]["step"]), (True, 1))
-                self.assertEqual(len(told), 2 + 6)
-                self.assertTrue(all(abs(event["time"] - time.time()) < 3600 for event in told))
+                reported = tfevents.events(path)
+                self.assertEqual((reported[0]["version"], reported[0]["step"]), ("brain.Event:2", 0))
+                self.assertEqual((reported[1]["start"], reported[1]["step"]), (True, 1))
+                self.assertEqual(len(reported), 2 + 6)
+                self.assertTrue(all(abs(event["time"] - time.time()) < 3600 for event in reported))
                 self.assertEqual(self.shown(folder), self.figures(folder))
                 self.assertEqual(len(self.shown(folder)["valid_loss"]), 3)
 
@@ -327,8 +327,8 @@ class TensorBoard(JobTest):
         result = run(["env", "BP_FAULT=metrics.append_half:7", program("bagpipe"), "pretrain", self.at("small.ini"),
                       f"run.dir={self.at('half')}"] + list(self.KEYS))  # behind 2 events, a start, the first step's 2, a line
         self.assert_error(result, 74, "[file.io_error]", "tensorboard")
-        told = tfevents.events(self.files(self.at("half"))[0])  # whole records alone
-        self.assertEqual([event["step"] for event in told], [0, 1, 1])
+        reported = tfevents.events(self.files(self.at("half"))[0])  # whole records alone
+        self.assertEqual([event["step"] for event in reported], [0, 1, 1])
         folder = self.trained("half", 0, *self.KEYS)
         self.assertEqual(self.shown(folder), self.figures(folder))
         os.mkdir(self.at("taken"))

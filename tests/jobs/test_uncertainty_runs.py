@@ -201,12 +201,12 @@ class UncertaintyRuns(UncertaintyTest):
         self.assert_error(result, 65, "tokens.h5")
 
     def test_what_tells_little_is_warned_of(self):
-        told = {"corpus.train=" + self.at("valid.h5"): ("[laplace.other_corpus]", "[laplace.few_tokens]"),
+        reported = {"corpus.train=" + self.at("valid.h5"): ("[laplace.other_corpus]", "[laplace.few_tokens]"),
                 "laplace.tokens=500": ("[laplace.few_tokens]",), "uncertainty.dropout=0": ("[comparison.no_dropout]",),
                 "uncertainty.passes=1": ("[comparison.one_pass]",)}
         quiet = run(self.command("warned", "laplace.tokens=10000", "--plan"))
         self.assertEqual((quiet.status, quiet.err), (0, ""))
-        for key, identifiers in told.items():
+        for key, identifiers in reported.items():
             result = run(self.command("warned", "laplace.tokens=10000", key, "--plan"))
             self.assertEqual(result.status, 0, str(result))
             self.assert_words(result.lines("warning"), identifiers, str(result))

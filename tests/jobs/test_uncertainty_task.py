@@ -58,18 +58,18 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertEqual(summary["predictions"], "documents")
         known = 30
         for method, got in summary["methods"].items():
-            told = self.outcomes("methods", method)
-            self.assertTrue(numpy.isnan(told["logprob"][known:]).all())
-            self.assertFalse(numpy.isnan(told["total_entropy"]).any())
-            for figure, want in (("nll", -told["logprob"][:known].mean()), ("accuracy", told["correct"][:known].mean()),
-                                 ("brier", told["brier"][:known].mean())):
+            reported = self.outcomes("methods", method)
+            self.assertTrue(numpy.isnan(reported["logprob"][known:]).all())
+            self.assertFalse(numpy.isnan(reported["total_entropy"]).any())
+            for figure, want in (("nll", -reported["logprob"][:known].mean()), ("accuracy", reported["correct"][:known].mean()),
+                                 ("brier", reported["brier"][:known].mean())):
                 self.assertAlmostEqual(got[figure], want, 7, (method, figure))
             self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
             self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
             self.assertEqual(got["temperature_tokens"], known)
             for k, shift in enumerate(("strange", "bare")):
-                for score, values in (("entropy", told["total_entropy"]), ("confidence", -numpy.log(told["confidence"])),
-                                      ("mutual_information", told["mutual_information"])):
+                for score, values in (("entropy", reported["total_entropy"]), ("confidence", -numpy.log(reported["confidence"])),
+                                      ("mutual_information", reported["mutual_information"])):
                     scores = numpy.concatenate([values[:known], values[known + 20 * k:known + 20 * (k + 1)]])
                     auroc = sklearn.metrics.roc_auc_score([0] * known + [1] * 20, scores)
                     if method != "one" or score != "mutual_information":

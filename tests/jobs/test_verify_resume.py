@@ -59,7 +59,7 @@ class VerifyResume(JobTest):
         self.assertEqual(before, sorted((path, os.stat(path).st_mtime_ns) for path in glob.glob(folder + "/**", recursive=True)))
         self.assertEqual(self.left("own"), [folder])
 
-    def test_a_resume_that_changes_one_weight_is_told(self):
+    def test_a_resume_that_changes_one_weight_is_reported(self):
         status, out, err = self.verify("broken", 2, steps="3", BP_FAULT="train.flip_loaded")
         self.assertEqual(status, 70, out + err)
         kept = self.left("broken")
@@ -71,13 +71,13 @@ class VerifyResume(JobTest):
         with open(kept[0] + "/killed/config.ini", encoding="utf-8") as file:
             self.assertIn("async = yes\n", file.read())  # as the user's run writes them
 
-    def test_a_training_that_fails_is_told_in_its_own_words(self):
+    def test_a_training_that_fails_is_reported_in_its_own_words(self):
         status, out, err = self.verify("failing", 2, f"corpus.train={self.at('missing.h5')}")
         self.assertEqual(status, 66, out + err)
         self.assertRegex(err, r"missing\.h5.*\[file\.missing\]")
         self.assertEqual(self.left("failing"), [])
 
-    def test_a_wrong_command_line_is_told(self):
+    def test_a_wrong_command_line_is_reported(self):
         for steps in ("2", "x", "-3"):
             self.assertEqual(self.verify("usage", 0, steps=steps)[0], 64)
         self.assertEqual(self.verify("usage", 0, "word")[0], 64)

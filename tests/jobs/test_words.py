@@ -48,7 +48,7 @@ class Words(JobTest):
         self.assertEqual({word for word, keys, _ in table if word not in words}, set())
         given = [f"{word if '.' in word else 'any.' + word}=1" for word in sorted(words)]
         given = [key for key in given if key.split("=")[0] not in known]
-        for first in range(0, len(given), 20):  # so many faults are told at once
+        for first in range(0, len(given), 20):  # so many faults are reported at once
             part = given[first:first + 20]
             result = self.check(*part)
             self.assertEqual(result.status, 78, str(result))

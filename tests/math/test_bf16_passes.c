@@ -202,9 +202,9 @@ static void check_gradient(int64_t keys, int64_t visible, bool dropped)
             assert_true(fabs(float_of(weights[k * row + q]) - (stays ? weight : 0)) <=
                         weight / 240);
         }
-    void *rooms[] = {scores, dweights, lse, delta, weights, dscores, pairs};
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
-        bp_free(rooms[i]);
+    void *workspaces[] = {scores, dweights, lse, delta, weights, dscores, pairs};
+    for (size_t i = 0; i < sizeof workspaces / sizeof *workspaces; i++)
+        bp_free(workspaces[i]);
 }
 
 static void panels_equal_plain_loops(void **state)

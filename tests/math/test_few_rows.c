@@ -82,7 +82,7 @@ static void every_instruction_set_multiplies(void **state)
 }
 
 /* Products of a linear map, by the switch: near those of the library. */
-static void a_gemm_takes_few_rows_when_told_to(void **state)
+static void a_gemm_takes_few_rows_when_asked_to(void **state)
 {
     enum { ROWS = 3, OUTS = 70, INS = 130 };
     float *x = randoms(ROWS * INS, 1), *w = randoms(OUTS * INS, 2), *bias = randoms(OUTS, 3),
@@ -110,7 +110,7 @@ static void a_gemm_takes_few_rows_when_told_to(void **state)
 
 /* ---- attention ---- */
 
-enum { SLOTS = 4, ROOM = 300 };
+enum { SLOTS = 4, CAPACITY = 300 };
 
 /* Sequences of these lengths, whose q, k and v lie one after another. */
 static const int32_t lengths[SLOTS] = {1, 140, 37, 299};
@@ -135,12 +135,12 @@ static void open_attention(attention *a, const bp_cached_shape *shape, bool scat
     a->scratch = bp_alloc("test", (int64_t)bp_cached_scratch_bytes(shape), 1);
     a->positions = bp_alloc("test", a->rows, sizeof *a->positions);
     a->slots = bp_alloc("test", a->rows, sizeof *a->slots);
-    a->cells = bp_alloc("test", SLOTS * ROOM, sizeof *a->cells);
+    a->cells = bp_alloc("test", SLOTS * CAPACITY, sizeof *a->cells);
     for (int s = 0, r = 0; s < SLOTS; s++)
         for (int t = 0; t < lengths[s]; t++, r++) {
             a->positions[r] = t;
             a->slots[r] = s;
-            a->cells[s * ROOM + t] = scattered ? (s + t / 3) % SLOTS : s;
+            a->cells[s * CAPACITY + t] = scattered ? (s + t / 3) % SLOTS : s;
         }
 }
 
@@ -168,7 +168,7 @@ static void plain_head(double *out, const attention *a, int64_t first, int64_t r
     const bp_cached_shape *s = &a->shape;
     int64_t D = s->D, head = h * s->key_heads / s->H, t = a->positions[r], from = 0;
     const float *q = a->qkv + r * a->columns + h * D;
-    double weights[ROOM], most = -INFINITY, sum = 0;
+    double weights[CAPACITY], most = -INFINITY, sum = 0;
 
     if (s->window > 0 && t >= s->window)
         from = t - s->window + 1;
@@ -219,7 +219,7 @@ static void cached_attention_is_near_plain_loops_and_its_bits_do_not_move(void *
         attention all, other;
 
         shape.slots = SLOTS;
-        shape.room = ROOM;
+        shape.capacity = CAPACITY;
         bp_math_set_threads(2);
         open_attention(&all, &shape, false);
         run(&all, 0);
@@ -241,7 +241,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_near_plain_loops_and_alone_have_the_same_bits),
         cmocka_unit_test(every_instruction_set_multiplies),
-        cmocka_unit_test(a_gemm_takes_few_rows_when_told_to),
+        cmocka_unit_test(a_gemm_takes_few_rows_when_asked_to),
         cmocka_unit_test(cached_attention_is_near_plain_loops_and_its_bits_do_not_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -541,7 +541,7 @@ static void alone(int way, float *dx, const problem *p, const float *w)
     bp_gemm_free(&gemm);
 }
 
-/* Weights that one gemm reorders in turn, in the room that they share: to the
+/* Weights that one gemm reorders in turn, in the workspace that they share: to the
  * bit what each gives alone, before a refresh and after it. */
 static void weights_in_turn_are_each_their_own(void **state)
 {

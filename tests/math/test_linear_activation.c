@@ -211,7 +211,7 @@ static void nothing(const void *context, const float *x, int64_t r, int64_t c, i
 }
 
 /* To the byte, which what a plan adds for other products would hide. */
-static void room_of_an_epilogue_is_estimated(void **state)
+static void workspace_of_an_epilogue_is_estimated(void **state)
 {
     const bp_bf16_kernel *kernel = bp_bf16_kernel_here();
 
@@ -248,7 +248,7 @@ int main(void)
         cmocka_unit_test(activation_at_once_is_product_and_pass),
         cmocka_unit_test(activation_at_once_has_the_same_bits_with_any_threads),
         cmocka_unit_test(activation_at_once_keeps_to_its_plan),
-        cmocka_unit_test(room_of_an_epilogue_is_estimated),
+        cmocka_unit_test(workspace_of_an_epilogue_is_estimated),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);

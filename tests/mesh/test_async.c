@@ -28,7 +28,7 @@ static bool agrees(bool beside)
     int size = bp_comm_size(MPI_COMM_WORLD);
     int64_t n = (int64_t)SHARD * 4 * size, scratch = bp_reduce_scatter_scratch(n, size), job = 0;
     float *x = bp_alloc("test", JOBS * n, sizeof *x), *plain = bp_alloc("test", n, sizeof *plain);
-    float *room = bp_alloc("test", scratch + 1, sizeof *room);
+    float *workspace = bp_alloc("test", scratch + 1, sizeof *workspace);
     bp_async *async;
     bool same = true;
 
@@ -36,21 +36,21 @@ static bool agrees(bool beside)
     for (int k = 0; k < JOBS; k++)
         fill(x + k * n, k, n);
     for (int k = 0; k < JOBS; k++) {
-        (void)bp_async_reduce_scatter(async, x + k * n, n, room);
+        (void)bp_async_reduce_scatter(async, x + k * n, n, workspace);
         job = bp_async_all_gather(async, x + k * n, n);
         (void)bp_all_sum_int(k, MPI_COMM_WORLD);
     }
     bp_async_wait(async, job);
     for (int k = 0; k < JOBS; k++) {
         fill(plain, k, n);
-        bp_reduce_scatter(plain, n, room, MPI_COMM_WORLD);
+        bp_reduce_scatter(plain, n, workspace, MPI_COMM_WORLD);
         bp_all_gather_shards(plain, n, MPI_COMM_WORLD);
         same = same && memcmp(plain, x + k * n, (size_t)n * sizeof *x) == 0;
     }
     bp_async_free(&async);
     bp_free(x);
     bp_free(plain);
-    bp_free(room);
+    bp_free(workspace);
     return same;
 }
 

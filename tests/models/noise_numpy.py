@@ -68,12 +68,12 @@ def cut(draws, items, parts):
 
 class Noise:
     def __init__(self, seed, places, kinds, rate=0.3, span=3.0, sentinels=0):
-        self.seed, self.room, self.kinds, self.rate, self.span, self.sentinels = seed, places - 1, kinds, rate, span, sentinels
+        self.seed, self.capacity, self.kinds, self.rate, self.span, self.sentinels = seed, places - 1, kinds, rate, span, sentinels
 
     def example(self, step, slot, tokens, starts):
         """Source, what the decoder reads, and the target."""
         draws = [Draws(self.seed, step, 8 * slot + k) for k in range(8)]
-        text = target = tokens[:self.room]
+        text = target = tokens[:self.capacity]
         if "sentinels" in self.kinds:
             text, target = self.take_out(draws, text)
         if "permute" in self.kinds:
@@ -96,7 +96,7 @@ class Noise:
         while sum(lengths) < wanted:
             length = min(poisson(self.span, draws[LENGTH].uniform(draw)), wanted - sum(lengths))
             draw += 1
-            if length > 0 or len(text) - sum(lengths) + len(lengths) + 1 <= self.room:
+            if length > 0 or len(text) - sum(lengths) + len(lengths) + 1 <= self.capacity:
                 lengths.append(length)
         items, out, at = [None] * (len(text) - wanted + len(lengths)), [], 0
         for k, length in enumerate(lengths):

@@ -22,7 +22,7 @@
 
 #define WORLD MPI_COMM_WORLD
 
-enum { V = 61, CONTEXT = 40, SLOTS = 5, ROOM = 32, GROUPS = 2, SCALE = 8 };
+enum { V = 61, CONTEXT = 40, SLOTS = 5, CAPACITY = 32, GROUPS = 2, SCALE = 8 };
 
 static bp_rng_key key;
 static uint64_t drawn;
@@ -141,14 +141,14 @@ static void close_world(world *w)
 /* ---- sequences, and what is known of them ---- */
 
 typedef struct sequence {
-    int32_t ids[ROOM];
+    int32_t ids[CAPACITY];
     int64_t length;
 } sequence;
 
 /* A step with its arrays. */
 typedef struct fed {
     bp_decode_step step;
-    int32_t counts[SLOTS], tokens[SLOTS * ROOM], parents[SLOTS];
+    int32_t counts[SLOTS], tokens[SLOTS * CAPACITY], parents[SLOTS];
     float *logits, statistics[SLOTS][BP_DECODE_STATISTICS];
 } fed;
 
@@ -196,8 +196,8 @@ static void whole_logprobs(double *lp, const world *w, const float *logits)
 /* The same of a sequence as scoring has it, without a cache: a window an outcome. */
 static void scored_logprobs(float *lp, const world *w, const sequence *of)
 {
-    static int32_t inputs[V * ROOM], targets[V * ROOM];
-    static float values[V * ROOM];
+    static int32_t inputs[V * CAPACITY], targets[V * CAPACITY];
+    static float values[V * CAPACITY];
     int64_t T = of->length;
     bp_model_batch batch = {.windows = V, .length = T, .inputs = inputs, .targets = targets};
     bp_heartbeat before, after;
@@ -217,7 +217,7 @@ static void scored_logprobs(float *lp, const world *w, const sequence *of)
 }
 
 /* Log-probabilities of all outcomes, and the entropies: float32 sums of at most 60 products in
- * another order, which 1e-5 of the largest number leaves room for. */
+ * another order, which 1e-5 of the largest number allows for. */
 static bool is_as_scored(const world *w, const fed *f, int64_t s, const sequence *of)
 {
     double lp[V], entropy = 0, worst = 0, H = 0;
@@ -279,7 +279,8 @@ static void decode_shape(const bp_model_shape *shape)
         bp_decoding *decoding;
 
         open_world(&w, shape, number);
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, ROOM), BP_OK);
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, CAPACITY),
+                          BP_OK);
         decode_some(&w, decoding, true);
         decode_some(&w, decoding, false);
         bp_model_decode_free(&decoding);
@@ -373,7 +374,7 @@ static void beams_equal_fresh_sequences(void **state)
 
         open_world(&w, &shapes[k % count], k / count);
         open_fed(&f, &w);
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 2, SLOTS, ROOM), BP_OK);
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 2, SLOTS, CAPACITY), BP_OK);
         for (int n = 0; n < 14; n++) {
             f.step.parents = n == 0 ? NULL : f.parents;
             f.step.slots = n % 5 == 4 ? SLOTS - 1 : SLOTS;
@@ -428,8 +429,11 @@ static void long_prompts_go_piece_by_piece(void **state)
 static bool is_estimated(const world *w, int64_t planned)
 {
     bp_mesh_shape on = {1, w->mesh->pipelines, 1, w->mesh->tensors, BP_COORDINATOR_SHARED};
-    bp_model_task task = {
-        .mesh = &on, .stage = w->mesh->pipeline_at, .groups = GROUPS, .slots = SLOTS, .room = ROOM};
+    bp_model_task task = {.mesh = &on,
+                          .stage = w->mesh->pipeline_at,
+                          .groups = GROUPS,
+                          .slots = SLOTS,
+                          .capacity = CAPACITY};
     bp_model_memory memory;
 
     bp_test_expect(bp_model_estimate_shape(&memory, &gpt, w->config, &task), BP_OK);
@@ -448,10 +452,11 @@ static void a_step_allocates_nothing_and_the_plan_is_right(void **state)
 
         open_world(&w, &gpt, number);
         open_fed(&f, &w);
-        int64_t planned = bp_model_decode_bytes(w.lm, GROUPS, SLOTS, ROOM);
+        int64_t planned = bp_model_decode_bytes(w.lm, GROUPS, SLOTS, CAPACITY);
         bp_test_check(WORLD, is_estimated(&w, planned));
         size_t before = bp_mem_now_bytes();
-        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, ROOM), BP_OK);
+        bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, GROUPS, SLOTS, CAPACITY),
+                          BP_OK);
         int64_t taken = (int64_t)(bp_mem_now_bytes() - before);
         bp_test_check(WORLD, taken >= planned && taken <= planned + 4096);
         bp_test_peak peak = bp_test_peak_begin();
@@ -479,7 +484,8 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
     bp_test_message_has("context of 40");
     bp_test_check(WORLD, decoding == NULL);
     bp_fault_arm(bp_comm_size(WORLD) > 1 ? "base.alloc:1@1" : "base.alloc:1");
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, ROOM), BP_ERR_SYSTEM);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, CAPACITY),
+                      BP_ERR_SYSTEM);
     bp_fault_arm(NULL);
     bp_test_check(WORLD, decoding == NULL);
     const bp_model_ops *ops = w.lm->ops;
@@ -487,8 +493,9 @@ static void what_can_not_be_done_is_refused_on_all_ranks(void **state)
     none.decode_new = NULL;
     none.decode_bytes = NULL;
     w.lm->ops = &none;
-    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, ROOM), BP_ERR_CONFIG);
-    bp_test_check(WORLD, bp_model_decode_bytes(w.lm, 1, SLOTS, ROOM) == 0);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, w.lm, 1, SLOTS, CAPACITY),
+                      BP_ERR_CONFIG);
+    bp_test_check(WORLD, bp_model_decode_bytes(w.lm, 1, SLOTS, CAPACITY) == 0);
     w.lm->ops = ops;
     close_world(&w);
 }

@@ -75,7 +75,7 @@ class NextSentence(FolderTest):
             result = self.pretrain("refused", 0, "train.steps=1", *keys)
             self.assert_error(result, 78, f"[{name}]")
 
-    def test_a_corpus_whose_pairs_are_all_of_one_kind_is_told(self):
+    def test_a_corpus_whose_pairs_are_all_of_one_kind_is_reported(self):
         self.write("lone.txt", "the a of .\n")
         self.write("lines.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in ("the a of .", "he was on it .")))
         for name, text, warned in (("document", "lone.txt", ("lone_document", "lone_sentences")),

@@ -209,17 +209,17 @@ threads = 1
                                     f"uncertainty.in_domain=v={self.at('valid.h5')}"])
         self.assert_error(dropout, 78, "[ensemble.no_dropout]")
 
-    def test_a_count_that_is_told_to_stop_goes_on_from_its_runs(self):
+    def test_a_count_that_is_asked_to_stop_goes_on_from_its_runs(self):
         whole = self.model(self.whole())
         for number, fault in enumerate(("count.exchange:1=delay3", "count.write:1=delay3")):  # the runs are whole: merged, written
             with self.subTest(fault):
                 name = f"stopped{number}"
-                told = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"], 0, env={"BP_FAULT": fault})
+                reported = self.background([program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at(name)}"], 0, env={"BP_FAULT": fault})
                 wanted = ".run" if number == 0 else "model.bin"
-                self.until(lambda: any(found.endswith(wanted) for found in self.files(name + "/counts")), told)
-                told.send_signal(signal.SIGTERM)
-                told.communicate()
-                self.assert_stopped(told.result(), "estimating" if number == 0 else "writing")
+                self.until(lambda: any(found.endswith(wanted) for found in self.files(name + "/counts")), reported)
+                reported.send_signal(signal.SIGTERM)
+                reported.communicate()
+                self.assert_stopped(reported.result(), "estimating" if number == 0 else "writing")
                 self.assertEqual(steps(self.at(name)), [])
                 again = self.pretrain(name, 2)
                 self.assertEqual(again.status, 0, str(again))

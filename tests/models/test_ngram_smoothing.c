@@ -264,7 +264,7 @@ static void katz_discounts_satisfy_both_constraints(void **unused)
     assert_true(fabs(taken - (double)n[1]) < 1e-9);
 }
 
-static void counts_of_counts_that_give_no_discount_are_told(void **unused)
+static void counts_of_counts_that_give_no_discount_are_reported(void **unused)
 {
     int64_t none[NGRAM_COUNTS] = {0, 5, 0, 1}, rising[NGRAM_COUNTS] = {0, 2, 9, 1, 1};
     ngram_rule rule = {.smoothing = NGRAM_KNESER_NEY, .katz_k = 7};
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_file_gives_what_was_estimated),
         cmocka_unit_test(the_file_gives_the_same_side_by_side),
         cmocka_unit_test(katz_discounts_satisfy_both_constraints),
-        cmocka_unit_test(counts_of_counts_that_give_no_discount_are_told),
+        cmocka_unit_test(counts_of_counts_that_give_no_discount_are_reported),
     };
 
     return BP_TEST_RUN_MPI(argc, argv, tests);

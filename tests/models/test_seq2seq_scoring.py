@@ -143,7 +143,7 @@ class Scoring(ScoreFiles, FolderTest):
         self.assert_same_bytes("straight", "killed")
 
     def test_what_is_written_scores_as_it_was_written(self):
-        """Sampled targets become pairs; scoring gives each token the log-probability that decoding told, of an ensemble too."""
+        """Sampled targets become pairs; scoring gives each token the log-probability that decoding returned, of an ensemble too."""
         for name, model in (("one", self.model), ("both", self.mixture)):
             lines, _ = self.written("sampled-" + name, "generate.strategy=sample", "generate.tokens=12", model=model)
             lines = [line for line in lines if line["text"] and set(line["text"]) <= set(LETTERS)]
@@ -151,8 +151,8 @@ class Scoring(ScoreFiles, FolderTest):
             self.make_pairs("written-" + name, [[line["prompt"], line["text"]] for line in lines])
             self.scored("rescored-" + name, model=model, corpus="written-" + name)
             for line, logprobs in zip(lines, self.tokens("rescored-" + name), strict=True):
-                told = numpy.array(line["logprobs"])
-                self.assertLess(abs(logprobs[~numpy.isnan(logprobs)][:len(told)] - told).max(), 1e-5)
+                reported = numpy.array(line["logprobs"])
+                self.assertLess(abs(logprobs[~numpy.isnan(logprobs)][:len(reported)] - reported).max(), 1e-5)
 
     def test_members_of_an_ensemble_are_mixed(self):
         """Their probabilities; out-of-bag pairs were scored."""
@@ -162,8 +162,8 @@ class Scoring(ScoreFiles, FolderTest):
         self.assertGreater(both["mutual_information"], 0)
         self.assertLess(both["nll_nats"], max(one["nll_nats"], other["nll_nats"]))
         for a, b, c in zip(*map(self.tokens, ("member0", "member1", "mixed")), strict=True):
-            told = ~numpy.isnan(a)
-            self.assertLess(abs(numpy.logaddexp(a[told], b[told]) - math.log(2) - c[told]).max(), 2e-6)
+            reported = ~numpy.isnan(a)
+            self.assertLess(abs(numpy.logaddexp(a[reported], b[reported]) - math.log(2) - c[reported]).max(), 2e-6)
         self.scored("apart", 2, "mesh.members=2", model=self.mixture)
         self.assertLess(abs(self.summary("apart")["nll_nats"] - both["nll_nats"]), 1e-3)
 
@@ -178,8 +178,8 @@ class Scoring(ScoreFiles, FolderTest):
             self.assertLess(abs(a["logprob"] - b["logprob"]), 1e-5)
             self.assertEqual(set(b["mutual_information"]), {0})
 
-    def test_the_uncertainty_of_pairs_is_told(self):
-        """Letters that training had no source of are told apart somehow; the comparison has its figures."""
+    def test_the_uncertainty_of_pairs_is_reported(self):
+        """Letters that training had no source of are detected somehow; the comparison has its figures."""
         self.make_pairs("odd", [["h" * 8, "a" * (k % 8 + 1)] for k in range(12)])
         result = run(self.job("uncertainty", f"uncertainty.models=one={self.model},both={self.mixture},laplace={self.model}:laplace", f"uncertainty.in_domain={self.at('valid.h5')}",
                               f"uncertainty.shifted={self.at('odd.h5')}", "laplace.samples=2", "laplace.tokens=100", job="uncertainty"))
@@ -210,10 +210,10 @@ class Scoring(ScoreFiles, FolderTest):
         measure = [program("bagpipe-data"), "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis"]
         read, plain = run(measure + [outputs]), run(measure + [texts])
         self.assertEqual(read.status, 0, str(read))
-        told = json.loads(read.out)
-        curve = told.pop("coverage")["logprob"]
-        self.assertEqual(told, json.loads(plain.out))
-        self.assertEqual((curve["coverage"][-1], curve["chrf2"][-1]), (1, told["figures"]["chrf2"]["value"]))
+        reported = json.loads(read.out)
+        curve = reported.pop("coverage")["logprob"]
+        self.assertEqual(reported, json.loads(plain.out))
+        self.assertEqual((curve["coverage"][-1], curve["chrf2"][-1]), (1, reported["figures"]["chrf2"]["value"]))
         self.assert_warning(read, "[metrics.left_out]", "1 of 3")
         broken = self.write("broken.jsonl", json.dumps(lines[0]) + "\n" + json.dumps(lines[3]) + "\n")
         self.assert_error(run(measure + [broken]), 65, "[metrics.bad_output]", "line 2")
@@ -222,19 +222,19 @@ class Scoring(ScoreFiles, FolderTest):
         """Its figures of the surest twentieths are those of files of these documents."""
         lines, _ = self.written("sure", "generate.strategy=sample", "generate.tokens=12", model=self.mixture)
         outputs = os.path.join(self.at("sure"), "generate", "outputs.jsonl")
-        told = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", self.at("valid.tgt"), "--hypothesis", outputs]).out)["coverage"]
+        reported = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", self.at("valid.tgt"), "--hypothesis", outputs]).out)["coverage"]
         with open(self.at("valid.tgt"), encoding="utf-8") as file:
             references = file.read().splitlines()
         for order, sign in (("logprob", -1), ("mutual_information", 1)):
             key = "logprobs" if order == "logprob" else order
             surest = sorted(range(len(lines)), key=lambda k: (sign * sum(lines[k][key]) / len(lines[k][key]), k))
-            self.assertEqual(len(told[order]["coverage"]), 20)
+            self.assertEqual(len(reported[order]["coverage"]), 20)
             for point in (4, 11, 19):
-                chosen = surest[:round(told[order]["coverage"][point] * len(lines))]
+                chosen = surest[:round(reported[order]["coverage"][point] * len(lines))]
                 hypothesis = self.write("some.txt", "".join(lines[k]["text"].replace("\n", " ") + "\n" for k in chosen))
                 reference = self.write("some.ref", "".join(references[k] + "\n" for k in chosen))
                 some = json.loads(self.must(["bagpipe-data", "metrics", "--kind", "chrf", "--reference", reference, "--hypothesis", hypothesis]).out)
-                self.assertLess(abs(told[order]["chrf2"][point] - some["figures"]["chrf2"]["value"]), 1e-9)
+                self.assertLess(abs(reported[order]["chrf2"][point] - some["figures"]["chrf2"]["value"]), 1e-9)
 
     def bucket(self, name, ranks=0, *keys):
         result = run(self.job(name, "corpus.bucket=4", "train.valid_every=4", "checkpoint.every=5", *keys, job="pretrain"), ranks)

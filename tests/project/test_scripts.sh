@@ -74,6 +74,6 @@ claim "nothing starts mpirun with -q" sh -c "! grep -rnE 'mpirun\"?,? +\"?-q' sr
 . jobs/local.sh
 local_mpi
 claim "too few slots are named" says "not enough slots" env -u OMPI_MCA_rmaps_base_oversubscribe mpirun -n 1000 true
-[ "$(id -u)" != 0 ] || claim "root without permission is told of it" says "OMPI_ALLOW_RUN_AS_ROOT=1" \
+[ "$(id -u)" != 0 ] || claim "root without permission gets a message" says "OMPI_ALLOW_RUN_AS_ROOT=1" \
     env -u OMPI_ALLOW_RUN_AS_ROOT mpirun -n 2 true
 exit $failed

@@ -170,7 +170,7 @@ static void use_gnuplot(const char *text)
     bp_free(path);
 }
 
-static void a_gnuplot_that_is_missing_fails_or_hangs_is_told(void **state)
+static void a_gnuplot_that_is_missing_fails_or_hangs_is_reported(void **state)
 {
     char *picture, *path = bp_strdup(getenv("PATH"));
     size_t bytes;
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(ids_of_a_picture_are_its_own),
         cmocka_unit_test(variables_are_what_they_are_in_gnuplot),
         cmocka_unit_test(pictures_are_drawn_in_a_folder_and_in_memory),
-        cmocka_unit_test(a_gnuplot_that_is_missing_fails_or_hangs_is_told),
+        cmocka_unit_test(a_gnuplot_that_is_missing_fails_or_hangs_is_reported),
     };
     return BP_TEST_RUN(tests);
 }

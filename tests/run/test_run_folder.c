@@ -299,26 +299,26 @@ static void damaged_record_is_refused(void **state)
 static void folder_of_a_running_job_is_refused(void **state)
 {
     const opening with = {.run = bp_test_path("held"), .hash = "c0"};
-    int told[2];
+    int ready[2];
     pid_t owner = -1;
     char byte = 0;
 
     (void)state;
     if (mesh->coordinates) {
         bp_test_expect(bp_dir_make(with.run), BP_OK);
-        assert_int_equal(pipe(told), 0);
+        assert_int_equal(pipe(ready), 0);
         owner = fork();
         assert_true(owner >= 0);
         if (owner == 0) {
             run_lock *lock;
 
             byte = run_lock_take(&lock, with.run, 0) == BP_OK ? 'w' : 'e';
-            if (write(told[1], &byte, 1) == 1)
+            if (write(ready[1], &byte, 1) == 1)
                 (void)pause();
             _exit(1);
         }
-        assert_true(read(told[0], &byte, 1) == 1 && byte == 'w');
-        assert_true(close(told[0]) == 0 && close(told[1]) == 0);
+        assert_true(read(ready[0], &byte, 1) == 1 && byte == 'w');
+        assert_true(close(ready[0]) == 0 && close(ready[1]) == 0);
     }
     check_refused(&with, BP_ERR_BUSY, "(host ... [lock.held]");
     if (mesh->coordinates) {

@@ -69,7 +69,7 @@ static void metrics_are_cut_back_to_the_checkpoint(void **state)
     bp_test_check_err(COMM, bp_run_close(&run, BP_OK), BP_OK);
 }
 
-/* A disk that is full: the error is told, and the file still holds whole lines. */
+/* A disk that is full: the error is reported, and the file still holds whole lines. */
 static void line_is_written_whole_or_not_at_all(void **state)
 {
     const opening with = {.run = bp_test_path("full"), .hash = "c0"};

@@ -23,7 +23,7 @@ static void lock_is_taken_once_and_again_after_its_release(void **state)
     bp_test_expect(run_lock_release(&second), BP_OK);
 }
 
-static void second_process_is_refused_and_told_who_holds(void **state)
+static void second_process_is_refused_and_names_the_owner(void **state)
 {
     const char *run = fresh("second");
     char process[64], host[256] = "";
@@ -379,7 +379,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_is_taken_once_and_again_after_its_release),
-        cmocka_unit_test(second_process_is_refused_and_told_who_holds),
+        cmocka_unit_test(second_process_is_refused_and_names_the_owner),
         cmocka_unit_test(killed_owner_is_followed_at_once),
         cmocka_unit_test(stopped_owner_still_holds),
         cmocka_unit_test(process_number_used_again_holds_nothing),

@@ -1,4 +1,4 @@
-/* A run's status: journals that are being written, who holds the lock, and what it is told as. */
+/* A run's status: journals that are being written, who holds the lock, and how it is reported. */
 #include "bp_test.h"
 
 #include "base/buffer.h"
@@ -80,7 +80,7 @@ static void metric(const progress_of *self, const char *text)
     json_decref(line);
 }
 
-static json_t *told(const progress_of *self)
+static json_t *written(const progress_of *self)
 {
     json_t *file = run_progress_read(self->run);
 
@@ -90,7 +90,7 @@ static json_t *told(const progress_of *self)
 
 #define STAMP "\"time\": \"2026-01-01T00:00:00Z\", "
 
-static void lines_are_told_as_they_come(void **state)
+static void lines_are_reported_as_they_come(void **state)
 {
     progress_of p;
     json_t *file;
@@ -104,7 +104,7 @@ static void lines_are_told_as_they_come(void **state)
                "\"tokens_per_second\": 100.0, \"valid_loss\": 4.5}");
     metric(&p, "{\"step\": 20, \"loss_mean\": 3.5}"); /* of an ensemble: its members tell */
     (void)bp_heartbeat_phase(BP_PHASE_VALIDATE);
-    file = told(&p);
+    file = written(&p);
     assert_int_equal(integer_of(file, "step"), 20);
     assert_null(json_object_get(file, "loss"));
     assert_true(real_of(file, "best_valid_loss") == 4.0 && integer_of(file, "best_step") == 10);
@@ -115,7 +115,7 @@ static void lines_are_told_as_they_come(void **state)
     json_decref(file);
     end(&p);
     (void)bp_heartbeat_phase(BP_PHASE_STEP);
-    file = told(&p);
+    file = written(&p);
     assert_string_equal(json_string_value(json_object_get(file, "phase")),
                         bp_phase_name(BP_PHASE_VALIDATE)); /* it is over */
     json_decref(file);
@@ -139,7 +139,7 @@ static void restarts_go_back_to_their_commit(void **state)
     for (int start = 2; start < 4; start++) {
         begin(&p, run, start, NULL);
         event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 20}");
-        file = told(&p);
+        file = written(&p);
         assert_int_equal(integer_of(file, "step"), 20);
         assert_int_equal(integer_of(file, "tokens"), 200);
         assert_float_equal(real_of(file, "kept_seconds"), 4.0, 1e-9);
@@ -164,7 +164,7 @@ static void jobs_of_units_keep_them(void **state)
     end(&p);
     begin(&p, run, 2, "stopped");
     event(&p, "{" STAMP "\"event\": \"resumed\", \"units\": 9}");
-    file = told(&p);
+    file = written(&p);
     assert_int_equal(integer_of(file, "units_done"), 3);
     json_decref(file);
     json_decref(members);
@@ -185,7 +185,7 @@ static void clock_that_was_set_back_makes_nothing_negative(void **state)
         "\"start\": 1, \"starts\": 1, \"wall_seconds\": 100.0}");
     begin(&p, run, 2, "stopped");
     event(&p, "{" STAMP "\"event\": \"resumed\", \"step\": 10}");
-    file = told(&p);
+    file = written(&p);
     assert_true(real_of(file, "wall_seconds") >= 100 && real_of(file, "wall_seconds") < 160);
     json_decref(file);
     end(&p);
@@ -204,7 +204,7 @@ static void status_json_that_makes_no_sense_is_begun_anew(void **state)
         put(run, "status.json", texts[k]);
         assert_null(run_progress_read(run));
         begin(&p, run, (int)k + 2, "stopped");
-        file = told(&p);
+        file = written(&p);
         assert_int_equal(integer_of(file, "start"), (int)k + 2);
         json_decref(file);
         end(&p);
@@ -483,7 +483,7 @@ static void expect_no_text(const char *run, const char *word)
 
 static void lines_tell_what_was_read(void **state)
 {
-    const char *run = running("told", "node7", NULL);
+    const char *run = running("reported", "node7", NULL);
 
     (void)state;
     put(run, "status.json",
@@ -509,7 +509,7 @@ static void lines_tell_what_was_read(void **state)
                 NULL);
 }
 
-static void what_a_watchdog_noted_is_told(void **state)
+static void what_a_watchdog_noted_is_reported(void **state)
 {
     const char *run = running("noted", "here", NULL);
     json_t *status;
@@ -542,7 +542,7 @@ static void events_are_counted_and_the_newest_kept(void **state)
     event(&p, "{" STAMP "\"event\": \"slow_rank\", \"rank\": 3}");
     for (int k = 0; k < 6; k++)
         event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 3}");
-    file = told(&p);
+    file = written(&p);
     assert_int_equal(integer_of(json_object_get(file, "events"), "slow_rank"), 1);
     assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 6);
     assert_int_equal(json_object_size(json_object_get(file, "events")), 2);
@@ -551,15 +551,15 @@ static void events_are_counted_and_the_newest_kept(void **state)
     end(&p);
     begin(&p, run, 2, "stopped");
     event(&p, "{" STAMP "\"event\": \"skipped\", \"step\": 4}");
-    file = told(&p);
+    file = written(&p);
     assert_int_equal(integer_of(json_object_get(file, "events"), "skipped"), 7);
     assert_int_equal(json_array_size(json_object_get(file, "notes")), 1);
     json_decref(file);
     end(&p);
 }
 
-/* Told until a start has come further, and not while the run runs. */
-static void start_that_failed_is_told(void **state)
+/* Reported until a start has come further, and not while the run runs. */
+static void start_that_failed_is_reported(void **state)
 {
     static const char failed[] =
         "{\"time\": \"2026-01-01T00:00:00Z\", \"event\": \"opened\"}\n"
@@ -587,7 +587,7 @@ static void start_that_failed_is_told(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_told_as_they_come),
+        cmocka_unit_test(lines_are_reported_as_they_come),
         cmocka_unit_test(restarts_go_back_to_their_commit),
         cmocka_unit_test(jobs_of_units_keep_them),
         cmocka_unit_test(clock_that_was_set_back_makes_nothing_negative),
@@ -602,8 +602,8 @@ int main(void)
         cmocka_unit_test(folders_without_a_run_are_missing_input),
         cmocka_unit_test(damaged_run_json_is_said_to_be),
         cmocka_unit_test(lines_tell_what_was_read),
-        cmocka_unit_test(what_a_watchdog_noted_is_told),
-        cmocka_unit_test(start_that_failed_is_told),
+        cmocka_unit_test(what_a_watchdog_noted_is_reported),
+        cmocka_unit_test(start_that_failed_is_reported),
         cmocka_unit_test(members_are_watched_at_the_same_time),
     };
 

@@ -418,7 +418,7 @@ static void walk(bp_watch *watch, bp_watch_heartbeat heartbeats[], int size, int
     *now += HEARTBEAT;
 }
 
-static void slow_rank_is_told_once_a_stretch(void **state)
+static void slow_rank_is_reported_once_a_stretch(void **state)
 {
     (void)state;
     bp_watch *watch = watch_of(4);
@@ -464,8 +464,8 @@ static void only_peers_are_compared(void **state)
 
 /* ---- many ranks ---- */
 
-/* A thousand that say whatever: nothing is named that was not heard, or has left, and what is told
- * of a rank is a number. */
+/* A thousand that say whatever: nothing is named that was not received, or has left, and what is
+ * reported of a rank is a number. */
 static void thousand_ranks_may_say_anything(void **state)
 {
     enum { MANY = 1000, TICKS = 200, SILENT = 700 };
@@ -519,7 +519,7 @@ int main(void)
         cmocka_unit_test(rank_that_left_is_not_missed),
         cmocka_unit_test(silence_alone_is_looked_for),
         cmocka_unit_test(long_steps_are_waited_for),
-        cmocka_unit_test(slow_rank_is_told_once_a_stretch),
+        cmocka_unit_test(slow_rank_is_reported_once_a_stretch),
         cmocka_unit_test(only_peers_are_compared),
         cmocka_unit_test(thousand_ranks_may_say_anything),
     };

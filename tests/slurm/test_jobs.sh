@@ -3,7 +3,7 @@
 #
 # Claims: 4 ranks on two nodes (tensor 2 x data 2) and a pipeline across the nodes have the losses of one rank; scoring
 # there gives the bytes of one rank, by srun and by mpirun; an ensemble trained side by side on the nodes, and one trained
-# by an array of jobs and gathered, are that of one rank; a sweep trains each point of its grid, and a wrong array is told the right one; a study of uncertainty there has the figures of one rank; a bench
+# by an array of jobs and gathered, are that of one rank; a sweep trains each point of its grid, and a wrong array is refused with the right one; a study of uncertainty there has the figures of one rank; a bench
 # there measures messages across the nodes; tasks that do not see each other are refused; a job that is warned commits a checkpoint, queues itself again, and ends with the
 # losses of one that was never stopped; so does one of which a rank is killed; one that is halted or cancelled is not queued
 # again, and goes on when it is submitted again.
@@ -56,7 +56,7 @@ same_losses point "sweep/lr=3e-3_seed=2" 0
 [[ $(head -n 1 sweep.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, sweep.csv) == 4 ]] || { cat sweep.csv; fail "the table of the sweep is another"; }
 start wrong --array=0-4 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
 until_true is_gone "$job" || fail "the array that does not fit does not end"
-[[ $(grep -c -- "--array=0-3" wrong.log) == 5 ]] || fail "an array that does not fit is not told the right one"
+[[ $(grep -c -- "--array=0-3" wrong.log) == 5 ]] || fail "the message about a wrong array lacks the right one"
 
 echo "a study of uncertainty on the nodes"
 cat >study.ini <<END
@@ -99,7 +99,7 @@ until_true is_over "$job" || fail "the blind job does not end"
 [[ $(field "$job" ExitCode) == 78:0 && ! -e blind ]] || fail "the blind job ended with $(field "$job" ExitCode)"
 [[ $(grep -c "srun started 2 tasks that do not see each other" blind.log) == 1 ]] || fail "the blind job does not say why"
 
-echo "an Open MPI without PMI-2 is told what to use"
+echo "the message about an Open MPI without PMI-2 says what to use"
 BAGPIPE_LAUNCH="srun --mpi=pmi2" start pmi2 --nodes=2 --ntasks-per-node=1 "$top/slurm/pretrain.sbatch" job.ini run.dir="$work/pmi2"
 until_true is_over "$job" || fail "the job by PMI-2 does not end"
 [[ $(field "$job" JobState) == COMPLETED || $(grep -c "use srun --mpi=pmix, or mpirun" pmi2.log) == 1 ]] || fail "the job by PMI-2 does not say why"

@@ -44,7 +44,7 @@ class Sweep(unittest.TestCase):
                          [["corpus.train=a.h5,b.h5", "run.dir=r/train=a.h5_b.h5"], ["corpus.train=c.h5", "run.dir=r/train=c.h5"]])
         self.assertEqual(self.points("run.dir=r", r"corpus.valid=a\,b", "run.seed=1,2")[0][0], "corpus.valid=a,b")
 
-    def test_folders_are_named_safely_and_told_apart(self):
+    def test_folders_are_named_safely_and_distinct(self):
         self.assertEqual(self.folders("run.dir=r", "a.x=1,2", "b.x=3"), ["run.dir=r/x=1", "run.dir=r/x=2"])
         self.assertEqual(self.folders("run.dir=r", "a.x=1,2", "b.x=3,4")[0], "run.dir=r/a.x=1_b.x=3")
         self.assertEqual(self.folders("run.dir=r", "corpus.train=/a/b c.h5,../$(d)"), ["run.dir=r/train=_a_b_c.h5", "run.dir=r/train=..___d_"])

@@ -193,7 +193,7 @@ static void tokens_without_a_score_are_left_out(void **state)
     bp_token_order_free(&order);
 }
 
-static void memory_that_is_short_is_told(void **state)
+static void memory_that_is_short_is_reported(void **state)
 {
     (void)state;
     bp_token_table table = {.tokens = INT64_MAX / 16, .documents = 1};
@@ -203,7 +203,7 @@ static void memory_that_is_short_is_told(void **state)
     assert_null(order);
 }
 
-/* Two documents with tokens in one bin, of confidences 0.5 and as often right as told. */
+/* Two documents with tokens in one bin, of confidence 0.5, half of them right. */
 static bp_calibration document_of(int64_t right, int64_t wrong)
 {
     bp_calibration sums = {0};
@@ -251,7 +251,7 @@ int main(void)
         cmocka_unit_test(ties_do_not_depend_on_the_order_of_tokens),
         cmocka_unit_test(fewer_tokens_than_bins_are_a_bin_each),
         cmocka_unit_test(tokens_without_a_score_are_left_out),
-        cmocka_unit_test(memory_that_is_short_is_told),
+        cmocka_unit_test(memory_that_is_short_is_reported),
         cmocka_unit_test(squared_error_is_less_by_what_documents_differ),
         cmocka_unit_test(squared_error_of_nothing_is_not_a_number),
     };

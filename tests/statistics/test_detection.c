@@ -98,7 +98,7 @@ static void resamples_count_documents_by_their_number(void **state)
     bp_detection_free(&detection);
 }
 
-static void memory_that_is_short_is_told(void **state)
+static void memory_that_is_short_is_reported(void **state)
 {
     (void)state;
     double score = 0;
@@ -117,7 +117,7 @@ int main(void)
         cmocka_unit_test(nineteen_of_twenty_are_enough),
         cmocka_unit_test(one_kind_alone_has_no_figures),
         cmocka_unit_test(resamples_count_documents_by_their_number),
-        cmocka_unit_test(memory_that_is_short_is_told),
+        cmocka_unit_test(memory_that_is_short_is_reported),
     };
     return BP_TEST_RUN(tests);
 }

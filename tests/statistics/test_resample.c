@@ -198,7 +198,7 @@ static void values_that_are_not_finite_are_left_out(void **state)
     assert_true(isnan(interval.low) && isnan(interval.high));
 }
 
-static void memory_that_is_short_is_told(void **state)
+static void memory_that_is_short_is_reported(void **state)
 {
     (void)state;
     static const int64_t many = INT64_MAX / 2;
@@ -222,7 +222,7 @@ int main(void)
         cmocka_unit_test(pairs_see_what_methods_differ_in),
         cmocka_unit_test(an_interval_is_of_percentiles),
         cmocka_unit_test(values_that_are_not_finite_are_left_out),
-        cmocka_unit_test(memory_that_is_short_is_told),
+        cmocka_unit_test(memory_that_is_short_is_reported),
     };
     return BP_TEST_RUN(tests);
 }

@@ -72,7 +72,7 @@ static void a_point_of_the_grid_is_met(void **state)
     assert_true(got.temperature == 1 && !got.at_edge && got.nll == text.value[12] / 4);
 }
 
-static void a_minimum_beyond_the_points_is_told(void **state)
+static void a_minimum_beyond_the_points_is_reported(void **state)
 {
     (void)state;
     two_classes text;
@@ -123,7 +123,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_minimum_is_where_confidence_is_accuracy),
         cmocka_unit_test(a_point_of_the_grid_is_met),
-        cmocka_unit_test(a_minimum_beyond_the_points_is_told),
+        cmocka_unit_test(a_minimum_beyond_the_points_is_reported),
         cmocka_unit_test(nll_is_known_between_the_points),
         cmocka_unit_test(no_tokens_have_no_temperature),
     };

@@ -46,13 +46,13 @@ static void check(const char *name, const char *text, size_t bytes, bp_documents
     bp_documents_stats stats;
 
     bp_test_expect(tell(&out, &path, 1, &options, &stats), BP_OK);
-    char *told = bp_buffer_take(&out);
-    assert_string_equal(told, expected);
+    char *got = bp_buffer_take(&out);
+    assert_string_equal(got, expected);
     assert_int_equal(stats.skipped_lines, skipped);
     assert_int_equal(stats.text_bytes, bytes);
     assert_int_equal(stats.consumed_bytes, bytes);
     assert_int_equal(stats.total_bytes, bytes);
-    bp_free(told);
+    bp_free(got);
 }
 
 static void a_file_is_a_document(void **state)
@@ -306,7 +306,7 @@ static void shares_part_the_pieces(void **state)
 
 /* What has no place to be cut is held in memory as a whole, so there is a limit; text that can be
  * cut has none. */
-static void runs_beyond_the_limit_are_told(void **state)
+static void runs_beyond_the_limit_are_reported(void **state)
 {
     static char text[5000];
     bp_documents_options options = {.piece_bytes = 64, .limit_bytes = 1024};
@@ -362,7 +362,7 @@ int main(void)
         cmocka_unit_test(pieces_make_up_the_document),
         cmocka_unit_test(lines_end_where_they_end_whatever_the_pieces),
         cmocka_unit_test(shares_part_the_pieces),
-        cmocka_unit_test(runs_beyond_the_limit_are_told),
+        cmocka_unit_test(runs_beyond_the_limit_are_reported),
         cmocka_unit_test(formats_have_names),
     };
 

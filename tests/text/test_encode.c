@@ -255,7 +255,7 @@ static void characters_are_code_points(void **state)
                 8, ids, "a\xC3\xA9\n <unk><unk><unk>a");
 }
 
-static void ids_beyond_the_vocabulary_are_told(void **state)
+static void ids_beyond_the_vocabulary_are_reported(void **state)
 {
     static const uint32_t ids[] = {1, 6};
     bp_tokenizer *tokenizer = parse(WORDS);
@@ -311,7 +311,7 @@ int main(void)
         cmocka_unit_test(pieces_have_the_ids_of_the_whole),
         cmocka_unit_test(words_are_parted_by_white_space),
         cmocka_unit_test(characters_are_code_points),
-        cmocka_unit_test(ids_beyond_the_vocabulary_are_told),
+        cmocka_unit_test(ids_beyond_the_vocabulary_are_reported),
         cmocka_unit_test(added_tokens_are_no_pieces),
     };
 

@@ -1,5 +1,5 @@
 /* Tokenizers of Hugging Face's forms: the ids and the text of golden_ids.json, which the Rust
- * library told (golden_ids.mjs). */
+ * library returned (golden_ids.mjs). */
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -32,10 +32,10 @@ static char *marked(const char *text, bp_sentences rule, size_t piece_bytes)
 static void expect(const char *text, bp_sentences rule, const char *expected)
 {
     for (size_t piece = 16; piece < 4096; piece *= 2) {
-        char *told = marked(text, rule, piece);
+        char *got = marked(text, rule, piece);
 
-        assert_string_equal(told, expected);
-        bp_free(told);
+        assert_string_equal(got, expected);
+        bp_free(got);
     }
 }
 

@@ -54,7 +54,7 @@ static void add_zstd(packed *out, const char *text, size_t bytes)
 }
 
 /* Read all of a file in reads of `step` bytes. */
-static bp_err read_all(const char *path, size_t step, char *out, size_t room, size_t *bytes)
+static bp_err read_all(const char *path, size_t step, char *out, size_t capacity, size_t *bytes)
 {
     bp_text_source *source;
     bp_err err = bp_text_source_open(&source, path);
@@ -66,7 +66,7 @@ static bp_err read_all(const char *path, size_t step, char *out, size_t room, si
         return err;
     }
     while (err == BP_OK && got == step) {
-        assert_true(*bytes + step <= room);
+        assert_true(*bytes + step <= capacity);
         err = bp_text_source_read(source, out + *bytes, step, &got);
         *bytes += got;
     }
@@ -150,7 +150,7 @@ static void expect_damaged(const packed *file, size_t bytes, const char *message
     bp_test_message_has(path);
 }
 
-static void damage_is_told(void **state)
+static void damage_is_reported(void **state)
 {
     static packed out;
     char *text = make_text();
@@ -215,7 +215,7 @@ static void a_bomb_is_refused(void **state)
     bp_free(bomb);
 }
 
-static void missing_files_and_folders_are_told(void **state)
+static void missing_files_and_folders_are_reported(void **state)
 {
     bp_text_source *source;
     const char *folder = bp_test_path("folder");
@@ -230,7 +230,7 @@ static void missing_files_and_folders_are_told(void **state)
     assert_null(source);
 }
 
-static void unreadable_disk_is_told(void **state)
+static void unreadable_disk_is_reported(void **state)
 {
     static char out[3 * TEXT_BYTES];
     char *text = make_text();
@@ -251,11 +251,11 @@ int main(void)
         cmocka_unit_test(all_codings_give_the_text),
         cmocka_unit_test(parts_that_follow_each_other_are_one_text),
         cmocka_unit_test(empty_and_short_files_are_plain),
-        cmocka_unit_test(damage_is_told),
+        cmocka_unit_test(damage_is_reported),
         cmocka_unit_test(large_zstd_window_is_refused),
         cmocka_unit_test(a_bomb_is_refused),
-        cmocka_unit_test(missing_files_and_folders_are_told),
-        cmocka_unit_test(unreadable_disk_is_told),
+        cmocka_unit_test(missing_files_and_folders_are_reported),
+        cmocka_unit_test(unreadable_disk_is_reported),
     };
 
     return BP_TEST_RUN(tests);

@@ -201,7 +201,7 @@ static void damaged_text_is_refused_or_read(void **state)
     bp_buffer_clear(&text);
 }
 
-static void missing_files_are_told(void **state)
+static void missing_files_are_reported(void **state)
 {
     bp_tokenizer *tokenizer;
     const char *none = bp_test_path("none.json");
@@ -371,7 +371,7 @@ int main(void)
         cmocka_unit_test(what_is_not_done_exactly_is_refused_by_name),
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(damaged_text_is_refused_or_read),
-        cmocka_unit_test(missing_files_are_told),
+        cmocka_unit_test(missing_files_are_reported),
         cmocka_unit_test(a_pair_of_files_is_the_same_tokenizer),
         cmocka_unit_test(bad_pairs_are_refused),
         cmocka_unit_test(the_text_of_a_token_is_one_line_of_utf8),

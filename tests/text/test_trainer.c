@@ -53,26 +53,26 @@ typedef struct plain_words {
     uint32_t *symbols[20000];
     int64_t lengths[20000], counts[20000];
     int64_t count;
-    uint32_t room[200000];
+    uint32_t all[200000];
 } plain_words;
 
 static void split_plainly(plain_words *words, const char *text, size_t bytes)
 {
     const uint8_t *start = (const uint8_t *)text;
     uint32_t rank_of_byte[256];
-    uint32_t *room = words->room;
+    uint32_t *symbol = words->all;
 
     for (int k = 0; k < 256; k++)
         rank_of_byte[bp_byte_of_rank(k)] = (uint32_t)k;
     words->count = 0;
     for (size_t at = 0, length; at < bytes; at += length) {
         length = bp_scan_piece(bp_unicode_classes(), start + at, bytes - at);
-        assert_true(words->count < 20000 && room + length < words->room + 200000);
-        words->symbols[words->count] = room;
+        assert_true(words->count < 20000 && symbol + length < words->all + 200000);
+        words->symbols[words->count] = symbol;
         words->lengths[words->count] = (int64_t)length;
         words->counts[words->count++] = 1;
         for (size_t k = 0; k < length; k++)
-            *room++ = rank_of_byte[start[at + k]];
+            *symbol++ = rank_of_byte[start[at + k]];
     }
 }
 
@@ -160,7 +160,7 @@ static void any_number_of_ranks_makes_the_same(void **state)
 static void split_to_pieces(plain_words *words, const bp_tokenizer *tokenizer, const char *text,
                             size_t bytes)
 {
-    uint32_t *room = words->room;
+    uint32_t *symbol = words->all;
 
     words->count = 0;
     for (size_t at = 0; at < bytes; at++) {
@@ -171,11 +171,11 @@ static void split_to_pieces(plain_words *words, const bp_tokenizer *tokenizer, c
             continue;
         if (!inner) {
             assert_true(words->count < 20000);
-            words->symbols[words->count] = room;
+            words->symbols[words->count] = symbol;
             words->counts[words->count] = 1;
             words->lengths[words->count++] = 0;
         }
-        *room++ = (uint32_t)bp_tokenizer_id(tokenizer, inner ? name : name + 2, inner ? 3 : 1);
+        *symbol++ = (uint32_t)bp_tokenizer_id(tokenizer, inner ? name : name + 2, inner ? 3 : 1);
         words->lengths[words->count - 1]++;
     }
 }

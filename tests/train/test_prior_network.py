@@ -1,5 +1,5 @@
 """Dirichlet prior networks: the loss and the mutual information are scipy's of the logits that the weights give; texts outside the domain are
-told from those in it; the same bits on 1 and 2 data ranks, the same losses with tensor ranks."""
+distinguished from those in it; the same bits on 1 and 2 data ranks, the same losses with tensor ranks."""
 import os
 import pathlib
 import random
@@ -72,7 +72,7 @@ class PriorNetwork(test_finetune.TaskTest):
         student = self.finetune("student", 0, *TINY, f"corpus.train={self.at('domain.h5')}", "corpus.valid=", f"distill.model={still}")
         self.assert_error(student, 78, "[distill.no_teacher]")
 
-    def test_what_is_outside_is_told(self):
+    def test_what_is_outside_is_distinguished(self):
         keys = ["train.steps=150", "optimizer.lr=1e-2", "train.log_every=50"]
         one = self.trained("one", 0, *keys)
         lines = metrics(one)
@@ -91,12 +91,12 @@ class PriorNetwork(test_finetune.TaskTest):
             auroc = read_json(self.at(name), "uncertainty", "summary.json")["methods"]["prior"]["ood"]["outside"]["auroc"]
             self.assertGreater(auroc["mutual_information"], 0.9)
             with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", "prior", "score", "outcomes.h5")) as file:
-                told = {key: file[key][()].astype(float) for key in ("mutual_information", "total_entropy", "expected_entropy")}
+                reported = {key: file[key][()].astype(float) for key in ("mutual_information", "total_entropy", "expected_entropy")}
             alpha = self.alphas(one)
-            numpy.testing.assert_allclose(told["mutual_information"], information(alpha), atol=2e-5, rtol=1e-3)
+            numpy.testing.assert_allclose(reported["mutual_information"], information(alpha), atol=2e-5, rtol=1e-3)
             p = alpha / alpha.sum(1, keepdims=True)
-            numpy.testing.assert_allclose(told["total_entropy"], -(p * numpy.log(p)).sum(1), atol=2e-5, rtol=1e-3)
-            numpy.testing.assert_allclose(told["expected_entropy"], told["total_entropy"] - told["mutual_information"], atol=1e-6)
+            numpy.testing.assert_allclose(reported["total_entropy"], -(p * numpy.log(p)).sum(1), atol=2e-5, rtol=1e-3)
+            numpy.testing.assert_allclose(reported["expected_entropy"], reported["total_entropy"] - reported["mutual_information"], atol=1e-6)
 
     def test_what_has_no_meaning_is_refused(self):
         self.assert_error(self.finetune("none", 0, *TINY, "dirichlet.outside=moon"), 65, "[dirichlet.no_outside]")

@@ -100,7 +100,7 @@ static bool receive(const bp_pipeline *pipeline, int stage, const bp_action *act
     return true;
 }
 
-/* There is room for its result: an earlier one has been taken. */
+/* There is capacity for its result: an earlier one has been taken. */
 static bool send(const bp_pipeline *pipeline, int stage, const bp_action *action)
 {
     simulated *self = &world[stage];

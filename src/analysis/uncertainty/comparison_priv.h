@@ -90,7 +90,7 @@ typedef struct comparison_corpora {
     char *list; /* the paths with commas: score.corpus */
     int64_t documents;
     int64_t vocab_size;
-    char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char hash[BP_SHA256_HEX];           /* of the content, in order */
 } comparison_corpora;
 
@@ -109,16 +109,16 @@ void comparison_corpora_clear(comparison_corpora *corpora);
 
 /** What the models are, as far as their manifests tell without the weights. */
 typedef struct comparison_metadata {
-    int64_t context;                    /* the smallest; 0: not told */
-    int64_t vocab_size, width;          /* 0: not told */
+    int64_t context;                    /* the smallest; 0: unknown */
+    int64_t vocab_size, width;          /* 0: unknown */
     bp_task_shape task;                 /* kind BP_TASK_NONE: a language model */
     char classes_hash[BP_SHA256_HEX];   /* of their names; "": there are none */
-    char tokenizer_hash[BP_SHA256_HEX]; /* "": not told */
-    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": not told, or of an ensemble */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
+    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
     bool ensemble;
     int64_t members;
     double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
-    char digest[BP_SHA256_HEX]; /* of the manifests; "": not told */
+    char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
 } comparison_metadata;
 
 /** Look at a method's CHECKPOINT, or at all members of its ensemble. Damaged ones are left to those

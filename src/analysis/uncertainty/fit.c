@@ -1,5 +1,5 @@
 /* The fit of a Laplace approximation within a comparison: what the coordinator tells of it, and how
- * a stop that it hears of reaches the ranks that compute. */
+ * a stop request that it receives reaches the ranks that compute. */
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace/laplace.h"
@@ -55,7 +55,7 @@ static void tell(fit_course *course, const bp_laplace_progress *progress)
                     progress->steps, progress->name, 100 * progress->share, left);
 }
 
-static bool hear(void *context, const bp_laplace_progress *progress)
+static bool update(void *context, const bp_laplace_progress *progress)
 {
     tell(context, progress);
     return bp_signals_stop_asked();
@@ -144,7 +144,8 @@ static bp_err run(comparison_job *self, int64_t m, const bp_config *config, cons
     const comparison_method *method = &self->results.methods.items[m];
     bp_laplace_spec spec = bp_laplace_spec_of(self->config);
     fit_course course = {.self = self, .method = method->name, .asked = -ASK_SECONDS};
-    bp_laplace_listener listener = {.hear = mesh->dedicated ? report : hear, .context = &course};
+    bp_laplace_listener listener = {.update = mesh->dedicated ? report : update,
+                                    .context = &course};
     bp_err err;
 
     if (mesh->dedicated)

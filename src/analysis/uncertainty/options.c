@@ -20,7 +20,7 @@ const bp_option bp_uncertainty_options[] = {
      .at = BP_AT(bp_uncertainty_keys, in_domain)},
     {.key = "uncertainty.shifted",
      .type = BP_OPTION_STRING,
-     .help = "corpora that are not, each to be told apart: CORPUS, CORPUS:label=value, NAME=...",
+     .help = "corpora that are not, each to be detected: CORPUS, CORPUS:label=value, NAME=...",
      .at = BP_AT(bp_uncertainty_keys, shifted)},
     {.key = "uncertainty.passes",
      .type = BP_OPTION_INT,

@@ -211,7 +211,7 @@ static bp_err read_tokens(reader *self, bp_h5 *file)
 static bp_err reserve(comparison_scores *out, const char *folder, const int64_t *tokens,
                       const comparison_group *in_domain)
 {
-    bool room = true;
+    bool allocated = true;
     int64_t total;
 
     out->domain = in_domain->document_count;
@@ -224,16 +224,16 @@ static bp_err reserve(comparison_scores *out, const char *folder, const int64_t 
     total = out->doc_start[out->domain];
     out->nll = bp_try_alloc("comparison.scores", total, sizeof(*out->nll));
     out->correct = bp_try_alloc("comparison.scores", total, sizeof(*out->correct));
-    room = out->nll && out->correct;
+    allocated = out->nll && out->correct;
     for (int s = 0; s < COMPARISON_SCORES; s++) {
         out->means[s] = bp_try_alloc("comparison.scores", out->documents, sizeof(double));
-        room = room && out->means[s];
+        allocated = allocated && out->means[s];
     }
     for (int o = 0; o < COMPARISON_ORDERS; o++) {
         out->uncertain[o] = bp_try_alloc("comparison.scores", total, sizeof(float));
-        room = room && out->uncertain[o];
+        allocated = allocated && out->uncertain[o];
     }
-    return room ? BP_OK : out_of_memory(folder);
+    return allocated ? BP_OK : out_of_memory(folder);
 }
 
 bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,

@@ -261,7 +261,7 @@ static void share(comparison_job *self)
 }
 
 /* All methods see the same windows: of the smallest context, if none was asked for. A classifier
- * sees of a text what its own context has room for. */
+ * sees as much of a text as its own context holds. */
 static bp_err resolve_context(comparison_job *self)
 {
     int64_t context = 0;

@@ -256,7 +256,7 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
 
 /* One scored row: values[statistic * stride].
  *
- * The total is told as the sum of its parts: as H[p] it would come from another sum over the
+ * The total is computed as the sum of its parts: as H[p] it would come from another sum over the
  * vocabulary, and where a token is all but certain float32's rounding of the two would be larger
  * than what they have in common. */
 static void fill_row(float *values, int64_t stride, const ensemble_work *work, const bp_mixture *in,

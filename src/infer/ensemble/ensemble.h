@@ -1,5 +1,5 @@
 /* An ensemble: a language model made of language models. Its members' distributions over the
- * vocabulary meet row by row, and what they agree and disagree about is told for each token
+ * vocabulary meet row by row, and statistics of each token measure how far they agree
  * (bp_model_statistic in models/model.h).
  *
  * Sources: the decomposition of total into expected entropy and mutual information is Depeweg et

@@ -40,7 +40,7 @@ static bp_err open_part(bp_decoding **out, const ensemble_backbone *backbone, co
                        "checkpoints of causal networks",
                        backbone->lm->info.kind);
     backbone->lm->info.source_capacity = of->lm->info.source_capacity;
-    return bp_model_decode_new(out, backbone->lm, of->groups, of->slots, of->room);
+    return bp_model_decode_new(out, backbone->lm, of->groups, of->slots, of->capacity);
 }
 
 static bp_err reserve(ensemble_decoding *self)
@@ -74,13 +74,14 @@ void ensemble_decode_free(bp_decoding *decoding)
     bp_free(self);
 }
 
-bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots, int64_t room)
+bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
+                           int64_t capacity)
 {
     ensemble *all = (ensemble *)lm;
     ensemble_decoding *self = bp_alloc("infer.ensemble", 1, sizeof *self);
     bp_err err = BP_OK;
 
-    self->face = (bp_decoding){lm, groups, slots, room};
+    self->face = (bp_decoding){lm, groups, slots, capacity};
     self->parts = bp_alloc("infer.ensemble", all->backbone_count + 1, sizeof(bp_decoding *));
     for (int64_t t = 0; t < all->backbone_count && err == BP_OK; t++)
         err = open_part(&self->parts[t], &all->backbones[t], &self->face);
@@ -110,16 +111,16 @@ void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_s
         bp_model_decode_sources(self->parts[t], group, sources);
 }
 
-int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room)
+int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity)
 {
     const ensemble *all = (const ensemble *)lm;
-    ensemble_decoding plan = {.face = {(bp_model *)(uintptr_t)lm, groups, slots, room}};
+    ensemble_decoding plan = {.face = {(bp_model *)(uintptr_t)lm, groups, slots, capacity}};
     bp_arena arena = {0};
 
     lay_out(&plan, &arena);
     for (int64_t t = 0; t < all->backbone_count; t++)
         arena.used_bytes +=
-            (size_t)bp_model_decode_bytes(all->backbones[t].lm, groups, slots, room);
+            (size_t)bp_model_decode_bytes(all->backbones[t].lm, groups, slots, capacity);
     return (int64_t)arena.used_bytes;
 }
 

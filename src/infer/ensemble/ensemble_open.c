@@ -182,7 +182,7 @@ static int64_t first_tokenizer(const opening *o)
     return 0;
 }
 
-/* As first_tokenizer, of end-of-document tokens: -1 is one that is not told. */
+/* As first_tokenizer, of end-of-document tokens: -1 is one that is unknown. */
 static int64_t first_eod(const opening *o)
 {
     for (int64_t k = 0; k < o->models; k++)

@@ -19,7 +19,7 @@ typedef struct ensemble_member {
     int64_t backbone, head; /* where the member is here; backbone -1: on other ranks */
 } ensemble_member;
 
-/** Memory of a batch, carved from one block that grows. On ranks of other stages only `places` and
+/** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
  * `targets`. */
 typedef struct ensemble_work {
     int64_t rows;            /* scored tokens of the batch */
@@ -106,12 +106,12 @@ void ensemble_free(bp_model *lm);
 
 /* ensemble_decode.c: as bp_model_ops says. */
 bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,
-                           int64_t room);
+                           int64_t capacity);
 void ensemble_decode_free(bp_decoding *decoding);
 void ensemble_decode_reset(bp_decoding *decoding, int group);
 void ensemble_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources);
 void ensemble_decode(bp_decoding *decoding, int group, const bp_decode_step *step, float *logits,
                      float *statistics);
-int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t room);
+int64_t ensemble_decode_bytes(const bp_model *lm, int groups, int64_t slots, int64_t capacity);
 
 #endif

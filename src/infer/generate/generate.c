@@ -223,7 +223,7 @@ static void print_memory(const generator *self, int64_t cache_bytes, int64_t byt
     bp_log("memory: %.1f MiB on a rank (measured on %d rank%s a model), of it %.1f MiB for keys "
            "and values of %d group%s of %" PRId64 " sequences of up to %" PRId64 " positions",
            (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s", (double)cache_bytes / 1048576,
-           plan->groups, plan->groups == 1 ? "" : "s", plan->slots, plan->room);
+           plan->groups, plan->groups == 1 ? "" : "s", plan->slots, plan->capacity);
 }
 
 /* With the model open: what a unit takes, in memory and time. */
@@ -237,8 +237,8 @@ static bp_err estimate_unit(generator *self)
     if (err != BP_OK)
         return err;
     if (self->mesh->computes)
-        cache_bytes =
-            bp_model_decode_bytes(self->lm, self->plan.groups, self->plan.slots, self->plan.room);
+        cache_bytes = bp_model_decode_bytes(self->lm, self->plan.groups, self->plan.slots,
+                                            self->plan.capacity);
     err = bp_agree(world, self->mesh->computes ? measure(self, &seconds) : BP_OK);
     cache_bytes = bp_all_max_int(cache_bytes, world);
     bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);

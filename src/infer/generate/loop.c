@@ -193,7 +193,7 @@ static bp_err open_parts(generator *self, bp_parts **parts)
     if ((*parts)->damaged > 0)
         BP_WARN("parts.damaged",
                 "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
-                "after the damage is made again",
+                "after the damaged part is made again",
                 (*parts)->damaged, self->parts_folder);
     if ((*parts)->done_count > 0)
         bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", (*parts)->done_count,

@@ -73,7 +73,7 @@ static void clear_models(models *self)
 
 /* ---- ranks ---- */
 
-/* The longest prompts that leave room for all new tokens, as many as fill a unit. */
+/* The longest prompts that leave space for all new tokens, as many as fill a unit. */
 static bp_generate_plan plan_of(const models *self, int stages)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(self->config);
@@ -110,7 +110,7 @@ static bp_err estimate_rank(const models *self, const bp_mesh_shape *mesh, int s
                                 .length = fills ? self->context : 0,
                                 .groups = fills ? 0 : plan.groups,
                                 .slots = plan.slots,
-                                .room = plan.room};
+                                .capacity = plan.capacity};
     bp_model_memory one = {0};
     int64_t staged = 0, decoding = 0; /* not both at a time */
     bp_err err = BP_OK;

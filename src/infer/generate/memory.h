@@ -11,8 +11,8 @@
 
 /** The ranks of each node fit into its memory: weights, work, keys and values of the sequences side
  * by side. What can't be estimated (a manifest that does not tell, a mesh that the model does not
- * fit) is left to what opens the models. Prompts are taken to be as long as the context leaves
- * room for: they are not read yet.
+ * fit) is left to what opens the models. Prompts are assumed to be as long as the context
+ * allows: they are not read yet.
  *
  * `plan`: a job to come, which is printed, too; NULL: this one. *alone_fits (NULL: nobody asks):
  * one rank, which stands for all of a job to come, can hold it all.

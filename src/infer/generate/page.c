@@ -102,11 +102,11 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
 {
     FILE *file = fopen(path, "r");
     char *text = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     bp_err err = file ? BP_OK : bp_fail_errno(BP_ERR_IO, "read", path);
 
     while (err == BP_OK && json_array_size(texts) < TEXTS_MOST) {
-        ssize_t bytes = getline(&text, &room, file);
+        ssize_t bytes = getline(&text, &capacity, file);
         json_t *line = NULL;
 
         if (bytes < 0)

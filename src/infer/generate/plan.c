@@ -11,13 +11,13 @@ bp_generate_plan bp_generate_plan_of(const bp_search_spec *rule, int64_t prompts
     plan.group_prompts = (plan.unit_prompts + stages - 1) / stages;
     plan.groups = (int)((plan.unit_prompts + plan.group_prompts - 1) / plan.group_prompts);
     plan.slots = plan.group_prompts * K;
-    plan.room = longest + tokens - 1 < context ? longest + tokens - 1 : context;
+    plan.capacity = longest + tokens - 1 < context ? longest + tokens - 1 : context;
     return plan;
 }
 
 int64_t bp_generate_tokens_left(const bp_generate_plan *plan, int64_t length)
 {
-    int64_t room = plan->context - (plan->reads_source ? 1 : length) + 1;
+    int64_t capacity = plan->context - (plan->reads_source ? 1 : length) + 1;
 
-    return room < plan->tokens ? room : plan->tokens;
+    return capacity < plan->tokens ? capacity : plan->tokens;
 }

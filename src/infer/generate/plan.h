@@ -17,7 +17,7 @@ typedef struct bp_generate_plan {
     int64_t prompts, units, unit_prompts;
     int groups;
     int64_t group_prompts, slots; /* of a group at most */
-    int64_t room;                 /* positions that a sequence may fill */
+    int64_t capacity;             /* positions that a sequence may fill */
     int64_t tokens;               /* new ones of a text, at most */
     int64_t context;              /* of the model, less places that no prompt has */
     bool reads_source;            /* prompts are sources, and texts begin with `start` */

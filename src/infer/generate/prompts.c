@@ -20,7 +20,7 @@ typedef struct reader {
     char *template_text; /* NULL: none */
     bool json;
     int64_t line;
-    int64_t room; /* of starts */
+    int64_t capacity; /* of starts */
 } reader;
 
 /* ---- the file ---- */
@@ -221,14 +221,14 @@ static bp_err add_line(reader *self, const char *line, size_t bytes)
         err = check_length(self, length);
     if (err != BP_OK)
         return at_line(self, err, "correct the line, or take it out");
-    if (prompts->count + 1 >= self->room) {
-        self->room = 2 * self->room + 64;
-        prompts->starts =
-            bp_realloc("generate.prompts", prompts->starts, self->room, sizeof *prompts->starts);
-        prompts->text_starts = bp_realloc("generate.prompts", prompts->text_starts, self->room,
+    if (prompts->count + 1 >= self->capacity) {
+        self->capacity = 2 * self->capacity + 64;
+        prompts->starts = bp_realloc("generate.prompts", prompts->starts, self->capacity,
+                                     sizeof *prompts->starts);
+        prompts->text_starts = bp_realloc("generate.prompts", prompts->text_starts, self->capacity,
                                           sizeof *prompts->text_starts);
         if (self->spec->are_sources)
-            prompts->excess = bp_realloc("generate.prompts", prompts->excess, self->room,
+            prompts->excess = bp_realloc("generate.prompts", prompts->excess, self->capacity,
                                          sizeof *prompts->excess);
     }
     if (self->spec->are_sources)

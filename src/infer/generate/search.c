@@ -21,12 +21,12 @@ int64_t bp_search_slots(const bp_search_spec *spec)
 
 static void line_new(search_line *line, const bp_search *search, bool statistics)
 {
-    int64_t room = search->tokens;
+    int64_t capacity = search->tokens;
 
-    line->tokens = bp_alloc("generate.search", search->prompt + room, sizeof *line->tokens);
-    line->logprobs = bp_alloc("generate.search", room, sizeof *line->logprobs);
+    line->tokens = bp_alloc("generate.search", search->prompt + capacity, sizeof *line->tokens);
+    line->logprobs = bp_alloc("generate.search", capacity, sizeof *line->logprobs);
     line->statistics =
-        statistics ? bp_alloc("generate.search", 2 * room, sizeof *line->statistics) : NULL;
+        statistics ? bp_alloc("generate.search", 2 * capacity, sizeof *line->statistics) : NULL;
 }
 
 static void line_clear(search_line *line)
@@ -148,7 +148,7 @@ static void choose(bp_search *search, bp_choice *choice, const bp_search_rows *r
         spec->choice.samples ? bp_choice_uniform(spec->choice.seed, search->number, k, line->count)
                              : 0);
 
-    if (token < 0) { /* no token is left: as when there is no more room */
+    if (token < 0) { /* no token is left: as when the sequence is full */
         line->ended = true;
         line->finish = BP_FINISH_LENGTH;
         return;

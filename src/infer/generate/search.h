@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 typedef enum bp_finish {
-    BP_FINISH_LENGTH, /* as many tokens as were asked for, or as there is room for */
+    BP_FINISH_LENGTH, /* as many tokens as were asked for, or as fit */
     BP_FINISH_EOD,    /* the end token, which is the last one */
     BP_FINISH_STOP    /* a stop text is in it */
 } bp_finish;
@@ -65,7 +65,7 @@ typedef struct bp_search_text {
 typedef struct bp_search bp_search;
 
 /** A prompt of `length` tokens, which is number `number` of all, and is to get `tokens` more at
- * most (1 or more). All is copied but spec. `statistics`: they are told at each step. */
+ * most (1 or more). All is copied but spec. `statistics`: each step returns them. */
 void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *prompt,
                    int64_t length, int64_t number, int64_t tokens, bool statistics);
 void bp_search_free(bp_search **search);

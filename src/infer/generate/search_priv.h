@@ -4,11 +4,11 @@
 
 #include "infer/generate/search.h"
 
-/** A sequence with what was told of its new tokens. */
+/** A sequence with the statistics of its new tokens. */
 typedef struct search_line {
     int32_t *tokens;   /* [prompt + tokens] prompt, then output */
     double *logprobs;  /* [tokens] */
-    float *statistics; /* [tokens][2]; NULL: not told */
+    float *statistics; /* [tokens][2]; NULL: none */
     int64_t count;     /* of new tokens */
     bool ended;
     bp_finish finish;

@@ -45,7 +45,7 @@ typedef struct bp_unit {
     int64_t K;                    /* slots of a prompt */
     int chooser;                  /* rank in mesh->ensemble */
     bool chooses, leads, gathers; /* gathers: has a slice that goes to the chooser */
-    bool ensemble;                /* statistics are told */
+    bool ensemble;                /* statistics are returned */
     bp_decoding *decoding;
     unit_group *groups;
     float *slice;  /* [slots][vocab_count] */
@@ -155,7 +155,8 @@ bp_err bp_unit_new(bp_unit **out, const bp_unit_spec *spec)
         return new_filling(out, spec);
     if (plan->reads_source)
         spec->lm->info.source_capacity = spec->prompts->longest;
-    bp_err err = bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->room);
+    bp_err err =
+        bp_model_decode_new(&decoding, spec->lm, plan->groups, plan->slots, plan->capacity);
 
     if (err != BP_OK)
         return err;
@@ -261,11 +262,11 @@ static void begin_group(bp_unit *unit, unit_group *group, int64_t first, int64_t
         counts_of(group)[p * unit->K] = (int32_t)length;
         memcpy(tokens, ids, (size_t)length * sizeof *tokens);
         tokens += length;
-        int64_t room = bp_prompts_left_out(spec->prompts, first + p)
-                           ? 1
-                           : bp_generate_tokens_left(spec->plan, length);
+        int64_t capacity = bp_prompts_left_out(spec->prompts, first + p)
+                               ? 1
+                               : bp_generate_tokens_left(spec->plan, length);
         if (unit->chooses)
-            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, room,
+            bp_search_new(&group->searches[p], spec->rule, ids, length, first + p, capacity,
                           unit->ensemble);
     }
 }

@@ -19,8 +19,8 @@
 typedef struct outcomes {
     scorer *self;
     task_documents documents;
-    float *told;   /* [statistics][documents]; NaN: not known, since there is no class */
-    float *values; /* [statistics][TASK_GROUP][length] of a batch */
+    float *statistics; /* [statistics][documents]; NaN: not known, since there is no class */
+    float *values;     /* [statistics][TASK_GROUP][length] of a batch */
 } outcomes;
 
 /* Is a statistic one of the class that a document has, and not of the distribution alone? */
@@ -47,7 +47,7 @@ static bp_err score_group(outcomes *work, int64_t g)
             int64_t d = g * TASK_GROUP + w;
             bool unknown = documents->label[d] < 0 && is_of_label(c);
 
-            work->told[c * documents->count + d] =
+            work->statistics[c * documents->count + d] =
                 unknown ? NAN : work->values[(c * batch.windows + w) * batch.length];
         }
     return err;
@@ -80,11 +80,12 @@ static void gather(const outcomes *work)
     if (mesh->computes && work->self->leads && mesh->datas > 1) {
         float *scratch = bp_alloc("score.task", floats, sizeof *scratch);
 
-        bp_all_sum(work->told, floats, scratch, mesh->data);
+        bp_all_sum(work->statistics, floats, scratch, mesh->data);
         bp_free(scratch);
     }
     if (mesh->dedicated)
-        bp_bcast_bytes(work->told, floats * (int64_t)sizeof *work->told, 1, mesh->world);
+        bp_bcast_bytes(work->statistics, floats * (int64_t)sizeof *work->statistics, 1,
+                       mesh->world);
 }
 
 static bp_err write_outcomes(const outcomes *work)
@@ -96,7 +97,7 @@ static bp_err write_outcomes(const outcomes *work)
     if (err == BP_OK)
         err = bp_dir_make(self->folder);
     if (err == BP_OK)
-        err = bp_outcomes_write(path, &self->plan, &self->statistics, work->told);
+        err = bp_outcomes_write(path, &self->plan, &self->statistics, work->statistics);
     bp_free(path);
     return err;
 }
@@ -118,11 +119,11 @@ static bp_err prepare(outcomes *work)
         bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
                " places: their longer text is cut",
                work->documents.cut, count, work->documents.length);
-    work->told = bp_try_alloc("score.task", self->info.statistics * count, sizeof(float));
+    work->statistics = bp_try_alloc("score.task", self->info.statistics * count, sizeof(float));
     work->values = bp_try_alloc(
         "score.task", self->info.statistics * TASK_GROUP * work->documents.length, sizeof(float));
     return bp_agree(self->mesh->world,
-                    work->told && work->values
+                    work->statistics && work->values
                         ? BP_OK
                         : bp_fail_memory("the outcomes of documents", self->info.statistics * count,
                                          sizeof(float)));
@@ -142,7 +143,7 @@ bp_err scorer_run_outcomes(scorer *self)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? write_outcomes(&work) : BP_OK);
     }
     task_documents_clear(&work.documents);
-    bp_free(work.told);
+    bp_free(work.statistics);
     bp_free(work.values);
     return err;
 }

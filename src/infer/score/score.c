@@ -229,7 +229,7 @@ typedef struct measurement {
     double speed;           /* tokens a second through one model group */
 } measurement;
 
-/* Was any rank told to stop? */
+/* Did any rank receive a stop request? */
 static bp_err look_for_stop(const scorer *self)
 {
     return bp_all_max_int(bp_signals_stop_asked(), self->mesh->compute) == 0

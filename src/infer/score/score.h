@@ -26,8 +26,8 @@ bp_err bp_score(MPI_Comm world, bp_config *config);
 
 /** The same without the page, under a method: an ensemble that is made otherwise than by a list (a
  * CHECKPOINT as an ensemble of one, passes with dropout, sampled last layers), or a list too. All
- * statistics of an ensemble are told. The run folder is one of this method: another one in it is
- * BP_ERR_CONFIG.
+ * statistics of an ensemble are returned. The run folder is one of this method: another one in it
+ * is BP_ERR_CONFIG.
  *
  * method: borrowed for the call, equal on all ranks; its memory_bytes 0: score.memory. NULL: by
  * score.model, as bp_score. score.model gets the method's path.

@@ -151,13 +151,13 @@ static bp_err next_text(const state_job *job, place *at, state_text *out)
 static bp_err list_texts(state_job *job)
 {
     place at = {0, 0};
-    int64_t room = 0;
+    int64_t capacity = 0;
     bp_err err;
 
     for (;;) {
-        if (job->count == room) {
-            room = 2 * room + 256;
-            job->texts = bp_realloc("score.states", job->texts, room, sizeof *job->texts);
+        if (job->count == capacity) {
+            capacity = 2 * capacity + 256;
+            job->texts = bp_realloc("score.states", job->texts, capacity, sizeof *job->texts);
         }
         err = next_text(job, &at, &job->texts[job->count]);
         if (err != BP_OK || job->texts[job->count].count == 0)
@@ -306,8 +306,8 @@ static int64_t bytes_of(const state_job *job, const state_text *text)
 }
 
 /* The round's results in their order, to the coordinator, which writes each and what lies before
- * it. Its own, if it leads, is the first one. A write that failed is told later: the others'
- * results still come. */
+ * it. Its own, if it leads, is the first one. A write that failed is reported later: the
+ * others' results still come. */
 static bp_err collect(state_job *job, int64_t first, int64_t *written)
 {
     scorer *self = job->self;

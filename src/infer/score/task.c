@@ -318,14 +318,15 @@ static bp_err finish(task_scoring *task)
 
 /* ---- the whole ---- */
 
-static void add_row(task_scoring *task, int64_t *room, int32_t label, int64_t word, int64_t place)
+static void add_row(task_scoring *task, int64_t *capacity, int32_t label, int64_t word,
+                    int64_t place)
 {
     int32_t **lists[] = {&task->label, &task->word, &task->place, &task->none};
 
-    if (task->rows == *room) {
-        *room = *room == 0 ? 1024 : 2 * *room;
+    if (task->rows == *capacity) {
+        *capacity = *capacity == 0 ? 1024 : 2 * *capacity;
         for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
-            *lists[k] = bp_realloc("score.task", *lists[k], *room, sizeof(int32_t));
+            *lists[k] = bp_realloc("score.task", *lists[k], *capacity, sizeof(int32_t));
     }
     task->label[task->rows] = label;
     task->word[task->rows] = (int32_t)word;
@@ -333,32 +334,32 @@ static void add_row(task_scoring *task, int64_t *room, int32_t label, int64_t wo
 }
 
 /* A window of a question: what makes of a place a token of the context, and where no answer is. */
-static void add_window(task_scoring *task, int64_t *room, const bp_document *document)
+static void add_window(task_scoring *task, int64_t *capacity, const bp_document *document)
 {
     bp_task_pair pair = texts_of(task, document);
     int64_t first = pair.text[1] - document->tokens - document->starts[1],
             length = bp_task_places(&task->frame, &pair);
 
-    add_row(task, room, 0, document->window, first - (length - 1 - pair.tokens[1]));
+    add_row(task, capacity, 0, document->window, first - (length - 1 - pair.tokens[1]));
     task->none[task->rows - 1] = (int32_t)bp_task_no_answer(&task->frame, length);
     task->cut += document->window == 0 && pair.tokens[0] < document->starts[1];
 }
 
 /* A document, or each of its words that has a place. */
-static void add_rows(task_scoring *task, int64_t *room, const bp_document *document)
+static void add_rows(task_scoring *task, int64_t *capacity, const bp_document *document)
 {
     int64_t begin = task->frame.begin >= 0, end = task->length - 1, word = 0;
 
     if (finds_spans(task))
-        add_window(task, room, document);
+        add_window(task, capacity, document);
     else if (task->kind == BP_TASK_REGRESSION)
-        add_row(task, room, bp_target_of_value(document->value), 0, 0);
+        add_row(task, capacity, bp_target_of_value(document->value), 0, 0);
     else if (!finds_tags(task))
-        add_row(task, room, document->label, 0, 0);
+        add_row(task, capacity, document->label, 0, 0);
     for (int64_t t = 0; finds_tags(task) && t < document->count; t++)
         if (document->tags[t] >= 0) {
             if (begin + t < end)
-                add_row(task, room, document->tags[t], word, begin + t);
+                add_row(task, capacity, document->tags[t], word, begin + t);
             task->words_cut += begin + t >= end;
             word++;
         }
@@ -367,7 +368,7 @@ static void add_rows(task_scoring *task, int64_t *room, const bp_document *docum
 /* Those that are scored, how many of them are cut, and their targets. */
 static bp_err select_documents(task_scoring *task)
 {
-    int64_t all = bp_document_table_count(task->corpus), room = 0;
+    int64_t all = bp_document_table_count(task->corpus), capacity = 0;
     const bp_document *document;
     bp_err err = BP_OK;
 
@@ -381,7 +382,7 @@ static bp_err select_documents(task_scoring *task)
         if (err != BP_OK)
             break;
         bp_task_pair pair = texts_of(task, document);
-        add_rows(task, &room, document);
+        add_rows(task, &capacity, document);
         task->cut += bp_task_places(&task->frame, &pair) > task->length;
         task->first_row[++task->documents] = task->rows;
     }

@@ -18,13 +18,13 @@ static bool has_classes(const task_scoring *task)
     return task->kind == BP_TASK_CLASSES || task->kind == BP_TASK_TAGS;
 }
 
-static json_t *figures_of(const json_t *told)
+static json_t *figures_of(const json_t *results)
 {
     json_t *rows = json_array();
     const char *name;
     const json_t *figure;
 
-    json_object_foreach((json_t *)told, name, figure)
+    json_object_foreach((json_t *)results, name, figure)
     {
         json_t *row;
 
@@ -42,9 +42,9 @@ static json_t *figures_of(const json_t *told)
 }
 
 /* Rows of labels, whose cells are the darker the larger their share of the row is. */
-static void add_confusion(json_t *page, const task_scoring *task, const json_t *told)
+static void add_confusion(json_t *page, const task_scoring *task, const json_t *results)
 {
-    const json_t *counts = json_object_get(told, "confusion");
+    const json_t *counts = json_object_get(results, "confusion");
     size_t K = json_array_size(counts);
     json_t *names, *rows;
 
@@ -114,20 +114,20 @@ static bp_err add_reliability(json_t *page, const task_scoring *task)
 bp_err task_page_write(const task_scoring *task)
 {
     const scorer *self = task->self;
-    const json_t *summary = self->summary, *told = json_object_get(summary, "task");
+    const json_t *summary = self->summary, *results = json_object_get(summary, "task");
     const char *model = bp_score_keys_of(self->config)->model;
     char *path = bp_path_join(self->folder, "index.html");
-    json_t *page =
-        json_pack("{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b}", "model",
-                  score_page_text(model, strlen(model)), "kind", bp_task_name(task->kind),
-                  "figures", figures_of(told), "documents", json_object_get(summary, "documents"),
-                  "step", json_object_get(json_object_get(summary, "model"), "step"), "context",
-                  (json_int_t)task->length, "members", (json_int_t)self->info.members, "ensemble",
-                  self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
-                  task->kind == BP_TASK_TAGS);
+    json_t *page = json_pack("{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b}", "model",
+                             score_page_text(model, strlen(model)), "kind",
+                             bp_task_name(task->kind), "figures", figures_of(results), "documents",
+                             json_object_get(summary, "documents"), "step",
+                             json_object_get(json_object_get(summary, "model"), "step"), "context",
+                             (json_int_t)task->length, "members", (json_int_t)self->info.members,
+                             "ensemble", self->info.members > 0, "has_classes",
+                             (int)has_classes(task), "of_words", task->kind == BP_TASK_TAGS);
     bp_err err = BP_OK;
 
-    add_confusion(page, task, told);
+    add_confusion(page, task, results);
     if (has_classes(task))
         err = add_reliability(page, task);
     if (err == BP_OK)

@@ -1,4 +1,4 @@
-/* What is told of a scored task: predictions, figures with their intervals, lines for people. */
+/* The report of a scored task: predictions, figures with their intervals, lines for people. */
 #include "task_priv.h"
 
 #include "base/buffer.h"
@@ -217,17 +217,17 @@ static bp_err summarise(task_scoring *task)
     scorer *self = task->self;
     uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
     char *path = bp_path_join(self->folder, "summary.json");
-    json_t *told = NULL;
-    bp_err err = task->kind == BP_TASK_REGRESSION ? measure_values(task, &told, seed)
-                 : task->kind == BP_TASK_SPANS    ? task_measure_spans(task, &told, seed)
-                                                  : measure_classes(task, &told, seed);
+    json_t *results = NULL;
+    bp_err err = task->kind == BP_TASK_REGRESSION ? measure_values(task, &results, seed)
+                 : task->kind == BP_TASK_SPANS    ? task_measure_spans(task, &results, seed)
+                                                  : measure_classes(task, &results, seed);
 
     if (err == BP_OK) {
-        (void)json_object_set_new(told, "kind", json_string(bp_task_name(task->kind)));
+        (void)json_object_set_new(results, "kind", json_string(bp_task_name(task->kind)));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
             (json_int_t)(task->kind == BP_TASK_SPANS ? task->questions : task->documents),
-            "documents_cut", (json_int_t)task->cut, "task", told, "convention", "name", "task",
+            "documents_cut", (json_int_t)task->cut, "task", results, "convention", "name", "task",
             "context", (json_int_t)task->length, "tokenizer_hash", self->info.tokenizer_hash,
             "model", "digest", self->info.digest, "step", (json_int_t)self->info.step);
         if (task->kind == BP_TASK_SPANS)
@@ -246,10 +246,10 @@ static bp_err summarise(task_scoring *task)
 
 static void say(const task_scoring *task)
 {
-    const json_t *told = json_object_get(task->self->summary, "task"), *value;
+    const json_t *results = json_object_get(task->self->summary, "task"), *value;
     const char *name;
 
-    json_object_foreach((json_t *)told, name, value)
+    json_object_foreach((json_t *)results, name, value)
     {
         const json_t *figure = json_object_get(value, "value");
 

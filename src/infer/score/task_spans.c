@@ -152,7 +152,7 @@ static bp_err answer_all(const task_scoring *task, question *questions, int64_t 
     return err;
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static bp_err write_answers(const task_scoring *task, const question *questions, int64_t count)
 {
@@ -183,7 +183,7 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
     return err;
 }
 
-/* Reference k of a question; those of fewer answers are told again. */
+/* Reference k of a question; a question with fewer answers repeats them. */
 static bp_line line_of(const question *one, size_t k)
 {
     size_t answers = json_array_size(one->expected);

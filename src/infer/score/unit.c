@@ -45,9 +45,9 @@ struct bp_score_unit {
     unit_part *parts;          /* [BP_SCORE_UNIT_INPUTS] */
     int64_t *order;            /* [BP_SCORE_UNIT_INPUTS]: rows that score, longest class first */
     unit_batch *batches;       /* [batch_capacity] */
-    int64_t room;              /* the most values of a statistic, the last window's with them */
-    float *values;             /* [statistics][room] in the order of rows */
-    bool *unknown;             /* [room]: the value is of a word out of the vocabulary */
+    int64_t capacity;          /* the most values of a statistic, the last window's with them */
+    float *values;             /* [statistics][capacity] in the order of rows */
+    bool *unknown;             /* [capacity]: the value is of a word out of the vocabulary */
     int32_t *inputs, *targets; /* [max(BP_SCORE_BATCH_TOKENS, piece)] */
     int32_t *line;             /* [piece + 1] */
     int32_t *sources;          /* as inputs, of pairs; else NULL */
@@ -70,7 +70,7 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
 
     unit->plan = plan;
     unit->statistics = statistics;
-    unit->room = most + plan->longest;
+    unit->capacity = most + plan->longest;
     unit->piece = P;
     bool pairs = plan->rule.convention == BP_SCORE_PAIRS;
     bool whole =
@@ -81,8 +81,8 @@ bp_err bp_score_unit_new(bp_score_unit **out, const bp_score_plan *plan, int64_t
     unit->parts = bp_alloc("score.unit", most, sizeof(*unit->parts));
     unit->order = bp_alloc("score.unit", most, sizeof(*unit->order));
     unit->batches = bp_alloc("score.unit", most, sizeof(*unit->batches));
-    unit->values = bp_try_alloc("score.unit", statistics * unit->room, sizeof(*unit->values));
-    unit->unknown = bp_try_alloc("score.unit", unit->room, sizeof(*unit->unknown));
+    unit->values = bp_try_alloc("score.unit", statistics * unit->capacity, sizeof(*unit->values));
+    unit->unknown = bp_try_alloc("score.unit", unit->capacity, sizeof(*unit->unknown));
     unit->inputs = bp_alloc("score.unit", batch_tokens, sizeof(*unit->inputs));
     unit->targets = bp_alloc("score.unit", batch_tokens, sizeof(*unit->targets));
     unit->line = bp_alloc("score.unit", P + 1, sizeof(*unit->line));
@@ -446,7 +446,7 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
             int64_t unscored = bp_score_window_target(&row->window);
             int64_t end = batch->begin + piece_of(batch, row), last = unscored + row->window.scored;
             const float *from = values + (c * batch->count + i) * batch->length;
-            float *to = unit->values + c * unit->room + row->value;
+            float *to = unit->values + c * unit->capacity + row->value;
 
             end = end < last ? end : last;
             for (int64_t j = batch->begin > unscored ? batch->begin : unscored; j < end; j++) {
@@ -480,7 +480,7 @@ static bp_fixed sum_values(const bp_score_unit *unit, const unit_part *part, int
     bp_fixed sum = 0;
 
     for (int64_t r = part->first_row; r < part->first_row + part->rows; r++) {
-        const float *from = unit->values + statistic * unit->room + unit->rows[r].value;
+        const float *from = unit->values + statistic * unit->capacity + unit->rows[r].value;
 
         for (int64_t j = 0; j < unit->rows[r].window.scored; j++)
             sum += isfinite(from[j]) ? bp_fixed_of((double)from[j]) : 0;
@@ -550,7 +550,7 @@ void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)
     }
     for (int64_t c = 0; c < unit->statistics; c++) {
         for (int64_t r = 0; r < counts[1]; r++)
-            bp_buffer_add(out, unit->values + c * unit->room + unit->rows[r].value,
+            bp_buffer_add(out, unit->values + c * unit->capacity + unit->rows[r].value,
                           (size_t)run_of(unit, &unit->rows[r]).count * sizeof(float));
     }
 }

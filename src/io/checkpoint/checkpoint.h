@@ -38,9 +38,9 @@ typedef struct bp_checkpoint_commit {
     /* bp_checkpoint_begin: what all slices' data lie in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
-    /* Set by bp_checkpoint_finish: seconds that the slowest helper of all ranks worked, without the
-     * naps of its pace. NULL, on all ranks: nobody asks. */
-    double *worked;
+    /* Set by bp_checkpoint_finish: busy time of the slowest helper of all ranks in seconds, without
+     * the sleeps of its pace. NULL, on all ranks: not measured. */
+    double *busy_seconds;
     const bp_digest *digests; /* with a snapshot: of each slice, as bp_snapshot_take set them */
 } bp_checkpoint_commit;
 
@@ -232,8 +232,8 @@ bp_err bp_remover_wait(bp_remover *remover);
 /** Keep the newest `keep` (at least 1), and besides the one that `best` points at. The others are
  * renamed to .del-, and then removed: by `remover`, while the caller goes on; NULL: now.
  *
- * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. With a remover, what
- *         removing meets is told by bp_remover_wait, or by the next call. */
+ * Errors: BP_ERR_INPUT no parent; BP_ERR_IO, BP_ERR_DENIED: some may be left. With a remover,
+ *         bp_remover_wait or the next call returns its failure. */
 bp_err bp_checkpoints_prune(const char *parent, int64_t keep, bp_remover *remover);
 
 /** Let `parent`/best point at a step (a relative symbolic link, replaced in one go).

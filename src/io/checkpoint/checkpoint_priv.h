@@ -130,8 +130,8 @@ bp_err bp_shard_create(bp_shard **out, const char *path);
 bp_err bp_shard_add(bp_shard *shard, bp_plan_slice *piece);
 /** All pieces are added: the file gets its whole length, and HDF5 is done with it. */
 bp_err bp_shard_lay_out(bp_shard *shard);
-/** Write a part of a piece in its place; by ascending address. It may come to the file later, so
- * that a disk that is full is told of by a call that follows. */
+/** Write a part of a piece in its place; by ascending address. It may reach the file later, so a
+ * full disk may only be reported by a later call. */
 bp_err bp_shard_write(bp_shard *shard, const bp_plan_slice *piece, const bp_part *part,
                       const float *values);
 /** Stamp the user block, bring the file to disk, close it: bytes that were never written stay as

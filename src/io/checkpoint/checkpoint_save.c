@@ -199,7 +199,8 @@ static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, 
 static bp_err write_tokenizer(const bp_async_checkpoint *saving)
 {
     bp_manifest *manifest = saving->plan.manifest;
-    bp_manifest_file *file = &manifest->files[manifest->file_count]; /* the plan left room for it */
+    bp_manifest_file *file =
+        &manifest->files[manifest->file_count]; /* the plan left an entry for it */
     const char *text = saving->commit.tokenizer;
 
     if (text == NULL)
@@ -415,20 +416,19 @@ void bp_checkpoint_cancel(bp_async_checkpoint *saving)
     atomic_store(&saving->given_up, true);
 }
 
-/* worked: whoever counts on what a checkpoint takes can't count on naps, which end when somebody
- * waits. */
+/* busy_seconds excludes sleeps: they end when somebody waits, so no estimate can count on them. */
 bp_err bp_checkpoint_finish(bp_async_checkpoint **at)
 {
     bp_async_checkpoint *saving = *at;
     bp_err err = advance(saving, BP_COMMIT_DONE);
 
-    if (saving->commit.worked != NULL) {
-        float worked = 0;
+    if (saving->commit.busy_seconds != NULL) {
+        float busy_seconds = 0;
 
         for (int k = 0; k < saving->plan.files; k++)
-            worked = fmaxf(worked, (float)saving->jobs[k].worked);
-        bp_all_max(&worked, 1, saving->comm);
-        *saving->commit.worked = (double)worked;
+            busy_seconds = fmaxf(busy_seconds, (float)saving->jobs[k].busy_seconds);
+        bp_all_max(&busy_seconds, 1, saving->comm);
+        *saving->commit.busy_seconds = (double)busy_seconds;
     }
     free_saving(at);
     return err;

@@ -26,8 +26,8 @@ typedef struct bp_file_job {
     struct bp_file_receipt *receipt;
     bp_plan_slice *pieces;
     int64_t count;
-    double began, used; /* by the clock, and by the helper's, when it stepped aside */
-    double worked;      /* seconds of the helper without its naps */
+    double began, used;  /* by the clock, and by the helper's, when it stepped aside */
+    double busy_seconds; /* of the helper, without its sleeps */
     pthread_t helper;
     bool helped;                        /* it was started, and is still to be joined */
     bp_err err;                         /* how it ended, */

@@ -21,10 +21,10 @@
 /* While training goes on: of one core, for all helpers of a rank together (nice 19 promises so much
  * on a busy one, but slices are longer); what each has before that counts; and how long one sleeps
  * before it looks again whether somebody waits. */
-#define PACE_SHARE        0.015
-#define PACE_FREE_SECONDS 0.01
-#define PACE_NAP_SECONDS  0.05
-#define PACE_MOST_SECONDS 60.0 /* then it is finished as fast as nice 19 allows */
+#define PACE_SHARE         0.015
+#define PACE_FREE_SECONDS  0.01
+#define PACE_SLEEP_SECONDS 0.05
+#define PACE_MOST_SECONDS  60.0 /* then it is finished as fast as nice 19 allows */
 
 /* Data of slice `index`, from memory or by commit.fetch. */
 static bp_err find_data(const bp_async_checkpoint *saving, int64_t index, const float **data)
@@ -110,10 +110,10 @@ static void keep_pace(bp_file_job *job)
         double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
         double since = bp_clock_now() - job->began;
 
-        if (used / share < since + PACE_NAP_SECONDS || since > PACE_MOST_SECONDS)
+        if (used / share < since + PACE_SLEEP_SECONDS || since > PACE_MOST_SECONDS)
             return;
-        bp_clock_sleep(PACE_NAP_SECONDS);
-        job->worked -= PACE_NAP_SECONDS;
+        bp_clock_sleep(PACE_SLEEP_SECONDS);
+        job->busy_seconds -= PACE_SLEEP_SECONDS;
     }
 }
 
@@ -266,7 +266,7 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving)
         err = write_file(&saving->jobs[k]);
     for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
         BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
-    return saving->refused ? BP_OK : err; /* the holder tells why */
+    return saving->refused ? BP_OK : err; /* the owner reports why */
 }
 
 /* ---- behind ---- */
@@ -299,7 +299,7 @@ static void *run_helper(void *argument)
     }
     double began = bp_clock_now();
     bp_err err = write_file(job);
-    job->worked += bp_clock_now() - began;
+    job->busy_seconds += bp_clock_now() - began;
     if (job->number == 0) {
         bp_trace_end();
         bp_trace_thread_end();

@@ -8,7 +8,7 @@
 
 typedef struct bp_snapshot bp_snapshot;
 
-/** Room for a copy of `floats` values, every page of it there from now on.
+/** Allocate memory for a copy of `floats` values, and touch every page of it now.
  *
  * Collective: over `comm`; `floats` differ from rank to rank, and may be 0.
  * Owns:       *out is the caller's, bp_snapshot_free(); NULL on failure.

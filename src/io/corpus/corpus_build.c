@@ -118,7 +118,7 @@ static bp_err receive_packed(master *m, int from, int bytes)
 }
 
 /* One message of any rank, waited for. */
-static bp_err hear(master *m)
+static bp_err receive(master *m)
 {
     MPI_Status status;
     int bytes;
@@ -153,7 +153,7 @@ static bp_err send_chunk(void *context, int64_t number, const void *raw)
     bp_err err = BP_OK;
 
     while (err == BP_OK && number - m->chunks_written >= m->slot_count)
-        err = hear(m);
+        err = receive(m);
     if (err != BP_OK)
         return err;
     m->chunks_sent = number + 1;
@@ -287,7 +287,7 @@ static bp_err next_record(master *m, int rank, const bp_record **record)
         in->received++;
     }
     while (err == BP_OK && in->received == in->used)
-        err = hear(m);
+        err = receive(m);
     if (err != BP_OK)
         return err;
     *record = (const bp_record *)(const void *)(batch->data + in->at);
@@ -457,7 +457,7 @@ static void dismiss(master *m)
     while (m->byes < m->size - 1) {
         for (int rank = 1; rank < m->size; rank++) /* so that no inbox is full */
             m->inboxes[rank].used = m->inboxes[rank].received;
-        (void)hear(m); /* the verdict stands already */
+        (void)receive(m); /* the result stands already */
     }
     for (int64_t k = 0; k < m->slot_count; k++)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
@@ -471,7 +471,7 @@ static bp_err build_all(master *m, bp_corpus_built *built)
     if (err == BP_OK)
         err = bp_corpus_writer_finish(m->writer);
     while (err == BP_OK && m->chunks_written < m->chunks_sent)
-        err = hear(m);
+        err = receive(m);
     if (err == BP_OK)
         err = bp_corpus_writer_commit(m->writer);
     m->built.tokens = bp_corpus_writer_token_count(m->writer);

@@ -65,7 +65,7 @@ typedef struct bp_share {
     int64_t answer[2];  /* tokens of it; 0, 0: there is none */
     int64_t unknown_id;
     int label_count, value_count;
-    bool ended; /* the end or a failure was told */
+    bool ended; /* the end or a failure was reported */
 } bp_share;
 
 bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, int size);

@@ -21,8 +21,8 @@ void bp_batch_clear(bp_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* Room for a record at the end, with `words` of 4 bytes behind its texts; its head is filled in,
- * what follows is the caller's to write. */
+/* Append an empty record, with `words` of 4 bytes behind its texts; its head is filled in,
+ * the caller writes what follows. */
 static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes, int64_t words)
 {
     size_t bytes =

@@ -72,8 +72,9 @@ void bp_corpus_writer_free(bp_corpus_writer **writer);
  * BP_ERR_IO, BP_ERR_SYSTEM. */
 bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count);
 
-/** A segment of the open document (a text of a task, a sentence) begins with the next token. A
- * document whose first one is not told has one that begins with it. Errors: as above. */
+/** A segment of the open document (a text of a task, a sentence) begins with the next token. In a
+ * document without such a call before its first token, the first segment begins with the document.
+ * Errors: as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 
 /** Numbers of a document in /spans: the answer's first token and the one behind its last, counted

@@ -56,7 +56,7 @@ struct bp_corpus_writer {
     int64_t extent_count, extent_capacity;
 };
 
-/** Tags of all tokens before `end`: those that were not told carry none. */
+/** Tags of all tokens before `end`: those without a tag get none. */
 bp_err bp_corpus_writer_pad_tags(bp_corpus_writer *writer, int64_t end);
 /** A row at the end of the table. */
 void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *extent);

@@ -9,8 +9,8 @@
 
 typedef struct bp_spill bp_spill;
 
-/** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, which
- * has the room. Copied. */
+/** `folder` is where its file is made once `memory_bytes` are exceeded: beside the output, where
+ * there is space. Copied. */
 bp_spill *bp_spill_new(const char *folder, size_t memory_bytes);
 void bp_spill_free(bp_spill **spill);
 

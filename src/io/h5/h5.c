@@ -153,8 +153,8 @@ static void free_file(bp_h5 **file)
     *file = NULL;
 }
 
-/* What is written keeps room for the user block, and is bound to format 1.8; foreign files may be
- * of any. Objects left open are closed with the file, so that closing really closes. */
+/* What is written reserves space for the user block, and is bound to format 1.8; foreign files may
+ * be of any. Objects left open are closed with the file, so that closing really closes. */
 static hid_t open_id(const char *path, bool writing)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
@@ -235,7 +235,7 @@ bp_err bp_h5_close(bp_h5 **file_at)
         if (fd < 0 || fsync(fd) != 0)
             err = bp_fail_errno(BP_ERR_IO, "can't sync", file->path);
         if (fd >= 0)
-            (void)close(fd); /* fsync has told what there is to tell */
+            (void)close(fd); /* fsync has reported any failure */
     }
     free_file(file_at);
     return err;

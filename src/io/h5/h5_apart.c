@@ -22,12 +22,12 @@
 #define REMEDY     "it is damaged or made to do harm: write it anew"
 
 /* One write, which a pipe takes whole (PIPE_BUF is 4096). */
-typedef struct verdict {
+typedef struct child_report {
     int32_t err;
     char message[BP_ERR_LINE_BYTES + 8];
     char result[BP_H5_APART_RESULT];
-} verdict;
-_Static_assert(sizeof(verdict) <= 4096, "a verdict is written at once");
+} child_report;
+_Static_assert(sizeof(child_report) <= 4096, "a report is written at once");
 
 double bp_h5_apart_seconds(double least, long long file_bytes)
 {
@@ -42,7 +42,7 @@ static void give_up(int status)
 static void be_child(const bp_h5_apart *job, int pipe) __attribute__((noreturn));
 static void be_child(const bp_h5_apart *job, int pipe)
 {
-    static verdict told;
+    static child_report report;
     rlim_t most = (rlim_t)ceil(job->cpu_seconds);
     const struct rlimit limit = {most, most};
 
@@ -50,14 +50,14 @@ static void be_child(const bp_h5_apart *job, int pipe)
         (void)signal(number, SIG_DFL);
     bp_assert_set_handler(give_up, 0); /* a bug of ours that a file brings out is a refusal too */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0)
-        told.err =
+        report.err =
             BP_FAIL(BP_ERR_SYSTEM, "process.no_limit",
                     "can't limit a process: %s: at %s; see ulimit -a", strerror(errno), job->path);
     else
-        told.err = job->work(job->context, told.result);
-    if (told.err != BP_OK)
-        (void)snprintf(told.message, sizeof told.message, "%s", bp_err_message());
-    _exit(write(pipe, &told, sizeof told) == (ssize_t)sizeof told ? 0 : 1);
+        report.err = job->work(job->context, report.result);
+    if (report.err != BP_OK)
+        (void)snprintf(report.message, sizeof report.message, "%s", bp_err_message());
+    _exit(write(pipe, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1);
 }
 
 /* How a child ended that reported nothing. */
@@ -105,7 +105,7 @@ static bp_err wait_for(pid_t child, const bp_h5_apart *job, int *status)
 
 bp_err bp_h5_run_apart(const bp_h5_apart *job)
 {
-    verdict told;
+    child_report report;
     int pipe[2], status = 0;
     pid_t child;
     bp_err err;
@@ -124,14 +124,14 @@ bp_err bp_h5_run_apart(const bp_h5_apart *job)
                       strerror(errno), job->path);
     else
         err = wait_for(child, job, &status);
-    if (err == BP_OK && read(pipe[0], &told, sizeof told) != (ssize_t)sizeof told) {
+    if (err == BP_OK && read(pipe[0], &report, sizeof report) != (ssize_t)sizeof report) {
         err = judge(job, status);
-    } else if (err == BP_OK && told.err != BP_OK) {
-        told.message[sizeof told.message - 1] = '\0';
-        bp_err_set_message(told.message);
-        err = (bp_err)told.err;
+    } else if (err == BP_OK && report.err != BP_OK) {
+        report.message[sizeof report.message - 1] = '\0';
+        bp_err_set_message(report.message);
+        err = (bp_err)report.err;
     } else if (err == BP_OK) {
-        memcpy(job->result, told.result, job->result_bytes);
+        memcpy(job->result, report.result, job->result_bytes);
     }
     (void)close(pipe[0]);
     return err;

@@ -6,7 +6,7 @@
 #include "io/huggingface/hf_model.h"
 
 #define HF_MAX_LAYERS    10000
-#define HF_UNKNOWN_BYTES 400 /* of the names of unknown keys that are told, about */
+#define HF_UNKNOWN_BYTES 400 /* of unknown keys' names in a warning, about */
 
 /** By the table of its model_type. Errors: BP_ERR_FORMAT what this program's models do not have;
  * `path` is for messages. */

@@ -323,11 +323,11 @@ static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
 
 static bp_err map_tensors(bp_hf_model *model)
 {
-    int64_t count = hf_tensor_count(&model->shape), room = HF_PARTS * count;
+    int64_t count = hf_tensor_count(&model->shape), capacity = HF_PARTS * count;
 
-    model->slices = bp_alloc("hf.slices", room, sizeof *model->slices);
-    model->from = bp_alloc("hf.from", room, sizeof *model->from);
-    model->part = bp_alloc("hf.part", room, sizeof *model->part);
+    model->slices = bp_alloc("hf.slices", capacity, sizeof *model->slices);
+    model->from = bp_alloc("hf.from", capacity, sizeof *model->from);
+    model->part = bp_alloc("hf.part", capacity, sizeof *model->part);
     for (int64_t k = 0; k < count; k++) {
         hf_tensor theirs;
 

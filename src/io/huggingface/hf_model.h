@@ -73,7 +73,7 @@ typedef struct bp_hf_export_options {
     const char *tokenizer; /* the text of tokenizer.json; NULL: none */
     const json_t *model;   /* instead of the checkpoint's "model" object: a part of it; borrowed.
                               NULL: all of it */
-    /** Told after each tensor how many of how many values are written. NULL: nobody asks. */
+    /** Called after each tensor with how many of how many values are written. NULL: no call. */
     void (*progress)(void *context, int64_t done, int64_t total);
     void *context;
     /** Change a whole tensor's values to those that are to be written. NULL: as they are. */

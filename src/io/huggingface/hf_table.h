@@ -91,8 +91,8 @@ typedef struct bp_hf_table {
     const char *const *harmless;   /* keys of config.json that change no number, besides those of
                                       any model; ended by NULL; NULL: none */
     const char *more;              /* members of config.json that are written besides: JSON */
-    /** Sizes that do not go together (their names in config.json are told). Errors: BP_ERR_FORMAT.
-     */
+    /** Refuses sizes that do not go together, by their names in config.json. Errors:
+     * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
     const char *const *bare;  /* beginnings of names that the prefix never stands before; ended by
                                  NULL; NULL: none */

@@ -401,7 +401,7 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
 {
     unsigned char part[PART_BYTES];
     bool in_place = strcmp(tensor->dtype, "F32") == 0;
-    int64_t size = bp_safetensors_element_bytes(tensor->dtype), room = PART_BYTES / size;
+    int64_t size = bp_safetensors_element_bytes(tensor->dtype), chunk = PART_BYTES / size;
     bp_err err = BP_OK;
 
     BP_ASSERT(first >= 0 && count >= 0 && first <= tensor->count && count <= tensor->count - first);
@@ -411,8 +411,8 @@ bp_err bp_safetensors_read(bp_safetensors *file, const bp_safetensor *tensor, in
                        "tensor '%.80s' has dtype %s; F32, F16, BF16 and F64 can be read: at "
                        "%s; export it as one of those",
                        tensor->name, tensor->dtype, file->path);
-    for (int64_t done = 0; done < count && err == BP_OK; done += room) {
-        int64_t take = count - done < room ? count - done : room;
+    for (int64_t done = 0; done < count && err == BP_OK; done += chunk) {
+        int64_t take = count - done < chunk ? count - done : chunk;
 
         err = read_bytes(file, in_place ? (void *)(out + done) : part,
                          tensor->first + (first + done) * size, take * size);

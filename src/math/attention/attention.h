@@ -52,7 +52,7 @@ typedef struct bp_attention_input {
     const float *q, *k, *v; /* of B sequences of T, and of K positions */
     int64_t q_row, kv_row;
 } bp_attention_input;
-/** Room for their gradients, likewise. */
+/** Buffers for their gradients, likewise. */
 typedef struct bp_attention_gradients {
     float *dq, *dk, *dv;
     float *dbias; /* [B][H] rows as the bias's; with a bias alone */

@@ -27,7 +27,7 @@ typedef struct work {
 typedef struct task {
     int64_t row, rows, head;
     int64_t first, heads; /* that read it */
-    float *scores;        /* [rows][heads of a group][room] */
+    float *scores;        /* [rows][heads of a group][capacity] */
 } task;
 
 /* Heads that read one head of keys, the most. */
@@ -57,12 +57,12 @@ static int64_t most_rows(const bp_cached_shape *shape)
 
 static int64_t scores_floats(const bp_cached_shape *shape)
 {
-    return (most_rows(shape) * heads_of_group(shape) * shape->room + 15) / 16 * 16;
+    return (most_rows(shape) * heads_of_group(shape) * shape->capacity + 15) / 16 * 16;
 }
 
 int64_t bp_cached_floats(const bp_cached_shape *shape)
 {
-    return 2 * shape->slots * shape->key_heads * shape->room * shape->D;
+    return 2 * shape->slots * shape->key_heads * shape->capacity * shape->D;
 }
 
 size_t bp_cached_scratch_bytes(const bp_cached_shape *shape)
@@ -81,13 +81,14 @@ static float *cell_of(const work *all, int which, int64_t slot, int64_t head, in
     const bp_cached_shape *shape = all->shape;
 
     return all->cache +
-           (((which * shape->slots + slot) * shape->key_heads + head) * shape->room + position) *
+           (((which * shape->slots + slot) * shape->key_heads + head) * shape->capacity +
+            position) *
                shape->D;
 }
 
 static const int32_t *cells_of(const work *all, int64_t row)
 {
-    return all->rows->cells + all->rows->slots[row] * all->shape->room;
+    return all->rows->cells + all->rows->slots[row] * all->shape->capacity;
 }
 
 static void store(const work *all, int64_t row)
@@ -96,7 +97,7 @@ static void store(const work *all, int64_t row)
     int64_t position = all->rows->positions[row], slot = cells_of(all, row)[position];
     const float *from = all->qkv + row * row_floats(shape) + shape->H * shape->D;
 
-    BP_ASSERT(position < shape->room && slot >= 0 && slot < shape->slots);
+    BP_ASSERT(position < shape->capacity && slot >= 0 && slot < shape->slots);
     for (int which = 0; which < 2; which++)
         for (int64_t head = 0; head < shape->key_heads; head++, from += shape->D)
             memcpy(cell_of(all, which, slot, head, position), from,
@@ -123,7 +124,7 @@ static int64_t run_length(const int32_t *cells, int64_t at, int64_t end)
 
 static float *scores_of(const work *all, const task *t, int64_t row, int64_t head)
 {
-    return t->scores + (row * heads_of_group(all->shape) + head) * all->shape->room;
+    return t->scores + (row * heads_of_group(all->shape) + head) * all->shape->capacity;
 }
 
 /* Products of the task's queries with keys [at, at + n). */
@@ -139,7 +140,7 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
         dots.x = q;
         dots.x_row = shape->D;
         dots.y = scores_of(all, t, 0, 0) + at;
-        dots.y_row = shape->room;
+        dots.y_row = shape->capacity;
         all->loops->dots(&dots);
         return;
     }
@@ -148,7 +149,7 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
         dots.x = q + head * shape->D;
         dots.x_row = queries;
         dots.y = scores_of(all, t, 0, head) + at;
-        dots.y_row = group * shape->room;
+        dots.y_row = group * shape->capacity;
         all->loops->dots(&dots);
     }
 }
@@ -156,9 +157,9 @@ static void score_run(const work *all, const task *t, const float *keys, int64_t
 /* Of the positions that row `row` of the task sees. */
 static const float *bias_of(const work *all, const task *t, int64_t row, int64_t head)
 {
-    int64_t room = all->shape->room, seen = all->rows->positions[t->row + row] + 1;
+    int64_t capacity = all->shape->capacity, seen = all->rows->positions[t->row + row] + 1;
 
-    return all->shape->bias + (t->first + head) * room + room - seen +
+    return all->shape->bias + (t->first + head) * capacity + capacity - seen +
            first_seen(all, t->row + row);
 }
 

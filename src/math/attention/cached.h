@@ -19,9 +19,9 @@ typedef struct bp_cached_shape {
     int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
     bool entmax;             /* as in attention.h */
     float scale;             /* of scores; 0: 1/sqrt(D) */
-    const float *bias;       /* [H][room]: element room - 1 - n of a head's is added to scores of
-                                the position n before; NULL: nothing */
-    int64_t slots, room;     /* of the cache: sequences, and positions of each */
+    const float *bias; /* [H][capacity]: element capacity - 1 - n of a head's is added to scores of
+                          the position n before; NULL: nothing */
+    int64_t slots, capacity; /* of the cache: sequences, and positions of each */
     bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
                     and see all positions of their slot up to their own */
 } bp_cached_shape;
@@ -31,11 +31,11 @@ typedef struct bp_cached_shape {
 typedef struct bp_cached_rows {
     int64_t count;
     const int32_t *positions, *slots;
-    const int32_t *cells; /* [slots][room]: whose memory in the cache has a sequence's position; no
-                             two sequences write to one cell */
+    const int32_t *cells; /* [slots][capacity]: whose memory in the cache has a sequence's position;
+                             no two sequences write to one cell */
 } bp_cached_rows;
 
-/** Floats of a cache: [2][slots][key_heads][room][D], keys and then values. */
+/** Floats of a cache: [2][slots][key_heads][capacity][D], keys and then values. */
 int64_t bp_cached_floats(const bp_cached_shape *shape);
 
 /** out[count][H][D] of qkv[count]: queries of H heads, keys and values of key_heads. Keys and

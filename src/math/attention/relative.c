@@ -63,12 +63,12 @@ void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *
 }
 
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
-                             int64_t room, int64_t end)
+                             int64_t capacity, int64_t end)
 {
     for (int64_t n = 0; n < end; n++) {
         const float *from = table + bp_relative_bucket(by, -n) * H;
 
         for (int64_t h = 0; h < H; h++)
-            bias[h * room + room - 1 - n] = from[h];
+            bias[h * capacity + capacity - 1 - n] = from[h];
     }
 }

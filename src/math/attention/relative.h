@@ -23,8 +23,8 @@ void bp_relative_fill(float *bias, const float *table, const bp_relative *by,
                       const bp_attention_shape *shape);
 void bp_relative_gradient(float *dtable, const float *dbias, const bp_relative *by,
                           const bp_attention_shape *shape);
-/** The bias of cached.h, [H][room], for positions before `end`. Local. */
+/** The bias of cached.h, [H][capacity], for positions before `end`. Local. */
 void bp_relative_fill_cached(float *bias, const float *table, const bp_relative *by, int64_t H,
-                             int64_t room, int64_t end);
+                             int64_t capacity, int64_t end);
 
 #endif

@@ -44,11 +44,11 @@ bool bp_gemm_is_forward_only(const bp_gemm *gemm);
  * false: a copy of them. */
 bool bp_gemm_reads_values(const bp_gemm *gemm);
 
-/** Room for an operand; what makes its values comes later. An arena without a base is only
- * counted. */
+/** Allocate an operand from the arena; its values are computed later. An arena without a base is
+ * only counted. */
 bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
-/** Room for the operand of float32 rows: in F32 the rows themselves, which must stay while it is
- * read; else carved. */
+/** The operand of float32 rows: in F32 the rows themselves, which must stay while it is read; else
+ * allocated from the arena. */
 bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
                            int64_t columns);
 

@@ -22,7 +22,7 @@ struct bp_gemm {
     bp_precision precision;
     bool few_rows; /* bp_gemm_take_few_rows */
     bool forward_only;
-    bp_workspace tail, rooms[BP_ROOMS];
+    bp_workspace tail, workspaces[BP_WORKSPACES];
 };
 
 struct bp_weight {
@@ -98,7 +98,7 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm)
 
 bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which)
 {
-    return &gemm->rooms[which]; /* stays empty: float32 rows are read where they lie */
+    return &gemm->workspaces[which]; /* stays empty: float32 rows are read where they lie */
 }
 
 const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)

@@ -80,8 +80,8 @@ void bp_gemm_free(bp_gemm **gemm)
     if (old->engine)
         CHECK(dnnl_engine_destroy(old->engine));
     bp_workspace_free(&old->scratchpad);
-    for (int i = 0; i < BP_ROOMS; i++)
-        bp_workspace_free(&old->rooms[i]);
+    for (int i = 0; i < BP_WORKSPACES; i++)
+        bp_workspace_free(&old->workspaces[i]);
     bp_workspace_free(&old->off_pages);
     bp_workspace_free(&old->staged);
     bp_workspace_free(&old->tail);
@@ -112,7 +112,7 @@ bp_operand_form bp_gemm_form(const bp_gemm *gemm)
 
 bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which)
 {
-    return &gemm->rooms[which];
+    return &gemm->workspaces[which];
 }
 
 #ifdef BP_LOOPS_X86

@@ -67,7 +67,7 @@ typedef struct bp_workspace {
 void *bp_workspace_of(bp_workspace *workspace, size_t bytes);
 void bp_workspace_free(bp_workspace *workspace);
 /** Where calls on float32 rows make their operands. */
-enum { BP_WORKSPACE_SOURCE, BP_ROOM_SECOND, BP_ROOMS };
+enum { BP_WORKSPACE_SOURCE, BP_WORKSPACE_SECOND, BP_WORKSPACES };
 bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which);
 
 /** sums[c] += x[0][c] + x[1][c] + ... in this order: threads share the columns. */

@@ -64,7 +64,7 @@ struct bp_gemm {
     dnnl_stream_t stream;
     product products[PRODUCTS];
     int64_t uses;
-    bp_workspace scratchpad, rooms[BP_ROOMS], off_pages, tail;
+    bp_workspace scratchpad, workspaces[BP_WORKSPACES], off_pages, tail;
     bp_workspace staged;     /* the weight that was reordered last for float32 products ... */
     const void *staged_copy; /* ... of this copy; NULL: none */
 };

@@ -9,8 +9,8 @@
  *
  * Float32 products read the values where they lie, or, in rounded bf16, one copy of them rounded;
  * but a matrix whose rows are a whole number of pages apart is reordered for the backward
- * direction, in room that all weights share: before each product that does not follow one of the
- * same weight. Copies for good would take as much memory as the weights
+ * direction, in a workspace that all weights share: before each product that does not follow one of
+ * the same weight. Copies for good would take as much memory as the weights
  * (docs/measurements/memory.md).
  */
 #include "base/fault.h"
@@ -32,7 +32,7 @@ typedef struct copy {
         reorder; /* float32 as it lies -> this layout; NULL where it is read as it lies */
     dnnl_memory_t from, to, scratchpad;
     size_t scratch_bytes;
-    bool staged; /* made in the room that all share */
+    bool staged; /* made in the workspace that all share */
     void *data;  /* NULL: not made yet, or not needed */
     bool fresh;
 } copy;
@@ -93,7 +93,7 @@ static void copy_make(copy *one, bp_gemm *gemm, const shape *s)
     CHECK(dnnl_memory_set_data_handle(one->to, one->data));
 }
 
-/* The room of a staged copy: what lay there is gone. */
+/* Give a staged copy the shared workspace, which overwrites the copy that was there. */
 static void copy_stage(copy *one, bp_gemm *gemm)
 {
     one->data = bp_workspace_of(&gemm->staged, bp_layout_bytes(one->layout));

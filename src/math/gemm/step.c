@@ -144,7 +144,7 @@ typedef struct product {
     int64_t rows;
 } product;
 
-/* Rows [first, first + rows) through one panel, all of whose columns `to` has room for. */
+/* Rows [first, first + rows) through one panel; `to` holds all of its columns. */
 static void multiply(const bp_loops *loops, const product *all, float *to, int64_t to_row,
                      const float *panel, int64_t first, int64_t rows)
 {

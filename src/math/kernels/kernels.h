@@ -86,7 +86,7 @@ void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand 
 void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
                        const float *dy, const bp_operand *x);
 
-/** Rotary positions: of the first 2 half numbers of each head, pairs (i, i + half) are turned by
+/** Rotary positions: of the first 2 half numbers of each head, pairs (i, i + half) are rotated by
  * the angle of their position. Source: Su et al. 2021, section 3.4.2, in the pairing of LLaMA. */
 typedef struct bp_rotary {
     int64_t T, half;

@@ -40,15 +40,15 @@ void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operan
                  bp_operand_moved(x));
 #pragma omp parallel for schedule(static) if (y->rows * F > 8192)
     for (int64_t r = 0; r < y->rows; r++) {
-        float rooms[5][BP_PASS_COLUMNS];
+        float workspaces[5][BP_PASS_COLUMNS];
 
         for (int64_t c = 0; c < F; c += BP_PASS_COLUMNS) {
             int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
-            const float *gate = bp_operand_load(loops, x, r, c, rooms[0], n),
-                        *up = bp_operand_load(loops, x, r, F + c, rooms[1], n);
-            float *again = bp_operand_workspace(y, r, c, rooms[2]),
-                  *dgate = bp_operand_workspace(dx, r, c, rooms[3]),
-                  *dup = bp_operand_workspace(dx, r, F + c, rooms[4]);
+            const float *gate = bp_operand_load(loops, x, r, c, workspaces[0], n),
+                        *up = bp_operand_load(loops, x, r, F + c, workspaces[1], n);
+            float *again = bp_operand_workspace(y, r, c, workspaces[2]),
+                  *dgate = bp_operand_workspace(dx, r, c, workspaces[3]),
+                  *dup = bp_operand_workspace(dx, r, F + c, workspaces[4]);
 
             (kind == BP_GEGLU ? loops->geglu_backward : loops->swiglu_backward)(
                 again, dgate, dup, dy + r * F + c, gate, up, n);

@@ -85,7 +85,7 @@ void bp_distributed_add_gram(bp_distributed *c, double alpha, const bp_distribut
 /** a[i][i] += values[i]. */
 void bp_distributed_add_diagonal(bp_distributed *a, const double *values);
 
-/** c = alpha op(a) op(b) + beta c, where op is the transpose if told so. ScaLAPACK's pdgemm. */
+/** c = alpha op(a) op(b) + beta c, where op is the transpose if asked. ScaLAPACK's pdgemm. */
 typedef struct bp_distributed_product {
     const bp_distributed *a, *b;
     bool transpose_a, transpose_b;

@@ -115,7 +115,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
     bp_transformer_check_inner(shape, inner(shape), tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
         bp_config_fault(config, "model.short_context",
-                        "model.context = %lld has no room for a masked word between the tokens "
+                        "model.context = %lld is too short for a masked word between the tokens "
                         "that begin and end a text: at model.context; use %d or more",
                         (long long)shape->context, BP_MASKED_CONTEXT);
 }

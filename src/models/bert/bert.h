@@ -34,8 +34,8 @@ void bp_masked_make(const bp_example_maker *self, const int32_t *tokens, int64_t
                     bp_example *out);
 
 /** Sizes of models with the head of a task, of BERT, RoBERTa and ELECTRA in Hugging Face's
- * folders. A class alone is a value: the two are read by one table, and told
- * apart by the number of labels. */
+ * folders. A class alone is a value: one table reads both, and the
+ * number of labels distinguishes them. */
 #define BP_BERT_TASK(kind, pool)                                                                   \
     {"task", NULL, NULL, BP_HF_CHOICE, kind, .words = "none|classes|regression|tags|spans"},       \
     {                                                                                              \

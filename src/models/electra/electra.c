@@ -123,7 +123,7 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
         check_generator(shape, tensors, config);
     if (shape->context < BP_MASKED_CONTEXT)
         bp_config_fault(config, "model.short_context",
-                        "model.context = %lld has no room for a masked word between the tokens "
+                        "model.context = %lld is too short for a masked word between the tokens "
                         "that begin and end a text: at model.context; use %d or more",
                         (long long)shape->context, BP_MASKED_CONTEXT);
     if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && shape->task.kind == BP_TASK_NONE)
@@ -148,7 +148,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
     return bp_transformer_check_read(shape, where);
 }
 
-/* All masked tokens become masks, as in the paper, unless it is told otherwise. The discriminator
+/* All masked tokens become masks, as in the paper, unless keys say otherwise. The discriminator
  * reads what the generator drew in the same pass, and both read the embeddings in the middle of the
  * list of blocks: of shared tables only the first and the last stage may have one. */
 static void resolve(const bp_model_shape *shape, bp_config *config)
@@ -235,8 +235,8 @@ static part part_of(const bp_model_shape *shape, int block, int *number)
     return of;
 }
 
-/* The ids that the discriminator reads pass on behind the states, whose room is the same from
- * there on. */
+/* The ids that the discriminator reads follow the states; from there on the states keep their
+ * size. */
 static bp_activations behind(const bp_model_shape *shape, int block)
 {
     int64_t E = shape->own[BP_ELECTRA_EMBEDDING], C = shape->width;

@@ -200,7 +200,7 @@ bp_err bilm_load_words(bp_tokenizer **out, const char *path)
         char *end = memchr(at, '\n', (size_t)(text + bytes - at));
 
         end = end ? end : text + bytes;
-        *end = '\0'; /* bp_file_read leaves room for it */
+        *end = '\0'; /* bp_file_read allocates one byte more */
         if (end > at && end[-1] == '\r')
             end[-1] = '\0';
         err = add_word(vocab, our_word(at), path);

@@ -92,14 +92,14 @@ bool bilm_is(const char *folder)
  * softmax other words. */
 static bp_err check_words(const reader *self, int64_t words)
 {
-    int64_t told = self->shape.vocab_size;
+    int64_t stated = self->shape.vocab_size;
 
-    if (told == 0 || told == words)
+    if (stated == 0 || stated == words)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "bilm.other_words",
                    "there are %lld words, but \"n_tokens_vocab\" is %lld: at %s; give the model's "
                    "own words",
-                   (long long)words, (long long)told, self->options);
+                   (long long)words, (long long)stated, self->options);
 }
 
 static bp_err find_words(reader *self, const bp_tokenizer *given, bp_tokenizer **made)
@@ -132,12 +132,12 @@ static bp_err find_words(reader *self, const bp_tokenizer *given, bp_tokenizer *
 static bp_err read_weights(void *context, void *result)
 {
     const reader *self = context;
-    found *told = result;
+    found *facts = result;
     bp_h5 *file = NULL;
     bp_err err = bp_h5_open(&file, self->weights);
 
     if (err == BP_OK)
-        told->softmax = bp_h5_has(file, "softmax/W");
+        facts->softmax = bp_h5_has(file, "softmax/W");
     if (err == BP_OK && bp_elmo_filters(&self->shape) == self->shape.own[BP_ELMO_PROJECTION] &&
         bp_h5_has(file, "CNN_proj"))
         err = bilm_refuse(self->options, "a projection (CNN_proj) of as many columns as filters",
@@ -145,7 +145,7 @@ static bp_err read_weights(void *context, void *result)
     for (int64_t k = 0; k < self->tensors.count && err == BP_OK; k++) {
         const bilm_tensor *one = &self->tensors.list[k];
 
-        if (one->again || one->form == BILM_SPELLED || (one->is_softmax && !told->softmax))
+        if (one->again || one->form == BILM_SPELLED || (one->is_softmax && !facts->softmax))
             continue;
         err = bp_h5_read_array(file, one->theirs, one->their_dims, one->extent,
                                self->values + one->place);
@@ -166,7 +166,7 @@ static bp_err map_values(reader *self)
     return BP_OK;
 }
 
-static bp_err load_weights(reader *self, found *told)
+static bp_err load_weights(reader *self, found *facts)
 {
     bp_h5_apart job = {.path = self->weights,
                        .doing = "read",
@@ -174,8 +174,8 @@ static bp_err load_weights(reader *self, found *told)
                            bp_h5_apart_seconds(LEAST_SECONDS, bp_file_size(self->weights)),
                        .work = read_weights,
                        .context = self,
-                       .result = told,
-                       .result_bytes = sizeof *told};
+                       .result = facts,
+                       .result_bytes = sizeof *facts};
 
     self->tensors = bilm_tensors_of(&self->shape);
     bp_err err = map_values(self);
@@ -240,7 +240,7 @@ static void close_reader(bp_model_folder *folder)
 bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *tokenizer)
 {
     reader *self = bp_alloc("elmo.bilm", 1, sizeof *self);
-    found told = {0};
+    found facts = {0};
     bp_err err = find_files(self, folder);
 
     *out = (bp_model_folder){.fetch = fetch, .context = self, .close = close_reader};
@@ -249,10 +249,10 @@ bp_err bilm_read(bp_model_folder *out, const char *folder, const bp_tokenizer *t
     if (err == BP_OK)
         err = find_words(self, tokenizer, &out->tokenizer);
     if (err == BP_OK)
-        err = load_weights(self, &told);
+        err = load_weights(self, &facts);
     if (err != BP_OK)
         return err;
-    if (!told.softmax)
+    if (!facts.softmax)
         BP_WARN("bilm.no_softmax",
                 "the weights have no softmax, as bilm-tf writes none: at %s; every word is as "
                 "probable as any other until the model is trained, its states are whole",

@@ -239,9 +239,9 @@ static bp_err fill_out(estimator *self, int order, const order_below *below, exc
         if (x->slot)
             x->slot[k] = slot;
         x->out_keys[slot] = (ngram_item){(uint64_t)(key >> 64), (uint64_t)key, slot};
-        x->out[slot].told.count = seen > self->spec->prune[order] ? count : -count;
-        x->out[slot].told.prob = order == 2 ? self->word_prob[shorter] : below->prob[shorter];
-        x->out[slot].told.place = order == 2 ? shorter : below->place[shorter];
+        x->out[slot].reply.count = seen > self->spec->prune[order] ? count : -count;
+        x->out[slot].reply.prob = order == 2 ? self->word_prob[shorter] : below->prob[shorter];
+        x->out[slot].reply.place = order == 2 ? shorter : below->place[shorter];
     }
     bp_free(next);
     ngram_suffixes_clear(list);
@@ -312,7 +312,7 @@ static void send_replies(estimator *self, exchange *x)
 
 /* ---- one order, in context order ---- */
 
-/* Room for the words that follow one history. */
+/* Arrays for the words that follow one history. */
 typedef struct group {
     int64_t capacity;
     int64_t *count;
@@ -363,9 +363,9 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     for (int64_t k = 0; k < words; k++) {
         const ngram_tally *from = &x->in[sorted[k].value];
 
-        g->count[k] = from->told.count < 0 ? -from->told.count : from->told.count;
-        g->dropped[k] = from->told.count < 0;
-        g->shorter[k] = from->told.prob;
+        g->count[k] = from->reply.count < 0 ? -from->reply.count : from->reply.count;
+        g->dropped[k] = from->reply.count < 0;
+        g->shorter[k] = from->reply.prob;
         any = any || g->dropped[k];
     }
     followers.count = g->count;
@@ -374,7 +374,7 @@ static void smooth(estimator *self, int order, const exchange *x, const ngram_it
     ngram_smooth(&self->spec->rule, &followers, g->prob, left);
 }
 
-/* Those that are kept go behind the level's last one, and each is told its place. */
+/* Those that are kept go behind the level's last one; the reply to each has its place. */
 static void keep(estimator *self, int order, exchange *x, const ngram_item *sorted, int64_t words,
                  const group *g)
 {
@@ -382,10 +382,10 @@ static void keep(estimator *self, int order, exchange *x, const ngram_item *sort
 
     for (int64_t k = 0; k < words; k++) {
         ngram_tally *to = &x->in[sorted[k].value];
-        int64_t at = level->count, link = to->told.place;
+        int64_t at = level->count, link = to->reply.place;
 
-        to->told.prob = g->prob[k];
-        to->told.place = g->dropped[k] ? DROPPED : at; /* among this rank's, for now */
+        to->reply.prob = g->prob[k];
+        to->reply.place = g->dropped[k] ? DROPPED : at; /* among this rank's, for now */
         if (g->dropped[k])
             continue;
         level->key[at] = ngram_item_key(&sorted[k]);
@@ -436,8 +436,8 @@ static void number_places(estimator *self, int order, exchange *x)
     level->first = self->rank == 0 ? 0 : first;
     self->out->total[order] = bp_all_sum_int(level->count, self->counting->comm);
     for (int64_t k = 0; k < x->received; k++)
-        if (x->in[k].told.place != DROPPED)
-            x->in[k].told.place += level->first;
+        if (x->in[k].reply.place != DROPPED)
+            x->in[k].reply.place += level->first;
     for (int64_t k = 0; k <= histories->count; k++)
         histories->begin[k] += level->first;
 }
@@ -481,10 +481,10 @@ static bp_err take_replies(const exchange *x, order_below *below)
     if (!below->place || !below->prob)
         return bp_fail_memory("the n-grams' places", x->sent, sizeof *below->prob);
     for (int64_t k = 0; k < x->sent; k++) {
-        const ngram_tally *told = &x->out[x->slot ? x->slot[k] : k];
+        const ngram_tally *reply = &x->out[x->slot ? x->slot[k] : k];
 
-        below->place[k] = told->told.place;
-        below->prob[k] = told->told.prob;
+        below->place[k] = reply->reply.place;
+        below->prob[k] = reply->reply.prob;
     }
     return BP_OK;
 }

@@ -25,7 +25,7 @@ typedef struct ngram_spec {
     int64_t memory_bytes;
 } ngram_spec;
 
-/** Of an n-gram: what was counted, and in its place what its owner in context order is told. */
+/** Of an n-gram: its counts; then, in the same memory, the reply to its owner in context order. */
 typedef union ngram_tally {
     struct {
         int64_t seen;    /* how often */
@@ -36,7 +36,7 @@ typedef union ngram_tally {
         int64_t count; /* negative: it is not kept */
         double prob;   /* of its last word given one word less; then its own */
         int64_t place; /* of its suffix; then its own */
-    } told;
+    } reply;
 } ngram_tally;
 
 /** N-grams of one order in suffix order. */

@@ -48,7 +48,7 @@ static inline bool ngram_backs_off(ngram_smoothing smoothing)
 }
 
 /** Fit discounts of `order` to its counts of counts: counts[r] n-grams were seen r times, r from 1
- * to NGRAM_COUNTS - 1. What could not be fitted is told in `warning` ("": all was). Kneser-Ney's
+ * to NGRAM_COUNTS - 1. `warning` says what could not be fitted ("": nothing). Kneser-Ney's
  * counts are the adjusted ones. */
 void ngram_rule_fit(ngram_rule *rule, int order, const int64_t counts[NGRAM_COUNTS], char *warning,
                     size_t warning_bytes);

@@ -175,7 +175,7 @@ static bp_err make_file(writer *self)
     if (failed == 0)
         return BP_OK;
     errno = failed;
-    return bp_fail_errno(BP_ERR_IO, "can't make room for the model", self->path);
+    return bp_fail_errno(BP_ERR_IO, "can't reserve space for the model", self->path);
 }
 
 static bp_err open_file(writer *self)

@@ -40,9 +40,9 @@ enum { PERMUTE, MASK, DELETE, LENGTH, PLACE, ROTATE, NOISE_PARTS, TEXT_PARTS, DR
 typedef struct noising {
     const bp_example_rules *rules;
     int64_t step, slot;
-    int32_t *text, *other; /* [T]: what there is, and room for what comes of it */
+    int32_t *text, *other; /* [T]: the text, and a buffer for its result */
     int32_t *marks;        /* [T] of scratch */
-    int64_t n, room;       /* tokens of text, and the most that there may be */
+    int64_t n, capacity;   /* tokens of text, and the most that there may be */
 } noising;
 
 static bp_rng_key key_of(const noising *w, int draw)
@@ -113,7 +113,7 @@ static int64_t share_of(double rate, int64_t n)
 }
 
 /* Lengths of spans are drawn, into w->other, until they are so many tokens together; the last one
- * is cut. A span of 0 tokens that there is no room for is left out. Returns how many there are. */
+ * is cut. A span of 0 tokens that does not fit is left out. Returns how many there are. */
 static int64_t draw_spans(noising *w, int64_t wanted)
 {
     bp_rng_key key = key_of(w, LENGTH);
@@ -123,7 +123,7 @@ static int64_t draw_spans(noising *w, int64_t wanted)
         int64_t length = poisson(w->rules->noise_span, bp_rng_uniform(&key, draw));
 
         length = length < wanted - taken ? length : wanted - taken;
-        if (length == 0 && w->n - taken + spans + 1 > w->room)
+        if (length == 0 && w->n - taken + spans + 1 > w->capacity)
             continue;
         w->other[spans++] = (int32_t)length;
         taken += length;
@@ -249,7 +249,7 @@ static void give(const bp_example_maker *self, const noising *w, bp_example *out
     out->length[1][0] = (int32_t)n;
 }
 
-static int64_t room_of(const bp_example_maker *self)
+static int64_t capacity_of(const bp_example_maker *self)
 {
     const bp_example_rules *rules = self->rules;
 
@@ -265,7 +265,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
                       int64_t slot, bp_example *out)
 {
     const bp_example_rules *rules = self->rules;
-    int64_t room = room_of(self), n = least(document->count, room), count = n;
+    int64_t capacity = capacity_of(self), n = least(document->count, capacity), count = n;
     noising w = {.rules = rules,
                  .step = step,
                  .slot = slot,
@@ -273,7 +273,7 @@ static void make_text(const bp_example_maker *self, const bp_document *document,
                  .other = out->inputs[0],
                  .marks = out->targets[0],
                  .n = n,
-                 .room = room};
+                 .capacity = capacity};
 
     memcpy(w.text, document->tokens, (size_t)n * sizeof *w.text);
     if (has(rules, BP_NOISE_SENTINELS)) {
@@ -310,13 +310,13 @@ static bp_example_maker denoise_maker(const bp_model_shape *shape, int64_t T,
                                       const bp_example_rules *rules)
 {
     bool runs = rules && rules->has_sentences;
-    int64_t room = T - (!rules || rules->eod >= 0);
+    int64_t capacity = T - (!rules || rules->eod >= 0);
 
     (void)shape;
     return (bp_example_maker){
         .form = {.stream = {{.T = T}, {.T = T, .has_lengths = true}}, .targets = {T}},
         .feed = runs ? BP_FEED_RUNS : BP_FEED_WINDOWS,
-        .window = runs ? room : room + 1,
+        .window = runs ? capacity : capacity + 1,
         .rules = rules,
         .make = make_window,
         .make_document = make_text};

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* to[T] = as many of the tokens as there is room for, and the end; returns how many those are. */
+/* to[T] = as many of the tokens as fit, and the end; returns how many those are. */
 static int64_t fill(int32_t *to, int64_t T, const int32_t *tokens, int64_t count, int64_t end)
 {
     int64_t ends = end >= 0 ? 1 : 0, n = count < T - ends ? count : T - ends;

@@ -31,7 +31,7 @@ size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes)
     bool cbow = shape->own[OWN_MODE] == W2V_CBOW, tree = shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL;
     size_t inputs = W2V_GROUP * 2 * (size_t)shape->own[OWN_WINDOW],
            units = cbow ? W2V_GROUP : inputs,
-           targets = units * (tree ? W2V_CODE_ROOM : 1 + (size_t)shape->own[OWN_NEGATIVE]);
+           targets = units * (tree ? W2V_CODE_BITS : 1 + (size_t)shape->own[OWN_NEGATIVE]);
 
     return units * (sizeof(w2v_unit) + row_bytes * (cbow ? 2 : 1)) + inputs * sizeof(int32_t) +
            targets * (sizeof(int32_t) + sizeof(uint8_t) + 2 * sizeof(float));

@@ -24,7 +24,7 @@ typedef struct w2v_group {
     int64_t unit_capacity, target_capacity; /* the most that W2V_GROUP centres come to */
 } w2v_group;
 
-/** Room for W2V_GROUP centres. No memory ends the program. Owns: w2v_group_clear(). */
+/** Allocate for W2V_GROUP centres; ends the program without memory. Owns: w2v_group_clear(). */
 void w2v_group_init(w2v_group *group, const bp_model_shape *shape, const w2v_vocabulary *words);
 /** What it and the learner's buffers of it take, of rows of so many bytes; with a tree about. */
 size_t w2v_group_bytes(const bp_model_shape *shape, size_t row_bytes);

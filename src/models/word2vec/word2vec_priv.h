@@ -16,7 +16,7 @@ enum { OWN_MODE, OWN_OUTPUT, OWN_WINDOW, OWN_NEGATIVE };
 #define W2V_COUNT_SPLIT   16777216.0F
 #define W2V_WINDOW_MOST   100
 #define W2V_NEGATIVE_MOST 100
-#define W2V_CODE_ROOM     32 /* bits of a word's code, about at most: for memory */
+#define W2V_CODE_BITS     32 /* bits of a word's code, about at most: for memory */
 
 /** Floats of a row of all ranks together. */
 static inline int64_t w2v_padded(const bp_model_shape *shape)

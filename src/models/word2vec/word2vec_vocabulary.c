@@ -185,7 +185,7 @@ size_t w2v_vocabulary_bytes(const bp_model_shape *shape)
     size_t word = sizeof *v->counts + sizeof *v->ranked + sizeof *v->kept;
 
     if (shape->own[OWN_OUTPUT] == W2V_HIERARCHICAL)
-        word += sizeof *v->code_start + W2V_CODE_ROOM * (sizeof *v->points + sizeof *v->codes);
+        word += sizeof *v->code_start + W2V_CODE_BITS * (sizeof *v->points + sizeof *v->codes);
     else
         word += sizeof *v->noise;
     return (size_t)shape->vocab_size * word;

@@ -11,7 +11,7 @@ legend = line_count > 1 ? 20 * line_count + 10 : 0
 bins_height = 260
 rows_height = 20 + 24 * rows
 page_height = 20 + legend + bins_height + 60 + rows_height + 60
-# a tic at so many of 1, 1.5, 2, ... as there is room for
+# a tic at as many of 1, 1.5, 2, ... as fit
 digits = high > 300 * low ? '1' : high > 8 * low ? '1 2 5' : '1 1.5 2 2.5 3 4 5 6 7 8 9'
 short(name) = strlen(name) > 40 ? substr(name, 1, 38) . '...' : name
 do for [format in formats] {

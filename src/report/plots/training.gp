@@ -6,7 +6,7 @@
 curves = |names|
 column_x = x eq 'tokens' ? 2 : x eq 'hours' ? 3 : 1
 
-# Large numbers are told in thousands, millions...
+# Large numbers are shown in thousands, millions...
 factor(most) = most >= 2e9 ? 1e9 : most >= 2e6 ? 1e6 : most >= 2e4 ? 1e3 : 1
 scaled(most) = most >= 2e9 ? ', billions' : most >= 2e6 ? ', millions' : most >= 2e4 ? ', thousands' : ''
 most_x = most[column_x]
@@ -16,7 +16,7 @@ label_x = !(x eq 'hours') ? x . scaled(most_x) : !short ? x : most_x * 60 < 2 ? 
 unit_speed = factor(most[4])
 label_speed = 'tokens/s' . scaled(most[4])
 
-# The legend: as many names side by side as there is room for.
+# The legend: as many names side by side as fit.
 longest = 0
 named = 0
 do for [k = 1:curves] {

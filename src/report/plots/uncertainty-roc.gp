@@ -1,4 +1,4 @@
-# The rows of one shift in roc.csv: are its documents told from those in the domain? A panel a score,
+# The rows of one shift in roc.csv: are its documents distinguished from those in the domain? A panel a score,
 # one key for all. Variables: methods, $rows (method,score,fpr,tpr, both by number).
 count = |methods|
 array names[3] = ['mutual information', 'entropy', 'NLL']

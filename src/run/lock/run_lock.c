@@ -31,7 +31,7 @@
 #define WATCH_SECONDS   60.0
 #define BEATS_PER_WATCH 6
 #define OWNER_LIMIT     65536
-#define ROOM_BYTES      65536
+#define RESERVED_BYTES  65536
 
 struct run_lock {
     char *folder; /* RUN/lock */
@@ -344,7 +344,7 @@ static bp_err contend(run_lock *lock)
     return err;
 }
 
-/* ---- room for the end ---- */
+/* ---- space reserved for the exit state ---- */
 
 /* 64 KiB of the disk, for what is written when the job ends: bytes that no file system can make
  * smaller. */
@@ -355,7 +355,7 @@ static bp_err reserve_space(const char *folder)
     int fd = -1;
     bp_err err = bp_plain_open(path.text, O_WRONLY | O_CREAT | O_TRUNC, &fd);
 
-    for (int64_t at = 0; err == BP_OK && at < ROOM_BYTES; at += (int64_t)sizeof noise) {
+    for (int64_t at = 0; err == BP_OK && at < RESERVED_BYTES; at += (int64_t)sizeof noise) {
         for (size_t k = 0; k < sizeof noise / sizeof noise[0]; k++)
             noise[k] = state =
                 state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

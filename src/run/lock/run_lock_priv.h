@@ -65,7 +65,7 @@ bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat);
  *
  * Errors: BP_ERR_BUSY another job has taken it, or the lock was removed, so that one may; BP_ERR_IO
  *         the run folder was removed or renamed: both for good (run_lock_is_lost). BP_ERR_FORMAT,
- *         BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM it can't be told, perhaps only for a moment. */
+ *         BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM unknown, perhaps only for a moment. */
 bp_err run_lock_check(run_lock *lock);
 bool run_lock_is_own(run_lock *lock);
 /** Has it been found to be lost, by the beating thread or by run_lock_check? Costs one load. */

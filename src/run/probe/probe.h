@@ -8,7 +8,7 @@
 #include <mpi.h>
 #include <stdint.h>
 
-#define BP_PROBE_CPUS       2048 /* of a host, whose use is told apart */
+#define BP_PROBE_CPUS       2048 /* of a host, whose use is counted one by one */
 #define BP_PROBE_NAME_BYTES 64
 
 /** One rank's host as this process sees it. Plain data: it travels as bytes. -1: no limit, or not
@@ -70,7 +70,7 @@ bp_err bp_probe_files(json_t *rows, const char *ground);
 /** Kind of file system, free space and inodes. checkpoint_bytes: of one checkpoint
  * (0: not known), of which `keep` and one more must fit. Local.
  *
- * Errors: BP_ERR_IO no room for one. */
+ * Errors: BP_ERR_IO no space for one. */
 bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes, int64_t keep);
 
 /** Does every rank see what rank 0 makes in `ground`? For some seconds, as a start of a job asks

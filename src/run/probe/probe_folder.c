@@ -81,7 +81,7 @@ static bp_err add_trial(json_t *rows, const char *check, bool fine, double secon
         int number = errno;
 
         bp_probe_add(rows, BP_PROBE_FAIL, check,
-                     "make room or ask for access there, or use another run.dir", "%s",
+                     "free some space or ask for access there, or use another run.dir", "%s",
                      strerror(number));
         errno = number;
         return bp_fail_create(check, "the run folder");
@@ -163,26 +163,28 @@ static void judge_kind(json_t *rows, const char *folder)
 static bp_err judge_space(json_t *rows, const struct statvfs *disk, int64_t checkpoint_bytes,
                           int64_t keep)
 {
-    double room = (double)disk->f_bavail * (double)disk->f_frsize;
+    double free_bytes = (double)disk->f_bavail * (double)disk->f_frsize;
     double one = (double)checkpoint_bytes, need = one * (double)(keep + 1);
-    static const char remedy[] = "make room, or use a smaller checkpoint.keep or another run.dir";
+    static const char remedy[] =
+        "free some space, or use a smaller checkpoint.keep or another run.dir";
 
     if (checkpoint_bytes <= 0) {
-        bp_probe_add(rows, BP_PROBE_OK, "space", NULL, "%s free", bp_size_text(room).text);
-    } else if (room < one) {
+        bp_probe_add(rows, BP_PROBE_OK, "space", NULL, "%s free", bp_size_text(free_bytes).text);
+    } else if (free_bytes < one) {
         bp_probe_add(rows, BP_PROBE_FAIL, "space", remedy, "%s free, but a checkpoint takes %s",
-                     bp_size_text(room).text, bp_size_text(one).text);
+                     bp_size_text(free_bytes).text, bp_size_text(one).text);
         return BP_FAIL(BP_ERR_IO, "run.no_space",
-                       "there is no room for a checkpoint of %s, %s are free: %s",
-                       bp_size_text(one).text, bp_size_text(room).text, remedy);
-    } else if (room < need) {
+                       "there is no space for a checkpoint of %s, %s are free: %s",
+                       bp_size_text(one).text, bp_size_text(free_bytes).text, remedy);
+    } else if (free_bytes < need) {
         bp_probe_add(rows, BP_PROBE_WARN, "space", remedy,
-                     "%s free, but %lld checkpoints of %s take %s", bp_size_text(room).text,
+                     "%s free, but %lld checkpoints of %s take %s", bp_size_text(free_bytes).text,
                      (long long)keep + 1, bp_size_text(one).text, bp_size_text(need).text);
     } else {
         bp_probe_add(rows, BP_PROBE_OK, "space", NULL,
-                     "%s free, room for %.0f checkpoints of %s (%lld are kept)",
-                     bp_size_text(room).text, room / one, bp_size_text(one).text, (long long)keep);
+                     "%s free, space for %.0f checkpoints of %s (%lld are kept)",
+                     bp_size_text(free_bytes).text, free_bytes / one, bp_size_text(one).text,
+                     (long long)keep);
     }
     return BP_OK;
 }

@@ -32,7 +32,7 @@ void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const c
     (void)json_array_append_new(rows, row);
 }
 
-/* Ranks are told by host: one entry for each, in order of its first rank. */
+/* Ranks are listed by host: one entry for each, in order of its first rank. */
 typedef struct host_list {
     const bp_probe_host *ranks;
     int size, count;

@@ -50,7 +50,8 @@ static void take_line(void *context, const json_t *line, off_t end)
     memcpy(curve->rows[curve->count++], row, sizeof row);
 }
 
-/* FOLDER/metrics.jsonl as one more curve, which there is room for. A missing file has no lines. */
+/* FOLDER/metrics.jsonl as one more curve, within the array's capacity. A missing file has no lines.
+ */
 static bp_err add_curve(bp_history *history, const char *folder, const char *name)
 {
     reader self = {.curve = &history->curves[history->curve_count++],

@@ -64,7 +64,7 @@ void run_words_clear(const char *folder);
  * status. Once by 128 + a signal, its state is "dead". "cause" is the batch script's word, which
  * may be ""; without it nobody has asked whether to queue the job again. NULL: nothing tells, or
  * it runs. A new reference. */
-json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told);
+json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *progress);
 /** The same of a start that nothing tells of: what Slurm knows of its job and nodes, in some
  * seconds. */
 json_t *run_words_ask_slurm(const json_t *record);

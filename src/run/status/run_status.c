@@ -198,7 +198,7 @@ static void put_training(const reading *self)
         set_integer(self->out, "redone_steps", reported - commit);
 }
 
-/* ---- checkpoints, and room for more ---- */
+/* ---- checkpoints, and space for more ---- */
 
 static int64_t folder_bytes(const char *folder)
 {

@@ -1,7 +1,7 @@
 /* What a run is doing, from its folder alone: for people on a login node. No MPI, no lock, nothing
  * is written; files that a job is writing at this moment are read as far as they are whole.
  *
- * Wall-clock times are told, and decide nothing: whether a owner lives that can't be asked is
+ * Wall-clock times are reported, and decide nothing: whether an owner lives that can't be asked is
  * found by watching its counter.
  */
 #ifndef BP_RUN_STATUS_RUN_STATUS_H

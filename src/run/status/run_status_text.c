@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#define LABEL         "  %-11s"
-#define ROOM_SHOWN    20 /* more is room enough */
-#define SHORT_SECONDS 60 /* of so short a run the start is the most */
+#define LABEL          "  %-11s"
+#define CAPACITY_SHOWN 20 /* more is space enough */
+#define SHORT_SECONDS  60 /* of so short a run the start is the most */
 
 static const char *plural(long long count)
 {
@@ -164,9 +164,9 @@ static void add_disk(bp_buffer *out, const json_t *status)
     if (!has(status, "free_bytes"))
         return;
     bp_buffer_printf(out, LABEL "%s", "free", bp_size_text(real_of(status, "free_bytes")).text);
-    if (has(status, "room_for_checkpoints") && capacity < ROOM_SHOWN)
-        bp_buffer_printf(out, ", room for %lld more checkpoint%s%s", capacity, plural(capacity),
-                         capacity < 2 ? ": make room, or the run stops" : "");
+    if (has(status, "room_for_checkpoints") && capacity < CAPACITY_SHOWN)
+        bp_buffer_printf(out, ", space for %lld more checkpoint%s%s", capacity, plural(capacity),
+                         capacity < 2 ? ": free some space, or the run stops" : "");
     bp_buffer_printf(out, "\n");
 }
 

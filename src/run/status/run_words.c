@@ -41,7 +41,7 @@ static void append(const char *path, int64_t start, const char *who, int status,
     if (fd >= 0 && fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode) && bytes > 0 &&
         (size_t)bytes < sizeof text && write(fd, text, (size_t)bytes) != (ssize_t)bytes)
         (void)dprintf(STDERR_FILENO,
-                      "bagpipe: warning: no room for this line: at %s [file.no_space]\n", path);
+                      "bagpipe: warning: no space for this line: at %s [file.no_space]\n", path);
     if (fd >= 0)
         (void)close(fd);
 }
@@ -197,15 +197,15 @@ static json_t *end_in(const json_t *object)
                : json_copy(json_object_get(object, "exit"));
 }
 
-json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *told)
+json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *progress)
 {
     int64_t start = json_integer_value(json_object_get(record, "starts"));
     char *text = read_text(bp_path_in(folder, NAME).text);
     last_word word = {.time = ""};
     json_t *end = end_in(record);
 
-    if (end == NULL && json_integer_value(json_object_get(told, "start")) == start)
-        end = end_in(told);
+    if (end == NULL && json_integer_value(json_object_get(progress, "start")) == start)
+        end = end_in(progress);
     if (end == NULL && find_word(&word, text, start, RANK))
         end = run_words_of(word.code, word.message);
     if (end == NULL)

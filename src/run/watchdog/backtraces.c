@@ -122,7 +122,7 @@ static bool is_ours(const void *address)
 }
 
 /* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
- * called it: so what looks like return addresses into this program is told, from `from` to the
+ * called it: so what looks like return addresses into this program is printed, from `from` to the
  * stack's end. Such code may have the stack pointer elsewhere (base/signals.h); then there is
  * nothing to tell.
  */

@@ -39,7 +39,7 @@ struct bp_watch {
     step_times steps, batches;
     double longest_commit; /* 0: none yet */
     rank_state *ranks;
-    double *sorted; /* room for a median */
+    double *sorted; /* workspace of a median */
 };
 
 double bp_watch_clock_look(bp_watch_clock *clock, double now)

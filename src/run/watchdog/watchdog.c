@@ -100,7 +100,7 @@ static void begin(watchdog *self)
     self->heartbeat_seconds = watch.heartbeat_seconds =
         heartbeat < HEARTBEAT_SECONDS ? heartbeat : HEARTBEAT_SECONDS;
     self->ear.leap = 2 * self->heartbeat_seconds;
-    if (self->rank > 0) { /* it hears rank 0 alone */
+    if (self->rank > 0) { /* it receives from rank 0 alone */
         watch.size = 1;
         watch.silence_alone = true;
         watch.seconds += self->rank > 1 ? LATER_BEATS * self->heartbeat_seconds : 0;
@@ -179,7 +179,7 @@ static bool share(watchdog *self, meeting *at, MPI_Comm world)
     return true;
 }
 
-/* Rank 0 hears from all; the others tell it where they are, and hear of all. */
+/* Rank 0 receives from all; the others send it where they are, and receive the state of all. */
 static void gather_places(watchdog *self, MPI_Comm world)
 {
     meeting at = meeting_of(self, self->rank == 0 ? 1 : LATER);

@@ -1,7 +1,7 @@
 /* The watchdog: a thread of every rank tells rank 0 once a second where its main thread stands
  * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
  * named on standard error, every rank writes its stack to RUN/backtraces, and all leave with
- * status 75. Ranks whose launcher has died, or that hear nothing from rank 0 any more, leave by
+ * status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more, leave by
  * themselves.
  *
  * It begins as soon as the job knows its ranks, before anything that they wait for, and has a run
@@ -59,7 +59,7 @@ double bp_watchdog_seconds(const bp_config *config);
  */
 void bp_watchdog_start(MPI_Comm world, double seconds);
 
-/** A run has begun, whose folder rank 0 holds: what is to be told goes there from now on, up to
+/** A run has begun, whose folder rank 0 holds: reports go there from now on, up to
  * bp_watchdog_end(). Within a run that is watched, the mesh alone counts. Local, on each rank;
  * still_owner and context are borrowed until bp_watchdog_disown(). */
 void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec);

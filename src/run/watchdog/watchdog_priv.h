@@ -25,7 +25,7 @@ typedef struct watchdog_launcher {
 
 typedef enum watchdog_cause {
     NO_PROGRESS, /* a rank of all: all leave */
-    NO_WORD,     /* this rank hears nothing from rank 0, and leaves */
+    NO_WORD,     /* this rank receives nothing from rank 0, and leaves */
     NO_LAUNCHER  /* so do this rank and those beside it */
 } watchdog_cause;
 

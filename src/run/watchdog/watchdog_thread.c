@@ -1,4 +1,4 @@
-/* The watchdog's thread: sends heartbeats, hears those of others where it is an observer, and
+/* The watchdog's thread: sends heartbeats, receives those of others where it is an observer, and
  * leaves. */
 #include "run/watchdog/watchdog_priv.h"
 
@@ -156,7 +156,7 @@ static void hear_heartbeat(watchdog *self, const wire_packet *packet,
     note_heartbeat(self, packet);
 }
 
-static void hear(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
+static void receive(watchdog *self, const wire_packet *packet, const struct sockaddr_in *from)
 {
     self->confirmed[packet->from] = *from;
     if (packet->kind == WIRE_HEARTBEAT && self->rank == 0) {
@@ -297,7 +297,7 @@ void *watchdog_run(void *argument)
         wait_until(self, next);
         while (self->fd >= 0 &&
                wire_receive(self->fd, self->token, self->rank, self->size, &packet, &from))
-            hear(self, &packet, &from);
+            receive(self, &packet, &from);
     }
     packet = wire_packet_of(self->token, WIRE_LEAVE, self->rank);
     for (int rank = 0; rank < self->size; rank++)

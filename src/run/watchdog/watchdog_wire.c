@@ -13,9 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAGIC   "bpwd"
-#define VERSION 2
-#define ROOM    (4 << 20) /* bytes: what comes while the thread is kept waiting */
+#define MAGIC         "bpwd"
+#define VERSION       2
+#define RECEIVE_BYTES (4 << 20) /* bytes: what comes while the thread is kept waiting */
 
 /* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
  * known. Without the boot's id nothing would tell hosts apart: first namespaces have one number. */
@@ -57,7 +57,8 @@ int wire_open(wire_place *place, const char *host)
     (void)snprintf(place->host, sizeof place->host, "%.*s", WIRE_HOST_BYTES - 1, host);
     if (fd < 0)
         return -1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ROOM}, sizeof(int)); /* or what there is */
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){RECEIVE_BYTES},
+                     sizeof(int)); /* or what there is */
     if (bind(fd, (struct sockaddr *)&any, bytes) != 0 ||
         getsockname(fd, (struct sockaddr *)&any, &bytes) != 0) {
         (void)close(fd);

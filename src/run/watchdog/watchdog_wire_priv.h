@@ -46,7 +46,7 @@ typedef struct wire_packet {
     char name[WIRE_NAME_BYTES];   /* of the collective */
 } wire_packet;
 
-/** A socket on a free port, with room for the heartbeats of thousands of ranks, and where it is; no
+/** A socket on a free port, that buffers the heartbeats of thousands of ranks, and where it is; no
  * socket (-1, and port 0) where there can be none. */
 int wire_open(wire_place *place, const char *host);
 /** Are both on one host? */

@@ -35,7 +35,7 @@ typedef struct bp_pipeline_comm {
 
 /** Buffers of one direction. */
 int64_t bp_pipeline_comm_buffers(const bp_pipeline *pipeline);
-/** Carve the buffers. */
+/** Allocate the buffers from the arena. */
 void bp_pipeline_comm_init(bp_pipeline_comm *comm, const bp_stage_schedule *schedule, bool backward,
                            bp_arena *arena);
 

@@ -28,7 +28,7 @@ static int64_t between_floats(const bp_stage_spec *spec, const bp_network *netwo
     return bp_network_activation_floats(network, &pass);
 }
 
-/* An evaluation needs room of its own where training has but a share. */
+/* An evaluation needs memory of its own where training has only a share. */
 static int64_t evaluation_floats(const bp_stage_spec *spec, const bp_network *network)
 {
     int64_t floats = between_floats(spec, network, false);

@@ -67,7 +67,7 @@ typedef struct bp_stage_step {
     const bp_batch *batch; /* of micro_batches * B examples */
     int64_t step, first_slot;
     float loss_weight[BP_TERMS];
-    /* what is told on the way, with `context`; NULL: nothing */
+    /* callbacks on the way, with `context`; NULL: none */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */
     void *context;

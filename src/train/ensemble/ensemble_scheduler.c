@@ -229,7 +229,7 @@ static void take_message(void *context, const bp_mail *mail)
     receive(context, (message_kind)mail->kind, mail->data);
 }
 
-/* Whoever was asked to stop, all groups stop. One that has left does not hear it. */
+/* Whoever was asked to stop, all groups stop. One that has left does not receive it. */
 static void pass_stop_on(ensemble_scheduler *scheduler)
 {
     const bp_mesh *mesh = scheduler->self->mesh;

@@ -58,10 +58,11 @@ bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
 
 void trainer_tell_commit(trainer *self)
 {
-    if (self->untold_commit > 0)
-        bp_log_screen_only("committed step %lld%s", (long long)self->untold_commit,
-                           self->untold_best == self->untold_commit ? " (the best so far)" : "");
-    self->untold_commit = self->untold_best = 0;
+    if (self->unreported_commit > 0)
+        bp_log_screen_only("committed step %lld%s", (long long)self->unreported_commit,
+                           self->unreported_best == self->unreported_commit ? " (the best so far)"
+                                                                            : "");
+    self->unreported_commit = self->unreported_best = 0;
 }
 
 void trainer_sweep_end(trainer *self)
@@ -99,8 +100,8 @@ static void committed(trainer *self, int64_t step, bool best)
     bp_free(folder);
     json_decref(event);
     bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
-    self->untold_commit = step; /* on the screen the next line of a step tells */
-    self->untold_best = best ? step : self->untold_best;
+    self->unreported_commit = step; /* on the screen the next line of a step tells */
+    self->unreported_best = best ? step : self->unreported_best;
 }
 
 /* What this rank saves. */
@@ -157,7 +158,7 @@ static bp_err save(trainer *self, bool behind)
                                    .tokenizer = self->tokenizer,
                                    .attachment = self->attachment,
                                    .snapshot = behind ? self->snapshot : NULL,
-                                   .worked = behind ? &self->behind.worked : NULL};
+                                   .busy_seconds = behind ? &self->behind.busy_seconds : NULL};
     json_t *state = state_of(self);
     own_state own = {0};
     bp_err err = prepare(self, behind, &own);
@@ -220,7 +221,7 @@ bp_err trainer_commit_finish(trainer *self, bool give_up)
     if (err == BP_OK)
         committed(self, self->behind.step, self->behind.best);
     (void)bp_heartbeat_phase(before);
-    self->commit_seconds = self->behind.stood + self->behind.worked + bp_clock_now() - began;
+    self->commit_seconds = self->behind.stood + self->behind.busy_seconds + bp_clock_now() - began;
     bp_heartbeat_commit(self->commit_seconds);
     return err;
 }

@@ -118,8 +118,8 @@ static bp_counting counting_of(trainer *self, counting_view *view)
                          .context = view};
 }
 
-/* A dedicated coordinator, which writes the manifest, learns what the family has told compute's
- * root. */
+/* Send a dedicated coordinator, which writes the manifest, what the family has returned to
+ * compute's root. */
 static void share_reported(trainer *self, double *valid_loss)
 {
     char *text = self->mesh->rank == 1 ? bp_json_line(self->counted) : NULL;

@@ -1,5 +1,5 @@
-/* Bits that changed where nothing in a training explains it: told by the one who found it, known to
- * all, and the end of the job before it can commit. */
+/* Silent data corruption, bits that changed without a cause in training: the rank that finds it
+ * reports it to all, and the job ends before it can commit. */
 #include "train/loop/trainer_priv.h"
 
 #include "mesh/collective.h"

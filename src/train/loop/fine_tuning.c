@@ -316,7 +316,8 @@ static bp_err find_shape(trainer *self)
                        frozen);
     if (shape->context < BP_TASK_CONTEXT)
         return BP_FAIL(BP_ERR_CONFIG, "task.short_context",
-                       "model.context = %" PRId64 " has no room for a text between the tokens that "
+                       "model.context = %" PRId64
+                       " is too short for a text between the tokens that "
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);
     if (bp_task_keys_of(self->config)->lm_weight > 0) {

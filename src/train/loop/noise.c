@@ -110,7 +110,7 @@ static bp_err check_noises(const trainer *self)
             kinds);
     if (self->shape.context < BP_DENOISE_CONTEXT)
         return BP_FAIL(BP_ERR_CONFIG, "noise.short_context",
-                       "model.context = %lld has no room for a text with noise: at model.context; "
+                       "model.context = %lld is too short for a text with noise: at model.context; "
                        "use %d or more",
                        (long long)self->shape.context, BP_DENOISE_CONTEXT);
     return BP_OK;

@@ -1,4 +1,4 @@
-/* The keys of checkpoint.*, and what a job around a training hears of it. */
+/* The keys of checkpoint.*, and what a training reports to a job around it. */
 #ifndef BP_TRAIN_LOOP_OPTIONS_H
 #define BP_TRAIN_LOOP_OPTIONS_H
 
@@ -19,7 +19,7 @@ static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *c
     return bp_config_bound(config, bp_checkpoint_options);
 }
 
-/** What a job around a training hears of it, on the training's coordinator alone. */
+/** What a training reports to a job around it, on the training's coordinator alone. */
 typedef struct bp_pretrain_hooks {
     void *context;
     /** Training goes on from `step`, and metrics.jsonl is cut back to it. Not called where nothing

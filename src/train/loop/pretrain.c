@@ -254,7 +254,7 @@ static bp_err run(trainer *self)
     trainer_sweep_end(self);
     bp_log_keep_progress();
     trainer_tell_commit(self);
-    /* what was traced is told however training ended; the first failure is the one to tell */
+    /* the trace is reported however training ended; the first failure is the one to return */
     snprintf(message, sizeof message, "%s", bp_err_message());
     traced = trainer_trace_close(self);
     if (err != BP_OK)

@@ -73,7 +73,7 @@ static void say_speed(char speed[CELL_BYTES], char share[CELL_BYTES], const rank
     /* What travels between ranks has no ceiling here. */
     bool local = kind < BP_TRACE_REDUCE;
     double rate = computes ? work->flops : work->bytes, seconds = seconds_of(rank, kind);
-    double ceiling = computes ? rank->silicon : local ? rank->bandwidth : 0;
+    double ceiling = computes ? rank->peak_flops : local ? rank->bandwidth : 0;
 
     speed[0] = share[0] = '\0';
     if (rate <= 0 || seconds <= 0 || is_apart(kind))
@@ -152,7 +152,7 @@ static void print_table(const rank_trace *own, const rank_trace *ranks, int size
     bp_log("profile of steps %lld to %lld, rank %d: %.3f ms a step; ceilings %.1f GFLOP/s and "
            "%.1f GB/s",
            (long long)own->first_step, (long long)(own->first_step + own->steps - 1),
-           (int)(own - ranks), 1e3 * step_seconds(own) / (double)own->steps, own->silicon / 1e9,
+           (int)(own - ranks), 1e3 * step_seconds(own) / (double)own->steps, own->peak_flops / 1e9,
            own->bandwidth / 1e9);
     bp_log("  %-25s %7s %8s %8s %14s %10s", "work", "calls", "seconds", "of steps", "speed",
            "of ceiling");
@@ -221,7 +221,7 @@ static bp_err save(const trainer *self, const rank_trace *own, const rank_trace 
                 list, json_pack("{s:i, s:s, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:{s:f, s:f}}",
                                 "rank", r, "host", rank->host, "pipeline", rank->pipeline_at,
                                 "data", rank->data_at, "tensor", rank->tensor_at, "seconds",
-                                1e-9 * (double)rank->nanoseconds, "silicon_flops", rank->silicon,
+                                1e-9 * (double)rank->nanoseconds, "silicon_flops", rank->peak_flops,
                                 "memory_bytes", rank->bandwidth, "work", work_of(rank), "beside",
                                 "input", rank->reader_seconds, "checkpoint", rank->writer_seconds));
     }

@@ -1,5 +1,5 @@
 /* What compute's root tells the coordinator: metrics, events, lines for people. A shared
- * coordinator is the same rank; a dedicated one hears it as messages. */
+ * coordinator is the same rank; a dedicated one receives messages. */
 #include "train/loop/trainer_priv.h"
 
 #include "base/clock.h"
@@ -43,10 +43,11 @@ static void log_metric(trainer *self, const json_t *line)
     if (json_object_get(line, "valid_f1"))
         snprintf(validated, sizeof validated, "  valid %.4f (F1 %.3f)",
                  number_of(line, "valid_loss"), number_of(line, "valid_f1"));
-    if (self->untold_commit > 0) /* since the line before */
-        snprintf(committed, sizeof committed, "  committed %lld%s", (long long)self->untold_commit,
-                 self->untold_best == self->untold_commit ? " (best)" : "");
-    self->untold_commit = self->untold_best = 0;
+    if (self->unreported_commit > 0) /* since the line before */
+        snprintf(committed, sizeof committed, "  committed %lld%s",
+                 (long long)self->unreported_commit,
+                 self->unreported_best == self->unreported_commit ? " (best)" : "");
+    self->unreported_commit = self->unreported_best = 0;
     if (json_object_get(line, "padding"))
         snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
     bp_log_progress("step %lld/%lld  loss %.4f%s%s%s  %.0f tokens/s  %s left  lr %.2e",

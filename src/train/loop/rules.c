@@ -35,7 +35,7 @@ static bool has_pairs_head(const trainer *self)
     return self->shape.family == &bp_bert_family && bp_bert_has_pooler(&self->shape);
 }
 
-/* BERT's examples are pairs unless it is told otherwise. */
+/* BERT's examples are pairs unless a key says otherwise. */
 static bool wants_pairs(const trainer *self)
 {
     return bp_config_is_set(self->config, "mask.next_sentence")
@@ -71,7 +71,7 @@ static bp_err check_pairs(const trainer *self)
     if (self->shape.context < BP_PAIRS_CONTEXT)
         return BP_FAIL(
             BP_ERR_CONFIG, "mask.short_context",
-            "model.context = %lld has no room for a pair of sentences: at model.context; "
+            "model.context = %lld is too short for a pair of sentences: at model.context; "
             "use %d or more",
             (long long)self->shape.context, BP_PAIRS_CONTEXT);
     if (self->facts.has_segments && self->mesh->coordinates)

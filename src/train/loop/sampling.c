@@ -92,11 +92,11 @@ static bp_err read_prompt(trainer *self, bp_ids *ids)
 }
 
 /* What a rank of this stage takes for decoding; 0: the model can't. */
-static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage, int64_t room,
-                           int64_t *bytes)
+static bp_err decode_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
+                           int64_t capacity, int64_t *bytes)
 {
     const bp_model_task task = {
-        .mesh = mesh, .stage = stage, .groups = 1, .slots = 1, .room = room};
+        .mesh = mesh, .stage = stage, .groups = 1, .slots = 1, .capacity = capacity};
     bp_model_memory memory = {0};
     bp_err err = bp_model_estimate_shape(&memory, &self->shape, self->config, &task);
 
@@ -173,7 +173,7 @@ bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int
 
     *bytes = 0;
     if (every(self) > 0)
-        err = decode_bytes(self, mesh, stage, self->samples.plan.room, &decoding);
+        err = decode_bytes(self, mesh, stage, self->samples.plan.capacity, &decoding);
     *bytes = (size_t)decoding;
     if (every(self) > 0 && stage == mesh->pipeline - 1)
         *bytes +=
@@ -207,7 +207,7 @@ void trainer_samples_close(trainer *self)
     bp_tokenizer_free(&samples->tokenizer);
 }
 
-/* What the coordinator is told of a text. */
+/* What the coordinator receives of a text. */
 static json_t *line_of(int64_t step, const bp_search_text *text)
 {
     json_t *tokens = json_array();

@@ -437,14 +437,14 @@ static bp_err open_lanes(trainer *self)
 
 void trainer_measure_peak(trainer *self, double seconds)
 {
-    double wall = bp_clock_now(), worked = bp_clock_process();
+    double wall = bp_clock_now(), busy = bp_clock_process();
 
     self->gemm_peak = bp_math_gemm_peak(self->spec.precision, seconds);
     wall = bp_clock_now() - wall;
-    self->gemm_cores = (bp_clock_process() - worked) / (wall * bp_math_threads());
+    self->gemm_cores = (bp_clock_process() - busy) / (wall * bp_math_threads());
 }
 
-/* Of all ranks; a dedicated coordinator is told. */
+/* Of all ranks; a dedicated coordinator receives it. */
 static void measure_peaks(trainer *self)
 {
     const bp_mesh *mesh = self->mesh;
@@ -498,7 +498,7 @@ bp_err trainer_build(trainer *self)
         trainer_teacher_share(self);
     if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
         int64_t count;
-        bp_slice *slices = trainer_slices_to_save(self, &count); /* room for a copy of them */
+        bp_slice *slices = trainer_slices_to_save(self, &count); /* for the size of their copy */
 
         err = bp_snapshot_new(&self->snapshot, self->mesh->world, bp_slices_floats(slices, count));
         bp_free(slices);

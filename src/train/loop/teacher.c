@@ -314,7 +314,7 @@ bp_err trainer_teacher_open(trainer *self)
     return BP_OK;
 }
 
-/* A model outside training is told of a text's end by inputs of -1. */
+/* Inputs of -1 mark a text's end for a model outside training. */
 static void mark_ends(struct teacher *teacher, const bp_batch *batch, int64_t T)
 {
     for (int64_t r = 0; r < batch->B * T; r++)

@@ -172,19 +172,19 @@ static bp_err begin(writer *self, const trainer *training, const rank_trace *ran
 
 /* Of each rank in turn; what has been sent is received whatever went wrong. */
 static bp_err write_all(writer *self, const trainer *training, const rank_trace *ranks,
-                        bp_trace_event *room)
+                        bp_trace_event *buffer)
 {
     bp_err err = begin(self, training, ranks);
 
     for (int r = 0; r < training->mesh->size; r++) {
-        int64_t bytes = ranks[r].events * (int64_t)sizeof *room, count, dropped;
+        int64_t bytes = ranks[r].events * (int64_t)sizeof *buffer, count, dropped;
 
         if (r > 0 && bytes > 0)
-            bp_recv(room, bytes, r, TAG_EVENTS, training->mesh->world);
+            bp_recv(buffer, bytes, r, TAG_EVENTS, training->mesh->world);
         else if (bytes > 0)
-            memcpy(room, bp_trace_events(&count, &dropped), (size_t)bytes);
+            memcpy(buffer, bp_trace_events(&count, &dropped), (size_t)bytes);
         if (err == BP_OK)
-            err = write_rank(self, &ranks[r], r, room);
+            err = write_rank(self, &ranks[r], r, buffer);
     }
     bp_buffer_printf(&self->text, "\n]}\n");
     if (err == BP_OK)
@@ -203,13 +203,13 @@ bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_tr
     bp_err err = BP_OK;
 
     if (mesh->coordinates) {
-        bp_trace_event *room = bp_alloc("trace", trainer_trace_events(self), sizeof *room);
+        bp_trace_event *buffer = bp_alloc("trace", trainer_trace_events(self), sizeof *buffer);
 
-        err = write_all(&out, self, ranks, room);
+        err = write_all(&out, self, ranks, buffer);
         if (err == BP_OK)
             bp_log("timeline: %s", self->trace_path);
         bp_buffer_clear(&out.text);
-        bp_free(room);
+        bp_free(buffer);
     } else if (mine->events > 0) { /* they come when the coordinator is at them */
         bp_send(bp_trace_events(&count, &dropped), mine->events * (int64_t)sizeof(bp_trace_event),
                 0, TAG_EVENTS, mesh->world);

@@ -31,7 +31,7 @@ int64_t trainer_trace_events(const trainer *self)
                                        : each;
 }
 
-/* Can the file be made? Told now, not after hours. */
+/* Can the file be made? Fail now, not after hours. */
 static bp_err try_path(trainer *self)
 {
     const char *path = bp_train_keys_of(self->config)->trace;
@@ -104,7 +104,8 @@ bp_err trainer_trace_open(trainer *self)
         self->clock_offset = align_clock(self->mesh->world);
     /* by turns: a moment in which others are busy spoils some repeats, not all of one kind */
     for (int k = 0; profiles && self->mesh->computes && k < CEILING_REPEATS; k++) {
-        self->silicon = fmax(self->silicon, bp_math_peak(self->spec.precision, CEILING_SECONDS));
+        self->peak_flops =
+            fmax(self->peak_flops, bp_math_peak(self->spec.precision, CEILING_SECONDS));
         self->bandwidth = fmax(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
     }
     if (profiles && self->mesh->computes)
@@ -151,7 +152,7 @@ static void describe(const trainer *self, rank_trace *mine)
     mine->data_at = mesh->data_at;
     mine->tensor_at = mesh->tensor_at;
     mine->clock_offset = self->clock_offset;
-    mine->silicon = self->silicon;
+    mine->peak_flops = self->peak_flops;
     mine->bandwidth = self->bandwidth;
     if (!bp_trace_is_on() || self->trace_first == 0)
         return;

@@ -7,7 +7,7 @@
 
 #define TRACE_WARM_STEPS   2       /* of a start: caches and buffers fill, kernels are generated */
 #define TRACE_STEPS        10      /* whose events are kept */
-#define TRACE_RANK_EVENTS  65536   /* room for events of a rank at most, */
+#define TRACE_RANK_EVENTS  65536   /* capacity for events of a rank, at most, */
 #define TRACE_LEAST_EVENTS 1024    /* at least, */
 #define TRACE_ALL_EVENTS   2097152 /* and of all ranks together: 300 MB as text */
 
@@ -17,7 +17,7 @@ typedef struct rank_trace {
     bool computes;
     int pipeline_at, data_at, tensor_at;
     int64_t first_step, steps, nanoseconds; /* of the profile */
-    double silicon, bandwidth;              /* FLOP/s, bytes/s; 0: not measured */
+    double peak_flops, bandwidth;           /* FLOP/s, bytes/s; 0: not measured */
     bp_trace_count work[BP_TRACE_KINDS];    /* of the thread of control */
     double reader_seconds, writer_seconds;  /* of its helpers */
     int64_t clock_offset;                   /* nanoseconds to add, to have rank 0's clock */

@@ -15,7 +15,7 @@
 #include "train/engine/engine.h"
 #include "train/loop/options.h"
 
-/* What the leads know of the corpora, told to all. Plain data: it travels as bytes. */
+/* What the leads know of the corpora, broadcast to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
     int64_t roles[BP_ROLES];            /* special tokens, -1: none */
@@ -49,10 +49,10 @@ typedef struct commit_async {
     bp_async_checkpoint *saving; /* NULL: there is none */
     int64_t step;
     bool best;
-    double stood;  /* seconds that the ranks stood still for its begin */
-    double worked; /* and that its helpers worked */
-    /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is. Told
-     * once, when it has ended. */
+    double stood;        /* seconds that the ranks stood still for its begin */
+    double busy_seconds; /* and of its helpers */
+    /* Beside a dedicated coordinator, which writes for the ranks of its host: how far it is.
+     * Sent once, when it has ended. */
     bool reported;
     bp_async_checkpoint_state coordinator;
 } commit_async;
@@ -110,15 +110,15 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;    /* of the rules, where whole words are masked; else NULL */
-    int32_t *separator; /* of the rules, between a source and its target; else NULL */
-    int32_t *sentinels; /* of the rules, where noise needs them; else NULL */
-    int64_t *fits;      /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
-    int64_t places[2];  /* since the last metrics line: computed, and those of examples */
-    void *examples;     /* room for the examples of a step, of this data rank; validation's too */
-    int32_t *window;    /* [maker.window] that validation reads; on leads */
-    char *attachment;   /* of a model that is counted: its file; NULL: none yet */
-    fine_tuning *task;  /* NULL: a language model is trained */
+    bool *continues;       /* of the rules, where whole words are masked; else NULL */
+    int32_t *separator;    /* of the rules, between a source and its target; else NULL */
+    int32_t *sentinels;    /* of the rules, where noise needs them; else NULL */
+    int64_t *fits;         /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2];     /* since the last metrics line: computed, and those of examples */
+    void *examples;        /* for the examples of a step, of this data rank; validation's too */
+    int32_t *window;       /* [maker.window] that validation reads; on leads */
+    char *attachment;      /* of a model that is counted: its file; NULL: none yet */
+    fine_tuning *task;     /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
     double valid_f1;       /* of its entities; NaN: likewise */
     json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
@@ -130,12 +130,12 @@ typedef struct trainer {
                               least of all; 0: not known */
     bp_snapshot *snapshot; /* NULL: checkpoints are written while training waits */
     commit_async behind;
-    bp_remover remover;    /* of the coordinator: old checkpoints that are being removed */
-    bool leaves;           /* the training has ended by an error, */
-    bool gives_up;         /* with no time for what is on its way to disk: all ranks agree */
-    int64_t untold_commit; /* of the coordinator: the last step whose commit the screen does not
+    bp_remover remover;        /* of the coordinator: old checkpoints that are being removed */
+    bool leaves;               /* the training has ended by an error, */
+    bool gives_up;             /* with no time for what is on its way to disk: all ranks agree */
+    int64_t unreported_commit; /* of the coordinator: the last step whose commit the screen does not
                               show yet; 0: none */
-    int64_t untold_best;   /* the last of them that was the best so far; 0: none */
+    int64_t unreported_best;   /* the last of them that was the best so far; 0: none */
     sampling samples;
     struct teacher *teacher;            /* teacher.c; NULL: there is none */
     int64_t teacher_bytes;              /* that it takes on a rank, about */
@@ -145,12 +145,12 @@ typedef struct trainer {
     double clock;          /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
     /* tracing.c */
-    char *trace_path;          /* of this start's timeline; on the coordinator; NULL: none */
-    int64_t trace_begin;       /* the step that this start goes on from */
-    int64_t trace_first;       /* the first step that is profiled; 0: none yet */
-    int64_t trace_origin;      /* nanoseconds of this rank's clock, when tracing began */
-    int64_t clock_offset;      /* to be added, to have rank 0's */
-    double silicon, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
+    char *trace_path;             /* of this start's timeline; on the coordinator; NULL: none */
+    int64_t trace_begin;          /* the step that this start goes on from */
+    int64_t trace_first;          /* the first step that is profiled; 0: none yet */
+    int64_t trace_origin;         /* nanoseconds of this rank's clock, when tracing began */
+    int64_t clock_offset;         /* to be added, to have rank 0's */
+    double peak_flops, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
 } trainer;
 
 /* setup.c */
@@ -242,7 +242,7 @@ bool trainer_is_done(const trainer *self);
 /** Count a validation; true: its loss is the least so far. */
 bool trainer_take_validation(trainer *self, double loss);
 /** Before the run is closed, with nothing left to do: why it ended, where it did not do all steps.
- *  Collective over world; with an event unless the run was told to be finished before. Errors:
+ *  Collective over world; with an event unless the run was reported as finished before. Errors:
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
 
@@ -429,8 +429,9 @@ bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
 /** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
  * root that of a dedicated coordinator. */
 bp_async_checkpoint_state report_written(trainer *self);
-/** Let compute's root hear what a dedicated coordinator alone was asked: to stop. Between them all
- * reports are sent; a rank that computes ends report_serve by the end. Collective over world. */
+/** Pass to compute's root the stop request that a dedicated coordinator alone received. Between
+ * them all reports are sent; a rank that computes ends report_serve by the end. Collective over
+ * world. */
 void report_begin(trainer *self);
 void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
@@ -439,7 +440,7 @@ bp_err report_lost(const trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
 
 /* tracing.c */
-/** Room for events of the timeline that train.trace takes on each rank; 0 without it. Local. */
+/** Capacity for events of the timeline that train.trace takes on each rank; 0 without it. Local. */
 int64_t trainer_trace_events(const trainer *self);
 /** Begin what train.trace and train.profile ask for, before trainer_build. Collective over world.
  *  Errors: BP_ERR_CREATE, BP_ERR_DENIED the file of train.trace; BP_ERR_SYSTEM. */

@@ -23,8 +23,8 @@ int bagpipe_main(int argc, char **argv);
 #include "bagpipe.c"
 #undef main
 
-#define WORDS_MAX  40
-#define TOLD_BYTES 65536
+#define WORDS_MAX    40
+#define OUTPUT_BYTES 65536
 
 void __sanitizer_set_report_fd(void *fd) __attribute__((weak));
 
@@ -65,15 +65,15 @@ static int take_words(char *argv[WORDS_MAX + 1], const uint8_t *data, size_t byt
     return argc;
 }
 
-/* Run it with standard output and error in `told`. */
-static int run(int argc, char **argv, char told[TOLD_BYTES])
+/* Run it with standard output and error in `output`. */
+static int run(int argc, char **argv, char output[OUTPUT_BYTES])
 {
     static int file = -1, kept[2], report = -1, nowhere;
     ssize_t bytes;
     int status;
 
     if (file < 0) {
-        file = memfd_create("told", MFD_CLOEXEC);
+        file = memfd_create("output", MFD_CLOEXEC);
         nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
         kept[0] = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
         kept[1] = report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -90,26 +90,26 @@ static int run(int argc, char **argv, char told[TOLD_BYTES])
     (void)fflush(stderr);
     (void)dup2(kept[0], STDOUT_FILENO);
     (void)dup2(kept[1], STDERR_FILENO);
-    bytes = pread(file, told, TOLD_BYTES - 1, 0);
+    bytes = pread(file, output, OUTPUT_BYTES - 1, 0);
     FUZZ_CHECK(bytes >= 0);
-    told[bytes] = 0;
+    output[bytes] = 0;
     return status;
 }
 
 /* `several`: one line for each of several runs, of codes of their own. */
-static void check_told(int status, const char *told, bool several)
+static void check_output(int status, const char *output, bool several)
 {
     char head[40];
     int errors = 0;
 
     (void)snprintf(head, sizeof head, "bagpipe: error[%d]: ", status);
-    if (strncmp(told, "Usage: ", 7) == 0) { /* the help of a command line that says nothing */
-        const char *last = strstr(told, "\nbagpipe: error[");
+    if (strncmp(output, "Usage: ", 7) == 0) { /* the help of a command line that says nothing */
+        const char *last = strstr(output, "\nbagpipe: error[");
 
         FUZZ_CHECK(status == BP_ERR_USAGE && last != NULL);
-        told = last + 1;
+        output = last + 1;
     }
-    for (const char *line = told; *line != 0; line += strcspn(line, "\n") + 1) {
+    for (const char *line = output; *line != 0; line += strcspn(line, "\n") + 1) {
         FUZZ_CHECK(strchr(line, '\n') != NULL);
         FUZZ_CHECK(strcspn(line, "\n") <= BP_ERR_LINE_BYTES + strlen(head));
         if (strncmp(line, "bagpipe: warning: ", 18) == 0)
@@ -122,7 +122,7 @@ static void check_told(int status, const char *told, bool several)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static char told[TOLD_BYTES];
+    static char output[OUTPUT_BYTES];
     const uint8_t *end = memchr(data, 0xff, bytes);
     size_t words_bytes = end == NULL ? bytes : (size_t)(end - data);
     const char *config = end == NULL
@@ -133,13 +133,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
     memcpy(words, argv, sizeof words); /* main moves them about */
     fuzz_begin();
-    status = run(argc, argv, told);
+    status = run(argc, argv, output);
     fuzz_end();
     FUZZ_CHECK(status != BP_ERR_SOFTWARE && status >= 0 && status <= 78);
     if (status > 1)
-        check_told(status, told, argc > 1 && strcmp(words[1], "status") == 0);
+        check_output(status, output, argc > 1 && strcmp(words[1], "status") == 0);
     else
-        FUZZ_CHECK(strstr(told, "error[") == NULL);
+        FUZZ_CHECK(strstr(output, "error[") == NULL);
     for (int k = 0; k < argc; k++)
         free(words[k]);
     return 0;

@@ -166,7 +166,7 @@ static void move(world *w, int j, fuzz_bytes *in)
     }
 }
 
-/* At every moment no more than one job that looks is told that the run is its own. */
+/* At every moment no more than one job that asks learns that the run is its own. */
 static void check_owner(const world *w)
 {
     int owners = 0;

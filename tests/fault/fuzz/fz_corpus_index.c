@@ -13,14 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROOM 8192
+#define CAPACITY 8192
 
-static uint8_t image[BP_USER_BLOCK_BYTES + ROOM]; /* of the file: a user block, then the input */
+static uint8_t
+    image[BP_USER_BLOCK_BYTES + CAPACITY]; /* of the file: a user block, then the input */
 static int64_t image_bytes;
 
 static void make_image(const fuzz_bytes *in)
 {
-    size_t bytes = in->left < ROOM ? in->left : ROOM;
+    size_t bytes = in->left < CAPACITY ? in->left : CAPACITY;
 
     memset(image, ' ', BP_USER_BLOCK_BYTES);
     memcpy(image + BP_USER_BLOCK_BYTES, in->data, bytes);

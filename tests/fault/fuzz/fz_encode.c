@@ -128,8 +128,9 @@ static void check_plainly(const bp_tokenizer *tokenizer, const uint8_t *text, si
     FUZZ_CHECK(at == ids->count);
 }
 
-/* The same document in pieces of about `room` bytes, wherever they may be cut. */
-static void check_pieces(int kind, const char *text, size_t bytes, size_t room, const bp_ids *ids)
+/* The same document in pieces of about `piece_bytes` bytes, wherever they may be cut. */
+static void check_pieces(int kind, const char *text, size_t bytes, size_t piece_bytes,
+                         const bp_ids *ids)
 {
     bp_cut cut = bp_tokenizer_cut(tokenizers[kind]);
     bp_text_tally whole = {0}, parts = {0};
@@ -138,7 +139,7 @@ static void check_pieces(int kind, const char *text, size_t bytes, size_t room, 
 
     for (size_t at = 0, length; at < bytes || at == 0; at += length) {
         length = bytes - at;
-        for (size_t look = room; look < length; look += room) {
+        for (size_t look = piece_bytes; look < length; look += piece_bytes) {
             size_t cut_at = bp_text_cut(cut, text + at, look);
 
             FUZZ_CHECK(cut_at <= look);
@@ -179,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     fuzz_bytes in = {data, bytes};
     int kind = fuzz_below(&in, KINDS);
-    size_t room = (size_t)fuzz_u8(&in) + 1;
+    size_t piece_bytes = (size_t)fuzz_u8(&in) + 1;
     const char *text = (const char *)in.data;
     bp_ids ids = {0};
 
@@ -189,7 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     check_decoded(kind, text, in.left, &ids);
     if (kind == 0)
         check_plainly(tokenizers[kind], in.data, in.left, &ids);
-    check_pieces(kind, text, in.left, room, &ids);
+    check_pieces(kind, text, in.left, piece_bytes, &ids);
     bp_encoder_free(&encoders[kind]);
     bp_ids_clear(&ids);
     fuzz_end();

@@ -71,36 +71,36 @@ static bool is_hdf5s(const char *report)
 static void walk_apart(const char *path)
 {
     static char *counters, report[REPORT_BYTES];
-    static int told = -1;
+    static int report_file = -1;
     size_t count;
     char *live = fuzz_counters(&count);
     pid_t child;
     ssize_t bytes;
     int status;
 
-    if (told < 0) {
-        told = memfd_create("report", MFD_CLOEXEC);
+    if (report_file < 0) {
+        report_file = memfd_create("report", MFD_CLOEXEC);
         counters = mmap(NULL, count + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        FUZZ_CHECK(told >= 0 && counters != MAP_FAILED);
+        FUZZ_CHECK(report_file >= 0 && counters != MAP_FAILED);
     }
-    FUZZ_CHECK(ftruncate(told, 0) == 0 && lseek(told, 0, SEEK_SET) == 0);
+    FUZZ_CHECK(ftruncate(report_file, 0) == 0 && lseek(report_file, 0, SEEK_SET) == 0);
     memset(counters, 0, count);
     (void)fflush(NULL);
     child = fork();
     FUZZ_CHECK(child >= 0);
     if (child == 0) {
-        (void)dup2(told, STDERR_FILENO);
+        (void)dup2(report_file, STDERR_FILENO);
         (void)signal(SIGALRM, SIG_DFL);
         (void)signal(SIGABRT, SIG_DFL);
         if (__sanitizer_set_report_fd != NULL)
-            __sanitizer_set_report_fd((void *)(intptr_t)told);
+            __sanitizer_set_report_fd((void *)(intptr_t)report_file);
         if (__sanitizer_set_death_callback != NULL)
             __sanitizer_set_death_callback(NULL); /* libFuzzer's, which would keep the input */
         (void)alarm(4);
         walk(path);
         memcpy(counters, live, count);
         if (__llvm_profile_write_file != NULL)
-            (void)__llvm_profile_write_file(); /* coverage is told at exit, which is not for
+            (void)__llvm_profile_write_file(); /* coverage is written at exit, which is not for
                                                   children */
         _exit(0);
     }
@@ -109,7 +109,7 @@ static void walk_apart(const char *path)
     for (size_t k = 0; k < count; k++)
         if (counters[k] != 0)
             live[k] = counters[k];
-    bytes = pread(told, report, sizeof report - 1, 0);
+    bytes = pread(report_file, report, sizeof report - 1, 0);
     report[bytes < 0 ? 0 : bytes] = 0;
     if (strstr(report, "does not hold") != NULL || strstr(report, "runtime error") != NULL ||
         (status != 0 && !WIFSIGNALED(status) && !is_hdf5s(report))) {

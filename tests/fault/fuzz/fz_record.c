@@ -26,13 +26,13 @@ static size_t filter(const void *class, bool decode, unsigned value, uint8_t **d
 {
     const H5Z_class2_t *f = class;
     const unsigned values[3] = {value, 0, value};
-    size_t room = bytes;
+    size_t capacity = bytes;
     void *buffer = *data;
-    size_t got = f->filter(decode ? H5Z_FLAG_REVERSE : 0, 3, values, bytes, &room, &buffer);
+    size_t got = f->filter(decode ? H5Z_FLAG_REVERSE : 0, 3, values, bytes, &capacity, &buffer);
 
-    FUZZ_CHECK(got <= room);
+    FUZZ_CHECK(got <= capacity);
     if (got == 0)
-        FUZZ_CHECK(buffer == *data && room == bytes); /* as it was */
+        FUZZ_CHECK(buffer == *data && capacity == bytes); /* as it was */
     *data = buffer;
     return got;
 }
@@ -81,18 +81,18 @@ static void try_zstd_both_ways(fuzz_bytes *in)
 
 static void try_lzf(fuzz_bytes *in)
 {
-    size_t room = fuzz_u16(in);
-    uint8_t *out = malloc(room + 1), *data;
+    size_t capacity = fuzz_u16(in);
+    uint8_t *out = malloc(capacity + 1), *data;
     size_t direct, got;
 
     FUZZ_CHECK(out != NULL);
-    direct = bp_lzf_decode(out, room, in->data, in->left);
-    FUZZ_CHECK(direct <= room);
+    direct = bp_lzf_decode(out, capacity, in->data, in->left);
+    FUZZ_CHECK(direct <= capacity);
     data = copy_of(in->data, in->left);
-    got = filter(bp_lzf_filter, true, (unsigned)room, &data, in->left);
-    FUZZ_CHECK(got == (room == 0 ? 0 : direct));
+    got = filter(bp_lzf_filter, true, (unsigned)capacity, &data, in->left);
+    FUZZ_CHECK(got == (capacity == 0 ? 0 : direct));
     FUZZ_CHECK(got == 0 || memcmp(out, data, got) == 0);
-    FUZZ_CHECK(filter(bp_lzf_filter, false, (unsigned)room, &data, got) == 0); /* no encoder */
+    FUZZ_CHECK(filter(bp_lzf_filter, false, (unsigned)capacity, &data, got) == 0); /* no encoder */
     free(out);
     free(data);
 }

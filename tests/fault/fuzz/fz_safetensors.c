@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROOM 64
+#define CAPACITY 64
 
 static int64_t data_bytes; /* of the file under test, where its header fits it */
 
@@ -40,8 +40,8 @@ static const char *make_file(const uint8_t *data, size_t bytes)
 /* The first and the last values; those of a float type are finite, or refused. */
 static void read_some(bp_safetensors *file, const bp_safetensor *tensor)
 {
-    float values[ROOM];
-    int64_t count = tensor->count < ROOM ? tensor->count : ROOM;
+    float values[CAPACITY];
+    int64_t count = tensor->count < CAPACITY ? tensor->count : CAPACITY;
     int64_t firsts[2] = {0, tensor->count - count};
 
     for (int k = 0; k < 2; k++) {

@@ -13,14 +13,14 @@
 
 static const char *const LABELS[] = {"genre", "year"};
 
-typedef struct told {
+typedef struct reading {
     bp_buffer all;    /* of each document: id, labels, text */
     bp_buffer pieces; /* of each piece: number, line, text */
     int64_t documents;
     bp_err err;
-} told;
+} reading;
 
-static void take(told *to, const bp_piece *piece)
+static void take(reading *to, const bp_piece *piece)
 {
     FUZZ_CHECK(piece->bytes <= LIMIT_BYTES && piece->document >= 0 && piece->number >= 0);
     FUZZ_CHECK(piece->first || piece->document == to->documents - 1);
@@ -37,9 +37,9 @@ static void take(told *to, const bp_piece *piece)
     bp_buffer_add(&to->pieces, piece->text, piece->bytes);
 }
 
-static told read_all(const char *path, bp_documents_options options)
+static reading read_all(const char *path, bp_documents_options options)
 {
-    told out = {.documents = 0};
+    reading out = {.documents = 0};
     bp_documents *documents;
     bp_piece piece;
 
@@ -62,7 +62,7 @@ static told read_all(const char *path, bp_documents_options options)
     return out;
 }
 
-static void clear(told *t)
+static void clear(reading *t)
 {
     bp_buffer_clear(&t->all);
     bp_buffer_clear(&t->pieces);
@@ -96,7 +96,7 @@ static bool is_plain(const uint8_t *data, size_t bytes)
 }
 
 /* Pieces of both shares, in order of their numbers, as one reader has them. */
-static void check_shares(const char *path, bp_documents_options options, const told *whole)
+static void check_shares(const char *path, bp_documents_options options, const reading *whole)
 {
     int64_t pieces = 0;
 
@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     size_t piece_bytes = (size_t)fuzz_u8(&in) + 8;
     int rule = fuzz_below(&in, 6); /* mostly none */
     const char *path;
-    told whole, parts;
+    reading whole, parts;
 
     options.sentences = rule < 3 && form < 3 ? (bp_sentences)rule : BP_SENTENCES_NONE;
     fuzz_begin();

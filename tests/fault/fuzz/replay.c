@@ -38,7 +38,7 @@ static void tell(int signal_number)
     (void)raise(signal_number);
 }
 
-/* One change to data[*bytes], which has room for twice as many. */
+/* One change to data[*bytes], which has capacity for twice as many. */
 static void mutate(uint8_t *data, size_t *bytes)
 {
     size_t at = roll() % *bytes, from = roll() % *bytes;

@@ -71,8 +71,8 @@ if [[ $with_build == yes ]]; then
     # shellcheck disable=SC2086,SC2046
     compile "$build" $(printf 'fz_%s ' $targets) -- -DBAGPIPE_FUZZ=ON "-DCMAKE_C_FLAGS_DEBUG=-O1 -g" || exit 1
 fi
-room=$(mktemp -d "/dev/shm/bp_fuzz_run_XXXXXX" 2>/dev/null || mktemp -d)
-trap 'rm -rf "$room"' EXIT
+scratch=$(mktemp -d "/dev/shm/bp_fuzz_run_XXXXXX" 2>/dev/null || mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$build/corpus" "$build/crashes" "$build/logs"
 touch "$build/results.txt"
 
@@ -84,14 +84,14 @@ fuzz() { # fuzz TARGET: for what is left of its seconds
     mkdir -p "$build/corpus/$t"
     [[ -e $here/dict/$t.dict ]] && dict=("-dict=$here/dict/$t.dict")
     local most=4096
-    TMPDIR=$room ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fz_$t" -max_total_time="$left" -timeout="${BAGPIPE_FUZZ_TIMEOUT:-5}" \
+    TMPDIR=$scratch ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fz_$t" -max_total_time="$left" -timeout="${BAGPIPE_FUZZ_TIMEOUT:-5}" \
         -rss_limit_mb=2048 -max_len=$most -print_final_stats=1 -artifact_prefix="$build/crashes/$t-" "${dict[@]}" \
         "$build/corpus/$t" "$here/seeds/$t" >"$log" 2>&1
     local rc=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     crashes=$((rc != 0))
     printf '%s %d %d %d\n' "$t" $((SECONDS - before)) "${runs:-0}" $crashes >>"$build/results.txt"
-    rm -rf "${room:?}"/*
+    rm -rf "${scratch:?}"/*
     return $rc
 }
 
@@ -109,7 +109,7 @@ measure() { # line coverage of all parsers, to cov/lines.txt
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1
     rm -rf "$cov/profiles" && mkdir -p "$cov/profiles"
     for t in $targets; do
-        LLVM_PROFILE_FILE=$cov/profiles/fz_$t-%m.profraw TMPDIR=$room timeout 600 "$cov/fuzz/fz_$t" "$here/seeds/$t" \
+        LLVM_PROFILE_FILE=$cov/profiles/fz_$t-%m.profraw TMPDIR=$scratch timeout 600 "$cov/fuzz/fz_$t" "$here/seeds/$t" \
             $(ls -d "$build/corpus/$t" 2>/dev/null) >/dev/null 2>&1 || echo "coverage: fz_$t ended with $?"
     done
     for t in $tests; do

@@ -77,13 +77,13 @@ int disk_find(const sim_disk *disk, int folder, sim_name name)
     return k < 0 ? -1 : disk->live[k].inode;
 }
 
-int disk_list(const sim_disk *disk, int folder, sim_name *names, int room)
+int disk_list(const sim_disk *disk, int folder, sim_name *names, int capacity)
 {
     int count = 0;
 
     for (int k = 0; k < disk->live_count; k++)
         if (disk->live[k].folder == folder) {
-            BP_ASSERT(count < room);
+            BP_ASSERT(count < capacity);
             names[count++] = disk->live[k].name;
         }
     return count;

@@ -69,7 +69,7 @@ enum { FOLDER_LOCK, FOLDER_STEPS, FOLDERS };
 
 void disk_init(sim_disk *disk);
 int disk_find(const sim_disk *disk, int folder, sim_name name); /* an inode; -1: none */
-int disk_list(const sim_disk *disk, int folder, sim_name *names, int room);
+int disk_list(const sim_disk *disk, int folder, sim_name *names, int capacity);
 /** False where the name is taken. */
 bool disk_add(sim_disk *disk, int folder, sim_name name, int inode);
 int disk_new(sim_disk *disk, int64_t content, int host);

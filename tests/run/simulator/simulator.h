@@ -33,7 +33,7 @@ typedef enum sim_break {
     BREAK_SYNC_LIST,      /* nor are the hidden folder's names */
     BREAK_SYNC_MANIFEST,  /* nor the manifest */
     BREAK_SYNC_SHARD,     /* nor a shard */
-    BREAK_ANNOUNCE_EARLY, /* told after the rename, before the sync */
+    BREAK_ANNOUNCE_EARLY, /* announced after the rename, before the sync */
     BREAK_REPORTS,        /* bad reports count as good ones */
     BREAK_RECHECK,        /* the root does not look at the files */
     BREAK_PRUNE,          /* old ones removed without a sync after their renaming */

@@ -93,9 +93,9 @@ typedef struct bp_laplace_progress {
     double left;      /* seconds, estimated: of the step in step 1, later of all; NaN: not known */
 } bp_laplace_progress;
 
-/** Who hears of it, now and then. Returns true: the fit is to stop. */
+/** Called with the progress now and then. Returns true: the fit is to stop. */
 typedef struct bp_laplace_listener {
-    bool (*hear)(void *context, const bp_laplace_progress *progress);
+    bool (*update)(void *context, const bp_laplace_progress *progress);
     void *context;
 } bp_laplace_listener;
 
@@ -104,7 +104,7 @@ typedef struct bp_laplace_listener {
  * same digest is kept; another one is overwritten.
  *
  * `corpus` is one file, a list with commas, or a glob. mesh.members copies of the model share the
- * work. `listener` (NULL: nobody) hears on rank 0 of mesh->compute. A stop that it, or
+ * work. `listener` (NULL: none) is called on rank 0 of mesh->compute. A stop that it, or
  * bp_signals_stop_asked() on any rank, asks for is heard within some seconds; in the eigenproblem,
  * of which only the end of the process remains then (mesh/long_call.h), within one.
  *

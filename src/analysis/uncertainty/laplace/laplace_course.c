@@ -75,7 +75,7 @@ static void look(laplace_course *course, double share)
     const bp_laplace_listener *listener = course->listener;
     bp_laplace_progress progress = progress_of(course, share);
 
-    if (listener && listener->hear(listener->context, &progress))
+    if (listener && listener->update(listener->context, &progress))
         course->stopped = true;
     if (bp_signals_stop_asked())
         course->stopped = true;

@@ -72,7 +72,7 @@ static bp_err reserve_states(collector *self, int64_t needed)
     return BP_OK;
 }
 
-/* Room for all of a batch, and for what may be kept of it. */
+/* Grow the buffers to hold a whole batch, and what may be kept of it. */
 static bp_err reserve_batch(collector *self, int64_t tokens)
 {
     int64_t needed = self->count + tokens, grown = self->capacity + self->capacity / 2;
@@ -206,7 +206,7 @@ int64_t laplace_factors_bytes(int64_t tokens, const bp_mesh_shape *shape, int64_
                     bp_distributed_bytes(rows * copies, width, (int)ranks);
 
     int64_t batch = tokens < BP_SCORE_BATCH_TOKENS ? tokens : BP_SCORE_BATCH_TOKENS;
-    /* copies do not get equal shares, and room grows by half (reserve_batch) */
+    /* copies do not get equal shares, and buffers grow by half (reserve_batch) */
     int64_t states = (tokens + copies - 1) / copies * 3 / 2 + batch;
 
     states = states < tokens ? states : tokens;

@@ -58,7 +58,7 @@ void laplace_spectra_clear(laplace_spectra *spectra)
 typedef struct drawing {
     const laplace_draw *draw;
     bp_rng_key key;
-    bp_distributed *noise, *turned; /* [V][C] */
+    bp_distributed *noise, *rotated; /* [V][C] */
 } drawing;
 
 static void fill_normal(void *context, int64_t row, int64_t first, int64_t count, double *values)
@@ -87,29 +87,29 @@ static void draw_part(drawing *self, int64_t sample, int part)
 {
     const laplace_spectra *spectra = self->draw->spectra;
     const bp_distributed *left = spectra->output_vectors, *right = spectra->input_vectors;
-    bp_distributed *noise = self->noise, *turned = self->turned;
+    bp_distributed *noise = self->noise, *rotated = self->rotated;
 
     switch (part) {
     case 0:
         self->key = bp_rng_key_of(self->draw->seed, BP_RNG_POSTERIOR, 0, sample, 0);
         bp_distributed_visit(noise, self, fill_normal);
-        bp_distributed_multiply(turned,
+        bp_distributed_multiply(rotated,
                                 &(bp_distributed_product){.a = left, .b = noise, .alpha = 1});
         break;
     case 1:
         bp_distributed_multiply(
             noise,
-            &(bp_distributed_product){.a = turned, .b = right, .transpose_b = true, .alpha = 1});
+            &(bp_distributed_product){.a = rotated, .b = right, .transpose_b = true, .alpha = 1});
         bp_distributed_visit(noise, self, scale_by_deviation);
         break;
     case 2:
-        bp_distributed_multiply(turned,
+        bp_distributed_multiply(rotated,
                                 &(bp_distributed_product){.a = noise, .b = right, .alpha = 1});
         break;
     default:
         bp_distributed_multiply(
             noise,
-            &(bp_distributed_product){.a = left, .b = turned, .transpose_a = true, .alpha = 1});
+            &(bp_distributed_product){.a = left, .b = rotated, .transpose_a = true, .alpha = 1});
     }
 }
 
@@ -127,8 +127,8 @@ static bp_err draw_noise(drawing *self, MPI_Comm comm, int64_t sample, int64_t s
     return err;
 }
 
-/* Rows of W + noise come to the root, which writes them. A failure to write is told when all rows
- * have come. */
+/* Rows of W + noise come to the root, which writes them. A failure to write is returned after all
+ * rows have come. */
 static bp_err write_sample(drawing *self, bp_head_samples *file, int64_t sample, double *rows,
                            float *out)
 {
@@ -170,14 +170,14 @@ bp_err laplace_draw_samples(const laplace_draw *draw, MPI_Comm comm, bp_head_sam
     bp_err err = bp_distributed_new(&self.noise, draw->grid, V, C, 0);
 
     if (err == BP_OK)
-        err = bp_distributed_new(&self.turned, draw->grid, V, C, 0);
+        err = bp_distributed_new(&self.rotated, draw->grid, V, C, 0);
     laplace_course_step(draw->course, LAPLACE_SAMPLES);
     for (int64_t s = 0; s < samples && err == BP_OK; s++) {
         err = draw_noise(&self, comm, s, samples);
         if (err == BP_OK)
             err = bp_agree(comm, write_sample(&self, file, s, rows, out));
     }
-    bp_distributed_free(&self.turned);
+    bp_distributed_free(&self.rotated);
     bp_distributed_free(&self.noise);
     bp_free(out);
     bp_free(rows);

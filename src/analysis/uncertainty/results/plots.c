@@ -54,7 +54,7 @@ void comparison_plots_clear(comparison_plot **plots)
     *plots = NULL;
 }
 
-/* ---- what the scripts are told ---- */
+/* ---- variables of the scripts ---- */
 
 /* A handful of tokens says nothing of how often they are right. */
 #define FEW_TOKENS 10
@@ -126,7 +126,7 @@ static json_t *variables_of(const comparison_results *results, const comparison_
 
 /* ---- what an earlier start drew ---- */
 
-/* The first line of a script: a copy that someone made under another name is told by it. */
+/* The first line of a script: a copy that someone made under another name is recognised by it. */
 #define MARK       "# %s.gp: written by bagpipe uncertainty, and anew by its next start\n"
 #define MARK_BYTES 256
 

@@ -1,5 +1,5 @@
-/* What the methods of a comparison come to, from score folders to figures with intervals, and how
- * it is told: summary.json, tables, plots, a page. Local: no MPI. */
+/* The results of a comparison's methods, from score folders to figures with intervals, and their
+ * report: summary.json, tables, plots, a page. Local: no MPI. */
 #ifndef BP_ANALYSIS_UNCERTAINTY_RESULTS_RESULTS_PRIV_H
 #define BP_ANALYSIS_UNCERTAINTY_RESULTS_RESULTS_PRIV_H
 
@@ -174,7 +174,7 @@ typedef struct comparison_results {
 /** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
 const char *comparison_score_name(const comparison_results *results, int score);
 
-/** Room for what is known of each method. */
+/** Allocate the results of each method. */
 void comparison_results_init(comparison_results *results);
 void comparison_results_clear(comparison_results *results);
 

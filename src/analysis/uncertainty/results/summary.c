@@ -30,7 +30,8 @@ const comparison_definition comparison_definitions[] = {
     {"squared_calibration_error", "Squared calibration error",
      "sum_b n_b / N (accuracy_b - confidence_b)^2 over the bins of the ECE, less what noise adds "
      "to "
-     "it, as told by differences between documents (debiased; Kumar, Liang and Ma 2019): a little "
+     "it, estimated from differences between documents (debiased; Kumar, Liang and Ma 2019): a "
+     "little "
      "below 0 where the truth is near 0"},
     {"rms_calibration_error", "RMS calibration error",
      "the root of squared_calibration_error and of its interval, 0 of what is below 0; the true "
@@ -45,12 +46,14 @@ const comparison_definition comparison_definitions[] = {
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
      "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
     {"ood", "Shift detection",
-     "is a document of the shift told from one in the domain by its mean score a token? Positive "
+     "is a document of the shift distinguished from one in the domain by its mean score a token? "
+     "Positive "
      "class: shifted; a higher score speaks for it. Scores: mutual_information (between the "
      "prediction and the member: what the model does not know), entropy (of the mixture: all that "
      "is uncertain), nll. A method of one distribution has no mutual information (it is 0 for all "
      "text), so no figure and no difference by it: null",
-     "is a document of the shift told from one in the domain? Positive class: shifted; a higher "
+     "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
+     "higher "
      "score speaks for it. Scores: mutual_information (between the prediction and the member: what "
      "the model does not know), entropy (of the mixture: all that is uncertain), confidence (minus "
      "the logarithm of the largest probability; Hendrycks and Gimpel 2017). No label of a shifted "

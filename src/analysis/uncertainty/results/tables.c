@@ -28,7 +28,7 @@ static void put_text(bp_buffer *row, const char *text)
     bp_buffer_printf(row, "\"");
 }
 
-/* A first cell is a text everywhere, so an empty one is told from no cell by its comma. */
+/* A first cell is a text everywhere, so a comma distinguishes an empty one from no cell. */
 void comparison_csv_put(bp_buffer *row, const char *cells, ...)
 {
     const comparison_value *v;

@@ -61,7 +61,7 @@ typedef struct distribution {
     int64_t count;
 } distribution;
 
-/* values: room for all documents. */
+/* values: space for one of each document. */
 static distribution distribution_of(const bp_score_table *table, const group *which, double *values)
 {
     distribution out = {.values = values};

@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-/* `sums` is room for those of one piece. */
+/* `sums` is workspace for those of one piece. */
 static bp_err add_pieces(bp_score_table *table, const bp_score_result *result, bp_fixed *sums,
                          const char *path)
 {

@@ -35,7 +35,7 @@ typedef struct bp_score_table {
     int64_t column_count;
 } bp_score_table;
 
-/** Read the corpora's labels, and room for all documents. Clear after an error too.
+/** Read the corpora's labels, and allocate for all documents. Clear after an error too.
  *  Errors: BP_ERR_SYSTEM; those of bp_corpus_file_label. */
 bp_err bp_score_table_init(bp_score_table *table, const bp_score_plan *plan,
                            const bp_token_statistics *statistics);
@@ -44,7 +44,7 @@ void bp_score_table_clear(bp_score_table *table);
 /** The sums of one document, its counts of bytes and words among them. The counts of its file are
  *  borrowed once for all by bp_score_counts_of. */
 typedef struct bp_score_counts {
-    const int64_t *bytes, *words, *words_split; /* of a file's documents; NULL: not told */
+    const int64_t *bytes, *words, *words_split; /* of a file's documents; NULL: unknown */
 } bp_score_counts;
 bp_err bp_score_counts_of(const bp_score_plan *plan, int64_t file, bp_score_counts *out);
 bp_score_sums bp_score_document_sums(const bp_score_table *table, const bp_score_counts *counts,
