@@ -148,7 +148,7 @@ norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout);
 
-/* transformer_memory.c: `kept` tells what of the scratch lies in what is kept. */
+/* transformer_memory.c: `kept` says what of the scratch lies in what is kept. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
