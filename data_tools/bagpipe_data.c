@@ -112,7 +112,7 @@ static bp_err flush_output(void)
 }
 
 /* Help needs no MPI: it is there on a login node, and where MPI can't start. */
-static bp_err tell(asked_for what, const bp_tool *tool, const char *name)
+static bp_err answer(asked_for what, const bp_tool *tool, const char *name)
 {
     bp_err err = BP_OK;
 
@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     bp_err_set_program("bagpipe-data");
     hold_stdin();
     if (what != ASKED_WORK) {
-        err = tell(what, tool, name);
+        err = answer(what, tool, name);
         if (err != BP_OK && bp_log_speaks())
             bp_err_print(err);
         return (int)err;

@@ -389,7 +389,7 @@ const bp_tool bp_tool_compare = {
                  "The 95 % intervals are percentiles of a paired bootstrap over documents: a "
                  "resample draws documents with replacement, the same ones for A and B, so the "
                  "differences between documents cancel. If the interval of the ratio contains 1 "
-                 "(that of the difference 0), these documents do not tell A from B.\n"
+                 "(that of the difference 0), these documents do not distinguish A from B.\n"
                  "If both scored the same tokens, the ratio is of perplexities per token, and the "
                  "difference is in nats per token. If tokenizers or scored tokens differ, both "
                  "are per byte of text (in bits), or per word where the bytes are not known; a "

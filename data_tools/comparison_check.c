@@ -1,4 +1,4 @@
-/* Do two score folders tell of the same texts, and what can be divided by? */
+/* Are two score folders of the same texts, and what can be divided by? */
 #include "base/mem.h"
 #include "comparison.h"
 

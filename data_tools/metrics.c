@@ -408,7 +408,7 @@ const bp_tool bp_tool_metrics = {
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
                  "Line n of each file is of document n; a hypothesis may be the outputs.jsonl of "
-                 "generate, of whose surest texts it tells the figures too. It prints JSON: each "
+                 "generate, of whose surest texts it prints the figures too. It prints JSON: each "
                  "figure with its 95 % "
                  "interval by a bootstrap over documents (sentences of tags), and with --against "
                  "the differences, hypothesis less against, on the same resamples: wins is the "

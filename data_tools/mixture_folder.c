@@ -173,7 +173,7 @@ static bp_err save_documents(const results *of, const char *path)
 
 /* ---- summary.json ---- */
 
-/* A count that the first folder's figures tell, or not. */
+/* A count that the first folder's figures have, or not. */
 static bool take_count(int64_t *out, const json_t *figures, const char *name)
 {
     const json_t *value = json_object_get(figures, name);
@@ -190,8 +190,8 @@ static json_t *figures_of(const results *of, const json_t *summary, int64_t firs
     const mixture *mix = of->mix;
     const score_folder *scores = &mix->first;
     bp_score_draw *draws = bp_alloc("tool.mixture", end - first, sizeof *draws);
-    bp_score_sums sums = {.tells_oov = of->oov != NULL,
-                          .tells_zeros = json_object_get(summary, "zero_probability") != NULL};
+    bp_score_sums sums = {.has_oov = of->oov != NULL,
+                          .has_zeros = json_object_get(summary, "zero_probability") != NULL};
     json_t *figures;
 
     for (int64_t d = first; d < end; d++) {
@@ -295,7 +295,7 @@ static bp_err save_summary(const results *of, const double *weights, const char 
 
 /* ---- all of it ---- */
 
-/* Entries of each document; where older scores do not tell them, there is nothing to write. */
+/* Entries of each document; where older scores have none, there is nothing to write. */
 static bp_err read_starts(int64_t *starts, const mixture *mix)
 {
     int64_t documents = mix->first.documents;

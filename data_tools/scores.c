@@ -229,7 +229,7 @@ static bp_err read_summary(score_folder *scores)
     return BP_OK;
 }
 
-/* summary.json tells of as many documents, in all and of each corpus, if all were to be scored. */
+/* summary.json has as many documents, in all and of each corpus, if all were to be scored. */
 static bp_err check_counts(const score_folder *scores)
 {
     const json_t *corpora = json_object_get(scores->summary, "corpora");

@@ -336,7 +336,7 @@ int main(int argc, char **argv)
     if (help || args.requeue || args.check)
         return answer(argc, argv, &args, err);
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
-    /* a wrong command line is wrong on every rank: MPI tells who says so */
+    /* a wrong command line is wrong on every rank: MPI decides which rank prints it */
     bp_err started = bp_mpi_start(&argc, &argv);
     err = started != BP_OK ? started : err;
     if (err == BP_OK)

@@ -361,7 +361,7 @@ static void print_rows(const doctor *self)
         printf("all is well\n");
 }
 
-/* Besides what was found before, which is the failure to tell. */
+/* Besides what was found before, which is the failure to report. */
 static bp_err judge_config(const doctor *self, const bp_option *const *tables, bp_err before)
 {
     char message[BP_ERR_MESSAGE_BYTES];

@@ -28,9 +28,9 @@ local_build_done() {
         END { if (done == "") print "configuring"; else printf "%d %%", done }' "$1"
 }
 
-# local_tell LOG WHAT: says how far LOG is (by local_WHAT_done) until it is killed or its shell is gone: on a terminal
+# local_report LOG WHAT: says how far LOG is (by local_WHAT_done) until it is killed or its shell is gone: on a terminal
 # in one line each second, else in a line each 15 seconds. Output of its own goes nowhere, so that no pipe waits for it.
-local_tell() {
+local_report() {
     passed=0
     while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         passed=$((passed + 1))
@@ -42,12 +42,12 @@ local_tell() {
     done
 }
 
-# local_watched WHAT LOG COMMAND...: runs it with its output in LOG, and tells how far it is.
+# local_watched WHAT LOG COMMAND...: runs it with its output in LOG, and prints how far it is.
 local_watched() {
     what=$1 log=$2
     shift 2
     : >"$log"
-    local_tell "$log" "$what" &
+    local_report "$log" "$what" &
     teller=$!
     "$@" >"$log" 2>&1 </dev/null
     status=$?

@@ -116,7 +116,7 @@ choose_text() {
 }
 
 # How long it takes: what is missing, and the rest.
-tell_time() {
+print_time() {
     minutes=2
     parts="2 to train and score"
     [ -x "$bin/bagpipe" ] || minutes=$((minutes + 1)) parts="1 to build, $parts"
@@ -259,7 +259,7 @@ threads=$((cores / ranks > 4 ? 4 : cores / ranks > 0 ? cores / ranks : 1))
 ranks_do="mpirun -n $ranks"
 local_mpi
 
-tell_time
+print_time
 stage "1/6  Packages"
 local_packages "$packages" || exit 1
 echo "Packages are there."

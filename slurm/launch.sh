@@ -16,7 +16,7 @@ find_bagpipe() {
 }
 
 # When the job's time ends, in seconds since 1970, where Slurm does not say so itself: bagpipe stops ahead of it
-# (slurm.margin) even if no warning comes. By its first task's number Slurm would tell of a whole array.
+# (slurm.margin) even if no warning comes. By its first task's number Slurm would answer about a whole array.
 tell_end_time() {
     local end
     end=$(timeout 20 squeue -h -j "$self" -o %e 2>/dev/null) && end=$(date -d "$end" +%s 2>/dev/null) &&

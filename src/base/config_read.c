@@ -1,5 +1,5 @@
 /* INI files through inih. Its own reader would cut lines at 199 bytes and section names at 49
- * without a word, and it tells only the first line that it does not understand: the reader here
+ * without a word, and it reports only the first line that it does not understand: the reader here
  * checks the lines before inih sees them. */
 #include "base/config.h"
 #include "base/config_priv.h"

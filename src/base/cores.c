@@ -62,7 +62,7 @@ const bp_cores *bp_cores_of_process(void)
 /* ---- the host's topology ---- */
 
 static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
-static hwloc_topology_t topology; /* NULL: this host does not tell; kept to the end */
+static hwloc_topology_t topology; /* NULL: unknown on this host; kept to the end */
 
 static void load_topology(void)
 {

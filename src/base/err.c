@@ -109,7 +109,7 @@ bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
     return code;
 }
 
-/* The failures that errno tells, and what a user can do about them. */
+/* Failures by errno, and what a user can do about them. */
 typedef struct errno_failure {
     int number;  /* 0: any other */
     bp_err code; /* BP_OK: the caller's */

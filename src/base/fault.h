@@ -31,7 +31,7 @@ bool bp_fault_is_armed(void);
 void bp_fault_point(const char *name);
 
 /** Arm a specification (borrowed until the next call), instead of BP_FAULT; NULL disarms. Counts
- * start again. Parts that make no sense are left out: bp_fault_check tells them. */
+ * start again. Parts that make no sense are left out: bp_fault_check reports them. */
 void bp_fault_arm(const char *specification);
 
 /** Is what BP_FAULT says sensible, and allowed here? Inside a Slurm job it is only with

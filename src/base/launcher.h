@@ -1,4 +1,4 @@
-/* What started this process, as far as its environment tells. */
+/* What started this process, from its environment variables. */
 #ifndef BP_BASE_LAUNCHER_H
 #define BP_BASE_LAUNCHER_H
 

@@ -324,7 +324,7 @@ static void put_lines(const char *head, const char *lines)
         lines += *lines == '\n';
     } while (*lines != 0);
     bp_log_break_progress();
-    (void)fwrite(out, 1, used, stderr); /* nobody is left to tell when standard error fails */
+    (void)fwrite(out, 1, used, stderr); /* a failure of standard error can't be reported */
     (void)fflush(stderr);
 }
 

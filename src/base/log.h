@@ -1,4 +1,4 @@
-/* What a job tells people: plain lines in log.txt and on standard output, one progress line on a
+/* A job's log for people: plain lines in log.txt and on standard output, one progress line on a
  * terminal. */
 #ifndef BP_BASE_LOG_H
 #define BP_BASE_LOG_H

@@ -34,7 +34,7 @@ typedef struct bp_rng_key {
     uint32_t stream[2];
 } bp_rng_key;
 
-/** The key of (seed, purpose, member, step, stream); `stream` tells users of one purpose apart (a
+/** The key of (seed, purpose, member, step, stream); `stream` distinguishes users of one purpose (a
  * layer, a tensor). */
 bp_rng_key bp_rng_key_of(uint64_t seed, bp_rng_purpose purpose, int64_t member, int64_t step,
                          int64_t stream);

@@ -23,7 +23,7 @@ void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
  * stack pointer for their workspace at times: what a handler pushed there would overwrite memory.
  */
 void bp_signals_stack(void);
-/** The calling thread leaves requests to stop and to tell its stack to the main one, which has a
+/** The calling thread leaves requests to stop and to print its stack to the main one, which has a
  * stack for handlers: for threads that compute beside it. */
 void bp_signals_leave(void);
 /** Calls the watches first, where there are any. On the thread that uses MPI alone. */

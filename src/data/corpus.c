@@ -28,7 +28,7 @@ const bp_option bp_corpus_options[] = {
      .choices = "auto|shuffle|stream",
      .help = "order of the training windows: shuffle, or stream: each batch slot reads its stretch "
              "of the corpus in order; auto: stream for models that carry a state from window to "
-             "window, and only they can tell the difference",
+             "window, and only they can see the difference",
      .at = BP_AT(bp_corpus_keys, order)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,

@@ -1,4 +1,4 @@
-/* What corpora tell of documents besides tokens: classes, numbers, tags of words. Local: no MPI. */
+/* What corpora hold of documents besides tokens: classes, numbers, tags of words. Local: no MPI. */
 #ifndef BP_DATA_DOCUMENT_COLUMNS_H
 #define BP_DATA_DOCUMENT_COLUMNS_H
 

@@ -42,7 +42,7 @@ static bp_err load_columns(bp_document_table *table, int64_t k)
 
     if (err == BP_OK && table->spec.run_tokens > 0 && !out->segments)
         err = BP_FAIL(BP_ERR_CONFIG, "corpus.no_segments",
-                      "the corpus does not tell where sentences begin: at %s; make it with "
+                      "the corpus does not mark where sentences begin: at %s; make it with "
                       "bagpipe-data corpus --sentences lines (or punctuation)",
                       bp_corpus_file_path(file));
     if (err != BP_OK)

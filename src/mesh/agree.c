@@ -62,7 +62,7 @@ bp_err bp_mpi_start(int *argc, char ***argv)
     bp_launcher launcher = bp_launcher_find();
     int provided, rank, size;
 
-    /* Without PMI nobody could tell MPI of other ranks. Asked all the same, Open MPI 4 ends the
+    /* Without PMI MPI can't learn of other ranks. Asked all the same, Open MPI 4 ends the
      * program with a page of its own. */
     if (!launcher.pmix && !launcher.pmi && check_launcher(1) != BP_OK)
         return BP_ERR_CONFIG;
@@ -93,7 +93,7 @@ bp_err bp_mpi_start(int *argc, char ***argv)
 }
 
 /* Tests set the variable: what a job has not given back at its end is a leak. */
-static void tell_balance(void)
+static void print_balance(void)
 {
     char labels[1024];
 
@@ -146,7 +146,7 @@ void bp_mpi_finish(void)
     BP_MPI_WAIT("finalize", MPI_Finalize());
     if (at_end != NULL)
         at_end();
-    tell_balance();
+    print_balance();
 }
 
 void bp_mpi_check(int status, const char *call, const char *file, int line)

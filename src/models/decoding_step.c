@@ -1,7 +1,7 @@
 /* A step of decoding with a network.
  *
  * The step's tokens go through the pipeline as rows of one pass, piece by piece, whichever
- * sequences they are of. A table of cells tells where a sequence's positions lie in the caches:
+ * sequences they are of. A table of cells says where a sequence's positions lie in the caches:
  * position p of sequence s is in the memory of sequence cells[s][p]. So sequences that share their
  * past share its memory, and to go on from another one copies a line of the table. A new position
  * takes a cell that no other sequence uses: there are as many as sequences, and the others use one

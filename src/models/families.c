@@ -130,7 +130,7 @@ const bp_option bp_model_options[] = {
      "t5: the MLP is down(gelu(gate) up), version 1.1's; no: down(relu(up)); yes if not given",
      false, .at = BP_AT(bp_model_keys, gated)},
     {"model.relative_buckets", BP_OPTION_INT, NULL, 4, 1 << 16, NULL, NULL,
-     "t5: groups of distances between tokens that attention tells apart; 32 if not given", false,
+     "t5: groups of distances between tokens that attention distinguishes; 32 if not given", false,
      .at = BP_AT(bp_model_keys, relative_buckets)},
     {"model.relative_distance", BP_OPTION_INT, NULL, 3, 1 << 24, NULL, "tokens",
      "t5: distances from this one on are one group, above half of model.relative_buckets; 128 if "

@@ -116,7 +116,7 @@ typedef struct bp_model_shape {
     const bp_model_family *family; /* NULL: not known */
     bp_task_shape task;            /* whose head stands in the place of the family's */
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
-                           only tells that keeps its values */
+                           only serves that keeps its values */
     bp_adapter adapter; /* then it alone is trained, and a task's head */
     const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
 } bp_model_shape;
@@ -270,7 +270,7 @@ struct bp_model_family {
     /** The same of a file as `count` leaves it, that no checkpoint holds yet. */
     bp_err (*open_file)(bp_model **out, const bp_mesh *mesh, const char *path);
 
-    /** Bytes of that file, as far as the "state" of a manifest tells (0: it does not): ranks of a
+    /** Bytes of that file, from the "state" of a manifest (0: unknown): ranks of a
      * node share them, but those of one model group have a part each. */
     int64_t (*file_bytes)(const bp_model_shape *shape, const json_t *state);
 

@@ -12,7 +12,7 @@
 typedef struct bp_model bp_model;
 struct bp_probe; /* nn/block.h */
 
-/** What a model tells of each token, in nats. A plain model tells BP_MODEL_LOGPROB alone; an
+/** Statistics of each token, in nats. A plain model returns BP_MODEL_LOGPROB alone; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
  * vocabulary. */
@@ -228,7 +228,7 @@ typedef struct bp_model_memory {
 /** Local, after all decodings of it are freed. NULL in *lm is accepted. */
 void bp_model_free(bp_model **lm);
 
-/** What the model tells of a batch, as bp_model_ops.score says. Rows do not depend on each other,
+/** The statistics of a batch, as bp_model_ops.score says. Rows do not depend on each other,
  * and so not on what else is in the batch.
  *
  * Collective: over mesh->ensemble; the batch is equal on all its ranks.

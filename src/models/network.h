@@ -46,8 +46,8 @@ typedef struct bp_tied_table {
 bp_param *bp_network_add_tied(bp_network *network, const bp_tied_table *table, int stage,
                               int stages, int blocks);
 /** A table [rows][columns], columns cut over tensor ranks, that blocks of all stages have in
- * common: a copy for the run of blocks that begins here. `set` (from 1 on) tells its copies from
- * those of other tables. */
+ * common: a copy for the run of blocks that begins here. `set` (from 1 on) distinguishes its copies
+ * from those of other tables. */
 void bp_network_add_common(bp_network *network, const bp_tied_table *table, int set, int stage);
 /** The copy of the run at hand. */
 bp_param *bp_network_common(const bp_network *network, int set);
@@ -69,8 +69,8 @@ int bp_network_chunk_first(const bp_network *network, int chunk);
 /** Give each group its place, padded to a multiple of `multiple` floats: frozen ones lie behind the
  * others. */
 void bp_network_lay_out(bp_network *network, int64_t multiple);
-/** Point the params into flat memory of network->floats floats (borrowed), and tell the blocks.
- * Errors: BP_ERR_SYSTEM no memory for the products' copies. */
+/** Point the params into flat memory of network->floats floats (borrowed), and bind the blocks to
+ * it. Errors: BP_ERR_SYSTEM no memory for the products' copies. */
 bp_err bp_network_bind_values(bp_network *network, float *values);
 void bp_network_bind_gradients(bp_network *network, float *gradients);
 void bp_group_bind_gradients(bp_group *group, float *gradients);

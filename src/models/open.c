@@ -1,4 +1,4 @@
-/* Opening a model: what its checkpoint tells, and then its weights. */
+/* Opening a model: its checkpoint's metadata, and then its weights. */
 #include "models/open.h"
 
 #include "models/network_model_priv.h"

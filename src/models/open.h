@@ -8,13 +8,13 @@
 /** Estimate what bp_model_open and bp_model_score of a checkpoint will take, from the "state" of
  * its manifest alone (bp_checkpoint_read_metadata). `config`: math.precision is settled. Local.
  *
- * Errors: BP_ERR_FORMAT it tells no model of a known kind; BP_ERR_CONFIG heads or layers that the
+ * Errors: BP_ERR_FORMAT it has no model of a known kind; BP_ERR_CONFIG heads or layers that the
  *         mesh does not divide; BP_ERR_SYSTEM. */
 bp_err bp_model_estimate(bp_model_memory *out, const json_t *state, const bp_config *config,
                          const bp_model_task *task);
 
-/** The most inputs of a window of the model that a manifest's "state" tells, or BP_MODEL_UNLIMITED;
- * 0: it tells none of a known kind. Local. */
+/** The most inputs of a window of the model in a manifest's "state", or BP_MODEL_UNLIMITED;
+ * 0: it has none of a known kind. Local. */
 int64_t bp_model_state_context(const json_t *state);
 
 /** Open a CHECKPOINT of any kind: every model group (mesh->model) of this member holds one copy,

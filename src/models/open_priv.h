@@ -1,4 +1,4 @@
-/* Opening a model in two steps: what its checkpoint tells, and then its weights. */
+/* Opening a model in two steps: its checkpoint's metadata, and then its weights. */
 #ifndef BP_MODELS_OPEN_PRIV_H
 #define BP_MODELS_OPEN_PRIV_H
 

@@ -80,7 +80,7 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
         err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
-    if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face tells a value */
+    if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face marks a value */
         task->kind = BP_TASK_REGRESSION;
     if (err == BP_OK && (task->outcomes < 1 || task->outcomes > INT32_MAX))
         err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",

@@ -41,7 +41,7 @@ typedef struct bp_backbone {
     float epsilon;
     bool pooler;      /* a text's first state goes through a pooler; else its last one is taken */
     bool gelu;        /* the pooler's activation, in the place of tanh */
-    int64_t segments; /* that it tells apart */
+    int64_t segments; /* that it distinguishes */
     int64_t head_parameters; /* of the family's facts those of blocks behind, but for the norm */
     double head_flops;       /* and their share of train_flops */
 } bp_backbone;

@@ -1,4 +1,4 @@
-/* A head that tells of each place whether its token is another one than the text's: a logistic
+/* A head that predicts for each place whether its token is another one than the text's: a logistic
  * regression. Tensor ranks do all rows alike. */
 #include "base/err.h"
 #include "math/kernels/kernels.h"

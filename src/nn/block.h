@@ -222,7 +222,7 @@ static inline void bp_pass_go_by(bp_pass *pass, int stream)
     pass->T = pass->extent.T[stream];
 }
 
-/** Floats of activations between blocks on this rank; of their gradients. pass->training tells
+/** Floats of activations between blocks on this rank; of their gradients. pass->training says
  * whether tensor ranks share the rows out. */
 int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn,
                               const bp_pass *pass, bool gradients);
@@ -243,7 +243,7 @@ void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows
 void bp_nn_backward_weight(const bp_nn *nn, bp_param *weights, int count, const bp_operand *dy,
                            const bp_operand *x);
 
-/** The key of one dropout mask; `stream` tells a network's masks apart. Elements are numbered
+/** The key of one dropout mask; `stream` distinguishes a network's masks. Elements are numbered
  * through slots of one length. Training has one; at test time windows are of several lengths, and
  * each length has keys of its own, so that no two windows share a mask. */
 static inline bp_rng_key bp_mask_key(const bp_nn *nn, const bp_pass *pass, int64_t stream)

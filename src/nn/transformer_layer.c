@@ -1,5 +1,5 @@
 /* A Transformer layer, split over tensor ranks as Megatron-LM does it, with sequence
- * parallelism between its products. */
+ * parallelism between its products. transformer_backward.c has its gradients. */
 #include "base/err.h"
 #include "nn/transformer_priv.h"
 
@@ -92,9 +92,13 @@ static void layer_refresh(bp_block *block)
         cross_refresh(self);
 }
 
-/* Where a branch's sum with the residual stream has its dropout mask. */
-static const int MASKS[BRANCHES] = {
-    [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch)
+{
+    static const int MASKS[BRANCHES] = {
+        [ATTENTION] = MASK_ATTENTION_SUM, [CROSS] = MASK_CROSS_SUM, [MLP] = MASK_MLP_SUM};
+
+    return layer_mask_key(self, pass, MASKS[branch]);
+}
 
 /* A branch, summed over tensor ranks and behind its bottleneck, as the residual stream takes it in:
  * with the mask of `key`. */
@@ -105,7 +109,7 @@ static bp_residual residual_of(layer *self, bp_pass *pass, const saved *kept, br
     const bp_nn *nn = self->block.nn;
     bp_row_range own = bp_nn_rows(nn, pass);
 
-    *key = layer_mask_key(self, pass, MASKS[branch]);
+    *key = layer_sum_key(self, pass, branch);
     bp_nn_sum(nn, pass, sums, C);
     if (self->bottleneck[branch])
         bp_bottleneck_forward(self->bottleneck[branch], pass->scratch, sums + own.first * C,
@@ -205,8 +209,7 @@ static void enter(layer *self, bp_pass *pass, const saved *kept, forward_work *w
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 
-/* Queries and keys, or their gradients, by their positions. */
-static void turn(const layer *self, const bp_pass *pass, float *qkv, bool back)
+void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back)
 {
     bp_rotary by;
 
@@ -274,8 +277,7 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
     bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);
 }
 
-/* What scores get by distance, made in `bias`: NULL where they get nothing. */
-static void set_bias(const layer *self, bp_attention_shape *shape, float *bias)
+void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
 {
     bp_relative by = layer_relative(self);
 
@@ -295,9 +297,9 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
     bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
 
-    set_bias(self, &shape, own.bias);
+    layer_set_bias(self, &shape, own.bias);
     bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
-    turn(self, pass, kept->qkv, false);
+    layer_rotate(self, pass, kept->qkv, false);
     if (pass->continuation && !self->shape.sees_all)
         attend_cached(self, pass->continuation, kept);
     else
@@ -365,182 +367,6 @@ static void layer_forward(bp_block *block, bp_pass *pass, bp_activations *activa
         cross_forward(self, pass, &kept, &work, activations->item[self->shape.source_item].data,
                       first, middle);
     forward_mlp(self, pass, &kept, &work, middle, h);
-    pass->scratch->used_bytes = mark;
-}
-
-void layer_open_residual(const layer *self, const bp_pass *pass, const saved *kept,
-                         const bp_operand *dbranch, const bp_bias_gradient *bias, const float *dout,
-                         branch_kind branch)
-{
-    const bp_nn *nn = self->block.nn;
-    bp_rng_key key = layer_mask_key(self, pass, MASKS[branch]);
-    bp_operand own = bp_nn_own(nn, pass, dbranch);
-    int64_t first = bp_nn_first_row(nn, pass) * self->shape.C;
-
-    if (self->bottleneck[branch]) {
-        size_t mark = pass->scratch->used_bytes;
-        float *dx = bp_arena_floats(pass->scratch, own.rows * self->shape.C);
-        bp_operand to = bp_operand_floats(dx, own.rows, self->shape.C);
-
-        BP_ASSERT(!bias); /* the branch's own parameters are frozen */
-        bp_dropout_backward_operand(&to, NULL, dout, layer_dropout(self, pass), &key, first);
-        bp_bottleneck_backward(self->bottleneck[branch], pass->scratch, dx, own.rows,
-                               &kept->bottled[branch]);
-        bp_operand_fill(&own, dx);
-        pass->scratch->used_bytes = mark;
-    } else {
-        bp_dropout_backward_operand(&own, bias, dout, layer_dropout(self, pass), &key, first);
-    }
-    bp_nn_gather(nn, pass, dbranch);
-}
-
-/* What a branch reads that has no norm before it: the layer's input, or the norm behind the branch
- * before it. */
-static void fill_read(const layer *self, const bp_operand *to, branch_kind branch,
-                      const saved *kept)
-{
-    branch_kind last = branch == MLP && self->shape.crosses ? CROSS : ATTENTION;
-    bp_norm norm = layer_norm_of(self, last, kept);
-
-    if (branch == ATTENTION)
-        bp_operand_fill(to, kept->entered);
-    else
-        bp_layer_norm_forward(to, NULL, &norm, &(bp_residual){.base = kept->before[last]});
-}
-
-void layer_open_norm(const layer *self, const bp_pass *pass, branch_kind branch, const saved *kept,
-                     const norm_work *work, float *dh, float *dy)
-{
-    int64_t rows = bp_nn_rows(self->block.nn, pass).count, C = self->shape.C;
-    bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
-                            true};
-
-    memcpy(dy, dh, (size_t)(rows * C) * sizeof *dy);
-    bp_layer_norm_backward(&to, NULL, dy, kept->before[branch], &norm, rows, C, work->sums);
-}
-
-void layer_backward_norm(const layer *self, bp_pass *pass, branch_kind branch, const saved *kept,
-                         const norm_work *work, float *dh)
-{
-    const bp_nn *nn = self->block.nn;
-    bp_row_range own = bp_nn_rows(nn, pass);
-    int64_t C = self->shape.C;
-    bp_operand normed = bp_nn_own(nn, pass, &work->normed);
-    bp_norm norm = layer_norm_of(self, branch, kept);
-    bp_norm_gradients to = {dh, self->gain[branch]->gradient, layer_gradient_of(self->bias[branch]),
-                            false};
-
-    bp_nn_sum(nn, pass, work->dnormed, C);
-    if (self->shape.post_norm) {
-        bp_add(dh, work->dnormed + own.first * C, own.count * C);
-        fill_read(self, &normed, branch, kept);
-    } else {
-        bp_layer_norm_backward(&to, &normed, work->dnormed + own.first * C, kept->before[branch],
-                               &norm, own.count, C, work->sums);
-    }
-    bp_nn_gather(nn, pass, &work->normed);
-}
-
-/* dh += what goes through the MLP, and attention, of the gradient dout of what they gave: dh
- * itself, unless the branches are parallel. With post_norm dh goes through the norm first, for
- * which `own` is scratch. */
-static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const float *dout,
-                         float *dh, float *own)
-{
-    bp_gemm *gemm = self->block.nn->gemm;
-    size_t mark = pass->scratch->used_bytes;
-    mlp_work work = layer_alloc_mlp(self, pass->scratch, pass, dout);
-    bp_bias_gradient down = {layer_gradient_of(self->down_bias), work.norm.sums},
-                     up = {layer_gradient_of(self->up_bias), work.norm.sums};
-    bp_activation_rows rows = {&work.active,      &kept->up,    &work.dup,
-                               layer_wanted(&up), work.dactive, self->shape.activation};
-
-    if (self->shape.post_norm)
-        layer_open_norm(self, pass, MLP, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&down), dout, MLP);
-    if (layer_is_gated(self)) {
-        bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
-        bp_gated_backward(rows.kind, &work.dup, &work.active, work.dactive, &kept->up);
-    } else {
-        bp_linear_activation_backward(gemm, &rows, &work.dbranch, self->down);
-    }
-    layer_backward_weight(self, pass, PRODUCT_DOWN, self->down_weight, 1, &work.dbranch,
-                          &work.active);
-    bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dup, self->up);
-    layer_backward_norm(self, pass, MLP, kept, &work.norm, dh);
-    layer_backward_weight(self, pass, PRODUCT_UP, self->up_weight, layer_is_gated(self) ? 2 : 1,
-                          &work.dup, &work.norm.normed);
-    pass->scratch->used_bytes = mark;
-}
-
-static void backward_attention(layer *self, bp_pass *pass, const saved *kept, const float *dout,
-                               float *dh, float *own)
-{
-    bp_gemm *gemm = self->block.nn->gemm;
-    size_t mark = pass->scratch->used_bytes;
-    attention_work work =
-        layer_alloc_attention_backward(self, pass->scratch, pass, dout, kept->attended);
-    bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
-    bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
-    bp_bias_gradient out = {layer_gradient_of(self->out_bias), work.norm.sums},
-                     qkv = {layer_gradient_of(self->q_bias), work.norm.sums};
-
-    if (self->shape.post_norm)
-        layer_open_norm(self, pass, ATTENTION, kept, &work.norm, dh, own);
-    layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dout, ATTENTION);
-    bp_operand_fill(&work.attended, kept->attended);
-    bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->out);
-    layer_backward_weight(self, pass, PRODUCT_OUT, self->out_weight, 1, &work.dbranch,
-                          &work.attended);
-    bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
-    bp_attention_gradients to_qkv = {work.dqkv, work.dqkv + self->Cl,
-                                     work.dqkv + self->Cl + self->Gl * self->D, work.dscore_bias};
-    set_bias(self, &shape, work.score_bias);
-    bp_attention_backward(gemm, &to_qkv, work.dattended, kept->attended, kept->lse, &in, &shape,
-                          work.scratch);
-    if (self->shape.relative && self->shape.relative->gradient) {
-        bp_relative by = layer_relative(self);
-
-        bp_relative_gradient(self->shape.relative->gradient, work.dscore_bias, &by, &shape);
-    }
-    turn(self, pass, work.dqkv, true);
-    if (self->repeats && qkv.sums) {
-        qkv.sums = work.dbias;
-        bp_zero(work.dbias, layer_qkv_columns(self));
-    }
-    bp_operand_fill_sums(&work.dqkv_operand, layer_wanted(&qkv), work.dqkv);
-    bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dqkv_operand, self->qkv);
-    layer_backward_norm(self, pass, ATTENTION, kept, &work.norm, dh);
-    if (self->repeats && self->q_weight->gradient)
-        keys_backward(self, pass, &work.dqkv_operand, &work.norm.normed, qkv.sums);
-    else
-        layer_backward_weight(self, pass, PRODUCT_QKV, self->q_weight, 3, &work.dqkv_operand,
-                              &work.norm.normed);
-    pass->scratch->used_bytes = mark;
-}
-
-static void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations,
-                           void *memory)
-{
-    layer *self = (layer *)block;
-    bp_arena keep = {.base = memory, .size_bytes = SIZE_MAX};
-    saved kept = layer_alloc_saved(self, &keep, pass);
-
-    size_t mark = pass->scratch->used_bytes;
-    float *dh = activations->item[self->shape.item].data;
-    const float *dout = dh;
-    int64_t floats = bp_nn_rows(block->nn, pass).count * self->shape.C;
-    float *own = self->shape.parallel || self->shape.post_norm
-                     ? bp_arena_floats(pass->scratch, floats)
-                     : NULL;
-
-    if (self->shape.parallel)
-        dout = memcpy(own, dh, (size_t)floats * sizeof *own);
-    backward_mlp(self, pass, &kept, dh, dh, own);
-    if (self->shape.crosses)
-        cross_backward(self, pass, &kept, dh, own, activations->item[self->shape.source_item].data);
-    backward_attention(self, pass, &kept, dout, dh, own);
     pass->scratch->used_bytes = mark;
 }
 

@@ -129,11 +129,17 @@ static inline int64_t layer_up_columns(const layer *self)
 /** A pass as blocks of the source's stream see it. */
 bp_pass layer_source_pass(const layer *self, const bp_pass *pass);
 bp_rng_key layer_mask_key(const layer *self, const bp_pass *pass, int which);
+/** Of the mask of a branch's sum with the residual stream. */
+bp_rng_key layer_sum_key(const layer *self, const bp_pass *pass, branch_kind branch);
 float layer_dropout(const layer *self, const bp_pass *pass);
 bp_norm layer_norm_of(const layer *self, branch_kind branch, const saved *kept);
 bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass, bool cross,
                                          const bp_rng_key *key);
 void *layer_alloc_attention(const layer *self, bp_arena *arena, const bp_pass *pass, bool cross);
+/** Rotate queries and keys, or their gradients (back), by their positions. */
+void layer_rotate(const layer *self, const bp_pass *pass, float *qkv, bool back);
+/** What scores get by distance, made in `bias`; NULL: nothing. */
+void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias);
 /** How distances are put into buckets. */
 static inline bp_relative layer_relative(const layer *self)
 {
@@ -148,7 +154,7 @@ norm_work layer_alloc_norm(const layer *self, bp_arena *arena, int64_t rows, int
 bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass *pass,
                                const float *dout);
 
-/* transformer_memory.c: `kept` tells what of the scratch lies in what is kept. */
+/* transformer_memory.c: `kept` says what of the scratch lies in what is kept. */
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass);
 forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pass *pass);
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
@@ -226,6 +232,10 @@ const float *layer_qkv_bias(const layer *self);
 const float *layer_bias_once(const layer *self, const bp_param *bias);
 /** The name of a parameter: buffer[BP_PARAM_NAME]. */
 const char *layer_param_name(char *buffer, const layer *self, const char *part);
+
+/* transformer_backward.c */
+/** As bp_block_ops.backward. */
+void layer_backward(bp_block *block, bp_pass *pass, bp_activations *activations, void *memory);
 
 /* transformer_keys.c: where `repeats`. keys_join gives what weights and biases are gathered into:
  * values of qkv. keys_gather is collective over nn->tensor, and has nothing to do unless the values

@@ -112,7 +112,7 @@ static bp_err judge(int status, int words)
                        "gnuplot did not end within %g s and was killed", bp_gnuplot_seconds);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return BP_OK;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* where posix_spawn can't tell */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) /* where posix_spawn can't report it */
         return BP_FAIL(BP_ERR_INPUT, "gnuplot.missing", "there is no gnuplot: in PATH; install it");
     last_words(text, words);
     return BP_FAIL(BP_ERR_FORMAT, "gnuplot.failed", "gnuplot failed (%s %d): %s",

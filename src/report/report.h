@@ -2,7 +2,7 @@
  * with JSON. Local: no MPI.
  *
  * pages/NAME.html is a template (report/template.h); a page holds its style and its plots, and
- * needs no other file and no network. plots/NAME.gp draws what variables and CSV files tell.
+ * needs no other file and no network. plots/NAME.gp draws from variables and CSV files.
  *
  * Both are read from the folder $BAGPIPE_SHARE/report where that is set, else from
  * ../share/bagpipe/report beside the folder of the program.

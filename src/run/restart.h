@@ -25,7 +25,7 @@ bp_err bp_restart_check(const json_t *before, const char *folder);
 
 /** The list "recent_starts" for run.json: the last ones of `before` (run.json as it was; NULL:
  * none), and this start, number `start`, of the run in `folder`, with what ended the one before
- * ("after"); where nothing tells that, Slurm is asked, in some seconds. */
+ * ("after"); where it is unknown, Slurm is asked, in some seconds. */
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
 
 /** How many starts in a row, up to the last one, have committed nothing, where those are so many

@@ -28,7 +28,7 @@ const char *run_pairs_find(const run_pairs *pairs, const char *key);
 bp_err run_pairs_check(const run_pairs *pairs, const json_t *record, const char *run_dir);
 
 /** The steps of a training, or of each member: run.json has them as resolved, from train.epochs
- * too; that of an older program has not, and config.ini tells. 0: not known. */
+ * too; that of an older program does not, and config.ini is read. 0: unknown. */
 int64_t run_steps(const json_t *record, const run_pairs *pairs);
 
 /** Compare kind of job, identities and keys with what was.

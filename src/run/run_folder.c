@@ -407,7 +407,7 @@ static bp_err write_end(bp_run *run, bp_err state, const char *message)
     return synced == BP_OK ? err : synced;
 }
 
-/* The failure that ended the job is the one to tell: what can't be written any more because of it
+/* The failure that ended the job is the one to report: what can't be written any more because of it
  * is a warning. */
 static bp_err close_folder(bp_run *run, bp_err state)
 {

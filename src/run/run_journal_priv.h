@@ -33,10 +33,10 @@ bp_err run_journal_each(const run_journal *journal, void *context,
  * read stays where it is, unless it comes behind; a warning counts such lines, and says where lines
  * are missing that should come every `every` steps (0: not known). Errors: BP_ERR_IO. */
 bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every);
-/** The step of the newest checkpoint as events tell it: 0, none yet. Errors: BP_ERR_IO. */
+/** The step of the newest checkpoint by the events: 0, none yet. Errors: BP_ERR_IO. */
 bp_err run_journal_committed(const run_journal *journal, int64_t *step);
 
-/** How often a member of an ensemble began, as events tell it, that has no folder in RUN/members
+/** How often a member of an ensemble began by the events, that has no folder in RUN/members
  * any more. Errors: BP_ERR_IO. */
 bp_err run_journal_missing(const run_journal *journal, const char *folder, int64_t *missing);
 

@@ -1,4 +1,4 @@
-/* What a job tells its run folder about itself. */
+/* What a run folder needs to know about its job. */
 #ifndef BP_RUN_RUN_SPEC_H
 #define BP_RUN_RUN_SPEC_H
 

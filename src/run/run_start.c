@@ -44,7 +44,7 @@ static json_t *read_record(const char *run_dir)
 }
 
 /* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
- * on, nor take the place of the owner that died, which `bagpipe status` tells of. */
+ * on, nor take the place of the owner that died, which `bagpipe status` reports. */
 static bool is_free(const char *run_dir)
 {
     char *heartbeat = NULL;

@@ -6,7 +6,7 @@
 #include "run/run_journal_priv.h"
 
 /** A new event file, behind all that are there; it begins by saying that training starts at `step`:
- * TensorBoard drops what earlier files tell of that step and later ones. Close with
+ * TensorBoard drops values of that step and later ones in earlier files. Close with
  * run_journal_close(), after an error too.
  *
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM.

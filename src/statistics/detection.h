@@ -1,4 +1,4 @@
-/* Does a score tell documents of another domain from those of one's own? Local: no MPI.
+/* Does a score distinguish documents of another domain from those of one's own? Local: no MPI.
  *
  * Positive class: shifted. A higher score speaks for it. */
 #ifndef BP_STATISTICS_DETECTION_H

@@ -11,7 +11,7 @@
 /** How many, where nothing else is said. */
 #define BP_RESAMPLES 1000
 
-/** The key of resample r of n documents from n. `stream` tells sets of documents apart that are
+/** The key of resample r of n documents from n. `stream` distinguishes sets of documents that are
  * drawn side by side (in-domain, shifted). */
 bp_rng_key bp_resample_key(uint64_t seed, int64_t r, int64_t stream);
 

@@ -101,7 +101,7 @@ typedef struct bp_document {
     int64_t count;
     bool is_cut;           /* there are more tokens */
     const int64_t *starts; /* [segments + 1]: where its texts or sentences begin in tokens,
-                              ascending, from 0 to count; one from 0 where the corpus tells none */
+                              ascending, from 0 to count; one from 0 where the corpus has none */
     int64_t segments;
     int64_t number;      /* of the document, over all files of the corpus */
     bool is_run;         /* some sentences of it */

@@ -51,7 +51,7 @@ typedef struct bp_group {
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
     int common;   /* above 0: every run of blocks of every pipeline stage has a copy, which this
-                     number tells from others: gradients are summed over all copies */
+                     number distinguishes from others: gradients are summed over all copies */
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     bool added;   /* an adapter's: a model that training starts from need not have it */

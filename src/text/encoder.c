@@ -230,7 +230,7 @@ static bp_err encode_scanned(bp_encoder *encoder, const bp_pre_step *step, const
     return err;
 }
 
-/* A piece of the pre-tokenizer, cut further where the model can't tell. */
+/* A piece of the pre-tokenizer, cut further where this changes no ids. */
 static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
     const size_t length = strlen(BP_SPACE_MARK);

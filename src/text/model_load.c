@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_CHARACTERS 100 /* of WordPiece's words, where the file does not tell */
+#define MOST_CHARACTERS 100 /* of WordPiece's words, where the file does not say */
 
 static bp_pieces *pieces_of(bp_tokenizer *tokenizer)
 {

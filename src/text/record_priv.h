@@ -39,7 +39,7 @@ void bp_text_record_clear(bp_text_record *record);
 /** The value of a label or id, which was checked for its length. Copied. */
 void bp_text_record_set(char **to, const char *text, size_t bytes);
 
-/** Errors: BP_ERR_FORMAT (bp_documents_next tells), BP_ERR_SYSTEM. */
+/** Errors: BP_ERR_FORMAT (bp_documents_next lists them), BP_ERR_SYSTEM. */
 bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes);
 
 /** Find the columns by the names in a table's first line. Errors: BP_ERR_FORMAT one is missing, or

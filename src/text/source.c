@@ -19,7 +19,7 @@
 #define RATIO_LIMIT       1000                 /* bytes of text for a byte of the file ... */
 #define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
 #define COMPRESS          "compress it again"
-#define MAGIC_BYTES       4 /* tell gzip and zstd from text */
+#define MAGIC_BYTES       4 /* distinguish gzip and zstd from text */
 
 #define LOOK_MILLISECONDS 200 /* between looks for a signal */
 

@@ -1,7 +1,7 @@
 /* Where text comes from: plain, gzip and zstd files as one run of bytes, and the documents in them.
  *
  * Documents come as pieces, so that none has to fit in memory: nearly all documents are one piece,
- * a long one is cut where no tokenizer of its kind could tell (bp_cut). Cuts depend on the text
+ * a long one is cut where its tokenizer gives the same ids (bp_cut). Cuts depend on the text
  * alone, never on ranks or reads, so pieces have numbers that all ranks agree on, and ranks may
  * share them out:
  *
@@ -87,7 +87,7 @@ typedef enum bp_sentences {
 bp_err bp_sentences_of(bp_sentences *out, const char *name);
 
 /** Where a long document may be cut so that its pieces have the ids of the whole (bp_tokenizer_cut
- * tells). */
+ * decides). */
 typedef enum bp_cut {
     BP_CUT_SPACE = 0, /* before a White_Space run: right for every kind but those of
                          BP_CUT_BLANK and BP_CUT_NEVER */
@@ -115,7 +115,7 @@ typedef struct bp_documents_options {
     const char *const *labels; /* jsonl, tsv: names of the label fields [label_count] ... */
     const char *const *values; /* ... and of those that hold numbers [value_count] */
     int field_count, label_count, value_count;
-    bp_sentences sentences; /* pieces tell where they begin, and are cut there alone */
+    bp_sentences sentences; /* pieces say where they begin, and are cut there alone */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */

@@ -142,7 +142,7 @@ typedef struct bp_text_counts {
 void bp_text_count(bp_text_counts *counts, const char *text, size_t bytes);
 
 /** The same in pieces (cut between code points, as bp_documents cuts): start with {0}, add pieces
- * in order, or join what ranks counted of pieces that follow each other; bp_text_tally_counts tells
+ * in order, or join what ranks counted of pieces that follow each other; bp_text_tally_counts says
  * the counts of what was added so far. */
 typedef struct bp_text_tally {
     int64_t words, runs, invalid_bytes, bytes; /* runs: of what re's \s matches */

@@ -34,7 +34,7 @@ void bp_unigrams_clear(bp_unigrams *pieces)
     *pieces = (bp_unigrams){0};
 }
 
-/* Keep the pieces that `keep` tells, in their order. */
+/* Keep the pieces that `keep` marks, in their order. */
 static void keep_pieces(bp_unigrams *pieces, const bool *keep)
 {
     bp_unigrams kept = {0};

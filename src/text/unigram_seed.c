@@ -284,7 +284,7 @@ typedef struct interval {
 } interval;
 
 /* A substring at the end of words goes on in two ways if it does so to another word and to the end
- * of a line; or if longer words begin with it, which a shorter `parent` tells. */
+ * of a line; or if longer words begin with it, which a shorter `parent` shows. */
 static void add_repeat(seeds *out, const suffixes *self, interval repeat, uint32_t parent,
                        int64_t times, int64_t at_ends)
 {

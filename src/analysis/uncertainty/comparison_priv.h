@@ -107,7 +107,7 @@ bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *i
                                comparison_groups *shifted);
 void comparison_corpora_clear(comparison_corpora *corpora);
 
-/** What the models are, as far as their manifests tell without the weights. */
+/** Metadata of the models, from their manifests, without the weights. */
 typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: unknown */
     int64_t vocab_size, width;          /* 0: unknown */

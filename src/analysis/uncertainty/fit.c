@@ -1,5 +1,5 @@
-/* The fit of a Laplace approximation within a comparison: what the coordinator tells of it, and how
- * a stop request that it receives reaches the ranks that compute. */
+/* The fit of a Laplace approximation within a comparison: what the coordinator reports of it, and
+ * how a stop request that it receives reaches the ranks that compute. */
 #include "analysis/uncertainty/job_priv.h"
 
 #include "analysis/uncertainty/laplace/laplace.h"
@@ -37,7 +37,7 @@ typedef struct fit_course {
 /* ---- on the coordinator ---- */
 
 /* `bagpipe status` shows the last line of the log. */
-static void tell(fit_course *course, const bp_laplace_progress *progress)
+static void log_progress(fit_course *course, const bp_laplace_progress *progress)
 {
     double interval = isatty(STDOUT_FILENO) ? PROGRESS_SECONDS : LOGGING_SECONDS;
     char left[96] = "", duration[64];
@@ -57,7 +57,7 @@ static void tell(fit_course *course, const bp_laplace_progress *progress)
 
 static bool update(void *context, const bp_laplace_progress *progress)
 {
-    tell(context, progress);
+    log_progress(context, progress);
     return bp_signals_stop_asked();
 }
 
@@ -97,7 +97,7 @@ static bool has_ended(void *context)
         return true;
     message = mail.data;
     message->progress.name = message->name;
-    tell(course, &message->progress);
+    log_progress(course, &message->progress);
     bp_free(mail.data);
     course->stopped = bp_signals_stop_asked();
     bp_mailbox_send(course->box, mail.from, MAIL_PROGRESS, &course->stopped,
@@ -115,7 +115,7 @@ static bp_err serve(fit_course *course)
 
 /* ---- the fit ---- */
 
-/* A file that an earlier start left tells what it took, should that start not have said so. */
+/* A file that an earlier start left has its seconds, if that start did not report them. */
 static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_laplace_report *found,
                        double seconds)
 {

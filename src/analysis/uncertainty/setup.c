@@ -197,7 +197,7 @@ static bp_err look_at_files(comparison_job *self)
     return err;
 }
 
-/* ---- what tells little, and is not refused ---- */
+/* ---- what shows little, and is not refused ---- */
 
 #define LITTLE_TEXT 10000 /* tokens, of a Laplace approximation */
 

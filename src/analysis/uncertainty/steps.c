@@ -120,7 +120,7 @@ static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, doub
 /* ---- steps ---- */
 
 /* How far the comparison is, for `bagpipe status`. */
-static void tell_scored(const comparison_job *self)
+static void log_scored(const comparison_job *self)
 {
     int64_t scored = 0;
     json_t *members;
@@ -150,7 +150,7 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
     if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
         err = keep_costs(self, err, m, bp_clock_now() - began, bytes);
     if (self->mesh->coordinates && err == BP_OK)
-        tell_scored(self);
+        log_scored(self);
     return bp_agree(self->world, err);
 }
 

@@ -115,7 +115,7 @@ static bp_err look_for_members(const opening *o)
     return BP_OK;
 }
 
-/* ---- what their checkpoints tell ---- */
+/* ---- metadata of their checkpoints ---- */
 
 static bool is_here(const opening *o, int64_t model)
 {
@@ -173,7 +173,7 @@ static bp_err differ_in_number(const opening *o, int64_t j, int64_t k, const cha
     return differ(o, j, k, what, texts[0], texts[1]);
 }
 
-/* The first model that tells its tokenizer; the first of all if none does. */
+/* The first model whose tokenizer is known; the first of all if none is. */
 static int64_t first_tokenizer(const opening *o)
 {
     for (int64_t k = 0; k < o->models; k++)
@@ -191,7 +191,7 @@ static int64_t first_eod(const opening *o)
     return 0;
 }
 
-/* Members fit together; what one does not tell fits all, but those that tell must agree, whichever
+/* Members fit together; what is unknown of one fits all, but what is known must agree, whichever
  * of them comes first. */
 static bp_err compare_infos(const opening *o)
 {
@@ -256,7 +256,7 @@ static bp_err compare_samples(const opening *o)
     return BP_OK;
 }
 
-/* ---- what the ensemble tells ---- */
+/* ---- the ensemble's metadata ---- */
 
 static void add_text(bp_sha256 *hash, const char *text)
 {

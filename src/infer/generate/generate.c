@@ -30,7 +30,7 @@ static bp_err open_run(generator *self)
 {
     static const char *const may_change[] = {"run.dir", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", "generate.batch", NULL};
-    char model[128]; /* an ensemble of one tells more than its model alone */
+    char model[128]; /* an ensemble of one returns more statistics than its model alone */
     bp_run_identity identities[] = {
         {"generate.prompts", self->prompts_hash},
         {"generate.model", model},

@@ -36,7 +36,7 @@ typedef struct progress {
     double began, printed;
 } progress;
 
-static void tell_units(const progress *view, int64_t prompts)
+static void log_units(const progress *view, int64_t prompts)
 {
     const bp_generate_plan *plan = &view->self->plan;
     int64_t done = view->done_before + (prompts + plan->unit_prompts - 1) / plan->unit_prompts;
@@ -52,7 +52,7 @@ static bool tick(void *context, int64_t prompts)
     progress *view = context;
     double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
-    tell_units(view, prompts);
+    log_units(view, prompts);
     if (now - view->printed >= interval && prompts > 0) {
         const bp_generate_plan *plan = &view->self->plan;
         int64_t before = view->done_before * plan->unit_prompts;
@@ -252,7 +252,7 @@ static bp_err run_units(generator *self)
         view.done_before = parts->done_count;
         spec.units = self->plan.units;
         spec.done = parts->done;
-        tell_units(&view, 0);
+        log_units(&view, 0);
     }
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)

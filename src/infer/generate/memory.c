@@ -30,7 +30,7 @@ typedef struct models {
 
 /* ---- manifests ---- */
 
-/* False: it does not tell. */
+/* False: unknown. */
 static bool read_state(models *self, int64_t k, const char *path)
 {
     char *folder = NULL;

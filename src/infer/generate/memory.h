@@ -10,7 +10,7 @@
 #define BP_GENERATE_MIXTURE_BYTES ((size_t)1 << 30)
 
 /** The ranks of each node fit into its memory: weights, work, keys and values of the sequences side
- * by side. What can't be estimated (a manifest that does not tell, a mesh that the model does not
+ * by side. What can't be estimated (a manifest without the sizes, a mesh that the model does not
  * fit) is left to what opens the models. Prompts are assumed to be as long as the context
  * allows: they are not read yet.
  *

@@ -433,7 +433,7 @@ bp_err generator_open(generator *self, MPI_Comm world, bp_config *config)
 {
     bp_err err = generator_open_mesh(self, world, config, NULL);
 
-    /* where the run is finished, or held by another job, opening it will tell */
+    /* where the run is finished, or held by another job, opening it decides */
     if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
         err = bp_generate_memory_check(world, &self->mesh_shape, config, NULL, NULL);
     return err == BP_OK ? generator_open_model(self) : err;

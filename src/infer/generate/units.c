@@ -374,7 +374,7 @@ static void choose(bp_unit *unit, unit_group *group, bool stop)
         choose_all(unit, group);
         fill_next(unit, group);
     } else {
-        group->next[0] = unit->abandon; /* all groups tell the first prompt that went wrong */
+        group->next[0] = unit->abandon; /* all groups report the first prompt that went wrong */
         group->next[1] = unit->wrong;
     }
     for (int r = 0; r < ranks; r++)

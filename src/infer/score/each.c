@@ -148,7 +148,7 @@ static bp_err lead(sampler *self)
 static bp_err follow(sampler *self)
 {
     bp_model_batch batch;
-    bp_err err = BP_OK; /* what the lead met it tells all ranks afterwards */
+    bp_err err = BP_OK; /* the lead's failures are agreed on afterwards */
 
     do
         batch = (bp_model_batch){.inputs = self->inputs,

@@ -44,7 +44,7 @@ typedef struct progress {
 } progress;
 
 /* As many units as the inputs come to: all have about as many. */
-static void tell_units(const progress *view, int64_t inputs)
+static void log_units(const progress *view, int64_t inputs)
 {
     const bp_score_plan *plan = &view->self->plan;
     int64_t done = view->done_before +
@@ -61,7 +61,7 @@ static bool tick(void *context, int64_t inputs)
     progress *view = context;
     double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
-    tell_units(view, inputs);
+    log_units(view, inputs);
     if (now - view->printed >= interval && inputs > 0) {
         const bp_score_plan *plan = &view->self->plan;
         double total = (double)plan->inputs;
@@ -282,7 +282,7 @@ static bp_err run_units(scorer *self, score_worker *worker)
         view.done_before = parts->done_count;
         spec.units = self->plan.units;
         spec.done = parts->done;
-        tell_units(&view, 0);
+        log_units(&view, 0);
     }
     if (err == BP_OK) {
         bp_bcast_bytes(&start, sizeof(start), 0, mesh->world);

@@ -31,7 +31,7 @@ typedef struct models {
 
 /* ---- manifests ---- */
 
-/* False: it does not tell. */
+/* False: unknown. */
 static bool read_state(json_t **out, const char *path)
 {
     char *folder = NULL;

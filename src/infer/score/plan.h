@@ -11,7 +11,7 @@
 #define BP_SCORE_UNIT_INPUTS 16384
 
 /** A unit begins at window `window` of document `document`, and ends where the next begins. A
- * document's first unit tells its length, so each document that is scored is in at least one. */
+ * document's first unit reports its length, so each document that is scored is in at least one. */
 typedef struct bp_score_cut {
     int64_t document, window;
 } bp_score_cut;
@@ -66,7 +66,7 @@ int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document 
 
 /** The file that holds a document. */
 int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);
-/** Look a document up. Reads its last token where only that tells whether it is text.
+/** Look a document up. Reads its last token where only that shows whether it is text.
  *  Errors: those of bp_corpus_file_read. */
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out);
 

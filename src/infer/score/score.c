@@ -38,7 +38,7 @@ static bp_err open_run(scorer *self)
 {
     static const char *const may_change[] = {"run.dir", "score.memory", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
-    char model[128]; /* an ensemble of one tells more than its model alone */
+    char model[128]; /* an ensemble of one returns more statistics than its model alone */
     bp_run_identity identities[] = {
         {"score.corpus", self->corpus_hash},
         {"score.model", model},
@@ -277,7 +277,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
     return err;
 }
 
-/* One window tells how long a whole batch would take, and it is enough where that is long. */
+/* The time of one window gives that of a whole batch, and one is enough where that is long. */
 static bp_err measure(scorer *self, measurement *m)
 {
     double seconds = 0;

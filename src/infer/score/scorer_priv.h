@@ -13,7 +13,7 @@
 
 typedef struct scorer {
     bp_config *config;              /* borrowed */
-    const bp_ensemble_spec *method; /* borrowed; NULL: score.model tells */
+    const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */
     bool ensemble;                  /* what is scored with is one; on all ranks */
     bp_mesh_shape mesh_shape;
     bp_mesh *mesh;

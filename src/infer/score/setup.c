@@ -20,7 +20,7 @@
 
 /* ---- what is scored with ---- */
 
-/* Members that can lie side by side; 0: only the ensemble itself will tell. On the root. */
+/* Members that can lie side by side; 0: known once the ensemble is open. On the root. */
 static bp_err look_at_model(scorer *self, int64_t *members)
 {
     const char *path = bp_score_keys_of(self->config)->model;
@@ -210,7 +210,7 @@ static bool selects(const scorer *self)
     return strcmp(bp_score_keys_of(self->config)->select, "all") != 0;
 }
 
-/* A corpus that does not tell its end-of-document token leaves it to the model. */
+/* A corpus without an end-of-document token leaves it to the model. */
 static bp_err load_corpus(scorer *self)
 {
     bp_err err = bp_corpus_open(&self->corpus, bp_score_keys_of(self->config)->corpus);
@@ -316,7 +316,7 @@ bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ens
     const bp_score_memory_spec memory = {.config = config, .method = method};
     bp_err err = scorer_open_mesh(self, world, config, method, NULL);
 
-    /* where the run is finished, or held by another job, opening it will tell */
+    /* where the run is finished, or held by another job, opening it decides */
     if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
         err = bp_score_memory_check(world, &self->mesh_shape, &memory, NULL);
     return err == BP_OK ? scorer_open_model(self) : err;

@@ -266,7 +266,7 @@ static bp_err ask_owner(const bp_async_checkpoint *saving)
 /* ---- after a failure ---- */
 
 /* Nothing hidden is left. What can't be removed now goes at the next start (bp_checkpoints_clean).
- * The first failure is the one to tell. */
+ * The first failure is the one to report. */
 static bp_err remove_hidden(const bp_async_checkpoint *saving)
 {
     char message[BP_ERR_MESSAGE_BYTES];
@@ -280,7 +280,7 @@ static bp_err remove_hidden(const bp_async_checkpoint *saving)
     return err;
 }
 
-/* Of a job that has lost the run the next owner sweeps the files away: that is what to tell of
+/* Of a job that has lost the run the next owner sweeps the files away: that is what to report of
  * `err`. */
 static bp_err explain(const bp_async_checkpoint *saving, bp_err err)
 {

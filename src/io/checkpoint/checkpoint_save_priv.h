@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What a writer tells the root of its files. */
+/* What a writer reports to the root about its files. */
 typedef struct bp_receipt {
     int64_t shard, files; /* the number of the first, and how many */
     int64_t pieces;

@@ -295,7 +295,7 @@ static bp_err next_record(master *m, int rank, const bp_record **record)
     return BP_OK;
 }
 
-static void tell_progress(master *m)
+static void log_progress(master *m)
 {
     double now = bp_clock_now(), seconds = now - m->started;
     bp_documents_stats stats;
@@ -341,7 +341,7 @@ static bp_err join_all(master *m)
                                   m->build->out);
         if (err != BP_OK)
             return err;
-        tell_progress(m);
+        log_progress(m);
     }
 }
 

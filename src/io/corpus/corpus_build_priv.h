@@ -1,4 +1,4 @@
-/* Inside the building of corpora: what ranks tell each other.
+/* Inside the building of corpora: messages between ranks.
  *
  * A rank's share of the input becomes records, one a piece, in batches. Ranks other than 0 send
  * their batches to rank 0, at most BP_BATCHES_AHEAD before rank 0 has used them up, and compress

@@ -250,7 +250,7 @@ static bp_err write_spans(bp_corpus_writer *writer)
     return err == BP_OK ? write_column(&texts) : err;
 }
 
-/* ---- what the rest of the file tells ---- */
+/* ---- metadata in the rest of the file ---- */
 
 static bp_err write_sources(bp_corpus_writer *writer)
 {
@@ -305,7 +305,7 @@ static bp_err write_attributes(bp_corpus_writer *writer)
 
 /* ---- checksums ---- */
 
-/* HDF5 1.10 tells the address of a chunk without the user block, later versions with it (their
+/* HDF5 1.10 returns the address of a chunk without the user block, later versions with it (their
  * issue 3003): see which of the two places holds the chunk that we wrote. */
 static bp_err base_of_chunks(const bp_corpus_writer *writer, const bp_extent *first, int64_t *base)
 {

@@ -118,7 +118,7 @@ static hid_t create_tokens(hid_t file, size_t token_bytes)
     return dataset;
 }
 
-/* The temporary file is made by open(2) first: its errno tells exactly what is wrong with the
+/* The temporary file is made by open(2) first: its errno says exactly what is wrong with the
  * place, and the lock on it that others don't take it for what a killed run left. */
 static bp_err create_file(bp_corpus_writer *writer)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <zstd.h>
 
-/* A frame that does not tell its size, to a buffer that grows as it must. */
+/* A frame that does not have its size, to a buffer that grows as it must. */
 static size_t decompress_unknown(const void *data, size_t bytes, size_t *capacity, void **out)
 {
     ZSTD_DStream *stream = ZSTD_createDStream();

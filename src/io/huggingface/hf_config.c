@@ -242,7 +242,7 @@ static json_t *their_json(const bp_hf_shape *shape, int k)
 
 /* What config.json says: null of a count of nothing; in an object nothing of what is 0, and null
  * for an object that stays empty. */
-static void tell(json_t *config, const bp_hf_shape *shape, int k, const char *name)
+static void put_size(json_t *config, const bp_hf_shape *shape, int k, const char *name)
 {
     const char *dot = strchr(name, '.');
     bool nothing = shape->sizes[k] == 0 && shape->table->sizes[k].type != BP_HF_FLAG;
@@ -418,9 +418,9 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
     for (int k = 0; table->sizes[k].ours; k++) {
         if (table->sizes[k].theirs)
-            tell(config, shape, k, table->sizes[k].theirs);
+            put_size(config, shape, k, table->sizes[k].theirs);
         if (table->sizes[k].also)
-            tell(config, shape, k, table->sizes[k].also);
+            put_size(config, shape, k, table->sizes[k].also);
     }
     for (const bp_hf_setting *setting = table->settings; setting->key; setting++)
         if (hf_is_set(shape, setting->only_if) && setting->is[0] != '*' &&

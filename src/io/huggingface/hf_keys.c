@@ -1,5 +1,5 @@
 /* The keys of config.json that tables do not name: those that change nothing, those that this
- * program computes with one value only, and the rest, which an import tells. */
+ * program computes with one value only, and the rest, which an import warns of. */
 #include "io/huggingface/hf_config_priv.h"
 
 #include <stdio.h>

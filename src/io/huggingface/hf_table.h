@@ -81,7 +81,7 @@ typedef struct bp_hf_table {
     const char *identified_by; /* a tensor that no other table of the model_type has: where it is,
                             the folder is read by this one, whatever it names; NULL: none */
     const char *prefix;        /* that names of tensors may have; written; "": none */
-    const char *first;         /* a tensor that is always there, which tells whether they have it */
+    const char *first;         /* a tensor that is always there, if they have the prefix */
     const char *head, *tied;   /* a tensor that may be there, equal to another; NULL: none */
     const bp_hf_size *sizes;   /* ended by NULL */
     const bp_hf_setting *settings; /* ended by NULL */

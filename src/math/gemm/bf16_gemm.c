@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef _SC_LEVEL1_DCACHE_SIZE /* not every C library tells */
+#ifndef _SC_LEVEL1_DCACHE_SIZE /* not every C library has it */
 #define _SC_LEVEL1_DCACHE_SIZE (-1)
 #define _SC_LEVEL2_CACHE_SIZE  (-1)
 #endif

@@ -1,4 +1,4 @@
-/* What the files behind linear.h share, and tell the rest of this library. */
+/* What the files behind linear.h share, and the rest of this library uses. */
 #ifndef BP_MATH_GEMM_LINEAR_PRIV_H
 #define BP_MATH_GEMM_LINEAR_PRIV_H
 

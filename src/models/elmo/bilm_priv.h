@@ -44,7 +44,7 @@ bilm_tensors bilm_tensors_of(const bp_model_shape *shape);
 void bilm_take(float *ours, const float *theirs, const bilm_tensor *of);
 void bilm_give(float *theirs, const float *ours, const bilm_tensor *of);
 
-/** The sizes that options.json tells; vocab_size is 0 where it has no n_tokens_vocab. Errors:
+/** The sizes in options.json; vocab_size is 0 where it has no n_tokens_vocab. Errors:
  * BP_ERR_FORMAT; those of bp_json_load. */
 bp_err bilm_read_options(bp_model_shape *shape, const char *path);
 /** BP_ERR_FORMAT: `what` is `has`, at `path`. */

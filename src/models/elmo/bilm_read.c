@@ -27,7 +27,7 @@ typedef struct reader {
     bp_slice *slices;
 } reader;
 
-/* What the child tells. */
+/* What the child reports. */
 typedef struct found {
     bool softmax;
 } found;
@@ -80,7 +80,7 @@ bool bilm_is(const char *folder)
     bool is = bp_path_is_dir(folder);
 
     if (is)
-        (void)find_files(&self, folder); /* bilm_read tells what is wrong */
+        (void)find_files(&self, folder); /* bilm_read reports what is wrong */
     is = self.options && self.weights;
     free_paths(&self);
     return is;

@@ -127,7 +127,7 @@ static bp_err check_read(const bp_model_shape *shape, const char *where)
         (long long)shape->own[OWN_ORDER], NGRAM_ORDER_MOST, where);
 }
 
-/* How many n-grams there are only counting tells. */
+/* Only counting can find how many n-grams there are. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
     return (bp_model_facts){.parameters = shape->vocab_size + 1};

@@ -38,7 +38,7 @@ static bp_err add_word(bp_strmap *words, const char *text, size_t bytes, int64_t
     if (err == BP_OK && index != id)
         err = BP_FAIL(BP_ERR_FORMAT, "arpa.same_spelling",
                       "the tokens %" PRId64 " and %" PRId64
-                      " are both spelt '%.40s': at the tokenizer; the file can't tell them apart, "
+                      " are both spelt '%.40s': at the tokenizer; the file can't distinguish them, "
                       "give --no-tokenizer",
                       index, id, text);
     return err;

@@ -34,7 +34,7 @@ static void count_distinct(int64_t distinct[NGRAM_ORDERS], const ngram_item *ite
     }
 }
 
-/* n-grams grow as a power of the text (Heaps): by how much from its first half to all of it tells
+/* n-grams grow as a power of the text (Heaps): the growth from its first half to all of it gives
  * which. */
 static int64_t extrapolate(int64_t half, int64_t all, double times)
 {

@@ -156,7 +156,7 @@ static bp_err count_share(const bp_learner *self, const bp_learner_stream *strea
     return err;
 }
 
-/* Work of a group: once the vocabulary tells how long codes are. */
+/* Workspace of a group, once the vocabulary has the lengths of codes. */
 static bp_err make_vocabulary(bp_learner *self, int64_t *counts, const char *where)
 {
     bp_err err = w2v_vocabulary_make(&self->vocabulary, counts, &self->shape, self->eod_id,

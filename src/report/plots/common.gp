@@ -12,7 +12,7 @@ begin(width, height) = 'reset; set encoding utf8; set datafile separator comma; 
     . (output eq '' ? 'set output; ' : sprintf('set output "%s.%s"; ', output, format)) \
     . 'set grid lt 1 lc rgb "#cccccc" lw 0.6; set title title'
 
-# Okabe and Ito's colours, which all eyes tell apart; then again with dashes.
+# Okabe and Ito's colours, which all eyes distinguish; then again with dashes.
 array colours[7] = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000']
 colour(k) = colours[(k - 1) % 7 + 1]
 dash(k) = 1 + (k - 1) / 7 % 5

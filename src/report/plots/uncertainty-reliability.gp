@@ -1,4 +1,4 @@
-# reliability.csv: accuracy by confidence; bins of fewer than 10 tokens tell nothing. Variables:
+# reliability.csv: accuracy by confidence; bins of fewer than 10 tokens show nothing. Variables:
 # methods, drawn (1: the method has other bins).
 count = |methods|
 do for [format in formats] {

@@ -1,4 +1,4 @@
-/* What /proc tells of a process. Without memory of its own and without locks, for threads beside a
+/* What /proc has of a process. Without memory of its own and without locks, for threads beside a
  * main thread that stands still, and for a child that was made without fork(). Private to
  * src/coordinator; local. */
 #ifndef BP_RUN_LOCK_PROCESS_PRIV_H

@@ -212,7 +212,7 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
 }
 
 /* squeue lists a job that is pending, running or ending, and for some minutes one that has ended.
- * One that runs may have lost this process: its heartbeat will tell. */
+ * One that runs may have lost this process: its heartbeat decides. */
 run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self)
 {
     run_queue_state state;

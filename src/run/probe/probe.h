@@ -40,7 +40,7 @@ typedef enum bp_probe_level {
 void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const char *remedy,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** What the hosts of all ranks tell together; returns how many they are. Local, pure.
+/** The facts of all ranks' hosts together; returns how many they are. Local, pure.
  *
  * Shapes: ranks[size]. */
 int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size);

@@ -60,7 +60,7 @@ bp_err bp_probe_ground(char **out, const char *folder)
 
 /* ---- files ---- */
 
-/* On failure errno tells. */
+/* On failure errno is set. */
 static bool write_and_sync(const char *path)
 {
     char *data = bp_alloc("probe", PROBE_BYTES, 1);

@@ -1,4 +1,4 @@
-/* What many ranks' hosts tell together, as rows of a report. */
+/* The facts of many ranks' hosts, as rows of a report. */
 #include "base/buffer.h"
 #include "base/mem.h"
 #include "base/sort.h"

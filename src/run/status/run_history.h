@@ -22,7 +22,7 @@ typedef enum bp_history_column {
 /** The lines of a metrics.jsonl. */
 typedef struct bp_curve {
     char *name;                         /* "": the run's own; "m00"; "mean": of the members */
-    double (*rows)[BP_HISTORY_COLUMNS]; /* [count], by step; NaN: the line does not tell */
+    double (*rows)[BP_HISTORY_COLUMNS]; /* [count], by step; NaN: not in the line */
     int64_t count, capacity;
 } bp_curve;
 
@@ -52,7 +52,7 @@ const char *bp_history_key(const bp_history *history, const char *key);
 void bp_history_differences(const char ***keys, int64_t *key_count, const bp_history *runs,
                             int64_t count);
 
-/** What a curve came to. NaN and 0: nothing tells. */
+/** The last values of a curve. NaN and 0: unknown. */
 typedef struct bp_curve_figures {
     int64_t step, tokens, best_step;
     double hours, loss; /* of the last line that has one */

@@ -1,4 +1,4 @@
-/* RUN/status.json, by the job itself: what `bagpipe status` tells is known here at every moment,
+/* RUN/status.json, by the job itself: what `bagpipe status` reports is known here at every moment,
  * and nowhere else without reading all that the run has ever written. */
 #include "run/status/run_progress_priv.h"
 

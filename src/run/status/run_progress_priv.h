@@ -62,10 +62,10 @@ void run_words_clear(const char *folder);
 /** How the last start ended, {"state", "code", "reason", "message", "time"}: by run.json, by
  * status.json, by the first last word that a rank of it has left, a fatal signal, or the launcher's
  * status. Once by 128 + a signal, its state is "dead". "cause" is the batch script's word, which
- * may be ""; without it nobody has asked whether to queue the job again. NULL: nothing tells, or
+ * may be ""; without it nobody has asked whether to queue the job again. NULL: unknown, or
  * it runs. A new reference. */
 json_t *run_words_of_end(const char *folder, const json_t *record, const json_t *progress);
-/** The same of a start that nothing tells of: what Slurm knows of its job and nodes, in some
+/** The same of a start without a record of its end: what Slurm knows of its job and nodes, in some
  * seconds. */
 json_t *run_words_ask_slurm(const json_t *record);
 /** The same of an exit status (75, or 128 + a signal); "": a message of it is made. */

@@ -344,7 +344,7 @@ static bp_err read_run(reading *self, const char *path)
         put_share(self, "methods_scored", "methods");
     }
     put_obstacles(self);
-    log = last_line(self, "log.txt"); /* of a job that has no steps it tells how far it is */
+    log = last_line(self, "log.txt"); /* of a job that has no steps it says how far it is */
     if (log != NULL)
         set(self->out, "log", json_string(log));
     bp_free(log);

@@ -242,7 +242,7 @@ static void add_state(bp_buffer *out, char *job)
         bp_buffer_printf(out, "Slurm says %s (%s)", queue.state, queue.reason);
 }
 
-/* "node n2 is down*" of those that it ran on, which sinfo tells once a partition. */
+/* "node n2 is down*" of those that it ran on, which sinfo prints once a partition. */
 static void add_nodes(bp_buffer *out, const json_t *hosts)
 {
     bp_buffer list = {0};

@@ -124,7 +124,7 @@ static bool is_ours(const void *address)
 /* Code that a library has made while it runs (matrix products) can't be unwound, and hides who
  * called it: so what looks like return addresses into this program is printed, from `from` to the
  * stack's end. Such code may have the stack pointer elsewhere (base/signals.h); then there is
- * nothing to tell.
+ * nothing to print.
  */
 static void put_guesses(int fd, const void *const *from)
 {
@@ -149,7 +149,7 @@ static int open_file(const char *path, int flags)
     return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
 }
 
-/* What can't be written is not: nobody is left to tell. */
+/* What can't be written is left out: no failure can be reported any more. */
 static void put_stack(const char *path, int flags, const line *head, void *context)
 {
     void *frames[FRAMES];

@@ -115,7 +115,7 @@ static void begin(watchdog *self)
         bp_memory_ended("the watchdog's thread", 1, 1);
 }
 
-/* ---- all ranks tell rank 0 where they are, and it tells all ----
+/* ---- all ranks send rank 0 where they are, and it sends to all ----
  * Nobody watches yet, so nothing here waits without an end. */
 
 typedef struct meeting {

@@ -1,4 +1,4 @@
-/* The watchdog: a thread of every rank tells rank 0 once a second where its main thread stands
+/* The watchdog: a thread of every rank sends rank 0 once a second where its main thread stands
  * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
  * named on standard error, every rank writes its stack to RUN/backtraces, and all leave with
  * status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more, leave by

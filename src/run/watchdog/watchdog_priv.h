@@ -13,7 +13,7 @@
 #define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
 #define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
 #define LATER_BEATS                                                                                \
-    5.0 /* after rank 1, which tells all, others leave a silent rank 0 by themselves */
+    5.0 /* after rank 1, which orders all, others leave a silent rank 0 by themselves */
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
 typedef struct watchdog_launcher {
@@ -67,7 +67,7 @@ typedef struct watchdog {
 
     pthread_t thread;
     atomic_bool ends, leaves, reported;
-    bool speaks; /* this rank found it out, and tells */
+    bool speaks; /* this rank found it, and reports it */
     watchdog_diagnosis diagnosis;
     double leaves_at;
     int64_t sequence;
@@ -75,7 +75,7 @@ typedef struct watchdog {
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
-/** Tell rank 0 where this rank stands. Of the thread, and of its creator before it begins.
+/** Send rank 0 where this rank stands. Of the thread, and of its creator before it begins.
  */
 void watchdog_heartbeat(watchdog *self);
 /** Leave at once, before there is a thread; this rank has the diagnosis, and does not come back. */

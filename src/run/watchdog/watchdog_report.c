@@ -163,18 +163,18 @@ static void write_stack_of_silent(const watchdog *self)
     }
 }
 
-/* Who tells all others writes; rank 0 its own exit state in any case: it may have been stopped, and
- * have been woken to be killed. */
+/* The rank that orders the others to leave writes; rank 0 its own exit state in any case: it may
+ * have been stopped, and have been woken to be killed. */
 void watchdog_report(watchdog *self)
 {
     watchdog_cause cause = self->diagnosis.cause;
-    bool owns, tells, said = watchdog_report_line(self); /* before anything that may hang */
+    bool owns, orders, said = watchdog_report_line(self); /* before anything that may hang */
     char text[TEXT_BYTES];
 
     describe(self, text);
     owns = cause != NO_WORD && (self->speaks || self->rank == 0) && may_write(self);
-    tells = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
-    if (tells) {
+    orders = owns && self->speaks && (cause == NO_PROGRESS || self->rank == 0);
+    if (orders) {
         add_event(self);
         run_words_keep(BP_ERR_STOPPED, text); /* rank 0 may never come to write it down */
     }
@@ -185,7 +185,7 @@ void watchdog_report(watchdog *self)
                             self->diagnosis.is.rank == self->rank);
     if (owns && self->rank == 0)
         write_exit(self, text);
-    if (tells)
+    if (orders)
         bp_log_file_only("%s", text);
     if (self->speaks && !said)
         say(self, text); /* it may hang here for good: all else is done */

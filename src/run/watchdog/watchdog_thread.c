@@ -141,7 +141,7 @@ static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
 
 /* ---- hearing ---- */
 
-/* An answer tells a rank where rank 0 is, and that it is there still. */
+/* An answer shows a rank where rank 0 is, and that it is there still. */
 static void hear_heartbeat(watchdog *self, const wire_packet *packet,
                            const struct sockaddr_in *from)
 {
@@ -213,7 +213,8 @@ static double waited_unanswered(watchdog *self, double now)
     return now - self->moved_at;
 }
 
-/* Rank 1 tells the others at once; one that it does not reach leaves by itself a little later. */
+/* Rank 1 orders the others to leave at once; one that it does not reach leaves by itself a little
+ * later. */
 static void look_at_rank_0(watchdog *self, double now)
 {
     double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->heartbeat_seconds, seconds;

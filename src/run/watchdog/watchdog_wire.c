@@ -18,7 +18,8 @@
 #define RECEIVE_BYTES (4 << 20) /* bytes: what comes while the thread is kept waiting */
 
 /* The kernel that runs, and its network: in another namespace loopback is another one. 0: not
- * known. Without the boot's id nothing would tell hosts apart: first namespaces have one number. */
+ * known. Without the boot's id nothing would distinguish hosts: first namespaces have one number.
+ */
 static uint64_t network_of_this_process(void)
 {
     char text[256] = "";

@@ -3,7 +3,7 @@
  * Sums are made in the order of the elements, whoever holds them: the holder of a group's first
  * shard adds up its own elements and sends what it has to the holder of the next one, which goes on
  * from there, and meanwhile begins the next group. So the bits are the same at any number of data
- * ranks. The holder of the last shards tells all others; then tensor ranks add their parts.
+ * ranks. The owner of the last shards broadcasts the sum; then tensor ranks add their parts.
  */
 #include "mesh/collective.h"
 #include "train/engine/optimizer_priv.h"

@@ -120,7 +120,7 @@ typedef struct bp_engine_spec {
 int64_t bp_epoch_steps(double epochs, int64_t windows, int64_t batch);
 
 /** From a checked configuration; `precision` is left f32, and with train.epochs rate.steps 0: the
- * corpus tells (bp_epoch_steps). */
+ * corpus gives (bp_epoch_steps). */
 bp_engine_spec bp_engine_spec_of(const bp_config *config);
 /** What of it mesh.* says alone. */
 void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config);

@@ -95,7 +95,7 @@ static void resolve_resample(bp_config *config)
                         bp_corpus_keys_of(config)->member);
 }
 
-static bool counts(const bp_config *config)
+bool ensemble_counts(const bp_config *config)
 {
     const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
 
@@ -107,7 +107,7 @@ static void resolve_kind(bp_config *config)
 {
     const char *kind = bp_ensemble_keys_of(config)->kind;
 
-    if (!counts(config) || strcmp(kind, "bag") == 0)
+    if (!ensemble_counts(config) || strcmp(kind, "bag") == 0)
         return;
     if (bp_config_is_given(config, "ensemble.kind"))
         bp_config_fault(
@@ -159,7 +159,7 @@ void bp_ensemble_check(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
-static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
+void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
 {
     const char *kind = bp_ensemble_keys_of(config)->kind;
 
@@ -172,9 +172,7 @@ static void fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs
                        .auto_precision = strcmp(bp_math_keys_of(config)->precision, "auto") == 0};
 }
 
-/* What a member's bits depend on is settled once for all of them, over all ranks: wherever a member
- * trains, and whatever beside it, it trains alike. */
-static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
+bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
 {
     int threads = bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan);
     bp_precision precision;
@@ -184,85 +182,6 @@ static bp_err resolve_machine(MPI_Comm world, bp_config *config, const bp_planne
     bp_math_set_threads(threads);
     err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
     return err == BP_OK ? trainer_precision(world, config, &precision) : err;
-}
-
-/* ---- the plan ---- */
-
-/* A member's trainer, that nothing is trained with, stands for all groups of ranks. */
-static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memory_case *one,
-                           const bp_planned_world *asked)
-{
-    bp_plan plan;
-    int stage, ranks = self->shape.pipeline * self->shape.data * self->shape.tensor;
-    bp_err err = BP_OK;
-
-    if (bp_comm_is_root(world)) {
-        err = trainer_plan(member, &plan, &stage);
-        *one = memory_case_of(member);
-        one->mesh = self->shape;
-    }
-    err = bp_agree(world, err);
-    if (err == BP_OK)
-        err = bp_comm_size(world) > 1
-                  ? memory_find(&member->node, world, self->config, member, one)
-                  : memory_find_planned(&member->node, member, one, asked->nodes);
-    if (err == BP_OK && bp_comm_is_root(world)) {
-        trainer_measure_peak(member, 0.5);
-        member->gemm_peak *= ranks;
-        plan_print(member, &plan, stage);
-        bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
-               " after another",
-               self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
-               (self->members + self->shape.members - 1) / self->shape.members);
-        trainer_warn_of_rows(member, one);
-        err = memory_judge(&member->node, member, one);
-    }
-    return bp_agree(world, err);
-}
-
-/* One rank opens what a member's training is made of, for a mesh of a group's ranks. */
-static bp_err open_member(ensemble *self, trainer *member, bp_config **config, int nodes)
-{
-    const bp_mesh_shape *shape = &self->shape;
-    bp_planned_world group = {.ranks = shape->pipeline * shape->data * shape->tensor,
-                              .nodes = nodes};
-    bp_err err = ensemble_member_config(self, 0, config);
-
-    if (err == BP_OK)
-        err = bp_config_set(*config, "mesh.coordinator", "shared");
-    if (err == BP_OK)
-        err = trainer_open(member, MPI_COMM_SELF, *config, &group);
-    return err;
-}
-
-bp_err bp_ensemble_plan(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jobs,
-                        const bp_planned_world *asked)
-{
-    bool alone = bp_comm_size(world) == 1, root = bp_comm_is_root(world);
-    bp_config *of_member = NULL;
-    trainer member = {0};
-    memory_case one;
-    ensemble self;
-    bp_err err;
-
-    fill(&self, config, jobs);
-    err = resolve_machine(world, config, asked);
-    if (err == BP_OK)
-        err = bp_agree(world, alone ? bp_mesh_shape_plan(&self.shape, asked->ranks)
-                                    : bp_mesh_shape_fit(&self.shape, bp_comm_size(world)));
-    if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(world, true);
-    if (err == BP_OK)
-        err = bp_config_set_int(config, "mesh.data", self.shape.data);
-    if (err == BP_OK) /* one rank plans for any mesh */
-        err = bp_agree(world, root ? open_member(&self, &member, &of_member, asked->nodes) : BP_OK);
-    if (err == BP_OK && counts(config))
-        err = bp_agree(world, root ? trainer_count_plan(&member) : BP_OK);
-    else if (err == BP_OK)
-        err = plan_members(&self, world, &member, &one, asked);
-    trainer_close(&member);
-    bp_config_free(&of_member);
-    return err;
 }
 
 /* ---- the corpus ---- */
@@ -293,112 +212,6 @@ static bp_err look_at_corpus(const ensemble *self, corpus_facts *facts)
         err = bp_corpus_open(&validation, valid);
     bp_corpus_close(&validation);
     bp_corpus_close(&corpus);
-    return err;
-}
-
-/* Of a member: all bags have the epochs of the corpus without a bag. */
-static bp_err find_steps(ensemble *self)
-{
-    const bp_mesh *mesh = self->mesh;
-    bp_config *config = NULL;
-    trainer member = {0};
-    bp_err err = BP_OK;
-
-    if (bp_config_is_set(self->config, "train.steps")) {
-        self->steps = bp_train_keys_of(self->config)->steps;
-    } else {
-        if (mesh->coordinates) {
-            err = open_member(self, &member, &config, 1);
-            self->steps = member.spec.rate.steps;
-        }
-        err = bp_agree(mesh->world, err);
-    }
-    if (err == BP_OK)
-        bp_bcast_bytes(&self->steps, sizeof self->steps, 0, mesh->world);
-    trainer_close(&member);
-    bp_config_free(&config);
-    return err;
-}
-
-/* ---- memory ---- */
-
-/* The shape of the members' model, from the manifest of model.init or from the configuration. */
-static bool find_shape(trainer *member)
-{
-    const char *init = bp_model_keys_of(member->config)->init;
-    bp_model_shape known = {0};
-    char *folder = NULL;
-    json_t *manifest = NULL;
-    bool found = !init;
-
-    if (init && bp_checkpoint_read_metadata(init, &folder, &manifest) == BP_OK)
-        found = bp_model_shape_read(&known, json_object_get(manifest, "state"), init) == BP_OK;
-    if (found)
-        member->shape = bp_model_shape_of(member->config, init ? &known : NULL);
-    if (member->shape.vocab_size == 0)
-        member->shape.vocab_size = member->facts.vocab_size;
-    json_decref(manifest);
-    bp_free(folder);
-    return found && bp_config_faults(member->config) == BP_OK;
-}
-
-/* What memory depends on of a member's training, without opening what it is made of. False: the
- * members themselves will say what is wrong. */
-static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_config **config,
-                          trainer *out)
-{
-    memory_case one;
-
-    if (counts(self->config) || ensemble_member_config(self, 0, config) != BP_OK)
-        return false;
-    *out = (trainer){.config = *config, .facts = *facts, .mesh_shape = self->shape};
-    out->spec = bp_engine_spec_of(*config);
-    out->spec.rate.steps = self->steps;
-    out->spec.precision =
-        strcmp(bp_math_keys_of(*config)->precision, "bf16") == 0 ? BP_BF16 : BP_F32;
-    if (!find_shape(out))
-        return false;
-    one = memory_case_of(out);
-    return memory_case_is_valid(out, &one);
-}
-
-/* The newest step of the member that is farthest; -1: none has begun. */
-static int64_t farthest(const ensemble *self)
-{
-    int64_t step = -1;
-
-    for (int64_t k = 0; k < self->members; k++) {
-        int64_t one = ensemble_member_step(self, k);
-
-        step = one > step ? one : step;
-    }
-    return step;
-}
-
-/* The ranks of all groups together fit into the nodes' memory. */
-static bp_err check_memory(const ensemble *self, const corpus_facts *facts)
-{
-    const bp_mesh *mesh = self->mesh;
-    bp_config *config = NULL;
-    trainer member = {0};
-    memory_case one = {0};
-    bp_node_memory node = {0};
-    bool known = mesh->coordinates && sketch_member(self, facts, &config, &member);
-    bp_err err = BP_OK;
-
-    if (known)
-        one = memory_case_of(&member);
-    if (bp_all_max_int(known, mesh->world) != 0 &&
-        bp_run_has_work(mesh->world, bp_run_keys_of(self->config)->dir))
-        err = memory_find(&node, mesh->world, self->config, &member, &one);
-    else
-        known = false;
-    member.node = node;
-    if (err == BP_OK)
-        err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
-    if (err == BP_OK && known && farthest(self) < 0)
-        trainer_warn_of_rows(&member, &one);
-    bp_config_free(&config);
     return err;
 }
 
@@ -511,9 +324,9 @@ static bp_err open_run(ensemble *self)
         err = bp_agree(self->mesh->world,
                        self->mesh->coordinates ? look_at_corpus(self, &facts) : BP_OK);
     if (err == BP_OK)
-        err = find_steps(self);
+        err = ensemble_find_steps(self);
     if (err == BP_OK)
-        err = check_memory(self, &facts);
+        err = ensemble_check_memory(self, &facts);
     if (err != BP_OK)
         return err;
     extra = json_pack("{s:{s:i, s:i, s:i, s:i}, s:I}", "mesh", "members", shape->members,
@@ -529,7 +342,7 @@ static bp_err say_start(const ensemble *self)
 {
     json_t *members = json_pack("{s:I}", "members", (json_int_t)self->members);
     bp_rate rate = bp_engine_spec_of(self->config).rate;
-    int64_t step = farthest(self);
+    int64_t step = ensemble_farthest(self);
     bp_err err =
         bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
 
@@ -587,7 +400,7 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
-        if (err == BP_OK && !whole && self->mesh->coordinates && !counts(self->config))
+        if (err == BP_OK && !whole && self->mesh->coordinates && !ensemble_counts(self->config))
             bp_training_leave_page(run_dir);
     }
     bp_mesh_free(&self->mesh);
@@ -609,9 +422,9 @@ bp_err bp_ensemble(MPI_Comm world, bp_config *config, const bp_ensemble_jobs *jo
     ensemble self;
     bp_err err = BP_OK;
 
-    fill(&self, config, jobs);
+    ensemble_fill(&self, config, jobs);
     if (bp_config_is_set(config, "ensemble.only"))
         return run_one(&self, world);
-    err = resolve_machine(world, config, NULL);
+    err = ensemble_resolve_machine(world, config, NULL);
     return err == BP_OK ? run_all(&self, world) : err;
 }

@@ -152,7 +152,7 @@ static void take(reader *self)
     self->there = false;
 }
 
-/* What the line ahead tells. Errors: BP_ERR_FORMAT nobody can read it. */
+/* Read the line ahead. Errors: BP_ERR_FORMAT nobody can read it. */
 static bp_err read_line(reader *self)
 {
     json_t *line;

@@ -7,6 +7,8 @@
 #include "train/ensemble/ensemble.h"
 #include "train/loop/pretrain.h"
 
+struct corpus_facts; /* train/loop/trainer_priv.h */
+
 #define ENSEMBLE_NAME_BYTES 16
 
 typedef struct ensemble {
@@ -21,6 +23,26 @@ typedef struct ensemble {
     bool auto_precision; /* math.precision was left to the machine */
     bp_run *run;         /* the ensemble's own folder; on every rank */
 } ensemble;
+
+/* ensemble.c */
+/** An ensemble as its configuration has it, without mesh and run. Local. */
+void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
+/** Does its family count (an n-gram model) instead of training by gradients? Local. */
+bool ensemble_counts(const bp_config *config);
+/** What a member's bits depend on is settled once for all of them, over all ranks: wherever a
+ * member trains, and whatever beside it, it trains alike. Collective over `world`. Errors: those of
+ * trainer_precision: the same on all ranks. */
+bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan);
+
+/* ensemble_plan.c */
+/** Sets self->steps, of a member: all bags have the epochs of the corpus without a bag. Collective
+ * over self->mesh->world. Errors: those of trainer_open: the same on all ranks. */
+bp_err ensemble_find_steps(ensemble *self);
+/** The ranks of all groups together fit into the nodes' memory. Collective over self->mesh->world.
+ * Errors: BP_ERR_SYSTEM they do not: the same on all ranks. */
+bp_err ensemble_check_memory(const ensemble *self, const struct corpus_facts *facts);
+/** The newest step of the member that is farthest; -1: none has begun. Local. */
+int64_t ensemble_farthest(const ensemble *self);
 
 /* ensemble_member.c */
 /** "m03": two digits, more where there are more than 100 members. */

@@ -25,7 +25,7 @@
 #define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
 #define SHOWN            6    /* members by name in a progress line */
 
-/* What a lead tells the coordinator, and at last what the coordinator tells a lead. */
+/* What a lead reports to the coordinator, and at last the coordinator's command to a lead. */
 typedef enum message_kind {
     MESSAGE_STARTED = BP_WORK_NEWS, /* from `step` on */
     MESSAGE_STEP,                   /* with its loss */
@@ -285,7 +285,7 @@ static bool tick(void *context, int64_t amount)
     bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
     double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
-    (void)amount; /* messages tell more */
+    (void)amount; /* messages say more */
     pass_stop_on(scheduler);
     if (now - scheduler->printed >= interval) {
         scheduler->printed = now;

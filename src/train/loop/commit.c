@@ -56,7 +56,7 @@ bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
     return self->engine ? bp_engine_slices_to_save(self->engine, count) : NULL;
 }
 
-void trainer_tell_commit(trainer *self)
+void trainer_log_commit(trainer *self)
 {
     if (self->unreported_commit > 0)
         bp_log_screen_only("committed step %lld%s", (long long)self->unreported_commit,
@@ -100,7 +100,7 @@ static void committed(trainer *self, int64_t step, bool best)
     bp_free(folder);
     json_decref(event);
     bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
-    self->unreported_commit = step; /* on the screen the next line of a step tells */
+    self->unreported_commit = step; /* shown on the screen by the next line of a step */
     self->unreported_best = best ? step : self->unreported_best;
 }
 

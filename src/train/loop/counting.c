@@ -200,7 +200,7 @@ static bp_err commit(trainer *self, const char *folder, double seconds, double v
     best = has_valid(self) && trainer_take_validation(self, valid_loss);
     if (err == BP_OK)
         err = trainer_commit(self, best);
-    trainer_tell_commit(self);
+    trainer_log_commit(self);
     bp_log_keep_progress();
     if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
         bp_warn_failure("%s", bp_err_text());

@@ -105,7 +105,7 @@ static bp_err check_noises(const trainer *self)
         return BP_FAIL(
             BP_ERR_CONFIG, "corpus.no_sentences",
             "noise.kinds = %s needs to know where sentences begin, which the corpus "
-            "does not tell: at noise.kinds; make it with bagpipe-data corpus --sentences "
+            "does not mark: at noise.kinds; make it with bagpipe-data corpus --sentences "
             "lines or punctuation, or leave permute out",
             kinds);
     if (self->shape.context < BP_DENOISE_CONTEXT)

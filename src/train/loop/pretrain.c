@@ -253,7 +253,7 @@ static bp_err run(trainer *self)
     err = bp_agree(self->mesh->world, err);
     trainer_sweep_end(self);
     bp_log_keep_progress();
-    trainer_tell_commit(self);
+    trainer_log_commit(self);
     /* the trace is reported however training ended; the first failure is the one to return */
     snprintf(message, sizeof message, "%s", bp_err_message());
     traced = trainer_trace_close(self);

@@ -1,4 +1,4 @@
-/* What compute's root tells the coordinator: metrics, events, lines for people. A shared
+/* What compute's root reports to the coordinator: metrics, events, lines for people. A shared
  * coordinator is the same rank; a dedicated one receives messages. */
 #include "train/loop/trainer_priv.h"
 
@@ -67,7 +67,7 @@ static bool receives_commands(const trainer *self)
  */
 
 /* Once for each checkpoint that was begun. now: whatever the state. */
-static void tell_written(trainer *self, bool now)
+static void report_commit(trainer *self, bool now)
 {
     commit_async *behind = &self->behind;
     int state = behind->saving ? (int)bp_checkpoint_poll(behind->saving) : BP_ASYNC_CHECKPOINT_DONE;
@@ -141,7 +141,7 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
         return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, best)
                                                               : trainer_commit(self, best);
     case REPORT_FINISH:
-        tell_written(self, true);
+        report_commit(self, true);
         return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
     case REPORT_END:
         break;
@@ -241,7 +241,7 @@ static bool has_come(void *context)
         bp_mailbox_send(at->self->box, 1, MAIL_STOP, &reason, sizeof reason);
         at->stop_sent = true;
     }
-    tell_written(at->self, false);
+    report_commit(at->self, false);
     return bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail);
 }
 
@@ -298,7 +298,7 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
     if (self->fits) /* shortened batches compute less than model.context says */
         flops *= share_computed(self, &padding);
     /* where products are slower than the model made of them, something else had the cores while
-     * they were measured: there is no share to tell */
+     * they were measured: there is no share to show */
     double mfu = self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
     json_t *line = json_pack(
         "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)step, "tokens",

@@ -80,7 +80,7 @@ static bp_err check_pairs(const trainer *self)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
                    "mask.next_sentence = yes%s needs to know where sentences begin, which the "
-                   "corpus does not tell: at mask.next_sentence; make it with bagpipe-data corpus "
+                   "corpus does not mark: at mask.next_sentence; make it with bagpipe-data corpus "
                    "--sentences lines or punctuation, or set it to no",
                    given ? "" : ", as of bert if it is not given,");
 }
@@ -116,7 +116,7 @@ static bp_err check_keys(const trainer *self)
 static bp_err find_words(const trainer *self, bool *continues)
 {
     bp_tokenizer *tokenizer = NULL;
-    bool *parts = NULL; /* tokenizer.path may have more tokens than the corpus tells */
+    bool *parts = NULL; /* tokenizer.path may have more tokens than the corpus states */
     bp_err err = BP_OK;
 
     if (!self->tokenizer)

@@ -35,7 +35,7 @@ static bp_err open_mesh(trainer *self, MPI_Comm world, const bp_planned_world *p
     return err;
 }
 
-/* The tokenizer of the run: the corpus's, or, where the corpus does not tell, tokenizer.path's. */
+/* The tokenizer of the run: the corpus's, or, where the corpus has none, tokenizer.path's. */
 static bp_err find_tokenizer(trainer *self)
 {
     const char *path = bp_run_keys_of(self->config)->tokenizer_path;

@@ -52,7 +52,7 @@ static bp_err try_path(trainer *self)
     return err == BP_OK ? err : bp_err_prefix(err, "train.trace");
 }
 
-/* The offset of rank 0's clock, as the quickest of some round trips tells it; 0 where it is not
+/* The offset of rank 0's clock, by the quickest of some round trips; 0 where it is not
  * larger than that trip could make it, as on one host, whose ranks share a clock. */
 static int64_t ask_clock(MPI_Comm world)
 {

@@ -183,7 +183,7 @@ void trainer_measure_peak(trainer *self, double seconds);
 bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 /** Does the training draw its documents? Local. */
 bool trainer_bags(const bp_config *config);
-/** A bag is drawn from at least 2 documents; of few it tells little, which is warned of. Local.
+/** A bag is drawn from at least 2 documents; of few it varies little, which is warned of. Local.
  *  Errors: BP_ERR_FORMAT. */
 bp_err trainer_check_bag(const bp_corpus *corpus);
 /** bp_run_spec.keeps_bits of a training: no sum gets another order (docs/architecture.md, "What a
@@ -249,8 +249,8 @@ bp_err trainer_end(trainer *self);
 /* posterior.c */
 /** A fault of a sampler of the posterior whose objective has no fixed number of targets. */
 void trainer_check_posterior(const trainer *self);
-/** What of the optimizer's rule the data tell: their number, for a sampler of the posterior; its
- * old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
+/** What of the optimizer's rule depends on the data: their number, for a sampler of the posterior;
+ * its old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
 bp_err trainer_set_posterior(trainer *self);
 /** At the end of a sampler's training: ensemble.json lists the checkpoints that are kept.
  * Collective over world. Errors: those of bp_ensemble_list_save: the same on all ranks. */
@@ -355,7 +355,7 @@ bp_err trainer_commit_begin(trainer *self, bool best);
  *  Collective over world. Errors: those of bp_checkpoint_finish. */
 bp_err trainer_commit_finish(trainer *self, bool give_up);
 /** A commit that no line on the screen has reported yet. On the coordinator. */
-void trainer_tell_commit(trainer *self);
+void trainer_log_commit(trainer *self);
 /** Old checkpoints that were being removed are gone, or a warning says why not. Local. */
 void trainer_sweep_end(trainer *self);
 /** RUN/checkpoints. Free with bp_free(). */
@@ -391,8 +391,8 @@ bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int
  * first data rank. Errors: BP_ERR_SYSTEM: the same on its ranks. */
 bp_err trainer_samples_begin(trainer *self);
 void trainer_samples_close(trainer *self);
-/** Behind progress.step: write a text if it is due, and tell the coordinator. What fails is a
- * warning. Collective over mesh->model of the first data rank; others return at once. */
+/** Behind progress.step: write a text if it is due, and report it to the coordinator. What fails is
+ * a warning. Collective over mesh->model of the first data rank; others return at once. */
 void trainer_sample(trainer *self);
 /** A line of samples.jsonl, and of the log. On the coordinator. Errors: those of bp_run_sample and
  * bp_spell. */
@@ -405,7 +405,7 @@ bp_err trainer_take_sample(trainer *self, const json_t *value);
 bp_err trainer_teacher_check(trainer *self);
 /** Open it. Collective over mesh->member. Errors: those of bp_model_open. */
 bp_err trainer_teacher_open(trainer *self);
-/** Tell all ranks which teacher was opened. Collective over world. */
+/** Broadcast which teacher was opened. Collective over world. */
 void trainer_teacher_share(trainer *self);
 /** A training that goes on has the teacher that it began with. Local. Errors: BP_ERR_CONFIG. */
 bp_err trainer_teacher_check_same(const trainer *self);

@@ -205,7 +205,7 @@ static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool 
     count[0] = one.count;
 }
 
-/* The pieces of this data rank; of a learner all of them, on each. The lead reads and tells its
+/* The pieces of this data rank; of a learner all of them, on each. The lead reads and sends its
  * group, a failed read too; no stage waits for a later one. */
 static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts,
                          double *rights)

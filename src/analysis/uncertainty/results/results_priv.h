@@ -18,7 +18,7 @@ typedef enum comparison_score {
     COMPARISON_SCORES
 } comparison_score;
 
-/** What tells certain tokens from others: high is uncertain. */
+/** Scores that distinguish certain tokens from others: high is uncertain. */
 typedef enum comparison_order {
     COMPARISON_BY_CONFIDENCE, /* minus the largest probability */
     COMPARISON_BY_ENTROPY,

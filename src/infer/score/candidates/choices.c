@@ -66,7 +66,7 @@ bp_err scorer_open_candidates(scorer *self)
     if (self->info.masks || self->info.reads_source)
         return BP_FAIL(BP_ERR_CONFIG, "score.other_convention",
                        "score.candidates asks what follows a text, which causal models alone "
-                       "tell: at score.candidates; leave it out, or take a causal model");
+                       "answer: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)
         err = bp_candidates_read(&self->candidates, path, &self->plan, tokenizer);

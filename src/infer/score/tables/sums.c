@@ -36,8 +36,8 @@ void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more)
     into->zeros += more->zeros;
     into->oov_zeros += more->oov_zeros;
     into->oov_nll += more->oov_nll;
-    into->tells_oov = into->tells_oov || more->tells_oov;
-    into->tells_zeros = into->tells_zeros || more->tells_zeros;
+    into->has_oov = into->has_oov || more->has_oov;
+    into->has_zeros = into->has_zeros || more->has_zeros;
 }
 
 static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *key)
@@ -133,12 +133,12 @@ json_t *bp_score_figures(const bp_score_sums *sums, double stderr_documents)
         bp_json_real(per_byte / log(2)), "byte_perplexity", bp_json_real(exp(per_byte)),
         "word_perplexity", bp_json_real(exp(per_word)), "words_split",
         split ? json_integer(sums->words_split) : json_null());
-    if (sums->tells_oov) {
+    if (sums->has_oov) {
         (void)json_object_set_new(out, "oov", json_integer(sums->oov));
         (void)json_object_set_new(out, "perplexity_without_oov",
                                   bp_json_real(perplexity_without_oov(sums)));
     }
-    if (sums->tells_zeros)
+    if (sums->has_zeros)
         (void)json_object_set_new(out, "zero_probability", json_integer(sums->zeros));
     return out;
 }

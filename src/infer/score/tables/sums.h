@@ -21,11 +21,11 @@ typedef struct bp_score_sums {
     bp_fixed nll;                            /* sum of -logprob */
     bp_fixed square;                         /* sum of logprob^2 */
     int64_t bytes, words, words_split;       /* of the original text */
-    bool no_bytes, no_words, no_words_split; /* a corpus did not tell */
+    bool no_bytes, no_words, no_words_split; /* unknown of a corpus */
     int64_t oov;                             /* of the tokens: words out of the vocabulary, */
     int64_t zeros, oov_zeros; /* of probability 0, which nll and square lack, and both */
     bp_fixed oov_nll;
-    bool tells_oov, tells_zeros; /* the tokenizer has such words; the model such probabilities */
+    bool has_oov, has_zeros; /* the tokenizer has such words; the model such probabilities */
 } bp_score_sums;
 void bp_score_sums_add(bp_score_sums *into, const bp_score_sums *more);
 

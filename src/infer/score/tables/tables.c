@@ -346,7 +346,7 @@ static bp_err hash_tokens(XXH3_state_t *state, int32_t *tokens, const bp_score_p
     return err;
 }
 
-/* What tells texts of equal counts apart; the corpora are read once more for it. */
+/* Hashes, which distinguish texts of equal counts; the corpora are read once more for them. */
 static bp_err write_hashes(bp_h5 *out, const bp_score_plan *plan)
 {
     uint64_t *block = bp_alloc("score.tables", BLOCK_ROWS, sizeof(*block));

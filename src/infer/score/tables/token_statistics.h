@@ -1,5 +1,5 @@
-/* What a model tells of each token (bp_model_statistic), and whose log-probabilities are among it:
- * how score files name it. Local, but for bp_token_statistics_share. */
+/* Statistics that a model returns for each token (bp_model_statistic), and whose log-probabilities
+ * are among it: how score files name it. Local, but for bp_token_statistics_share. */
 #ifndef BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 #define BP_INFER_SCORE_TABLES_TOKEN_STATISTICS_H
 

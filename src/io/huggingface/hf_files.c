@@ -1,0 +1,181 @@
+/* The files of a Hugging Face folder: config.json, and the safetensors files, one or as an index
+ * lists them. Opening a folder (hf_import.c) begins here. */
+#include "base/fs.h"
+#include "base/mem.h"
+#include "io/huggingface/hf_config_priv.h"
+#include "io/huggingface/hf_import_priv.h"
+
+#include <string.h>
+
+#define CONFIG_LIMIT ((int64_t)16 << 20)
+#define INDEX_LIMIT  ((int64_t)100 << 20)
+#define MAX_SHARDS   1000
+
+static bp_err load_json(const char *folder, const char *name, int64_t limit, json_t **out,
+                        char **path)
+{
+    *path = bp_path_join(folder, name);
+    *out = NULL;
+    return bp_json_load(out, *path, limit);
+}
+
+bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
+{
+    json_t *config;
+    char *path;
+    bp_err err = load_json(model->folder, "config.json", CONFIG_LIMIT, &config, &path);
+
+    if (err == BP_OK)
+        err = hf_config_read(&model->shape, config, tables, path);
+    if (err == BP_OK)
+        hf_config_unknown(&model->unknown, model->shape.table, config);
+    model->report.unknown_keys = model->unknown.bytes > 0 ? model->unknown.data : "";
+    json_decref(config);
+    bp_free(path);
+    return err;
+}
+
+static bp_err open_file(bp_hf_model *model, const char *name)
+{
+    char *path = bp_path_join(model->folder, name);
+    bp_err err = bp_safetensors_open(&model->files[model->file_count], path);
+
+    if (err == BP_OK)
+        model->file_count++;
+    bp_free(path);
+    return err;
+}
+
+/* A name in the folder itself: no path, nothing hidden. */
+static bool shard_name_is_valid(const char *name)
+{
+    size_t length = strlen(name);
+
+    return length > 12 && length < 200 && name[0] != '.' &&
+           strcmp(name + length - 12, ".safetensors") == 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               length;
+}
+
+static bool is_open(const bp_hf_model *model, const char *name)
+{
+    for (int64_t k = 0; k < model->file_count; k++)
+        if (strcmp(bp_path_base(bp_safetensors_path(model->files[k])), name) == 0)
+            return true;
+    return false;
+}
+
+const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safetensors **file)
+{
+    for (int64_t k = 0; k < model->file_count; k++) {
+        const bp_safetensor *tensor = bp_safetensors_find(model->files[k], name);
+
+        if (tensor != NULL) {
+            *file = model->files[k];
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+/* Every tensor of the map lies in the file that the map names. */
+static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(map, name, value)
+    {
+        bp_safetensors *file;
+        const bp_safetensor *tensor = hf_find(model, name, &file);
+
+        if (tensor == NULL ||
+            strcmp(bp_path_base(bp_safetensors_path(file)), json_string_value(value)) != 0)
+            return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
+                           "tensor '%.80s' is not in '%.80s', where the index has it: at %s", name,
+                           json_string_value(value), path);
+    }
+    return BP_OK;
+}
+
+/* No tensor lies in two files. */
+static bp_err check_once(const bp_hf_model *model, const char *path)
+{
+    for (int64_t f = 1; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++) {
+            const char *name = bp_safetensors_at(model->files[f], k)->name;
+            bp_safetensors *file = NULL;
+
+            (void)hf_find(model, name, &file);
+            if (file != model->files[f])
+                return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
+                               "tensor '%.80s' is in '%.80s' and in '%.80s': at %s", name,
+                               bp_path_base(bp_safetensors_path(file)),
+                               bp_path_base(bp_safetensors_path(model->files[f])), path);
+        }
+    return BP_OK;
+}
+
+static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *path)
+{
+    json_t *map = json_object_get(index, "weight_map"), *value;
+    const char *key;
+    bp_err err = BP_OK;
+
+    if (!json_is_object(map))
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index", "\"weight_map\" is no object: at %s",
+                       path);
+    json_object_foreach(map, key, value)
+    {
+        const char *name = json_string_value(value);
+
+        if (err == BP_OK && (name == NULL || !shard_name_is_valid(name)))
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_index",
+                          "'%.80s' is no name of a safetensors file in the folder: at %s",
+                          name == NULL ? "" : name, path);
+        if (err != BP_OK || is_open(model, name))
+            continue;
+        if (model->file_count == MAX_SHARDS)
+            err = BP_FAIL(BP_ERR_FORMAT, "huggingface.too_many_files",
+                          "there are more than %d files: at %s", MAX_SHARDS, path);
+        else
+            err = open_file(model, name);
+    }
+    if (err == BP_OK)
+        err = check_once(model, path);
+    return err == BP_OK ? check_map(model, map, path) : err;
+}
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = bp_path_join(folder, name);
+    bool there = path != NULL && bp_path_exists(path);
+
+    bp_free(path);
+    return there;
+}
+
+bp_err hf_open_files(bp_hf_model *model)
+{
+    json_t *index;
+    char *path;
+    bp_err err;
+
+    model->files = bp_alloc("hf.files", MAX_SHARDS, sizeof *model->files);
+    if (has(model->folder, "model.safetensors"))
+        return open_file(model, "model.safetensors");
+    if (!has(model->folder, "model.safetensors.index.json"))
+        return BP_FAIL(
+            BP_ERR_INPUT, "huggingface.no_weights",
+            "there is neither model.safetensors nor model.safetensors.index.json: in %s%s",
+            model->folder,
+            has(model->folder, "pytorch_model.bin")
+                ? "; pytorch_model.bin is not read: save the model with safe_serialization=True"
+                : "");
+    err = load_json(model->folder, "model.safetensors.index.json", INDEX_LIMIT, &index, &path);
+    if (err == BP_OK)
+        err = open_shards(model, index, path);
+    json_decref(index);
+    bp_free(path);
+    return err;
+}
