@@ -1,4 +1,4 @@
-"""Stochastic-gradient Langevin dynamics: samples of a Bayesian regression on a frozen backbone are those of the posterior in closed form;
+"""Langevin dynamics and variational inference: samples of a Bayesian regression on a frozen backbone are those of the posterior in closed form;
 the same bits at 1, 2 and 4 data ranks, with tensor ranks to rounding, and after a kill; the samples are an ensemble."""
 import math
 import os
@@ -101,6 +101,60 @@ class Langevin(test_finetune.TaskTest):
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
         self.assertEqual(scored.status, 0, str(scored))
         self.assertGreater(read_json(self.at("scored"), "score", "summary.json")["task"]["mutual_information"], 0)
+
+    def test_variational_samples_are_of_the_mean_field_posterior(self):
+        """With N documents and a decay d the best factorised Gaussian has the posterior's mean, and the variances 1 / diag(2 H'H + N d I). Mean squares of
+        gradients are the diagonal of 2 H'H / N where a document's squared residual is 1/2 on average over q: the values are made so."""
+        draw, documents, rate, decay, every, samples, burns = random.Random(8), 24, 0.05, 1.0, 3, 60, 10
+        words = [test_finetune.document(draw, "sea", 6) for _ in range(documents)]
+        keys = [*TINY, "task.kind=regression", "task.label=value", "task.pool=mean", "task.frozen_layers=1", "corpus.valid=",
+                f"train.batch={documents}", "optimizer.warmup=0", "optimizer.decay=constant", f"optimizer.weight_decay={decay}", "train.log_every=1000"]
+        self.corpus("zeros", [{"text": text, "value": "0"} for text in words])
+        first = self.tuned("zeros", 0, *keys, f"corpus.train={self.at('zeros.h5')}", "train.steps=1")
+        weights = tensors_of(os.path.join(first, "checkpoints", steps(first)[-1]))
+        vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").split()
+        states = numpy.array([numpy.append(mean_state(weights, [vocabulary.index(word) for word in f"[CLS] {text} [SEP]".split()]), 1)
+                              for text in words])
+        precision = 2 * states.T @ states + documents * decay * numpy.eye(9)
+        variance = 1 / numpy.diag(precision)
+        residuals = numpy.sqrt(0.5 - states ** 2 @ variance) * numpy.where(states[:, 0] > numpy.median(states[:, 0]), 1, -1)
+        mean = -2 / (documents * decay) * states.T @ residuals
+        values = states @ mean - residuals
+        numpy.testing.assert_allclose(numpy.linalg.solve(precision, 2 * states.T @ values), mean, atol=1e-9)
+        self.assertGreater((abs(mean) / numpy.sqrt(variance)).max(), 1)
+        self.corpus("conjugate", [{"text": text, "value": f"{y:.6f}"} for text, y in zip(words, values)])
+        keys.append(f"corpus.train={self.at('conjugate.h5')}")
+        near = self.tuned("near", 0, *keys, "optimizer.kind=sgd", "optimizer.lr=0.02", "train.steps=200",
+                          f"mesh.micro_batch={documents}")
+        tuned = self.tuned("variational", 0, f"model.init={near}", *keys[len(TINY):], "optimizer.kind=vogn", f"optimizer.lr={rate}",
+                           "optimizer.beta2=0.98", "mesh.micro_batch=1",
+                           f"train.steps={every * (burns + samples)}", f"checkpoint.every={every}", f"checkpoint.keep={samples}")
+        listed = [member["path"] for member in read_json(tuned, "ensemble.json")["members"]]
+        self.assertEqual(listed, [f"checkpoints/{step}" for step in steps(tuned)[-samples:]])
+        kept = [tensors_of(os.path.join(tuned, path)) for path in listed]
+        drawn = numpy.array([numpy.append(w["task.weight"][0], w["task.bias"]) for w in kept])
+        curves = numpy.mean([numpy.append(w["vogn.s/task.weight"][0], w["vogn.s/task.bias"]) / (1 - 0.98 ** (every * (burns + 1 + k)))
+                             for k, w in enumerate(kept)], axis=0)
+        numpy.testing.assert_allclose(documents * (curves + decay) * variance, 1, atol=0.08)  # a mean over 200 draws
+        error = numpy.sqrt(variance * (1 / samples + 1 / (every * samples)))  # the second: how far the mean strays
+        numpy.testing.assert_array_less(abs(drawn.mean(0) - mean) / error, 3)
+        numpy.testing.assert_array_less(abs(((drawn - mean) ** 2).mean(0) / variance - 1) / math.sqrt(2 / samples), 3)
+
+    def test_variational_samples_are_an_ensemble(self):
+        tuned = self.tuned("classes", 0, *TINY, "optimizer.kind=vogn", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01", "checkpoint.every=4")
+        self.assertEqual(len(read_json(tuned, "ensemble.json")["members"]), 3)
+        self.write("empty.ini", "[run]\nseed = 1\n")
+        scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('classes-scored')}", f"score.model={tuned}",
+                      f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
+        self.assertEqual(scored.status, 0, str(scored))
+        self.assertGreater(read_json(self.at("classes-scored"), "score", "summary.json")["task"]["mutual_information"], 0)
+        for fault, key in (("optimizer.no_prior", "optimizer.weight_decay=0"), ("optimizer.no_squares", "train.reduction=running")):
+            self.assert_error(self.finetune("refused", 0, *TINY, "optimizer.kind=vogn", key), 78, f"[{fault}]")
+        lora = self.finetune("lora", 2, "optimizer.kind=vogn", "mesh.tensor=2", "adapter.kind=lora", f"model.init={tuned}")
+        self.assert_error(lora, 78, "[optimizer.no_squares]")
+        tied = run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('tied')}", "model.kind=gpt", *TINY[1:],
+                    "optimizer.kind=vogn", "train.batch=8", "train.steps=1", "mesh.pipeline=2"], 2)
+        self.assert_error(tied, 78, "[optimizer.no_squares]")
 
     def test_what_has_no_number_of_targets_is_refused(self):
         config = self.write("masked.ini", f"[corpus]\ntrain = {self.at('train.h5')}\n")

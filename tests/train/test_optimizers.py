@@ -107,8 +107,52 @@ class Optimizers(JobTest):
                     numpy.testing.assert_allclose(after[name], want, atol=1e-6, err_msg=f"{kind} {name}")
                     self.assertGreater(abs(want - weights[name]).max(), 1e-4, name)
 
+    def test_variational_updates_are_numpys(self):
+        """Squares of each window's gradients with micro-batches of one, of pairs' with two; without noise, then the noise alone."""
+        line = numpy.append(numpy.random.default_rng(3).integers(0, self.VOCABULARY - 1, 128), self.VOCABULARY - 1)
+        with h5py.File(self.at("windows.h5"), "w") as file:
+            file["tokens"], file["doc_start"] = line.astype(numpy.int32), numpy.array([0, len(line)], numpy.uint64)
+            file.attrs["vocab_size"], file.attrs["eod_id"] = self.VOCABULARY, self.VOCABULARY - 1
+        keys = ["corpus.train=" + self.convert("windows.h5"), "corpus.valid=", "tokenizer.path=" + self.at("tokenizer.json"), "train.batch=4",
+                "checkpoint.every=1", "checkpoint.keep=9", "optimizer.decay=constant", "optimizer.warmup=0", "optimizer.weight_decay=0.01"]
+        rate, keeps, decay, damping = 1e-3, 0.9, 0.01, 1e-3
+        keys += [f"optimizer.lr={rate}", f"optimizer.beta2={keeps}", f"optimizer.epsilon={damping}"]
+        first = self.feedforward("first", 0, "adamw", "train.steps=1", *keys)
+        start = tensors_of(os.path.join(first, "checkpoints", steps(first)[-1]))
+        mean = {k: v for k, v in start.items() if "/" not in k}
+        s = {k: numpy.zeros_like(v) for k, v in mean.items()}
+        still = self.feedforward("still", 0, "vogn", f"model.init={first}", f"train.steps={STEPS}", "optimizer.temperature=0",
+                                 "mesh.micro_batch=1", *keys)
+        for t in range(1, STEPS + 1):
+            each = [Oracle(mean, 4, False).gradients(line[32 * k:32 * k + 33]) for k in range(4)]
+            self.assertAlmostEqual(metrics(still)[t - 1]["loss"], sum(loss for loss, _ in each) / 4, delta=2e-6)
+            for k in mean:
+                leaves = [gradients[k] / 4 for _, gradients in each]  # of the mean over 128 targets
+                s[k] = keeps * s[k] + (1 - keeps) * 128 * sum(g ** 2 for g in leaves)
+                mean[k] = mean[k] - rate * (sum(leaves) + decay * mean[k]) / (s[k] / (1 - keeps ** t) + decay + damping)
+        after = tensors_of(os.path.join(still, "checkpoints", steps(still)[-1]))
+        for k, want in mean.items():
+            numpy.testing.assert_allclose(after[k], want, atol=2e-6, err_msg=k)
+            numpy.testing.assert_array_equal(after[k], after[f"vogn.mean/{k}"])
+            numpy.testing.assert_allclose(after[f"vogn.s/{k}"], s[k], rtol=1e-3, atol=1e-6 * s[k].max(), err_msg=k)
+            self.assertGreater(abs(want - start[k]).max(), 1e-4, k)
+        noisy = self.feedforward("noisy", 0, "vogn", f"model.init={first}", "train.steps=1", "optimizer.temperature=2", "mesh.micro_batch=2",
+                                 *keys)
+        after, z = tensors_of(os.path.join(noisy, "checkpoints", steps(noisy)[-1])), []
+        for k, before in ((k, v) for k, v in start.items() if "/" not in k):
+            p = after[f"vogn.s/{k}"] / (1 - keeps) + decay + damping
+            z.append(((after[k] - after[f"vogn.mean/{k}"]) * numpy.sqrt(128 * p / 2)).ravel())
+            self.assertLess(abs(after[f"vogn.mean/{k}"] - before).max(), 0.1)
+        z = numpy.concatenate(z)
+        self.assertLess(abs(z.mean()), 3 / numpy.sqrt(z.size))
+        self.assertLess(abs((z ** 2).mean() - 1), 3 * numpy.sqrt(2 / z.size))
+        pairs = [Oracle({k: v for k, v in start.items() if "/" not in k}, 4, False).gradients(line[32 * k:32 * k + 33])[1] for k in range(4)]
+        squares = [128 * sum(((pairs[a]["head"] + pairs[b]["head"]) / 4) ** 2 for a, b in split)
+                   for split in (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))]
+        self.assertLess(min(abs(after["vogn.s/head"] / (1 - keeps) - want).max() / want.max() for want in squares), 1e-4)
+
     def test_data_ranks_have_the_same_bits_and_so_has_a_resume(self):
-        for kind, rate in RATES.items():
+        for kind, rate in [*RATES.items(), ("vogn", 1e-3)]:
             keys = [f"optimizer.lr={rate}", "train.steps=6", "checkpoint.every=3", "checkpoint.keep=9", "model.embedding=24"]
             one = self.feedforward(f"{kind}-one", 0, kind, *keys)
             for ranks in (2, 4):

@@ -78,6 +78,11 @@ static training random_training(int size, bp_precision precision)
                               .rate = {.peak = 1e-3, .steps = STEPS},
                               .precision = precision,
                               .digest_every = draw(0, 1)};
+    if (t.spec.optimizer.kind == BP_VOGN) { /* a tied embedding's squares are of one stage */
+        t.spec.optimizer.kind = stages > 1 ? BP_ADAMW : BP_VOGN;
+        t.spec.optimizer.weight_decay = 0.01;
+        t.spec.tree = true;
+    }
     t.spec.sequence_parallel = draw(0, 1) ? BP_SEQUENCE_PARALLEL_AUTO : BP_SEQUENCE_PARALLEL_NO;
     return t;
 }

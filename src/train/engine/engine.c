@@ -97,6 +97,24 @@ static bp_err allocate(bp_engine *engine)
                              &engine->spec.optimizer);
 }
 
+/* What several ranks have parts of would have to be summed before it is squared. */
+bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *spec)
+{
+    for (int g = 0; g < network->group_count && bp_optimizer_rows[spec->optimizer.kind].squares;
+         g++) {
+        const bp_group *group = &network->groups[g];
+
+        if (!group->frozen &&
+            (group->tied || group->common > 0 || (group->partial && network->nn.tensors > 1)))
+            return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
+                           "optimizer.kind = %s squares gradients of micro-batches, but of %s "
+                           "several ranks have parts: at optimizer.kind; use %s",
+                           bp_optimizer_rows[spec->optimizer.kind].name, group->params[0].name,
+                           group->partial ? "mesh.tensor=1" : "mesh.pipeline=1");
+    }
+    return BP_OK;
+}
+
 static bp_err build(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
@@ -122,19 +140,24 @@ static bp_err build(bp_engine *engine)
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
-    err = allocate(engine);
+    err = bp_engine_check_squares(engine->network, &engine->spec);
+    if (err == BP_OK)
+        err = allocate(engine);
     if (err == BP_OK)
         err = bp_network_bind_values(engine->network, engine->values);
     if (err == BP_OK)
         err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
     if (err != BP_OK)
         return err;
-    engine->reduction = (bp_reduction){.mesh = mesh,
-                                       .network = engine->network,
-                                       .async = engine->async,
-                                       .gradients = engine->stage->gradient,
-                                       .scratch = engine->scratch,
-                                       .job = -1};
+    engine->reduction =
+        (bp_reduction){.mesh = mesh,
+                       .network = engine->network,
+                       .async = engine->async,
+                       .gradients = engine->stage->gradient,
+                       .scratch = engine->scratch,
+                       .squares = engine->stage->squares ? engine->stage->squares[0] : NULL,
+                       .job = -1};
+    engine->optimizer.squares = engine->reduction.squares;
     return BP_OK;
 }
 
@@ -142,7 +165,9 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
                      const bp_model_shape *shape)
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
-    int jobs = 2 * (2 * (bp_model_blocks(shape) + 1)); /* sums and gathers of all groups */
+    bool squares = bp_optimizer_rows[spec->optimizer.kind].squares;
+    int jobs = (squares ? 3 : 2) * (2 * (bp_model_blocks(shape) + 1)); /* of all groups the sums,
+                                                                          and the gathers */
     bp_err err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
 
     engine->spec = *spec;
@@ -376,6 +401,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     if (clip > 0 && result->grad_norm > clip)
         scale = clip / result->grad_norm;
     bp_fault_point("opt.before");
+    engine->optimizer.scored = scored[0];
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
                         scale, update);
     bp_fault_point("opt.after");

@@ -27,6 +27,10 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh, const bp_engine_
 
 typedef struct bp_engine bp_engine;
 
+/** Whether this rank has the whole gradients of each micro-batch, if the optimizer squares them.
+ * Errors: BP_ERR_CONFIG. Local. */
+bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *spec);
+
 /** An engine whose parameters have no values yet: bp_engine_initialise, or load and
  * bp_engine_loaded.
  *

@@ -80,6 +80,9 @@ void bp_gradient_start(bp_reduction *reduction, int g)
         reduction->job =
             bp_async_reduce_scatter(reduction->async, reduction->gradients + group->place,
                                     group->padded, reduction->scratch);
+    if (!group->frozen && reduction->squares)
+        reduction->job = bp_async_reduce_scatter(
+            reduction->async, reduction->squares + group->place, group->padded, reduction->scratch);
     reduction->started++;
 }
 

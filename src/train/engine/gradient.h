@@ -17,8 +17,9 @@ typedef struct bp_reduction {
     const bp_network *network;
     bp_async *async; /* of mesh->data */
     float *gradients, *scratch;
-    int64_t job; /* the last one; -1: none */
-    int started; /* groups */
+    float *squares; /* as gradients, and summed with them; NULL: none */
+    int64_t job;    /* the last one; -1: none */
+    int started;    /* groups */
 } bp_reduction;
 
 /** Group `g` of this rank is whole: start its sum over data ranks, which leaves each of them with

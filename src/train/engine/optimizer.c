@@ -17,7 +17,13 @@ const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS] = {
     [BP_RMSPROP] = {"rmsprop", {"rmsprop.v/", "rmsprop.m/"}, "1e-8", "0"},
     [BP_LAMB] = {"lamb", {"lamb.m/", "lamb.v/"}, "1e-6", NULL},
     [BP_ADAFACTOR] = {"adafactor", {NULL}, "1e-30", NULL},
-    [BP_SGLD] = {"sgld", {NULL}, .clip = "0", .decay = "constant"},
+    [BP_SGLD] = {"sgld", {NULL}, .clip = "0", .decay = "constant", .samples = true},
+    [BP_VOGN] = {"vogn",
+                 {"vogn.mean/", "vogn.s/"},
+                 .clip = "0",
+                 .beta2 = "0.999",
+                 .samples = true,
+                 .squares = true},
 };
 
 int bp_optimizer_moments(const bp_optimizer_rule *rule)
@@ -79,7 +85,7 @@ bp_err bp_optimizer_init(bp_optimizer *optimizer, const bp_mesh *mesh, bp_async 
 {
     int64_t most = (int64_t)network->group_count * BP_GROUP_PARAMS;
 
-    BP_ASSERT(rule->kind != BP_SGLD || rule->data > 0);
+    BP_ASSERT(!bp_optimizer_rows[rule->kind].samples || rule->data > 0);
     memset(optimizer, 0, sizeof *optimizer);
     optimizer->rule = *rule;
     optimizer->mesh = mesh;
@@ -219,8 +225,9 @@ static void update_run(bp_optimizer *optimizer, int k, float *values, const floa
     bp_updated at = bp_optimizer_at(optimizer, run, values, gradients);
     double decay = optimizer->rule.layer_decay;
     bp_update with = *all;
+    bool samples = bp_optimizer_rows[optimizer->rule.kind].samples;
 
-    if (optimizer->rule.kind == BP_SGLD && optimizer->guarded) {
+    if (samples && optimizer->guarded) {
         uint32_t before[BP_SUMS];
 
         bp_optimizer_sum_run(optimizer, k, values, before);
@@ -228,8 +235,10 @@ static void update_run(bp_optimizer *optimizer, int k, float *values, const floa
     }
     if (decay > 0 && decay < 1)
         with.rate *= pow(decay, (double)run->depth);
-    if (optimizer->rule.kind == BP_SGLD || bp_optimizer_is_layerwise(&optimizer->rule)) {
-        if (optimizer->rule.kind == BP_SGLD)
+    if (samples || bp_optimizer_is_layerwise(&optimizer->rule)) {
+        if (optimizer->rule.kind == BP_VOGN)
+            bp_optimizer_vogn(optimizer, run, &at, &with);
+        else if (samples)
             bp_optimizer_langevin(&optimizer->rule, run, &at, &with);
         else
             bp_optimizer_layerwise_apply(optimizer, run, &at, &with);

@@ -17,16 +17,17 @@ typedef enum bp_optimizer_kind {
     BP_LAMB,
     BP_ADAFACTOR,
     BP_SGLD,
+    BP_VOGN,
     BP_OPTIMIZERS
 } bp_optimizer_kind;
-#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor|sgld"
+#define BP_OPTIMIZER_KINDS "adamw|sgd|adagrad|adadelta|rmsprop|lamb|adafactor|sgld|vogn"
 
 typedef struct bp_optimizer_rule {
     bp_optimizer_kind kind;
     double beta1, beta2, epsilon, weight_decay, clip, momentum, rho, alpha;
     double layer_decay; /* of the rate, from a layer to the one below it; 0, 1: none */
-    /* sgld: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature), of weights that
-     * decay; the caller sets seed, member and data */
+    /* sgld, vogn: samples of exp(-data (loss + weight_decay |w|^2 / 2) / temperature), of sgld with
+     * the weights that decay; the caller sets seed, member and data */
     double temperature;
     uint64_t seed;
     int64_t member, data; /* targets that the posterior is of */
@@ -35,7 +36,9 @@ typedef struct bp_optimizer_rule {
 /** What a kind of optimizer is called, its moments' names in checkpoints ("adamw.m/"; NULL: none),
  * and what some keys are unless they are given (NULL: the keys' defaults). */
 typedef struct bp_optimizer_row {
-    const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay;
+    const char *name, *prefix[2], *epsilon, *momentum, *clip, *decay, *beta2;
+    bool samples; /* of a posterior: what it leaves as weights */
+    bool squares; /* it needs those of each micro-batch's gradients: bp_optimizer.squares */
 } bp_optimizer_row;
 extern const bp_optimizer_row bp_optimizer_rows[BP_OPTIMIZERS];
 /** Moments of as many numbers as parameters. */
@@ -66,6 +69,9 @@ typedef struct bp_optimizer {
     int moments;         /* 2 for AdamW (m, v), 1 for SGD (m), 0 for Adafactor */
     int64_t floats;      /* of one moment's shards */
     float *moment[2];
+    const float *squares;      /* vogn: laid out as the gradients, sums over micro-batches of their
+                                  squares; the caller sets it, and before each update */
+    int64_t scored;            /* targets of the batch; borrowed */
     bool guarded;              /* sums are kept and checked: bp_optimizer_checksum was called */
     uint32_t (*sums)[BP_SUMS]; /* [runs], as the last update left the bits */
     bp_own_run *runs;          /* [run_count] in memory's order */

@@ -8,12 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-/* The place of element i of a tensor's slab in the whole tensor. */
-static uint64_t place_of(const bp_param *param, int64_t i)
+uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i)
 {
+    const bp_param *param = run->param;
     int last = param->dims - 1;
     int64_t columns = param->extent[last];
 
+    i += run->within;
     return (uint64_t)(last ? (param->offset[0] + i / columns) * param->shape[1] + param->offset[1] +
                                  i % columns
                            : param->offset[0] + i);
@@ -31,7 +32,7 @@ void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < at->n; i++) {
         double slope = (double)at->g[i] * with->scale + decay * (double)at->w[i];
-        double drawn = bp_rng_normal(&key, place_of(param, run->within + i));
+        double drawn = bp_rng_normal(&key, bp_optimizer_place(run, i));
 
         at->w[i] = (float)((double)at->w[i] - with->rate * slope + noise * drawn);
     }

@@ -20,6 +20,19 @@ void bp_optimizer_note_change(bp_optimizer *optimizer, int run, const uint32_t s
 void bp_optimizer_langevin(const bp_optimizer_rule *rule, const bp_own_run *run,
                            const bp_updated *at, const bp_update *with);
 
+/** Of element i of a run the place in the whole tensor: what noise goes by. */
+uint64_t bp_optimizer_place(const bp_own_run *run, int64_t i);
+
+/** One run of the variational online Gauss-Newton method: q(w) = N(mu, temperature / (data p)) with
+ *   s = beta2 s + (1 - beta2) scored squares,  p = s / (1 - beta2^number) + weight_decay + epsilon,
+ *   mu = mu - rate (g scale + weight_decay mu) / p,  w = a sample of q.
+ * The first update takes the weights that it finds for mu. squares[n], of the run. Local.
+ * Source: Khan et al. 2018, "Fast and scalable Bayesian deep learning by weight-perturbation in
+ * Adam", eq. 8 and 9; epsilon: the damping of Osawa et al. 2019, algorithm 1. The correction of s
+ * is Adam's. */
+void bp_optimizer_vogn(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
+                       const bp_update *with);
+
 /* ---- LAMB and Adafactor: a parameter's step depends on sums over all of it ---- */
 
 static inline bool bp_optimizer_is_layerwise(const bp_optimizer_rule *rule)

@@ -91,8 +91,8 @@ const bp_option bp_train_options[] = {
 const bp_option bp_optimizer_options[] = {
     {"optimizer.kind", BP_OPTION_CHOICE, "adamw", 0, 0, BP_OPTIMIZER_KINDS, NULL,
      "the rule of updates: torch.optim's; lamb and adafactor as published; sgld: Langevin "
-     "dynamics, "
-     "whose last checkpoint.keep checkpoints are samples of the posterior, listed by ensemble.json",
+     "dynamics, vogn: mean-field variational inference, whose last checkpoint.keep checkpoints are "
+     "samples of the posterior, listed by ensemble.json",
      false, .at = BP_AT(bp_optimizer_keys, kind)},
     {"optimizer.lr", BP_OPTION_REAL, "3e-4", 0, 1000, NULL, NULL, "highest learning rate", false,
      .at = BP_AT(bp_optimizer_keys, lr)},
@@ -108,17 +108,18 @@ const bp_option bp_optimizer_options[] = {
     {"optimizer.beta1", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
      "adamw, lamb: decay of the first moment", false, .at = BP_AT(bp_optimizer_keys, beta1)},
     {"optimizer.beta2", BP_OPTION_REAL, "0.95", 0, 0.999999999, NULL, NULL,
-     "adamw, lamb: decay of the second moment", false, .at = BP_AT(bp_optimizer_keys, beta2)},
+     "adamw, lamb: decay of the second moment; vogn: of the squares (0.999 there if not given)",
+     false, .at = BP_AT(bp_optimizer_keys, beta2)},
     {"optimizer.epsilon", BP_OPTION_REAL, "1e-8", 0, 1, NULL, NULL,
      "added to the root of the second moment, adadelta: under it, adafactor: to squares; if not "
-     "given, of adagrad 1e-10, adadelta and lamb 1e-6, adafactor 1e-30",
+     "given, of adagrad 1e-10, adadelta and lamb 1e-6, adafactor 1e-30; vogn: to the precision",
      false, .at = BP_AT(bp_optimizer_keys, epsilon)},
     {"optimizer.weight_decay", BP_OPTION_REAL, "0.1", 0, 100, NULL, NULL,
      "matrices and embeddings only; adamw, lamb, adafactor: times the rate; others: added to the "
-     "gradient",
+     "gradient; vogn: of all weights, the prior's precision over the number of targets",
      false, .at = BP_AT(bp_optimizer_keys, weight_decay)},
     {"optimizer.clip", BP_OPTION_REAL, "1.0", 0, 1e12, NULL, NULL,
-     "largest norm of the whole gradient; 0: no clipping, as of sgld if not given", false,
+     "largest norm of the whole gradient; 0: no clipping, as of sgld and vogn if not given", false,
      .at = BP_AT(bp_optimizer_keys, clip)},
     {"optimizer.momentum", BP_OPTION_REAL, "0.9", 0, 0.999999, NULL, NULL,
      "sgd, rmsprop (0 there if not given)", false, .at = BP_AT(bp_optimizer_keys, momentum)},
@@ -127,7 +128,7 @@ const bp_option bp_optimizer_options[] = {
     {"optimizer.alpha", BP_OPTION_REAL, "0.99", 0, 0.999999999, NULL, NULL,
      "rmsprop: what its mean of squares keeps", false, .at = BP_AT(bp_optimizer_keys, alpha)},
     {"optimizer.temperature", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
-     "sgld: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
+     "sgld, vogn: of the posterior; below 1 it is narrower, and 0 leaves the noise out", false,
      .at = BP_AT(bp_optimizer_keys, temperature)},
     {"optimizer.layer_decay", BP_OPTION_REAL, "1", 0.01, 1, NULL, NULL,
      "the rate of a layer is this times that of the layer above it; that of the head is the whole "
@@ -170,7 +171,8 @@ void bp_optimizer_resolve(bp_config *config)
     const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
                                    {"optimizer.momentum", row->momentum},
                                    {"optimizer.clip", row->clip},
-                                   {"optimizer.decay", row->decay}};
+                                   {"optimizer.decay", row->decay},
+                                   {"optimizer.beta2", row->beta2}};
 
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
         if (keys[k][1] && !bp_config_is_given(config, keys[k][0]) &&
@@ -212,7 +214,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .digest_every = bp_train_keys_of(config)->digest_every,
         .optimizer = {.kind = kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,
-                      .beta2 = bp_optimizer_keys_of(config)->beta2,
+                      .beta2 = usual(config, "optimizer.beta2", kinds->beta2),
                       .epsilon = usual(config, "optimizer.epsilon", kinds->epsilon),
                       .weight_decay = bp_optimizer_keys_of(config)->weight_decay,
                       .clip = usual(config, "optimizer.clip", kinds->clip),
@@ -320,6 +322,7 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
                                     int tensors)
 {
     return spec->sequence_parallel != BP_SEQUENCE_PARALLEL_NO && !needs_all_rows(shape) &&
+           !bp_optimizer_rows[spec->optimizer.kind].squares &&
            rows_divide(spec, spec->micro_batch, shape->context, tensors);
 }
 
@@ -339,6 +342,13 @@ static void check_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
     if (spec->sequence_parallel != BP_SEQUENCE_PARALLEL_YES || tensors == 1 ||
         shape->context == 0 || bp_engine_is_sequence_parallel(spec, shape, tensors))
         return;
+    if (bp_optimizer_rows[spec->optimizer.kind].squares) {
+        bp_config_fault(config, "mesh.no_sequence_parallel",
+                        "mesh.sequence_parallel = yes, but optimizer.kind = %s squares gradients "
+                        "of all rows of a micro-batch: at mesh.sequence_parallel; use auto",
+                        bp_optimizer_rows[spec->optimizer.kind].name);
+        return;
+    }
     if (needs_all_rows(shape)) {
         bp_config_fault(config, "mesh.no_sequence_parallel",
                         "mesh.sequence_parallel = yes, but a row of model.kind = %s needs other "
@@ -367,6 +377,24 @@ static void check_layer_decay(const bp_engine_spec *spec, const bp_model_shape *
                         "training of model.kind = %s has not: at optimizer.layer_decay; leave it "
                         "out",
                         spec->optimizer.layer_decay, shape->family->name);
+}
+
+/* Sums have no gradient of one micro-batch, and what no example depends on keeps its prior. */
+static void check_variational(const bp_engine_spec *spec, bp_config *config)
+{
+    const bp_optimizer_row *row = &bp_optimizer_rows[spec->optimizer.kind];
+
+    if (row->squares && !spec->tree)
+        bp_config_fault(config, "optimizer.no_squares",
+                        "optimizer.kind = %s squares the gradients of each micro-batch, which "
+                        "train.reduction = running does not keep: at train.reduction; use tree",
+                        row->name);
+    if (spec->optimizer.kind == BP_VOGN && spec->optimizer.weight_decay == 0)
+        bp_config_fault(
+            config, "optimizer.no_prior",
+            "optimizer.weight_decay = 0 is no prior, which optimizer.kind = vogn needs: "
+            "at optimizer.weight_decay; use the prior's precision over the number of "
+            "targets, such as 1e-4");
 }
 
 /* Smoothing is of a softmax's logits. */
@@ -434,6 +462,7 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
     check_smoothing(spec, shape, config);
     check_samples(spec, shape, config);
     check_prior(spec, shape, config);
+    check_variational(spec, config);
     check_layer_decay(spec, shape, config);
     check_chunks(spec, shape, mesh->pipeline, config);
     check_sequence_parallel(spec, shape, mesh->tensor, config);
@@ -488,7 +517,8 @@ static void warn_of_unused(const bp_config *config)
         {"adapter.targets", !lora, "only adapter.kind = lora has them"},
         {"distill.temperature", alone, "without distill.model there is no teacher"},
         {"distill.weight", alone, "without distill.model there is no teacher"},
-        {"optimizer.temperature", kind_of(config) != BP_SGLD, "only optimizer.kind = sgld has it"},
+        {"optimizer.temperature", !bp_optimizer_rows[kind_of(config)].samples,
+         "only optimizer.kind = sgld and vogn have it"},
         {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),
          "only mesh.schedule = interleaved has chunks"},
         {NULL, false, NULL}};

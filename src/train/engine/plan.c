@@ -25,7 +25,8 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
                            .stages = stages,
                            .schedule = spec->schedule,
                            .tree = spec->tree,
-                           .recompute = spec->recompute};
+                           .recompute = spec->recompute,
+                           .squares = bp_optimizer_rows[spec->optimizer.kind].squares};
 }
 
 /* What libraries take only once they work: MPI's buffers, generated kernels, threads' stacks,
@@ -86,6 +87,8 @@ bp_err bp_engine_plan(bp_plan *plan, const bp_mesh_shape *mesh_shape, const bp_e
     if (err == BP_OK)
         err = bp_model_network_new_chunks(&network, &nn, shape, stage, mesh.pipelines,
                                           bp_engine_chunks(spec, mesh.pipelines));
+    if (err == BP_OK)
+        err = bp_engine_check_squares(network, spec);
     if (err == BP_OK) {
         bp_network_lay_out(network, (int64_t)BP_NORM_BLOCK * mesh.datas);
         fill(plan, &mesh, spec, shape, network);

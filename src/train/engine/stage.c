@@ -92,8 +92,8 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
     bp_pipeline pipeline = pipeline_of(spec, network);
     bp_stage_bytes bytes;
 
-    bytes.gradients =
-        (size_t)gradient_count(spec) * (size_t)network->trained_floats * sizeof(float);
+    bytes.gradients = (size_t)gradient_count(spec) * (spec->squares ? 2 : 1) *
+                      (size_t)network->trained_floats * sizeof(float);
     bytes.activations = 2 * (size_t)bp_pipeline_comm_buffers(&pipeline) *
                         bp_arena_bytes(between_floats(spec, network, true), sizeof(float));
     for (int c = 0; c < pipeline.chunks; c++)
@@ -116,6 +116,8 @@ static bp_err allocate(bp_stage *stage)
 
     stage->depth = gradient_count(spec);
     stage->stack = bp_alloc("stage", stage->depth, sizeof *stage->stack);
+    if (spec->squares)
+        stage->squares = bp_alloc("stage", stage->depth, sizeof *stage->squares);
     stage->actions = bp_alloc("stage", bp_schedule_actions(pipeline), sizeof *stage->actions);
     stage->chunks = bp_alloc("stage", pipeline->chunks, sizeof *stage->chunks);
     stage->messages = bp_alloc("stage", pipeline->chunks, sizeof *stage->messages);
@@ -124,6 +126,9 @@ static bp_err allocate(bp_stage *stage)
     for (int k = 0; !short_of && k < stage->depth; k++) {
         stage->stack[k] = bp_try_alloc("gradients", stage->network->trained_floats, sizeof(float));
         short_of = !stage->stack[k];
+        if (spec->squares && !short_of)
+            short_of = !(stage->squares[k] = bp_try_alloc(
+                             "gradients", stage->network->trained_floats, sizeof(float)));
     }
     if (short_of)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
@@ -214,7 +219,10 @@ void bp_stage_free(bp_stage **stage)
         return;
     for (int k = 0; self->stack && k < self->depth; k++)
         bp_free(self->stack[k]);
+    for (int k = 0; self->squares && k < self->depth; k++)
+        bp_free(self->squares[k]);
     bp_free(self->stack);
+    bp_free(self->squares);
     bp_free(self->actions);
     bp_free(self->chunks);
     bp_free(self->messages);
@@ -347,6 +355,21 @@ static void open_leaf(bp_stage *stage, const bp_action *action)
     }
 }
 
+/* Of a leaf, before it is added to others. */
+static void square(float *y, const float *x, int64_t n)
+{
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * x[i];
+}
+
+/* The partial sums of a group that so many merges complete. */
+static void merge(float *const *stack, int top, int merges, const bp_group *group)
+{
+    for (int m = 0; m < merges; m++)
+        bp_add(stack[top - 1 - m] + group->place, stack[top - m] + group->place, group->padded);
+}
+
 /* Backward of block k is over: adds up, for the groups that no other block adds to, the partial
  * sums that this leaf of the tree completes. */
 static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_action *action, int k)
@@ -362,9 +385,13 @@ static void close_leaf(bp_stage *stage, const bp_stage_step *step, const bp_acti
         if (group->block != k)
             continue;
         BP_ASSERT(bp_group_is_written(group));
-        for (int m = 0; m < merges && !group->frozen; m++)
-            bp_add(stage->stack[top - 1 - m] + group->place, stage->stack[top - m] + group->place,
+        if (stage->squares && !group->frozen) {
+            square(stage->squares[top] + group->place, stage->stack[top] + group->place,
                    group->padded);
+            merge(stage->squares, top, merges, group);
+        }
+        if (!group->frozen)
+            merge(stage->stack, top, merges, group);
         if (is_last_leaf && step->is_whole)
             step->is_whole(step->context, g);
     }

@@ -15,6 +15,7 @@ typedef struct bp_stage_spec {
     bp_schedule schedule;
     bool tree;      /* gradients by the fixed tree, else one running sum */
     bool recompute; /* keep only the blocks' inputs */
+    bool squares;   /* of each micro-batch's gradients too, summed by the tree */
 } bp_stage_spec;
 
 /** Bytes by kind, from the blocks' own answers. */
@@ -38,6 +39,7 @@ typedef struct bp_stage {
     float *gradient;     /* [network->trained_floats] the step's sum, after bp_stage_accumulate; the
                             bottom of the tree's stack */
     float **stack;       /* [depth] partial sums */
+    float **squares;     /* as many, of squares: [0] the step's sum; NULL: not wanted */
     int depth;
     bp_action *actions; /* of a step */
     bp_stage_schedule schedule;

@@ -31,6 +31,11 @@ static void list_newest(bp_ensemble_list *list, char **names, int64_t count, int
     }
 }
 
+static bool samples(const trainer *self)
+{
+    return bp_optimizer_rows[self->spec.optimizer.kind].samples;
+}
+
 static bp_err list_samples(const trainer *self)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
@@ -57,7 +62,7 @@ static bp_err list_samples(const trainer *self)
 
 bp_err trainer_keep_samples(trainer *self)
 {
-    bool keeps = self->spec.optimizer.kind == BP_SGLD && self->mesh->coordinates;
+    bool keeps = samples(self) && self->mesh->coordinates;
 
     return bp_agree(self->mesh->world, keeps ? list_samples(self) : BP_OK);
 }
@@ -71,12 +76,12 @@ bp_err trainer_keep_samples_of_finished(trainer *self)
     bool wants = false;
     bp_err err;
 
-    if (self->spec.optimizer.kind != BP_SGLD)
+    if (!samples(self))
         return BP_OK;
     path = bp_path_join(run_dir, "ensemble.json");
     err = bp_run_previous(self->mesh->world, run_dir, "optimizer.kind", &kind);
     if (err == BP_OK && self->mesh->coordinates && !bp_path_exists(path))
-        wants = kind && strcmp(kind, bp_optimizer_rows[BP_SGLD].name) == 0;
+        wants = kind && strcmp(kind, bp_optimizer_rows[self->spec.optimizer.kind].name) == 0;
     bp_free(kind);
     bp_free(path);
     return bp_agree(self->mesh->world, wants ? list_samples(self) : err);
@@ -90,12 +95,12 @@ void trainer_check_posterior(const trainer *self)
     int64_t task = self->shape.task.kind;
     bool draws = task == BP_TASK_NONE && objective && (objective->masks || objective->noises);
 
-    if (self->spec.optimizer.kind == BP_SGLD &&
-        (draws || task == BP_TASK_TAGS || task == BP_TASK_SPANS))
+    if (samples(self) && (draws || task == BP_TASK_TAGS || task == BP_TASK_SPANS))
         bp_config_fault(self->config, "optimizer.no_posterior",
-                        "optimizer.kind = sgld goes by the number of targets, which is not fixed "
+                        "optimizer.kind = %s goes by the number of targets, which is not fixed "
                         "with %s = %s: at optimizer.kind; use it with classes, regression, text or "
                         "a causal model",
+                        bp_optimizer_rows[self->spec.optimizer.kind].name,
                         draws ? "train.objective" : "task.kind",
                         draws ? objective->name : bp_task_name(task));
 }
@@ -129,5 +134,5 @@ bp_err trainer_set_posterior(trainer *self)
     rule->seed = self->spec.seed;
     rule->member = bp_corpus_keys_of(self->config)->member;
     rule->data = count_targets(self);
-    return rule->kind == BP_SGLD && self->mesh->coordinates ? drop_list(self) : BP_OK;
+    return samples(self) && self->mesh->coordinates ? drop_list(self) : BP_OK;
 }
