@@ -1,5 +1,5 @@
-# The grid of a sweep: what slurm/sweep.sbatch trains. Sourced by it; started by bash it prints the points and the command
-# that submits them:
+# The grid of a sweep: what slurm/sweep.sbatch, and an array of slurm/finetune.sbatch, train. Sourced by them; started by
+# bash it prints the points and the command that submits them:
 #
 #   bash slurm/sweep.sh CONFIG.ini run.dir=runs/sweep optimizer.lr=1e-3,2e-3,3e-3 run.seed=1,2
 #
@@ -103,6 +103,44 @@ sweep_job() {
         [[ $word == run.dir=* ]] || sweep_job_words+=("$word")
     done
     sweep_job_words+=("run.dir=${sweep_folder[k]}")
+}
+
+# sweep_run JOB CONFIG.ini KEY=VALUES...: as task K of an array, point K; ends the batch script as run_job does.
+sweep_run() {
+    local job=$1 last
+    shift
+    [[ -n $SLURM_ARRAY_TASK_ID ]] || {
+        echo "this script is for an array of jobs: submit it with sbatch --array=0-LAST; bash slurm/sweep.sh prints it" >&2
+        exit 64
+    }
+    sweep_read "$@"
+    last=$((sweep_count - 1))
+    if [[ $SLURM_ARRAY_TASK_ID -gt $last || ${SLURM_ARRAY_TASK_MAX:-0} -gt $last ]]; then
+        sweep_fail "the array goes to task ${SLURM_ARRAY_TASK_MAX:-$SLURM_ARRAY_TASK_ID}, but the grid has $sweep_count points:" \
+            "submit it with --array=0-$last"
+    fi
+    [[ ${SLURM_ARRAY_TASK_COUNT:-1} -ge $sweep_count ]] ||
+        echo "sweep: this array has $SLURM_ARRAY_TASK_COUNT of the grid's $sweep_count points; all of them are --array=0-$last" >&2
+    sweep_folders
+    sweep_job "$SLURM_ARRAY_TASK_ID"
+    echo "point $SLURM_ARRAY_TASK_ID of 0-$last: ${sweep_job_words[*]:1}"
+    trap sweep_table EXIT
+    run_job "$job" "${sweep_job_words[@]}"
+}
+
+# Each task leaves the table of what is there by now: the last one to end, that of all points. One task at a time writes it.
+sweep_table() {
+    local bagpipe folders=() k
+    bagpipe=$(find_bagpipe)
+    for k in "${!sweep_folder[@]}"; do
+        [[ ! -d ${sweep_folder[k]} ]] || folders+=("${sweep_folder[k]}")
+    done
+    [[ -x $bagpipe-data && ${#folders[@]} -gt 0 ]] || return
+    {
+        timeout 60 flock 9
+        "$bagpipe-data" table "${folders[@]}" >"$sweep_dir/.table.csv" 2>/dev/null &&
+            mv "$sweep_dir/.table.csv" "$sweep_dir/table.csv" && echo "table of ${#folders[@]} of $sweep_count points: $sweep_dir/table.csv"
+    } 9>"$sweep_dir/.table.lock"
 }
 
 # Words as a shell reads them.

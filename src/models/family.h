@@ -15,6 +15,7 @@
 #include "models/network.h"
 #include "models/objective.h"
 #include "models/task_shape.h"
+#include "nn/distill.h"
 #include "text/tokenizer.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
@@ -118,6 +119,7 @@ typedef struct bp_model_shape {
     bool asks_no_pairs; /* of training: no example asks whether a sentence follows another, and what
                            only serves that keeps its values */
     bp_adapter adapter; /* then it alone is trained, and a task's head */
+    bp_state_matches states;              /* of training: layers that learn from a teacher's */
     const struct bp_objective *objective; /* of training: not its family's; NULL: that one */
 } bp_model_shape;
 
@@ -365,6 +367,9 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
 /** Do its groups of parameters know how many layers lie above them (bp_group.depth)? Not where two
  * stacks of layers train together. */
 bool bp_model_has_depth(const bp_model_shape *shape);
+/** The block that leaves the states of a layer, from 0 (what is before the first one) to
+ * shape->layers: of a model that has depth. */
+int bp_model_state_block(const bp_model_shape *shape, int64_t layer);
 int64_t bp_model_state_width(const bp_model_shape *shape);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);

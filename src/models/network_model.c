@@ -255,8 +255,11 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
     bool last = network_is_last(self);
     bp_err err;
 
-    if (self->shape.task.kind != BP_TASK_NONE)
+    if (maker.make == make_framed) {
         maker.rules = &given;
+        if (batch->segments)
+            maker.form.stream[0].has_segments = true;
+    }
     BP_ASSERT(batch->length <= self->face.info.context &&
               batch->source_length <= self->face.info.context &&
               (batch->sources != NULL) == self->face.info.reads_source);

@@ -158,6 +158,32 @@ bool bp_model_has_depth(const bp_model_shape *shape)
            (shape->task.kind != BP_TASK_NONE || !shape->family->whole_rows);
 }
 
+int bp_model_state_block(const bp_model_shape *shape, int64_t layer)
+{
+    return shape->family->backbone(shape).layers_from + (int)layer - 1;
+}
+
+/* The last block compares its states with a teacher's, if it is asked to. */
+static void match_block(bp_network *network, const bp_model_shape *shape, int number)
+{
+    const bp_state_matches *states = &shape->states;
+
+    for (int k = 0; k < (int)states->count; k++) {
+        bp_state_match match = {k, states->layer[k], shape->width, states->columns};
+        bp_block **block = &network->blocks[network->block_count - 1];
+        bp_group *group = NULL;
+
+        if (number != bp_model_state_block(shape, match.layer))
+            continue;
+        if (match.C != match.columns) {
+            group = bp_network_add_group(network, true);
+            group->block = network->block_count - 1;
+            group->added = group->passing = true;
+        }
+        bp_state_match_new(block, *block, &match, group);
+    }
+}
+
 /* A block of the family, or of the task's head; what training leaves as it is has no moments. */
 static void add_block(bp_network *network, const bp_model_shape *shape, int number,
                       bp_param *shared)
@@ -174,6 +200,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
         family->add_block(network, shape, number, shared);
     if (adapts)
         adapt_block(network, &shape->adapter);
+    match_block(network, shape, number);
     for (int g = before; g < network->group_count; g++) {
         bp_group *group = &network->groups[g];
 
@@ -203,7 +230,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     bp_network_new(&network, nn, blocks,
                    (adapts ? 4 : 2) * blocks + 1 + (shape->softmaxes > 1) +
                        (family->add_common ? BP_MODEL_COMMON * chunks : 0) +
-                       2 * bp_task_keeps_words(shape));
+                       2 * bp_task_keeps_words(shape) + (int)shape->states.count);
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);

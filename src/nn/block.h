@@ -27,7 +27,7 @@ typedef struct bp_nn {
     int tensor_at, tensors;
     bool sequence_parallel; /* sequence parallelism: in training a tensor rank has the residual
                          stream of its share of the rows alone (bp_nn_rows) */
-    bool distills;          /* training has a teacher (bp_pass.teacher) */
+    bool distills;          /* training's head learns from a teacher (bp_pass.teacher) */
     uint64_t seed;          /* of dropout masks */
     float dropout;
     float label_smoothing;   /* of the losses that vocabularies train by: 1 - so much of a target's
@@ -126,8 +126,10 @@ typedef struct bp_pass {
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
     bp_probe *probe;               /* NULL: nobody looks */
-    const struct bp_teacher *teacher; /* training: the last block learns from it too (nn/distill.h);
-                                         NULL: there is none */
+    const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/distill.h); NULL:
+                                         there is none */
+    float states_weight;              /* what a place's loss of states counts in the gradient */
+    double states_loss; /* result of the blocks that compare theirs: the sum over places */
     /* results, of the last block */
     float *logprob;     /* [B][T] natural log of each target's probability, NaN where -1; NULL: not
                            asked */

@@ -1,4 +1,5 @@
-/* Distillation: a head that learns from what another model says of the same places. */
+/* Distillation: a head that learns from what another model says of the same places, and layers that
+ * learn from its layers' states. */
 #ifndef BP_NN_DISTILL_H
 #define BP_NN_DISTILL_H
 
@@ -14,7 +15,36 @@ struct bp_teacher {
      * slot `slot` on, each of T. No MPI. */
     void (*logits)(const bp_teacher *teacher, int member, int64_t slot, int64_t T, int64_t first,
                    int64_t rows, float *logits);
+    double states_weight; /* of the loss of states beside both */
+    bool cosine;          /* that is 1 - cosine, in the place of the mean squared error */
+    /** [rows][columns] of match `match`: the states of the examples from batch slot `slot` on, each
+     * of T places, from row `row` on. No MPI. */
+    const float *(*states)(const bp_teacher *teacher, int match, int64_t slot, int64_t T,
+                           int64_t row);
 };
+
+/** Layers of a model that learn from a teacher's states. Plain data. */
+#define BP_STATE_MATCHES 32
+typedef struct bp_state_matches {
+    int64_t count, columns;          /* of the teacher's states */
+    int64_t layer[BP_STATE_MATCHES]; /* of the model, each once; 0: what is before the first one */
+} bp_state_matches;
+
+/** One of them, for the block that leaves its states. */
+typedef struct bp_state_match {
+    int number;         /* bp_teacher.states' */
+    int64_t layer;      /* for the projection's name */
+    int64_t C, columns; /* the model's and the teacher's */
+} bp_state_match;
+
+/** `inner` (taken over), whose result, item 0, is compared with the teacher's states in training:
+ * with h a row of it, W the projection (the identity where C = columns) and s the teacher's row,
+ * the row's loss is |h Wt - s|^2 / columns, or 1 - cos(h Wt, s). pass->states_loss adds up those of
+ * the places that are no padding; pass->states_weight is what one counts in the gradient. Adds
+ * "distill.LAYER.weight" [columns][C] to the replicated group, which is NULL where C = columns.
+ * Source: Jiao et al. 2020, TinyBERT, equation 8; Sanh et al. 2019, DistilBERT, section 2. */
+void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *match,
+                        bp_group *group);
 
 /** Some rows of a head, of this rank's part of the vocabulary. */
 typedef struct bp_distilled {

@@ -325,12 +325,17 @@ static void prior_loss(const lm_head *self, bp_pass *pass, const chunk *c, const
         }
 }
 
+static bool has_soft_targets(const lm_head *self, const bp_pass *pass)
+{
+    return pass->teacher && self->block.nn->distills;
+}
+
 /* Adds the loss in row order. */
 static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
                        int64_t rows)
 {
     int term = self->shape.term;
-    double hard = pass->teacher ? 1 - pass->teacher->weight : 1;
+    double hard = has_soft_targets(self, pass) ? 1 - pass->teacher->weight : 1;
     bp_smoothing smoothing = smoothing_of(self, pass);
     double share = (double)smoothing.share;
 
@@ -506,7 +511,7 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
 
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, states->rows);
 
-    if (pass->teacher) /* of a plain head alone */
+    if (has_soft_targets(self, pass)) /* a plain head alone */
         distill_chunk(self, pass, work, &dlogits, targets, first_row);
     if (self->wte->extent[0] == 0) {
         bp_zero(dstates, states->rows * states->columns);
@@ -520,7 +525,7 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
     } else if (self->shape.entmax)
         bp_entmax_gradient(&dlogits, c->logits, c->sparse.tau, targets, c->weight,
                            self->wte->offset[0]);
-    else if (!pass->teacher)
+    else if (!has_soft_targets(self, pass))
         bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                             self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
     bp_linear_backward_input_operand(nn->gemm, dstates, &dlogits, self->vocabulary);

@@ -55,6 +55,7 @@ typedef struct bp_group {
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     bool added;   /* an adapter's: a model that training starts from need not have it */
+    bool passing; /* of training alone: no model that it starts from has it */
     bool frozen;  /* never updated: no gradients and no moments */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */

@@ -12,11 +12,12 @@ def norm(x, gain, bias):
     return x / numpy.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-5) * gain + bias
 
 
-def gpt_logits(w, tokens, heads):
-    """Of a GPT-2, in float64; tokens [windows][T]."""
+def gpt_states(w, tokens, heads):
+    """What the embedding and each layer of a GPT-2 leave, in float64; tokens [windows][T]."""
     T = tokens.shape[1]
     h = w["wte"][tokens] + w["wpe"][:T]
     hidden = numpy.triu(numpy.full((T, T), -numpy.inf), 1)
+    states = [h]
     for layer in range(sum(name.endswith("attn.q.weight") and "/" not in name for name in w)):
         def of(name):
             return w[f"h.{layer}.{name}"]
@@ -27,4 +28,9 @@ def gpt_logits(w, tokens, heads):
         x = norm(h, of("ln2.gain"), of("ln2.bias")) @ of("mlp.up.weight").T + of("mlp.up.bias")
         x = 0.5 * x * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (x + 0.044715 * x ** 3)))
         h = h + x @ of("mlp.down.weight").T + of("mlp.down.bias")
-    return norm(h, w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T
+        states.append(h)
+    return states
+
+
+def gpt_logits(w, tokens, heads):
+    return norm(gpt_states(w, tokens, heads)[-1], w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T

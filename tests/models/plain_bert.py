@@ -121,6 +121,22 @@ class Bert:
                 text[place], sure[place] = token, -value
         return [text[k] for k in masks], [sure[k] for k in masks]
 
+    def fill_again(self, ids, vocabulary, rounds):
+        """The same with masks put back: each round fills in all, and the least probable ones are open in the next."""
+        cls, sep, mask = (vocabulary.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
+        text = [cls] + ids + [sep]
+        masks = places = [k for k, token in enumerate(text) if token == mask]
+        sure = {}
+        for left in range(rounds - 1, -1, -1):
+            for place, values in zip(places, self.logprobs(text, places) if places else []):
+                token = max((v for v in range(len(values)) if v not in (cls, sep, mask)), key=lambda v: values[v])
+                text[place], sure[place] = token, values[token]
+            result = [text[k] for k in masks], [sure[k] for k in masks]
+            places = sorted(sorted(masks, key=lambda k: (sure[k], k))[:len(masks) * left // rounds])
+            for place in places:
+                text[place] = mask
+        return result
+
     def score(self, lines, vocabulary, window, words):
         """The negated pseudo-log-likelihood of documents in disjoint windows, and how many tokens they have."""
         cls, sep, mask = (vocabulary.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))

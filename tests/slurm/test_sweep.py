@@ -68,24 +68,33 @@ class Sweep(unittest.TestCase):
             with self.subTest(words=words):
                 self.assertIn(said, self.sweep(*words, status=64).stderr)
 
-    def batch(self, task, most, count):
+    def batch(self, task, most, count, job="pretrain", script="sweep"):
         """The batch script as a task of an array, with a bagpipe that prints what it is called with."""
-        with open(os.path.join(self.folder, "bagpipe"), "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\n[ $1 = pretrain ] || exit 1\nprintf '%s\\n' \"$@\"\n")
-        os.chmod(os.path.join(self.folder, "bagpipe"), 0o755)
+        for name, text in (("bagpipe", f"[ $1 = {job} ] || exit 1\nmkdir -p r/x=2\nprintf '%s\\n' \"$@\"\n"), ("bagpipe-data", "echo \"$@\"\n")):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\n" + text)
+            os.chmod(os.path.join(self.folder, name), 0o755)
         env = dict(os.environ, SLURM_JOB_ID="7", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID=str(task), SLURM_ARRAY_TASK_MAX=str(most),
                    SLURM_ARRAY_TASK_COUNT=str(count), BAGPIPE_SLURM=os.path.join(TOP, "slurm"), BAGPIPE_BIN=self.folder, BAGPIPE_LAUNCH="env")
-        return subprocess.run(["bash", os.path.join(TOP, "slurm", "sweep.sbatch"), "x.ini", "run.dir=r", "a.x=1,2,3"], capture_output=True,
+        return subprocess.run(["bash", os.path.join(TOP, "slurm", script + ".sbatch"), "x.ini", "run.dir=r", "a.x=1,2,3"], capture_output=True,
                               text=True, cwd=self.folder, env=env, check=False)
 
     def test_a_task_trains_its_point(self):
         result = self.batch(1, 2, 3)
         self.assertEqual(result.returncode, 0, result.stderr)
         lines = result.stdout.splitlines()
-        self.assertEqual(lines[:1] + lines[3:], ["point 1 of 0-2: a.x=2 run.dir=r/x=2", "pretrain", "x.ini", "a.x=2", "run.dir=r/x=2"])
+        self.assertEqual(lines[:1] + lines[3:], ["point 1 of 0-2: a.x=2 run.dir=r/x=2", "pretrain", "x.ini", "a.x=2", "run.dir=r/x=2",
+                                                 "table of 1 of 3 points: r/table.csv"])
         self.assertIn("bagpipe pretrain: Slurm job 7_1, restart 0, on ", lines[1])
         self.assertIn("run folder r/x=2; programs ", lines[2])
         self.assertNotIn("sweep:", result.stderr)
+
+    def test_an_array_of_fine_tunings_is_a_sweep_with_a_table(self):
+        result = self.batch(1, 2, 3, "finetune", "finetune")
+        self.assertEqual((result.returncode, result.stdout.splitlines()[3:]),
+                         (0, ["finetune", "x.ini", "a.x=2", "run.dir=r/x=2", "table of 1 of 3 points: r/table.csv"]), result.stderr)
+        with open(os.path.join(self.folder, "r", "table.csv"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "table r/x=2\n")
 
     def test_an_array_that_does_not_fit_names_the_right_one(self):
         for task in (0, 5):

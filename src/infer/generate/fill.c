@@ -128,6 +128,26 @@ static void frame(bp_fill *self, int64_t b, int64_t number, int64_t T)
     }
 }
 
+/* Of a prompt's n masks the n (rounds left) / rounds whose tokens are least probable are open
+ * again, the first ones of equal ones. */
+static void mask_again(bp_fill *self, int64_t b, int64_t T, int64_t rounds_left)
+{
+    const bp_fill_rule *rule = &self->spec.plan->fill;
+    int64_t masks = 0;
+
+    for (int64_t r = b * T; r < (b + 1) * T; r++)
+        masks += self->masked[r];
+    for (int64_t again = masks * rounds_left / rule->rounds; again > 0; again--) {
+        int64_t least = -1;
+
+        for (int64_t r = b * T; r < (b + 1) * T; r++)
+            if (self->masked[r] && self->inputs[r] != rule->mask &&
+                (least < 0 || self->logprobs[r] < self->logprobs[least]))
+                least = r;
+        self->inputs[least] = (int32_t)rule->mask;
+    }
+}
+
 static int64_t list_open(bp_fill *self, int64_t prompts, int64_t T)
 {
     int64_t count = 0;
@@ -202,7 +222,8 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
 static void keep_best(bp_fill *self, int64_t b, int64_t rounds_left)
 {
     int64_t from = self->of_prompt[b], end = self->of_prompt[b + 1],
-            keep = (end - from + rounds_left - 1) / rounds_left;
+            keep = self->spec.plan->fill.remask ? end - from
+                                                : (end - from + rounds_left - 1) / rounds_left;
 
     for (; keep > 0; keep--) {
         open_mask *best = NULL;
@@ -241,8 +262,9 @@ static bp_err run_round(bp_fill *self, int64_t first, int64_t prompts, int64_t T
                         int64_t rounds_left)
 {
     const bp_mesh *mesh = self->spec.mesh;
+    const bp_fill_rule *rule = &self->spec.plan->fill;
     bp_model *lm = self->spec.lm;
-    int64_t count = list_open(self, prompts, T);
+    int64_t count;
     const bp_model_batch batch = {.windows = prompts,
                                   .length = T,
                                   .inputs = self->inputs,
@@ -250,6 +272,11 @@ static bp_err run_round(bp_fill *self, int64_t first, int64_t prompts, int64_t T
                                   .first_slot = first};
     bp_err err;
 
+    for (int64_t b = 0; rule->remask && rounds_left < rule->rounds && b < prompts; b++)
+        mask_again(self, b, T, rounds_left);
+    count = list_open(self, prompts, T);
+    if (count == 0)
+        return BP_OK;
     bp_heartbeat_step(++self->steps);
     err = lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, self->hidden);
     if (err != BP_OK)

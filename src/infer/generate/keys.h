@@ -15,6 +15,7 @@ typedef struct bp_generate_keys {
     const char *strategy;
     int64_t tokens;
     int64_t rounds;
+    bool remask;
     int64_t samples;
     double temperature;
     int64_t top_k;

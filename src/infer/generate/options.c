@@ -53,6 +53,12 @@ const bp_option bp_generate_options[] = {
      .max = 1e6,
      .help = "of strategy fill: passes over a text, each of which fills in the most probable masks",
      .at = AT(rounds)},
+    {.key = "generate.remask",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "of strategy fill: each round fills in all masks, and the least probable tokens are "
+             "masked again for the next one, fewer each time",
+     .at = AT(remask)},
     {.key = "generate.samples",
      .type = BP_OPTION_INT,
      .value = "1",
@@ -177,6 +183,7 @@ void bp_generate_warn(const bp_config *config)
 {
     static const char *const OF_SAMPLE[] = {"generate.temperature", "generate.top_k",
                                             "generate.top_p"};
+    static const char *const OF_FILL[] = {"generate.rounds", "generate.remask"};
     static const char *const OF_BEAM[] = {"generate.beams", "generate.length_penalty"};
     static const char *const OF_STEPS[] = {"generate.samples",
                                            "generate.repetition_penalty",
@@ -191,11 +198,11 @@ void bp_generate_warn(const bp_config *config)
         if (fills(keys) && bp_config_is_given(config, OF_STEPS[k]))
             BP_WARN("config.unused_key",
                     "%s has no effect with generate.strategy=fill; leave it out", OF_STEPS[k]);
-    if (!fills(keys) && bp_config_is_given(config, "generate.rounds"))
-        BP_WARN("config.unused_key",
-                "generate.rounds has no effect with generate.strategy=%s; use "
-                "generate.strategy=fill",
-                keys->strategy);
+    for (size_t k = 0; k < sizeof OF_FILL / sizeof OF_FILL[0]; k++)
+        if (!fills(keys) && bp_config_is_given(config, OF_FILL[k]))
+            BP_WARN("config.unused_key",
+                    "%s has no effect with generate.strategy=%s; use generate.strategy=fill",
+                    OF_FILL[k], keys->strategy);
     for (size_t k = 0; k < sizeof OF_SAMPLE / sizeof OF_SAMPLE[0]; k++)
         if (strcmp(keys->strategy, "sample") != 0 && bp_config_is_given(config, OF_SAMPLE[k]))
             BP_WARN("config.unused_key",

@@ -9,6 +9,7 @@
 /** Iterated filling (fill.h): its rounds, 0 of other strategies, and the tokens that it needs. */
 typedef struct bp_fill_rule {
     int64_t rounds, cls, sep, mask;
+    bool remask; /* what is least probable is masked again */
 } bp_fill_rule;
 
 /** A unit is a run of `unit_prompts` prompts: a function of their number and the keys alone. Its

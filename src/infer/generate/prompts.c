@@ -188,6 +188,17 @@ static int64_t shorten(const reader *self, int64_t *length)
     return excess;
 }
 
+/* Is a mask among the last `length` tokens? */
+static bool has_mask(const reader *self, int64_t length)
+{
+    const bp_ids *ids = &self->prompts->ids;
+    bool any = false;
+
+    for (int64_t i = ids->count - length; i < ids->count; i++)
+        any = any || (int64_t)ids->data[i] == self->spec->mask;
+    return any;
+}
+
 /* The tokens that were just added are a prompt that the model can take. */
 static bp_err check_length(const reader *self, int64_t length)
 {
@@ -196,7 +207,7 @@ static bp_err check_length(const reader *self, int64_t length)
 
     if (length == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt has no tokens");
-    if (length > spec->context - spec->reserved)
+    if (length > spec->context - spec->reserved + has_mask(self, length))
         return BP_FAIL(
             BP_ERR_FORMAT, "prompt.too_long",
             "the prompt has %" PRId64 " tokens, more than the model's context of %" PRId64 "%s",

@@ -19,6 +19,8 @@ typedef struct bp_prompts_spec {
     int64_t vocab_size, context;   /* of the model */
     int64_t reserved;              /* places of the context that no prompt has, for what frames a
                                       text and a token to fill in; 0 of sources */
+    int64_t mask;                  /* one more place may have a prompt with this token, which is one
+                                      to fill in; -1: none has */
     bool are_sources;              /* of encoder-decoders: */
     bool cut;                      /* one that is too long loses its last tokens, but not its end;
                                       else it is left out */

@@ -245,6 +245,7 @@ static bp_err find_fill_rule(generator *self)
     if (!fills(self))
         return BP_OK;
     rule->rounds = bp_generate_keys_of(self->config)->rounds;
+    rule->remask = bp_generate_keys_of(self->config)->remask;
     for (size_t k = 0; k < 3 && err == BP_OK; k++) {
         *to[k] = self->tokenizer ? bp_tokenizer_role(self->tokenizer, NEEDED[k]) : -1;
         if (*to[k] < 0)
@@ -257,7 +258,8 @@ static bp_err find_fill_rule(generator *self)
     return bp_agree(self->mesh->world, err);
 }
 
-/* Places of the context that no prompt has: two for what frames a text, and one to fill in. */
+/* Places of the context that no prompt has: two for what frames a text, and one to fill in, unless
+ * the prompt has a mask. */
 static int64_t reserved(const generator *self)
 {
     return fills(self) ? 3 : 0;
@@ -274,6 +276,7 @@ static bp_err read_prompts(generator *self)
                                   .vocab_size = self->info.vocab_size,
                                   .context = self->info.context,
                                   .reserved = reserved(self),
+                                  .mask = fills(self) ? self->plan.fill.mask : -1,
                                   .are_sources = self->info.reads_source,
                                   .cut = keys->cut,
                                   .end = self->info.eod_id};
@@ -391,10 +394,11 @@ static void make_key(generator *self)
     const bp_search_spec *rule = &self->rule;
     const bp_choice_rule *choice = &rule->choice;
     const char *stop = bp_generate_keys_of(self->config)->stop;
-    char rounds[32] = "";
+    char rounds[48] = "";
 
     if (self->plan.fill.rounds > 0)
-        (void)snprintf(rounds, sizeof rounds, " fill %" PRId64, self->plan.fill.rounds);
+        (void)snprintf(rounds, sizeof rounds, " fill %" PRId64 "%s", self->plan.fill.rounds,
+                       self->plan.fill.remask ? " again" : "");
     char *text = bp_sprintf(
         "generate 1 %s %s %d %.17g %" PRId64 " %.17g %.17g %.17g %.17g %" PRId64 " %" PRIu64
         " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s%s",

@@ -78,7 +78,7 @@ static bool allocate_carried(bp_engine *engine)
 static bp_err allocate(bp_engine *engine)
 {
     const bp_mesh *mesh = engine->mesh;
-    int terms = bp_model_objective(&engine->shape)->terms;
+    int terms = bp_model_objective(&engine->shape)->terms + (engine->shape.states.count > 0);
 
     engine->slots = engine->spec.batch / mesh->datas;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
@@ -166,8 +166,9 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
 {
     bp_engine *engine = bp_alloc("engine", 1, sizeof *engine);
     bool squares = bp_optimizer_rows[spec->optimizer.kind].squares;
-    int jobs = (squares ? 3 : 2) * (2 * (bp_model_blocks(shape) + 1)); /* of all groups the sums,
-                                                                          and the gathers */
+    int jobs = (squares ? 3 : 2) *
+               (2 * (bp_model_blocks(shape) + 1) +
+                (int)shape->states.count); /* of all groups the sums, and the gathers */
     bp_err err = bp_async_new(&engine->async, mesh->data, jobs, spec->overlap);
 
     engine->spec = *spec;
@@ -289,24 +290,46 @@ static void count_scored(const bp_engine *engine, const bp_batch *batch, int64_t
                                                 MPI_SUM, engine->mesh->data));
 }
 
-/* The batch's loss, of the means over each term's targets: the stage of a term's head has the sums
- * of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
-static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS])
+/* Places of the global batch that are no padding: those whose states are compared. */
+static int64_t count_places(const bp_engine *engine, const bp_batch *batch)
+{
+    const int32_t *lengths = batch->stream[0].lengths;
+    int64_t places = lengths ? 0 : engine->spec.batch * batch->stream[0].T;
+
+    for (int64_t b = 0; lengths && b < batch->B; b++)
+        places += lengths[b];
+    if (lengths)
+        BP_MPI_WAIT("all_reduce", MPI_Allreduce(MPI_IN_PLACE, &places, 1, MPI_INT64_T, MPI_SUM,
+                                                engine->mesh->data));
+    return places;
+}
+
+/* The mean over the global batch of what lies in row `row` of `losses`: the stage of a head has the
+ * sums of its micro-batches, the others zeros; all are summed by the tree, in slot order. */
+static double mean_of(bp_engine *engine, int row, int64_t count)
+{
+    const bp_mesh *mesh = engine->mesh;
+    int64_t each = engine->stage->spec.micro_batches, all = each * mesh->datas;
+    double *sums = engine->losses + row * all;
+
+    BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sums,
+                                            bp_mpi_count(each), MPI_DOUBLE, mesh->data));
+    return bp_tree_sum(sums, all) / (double)count;
+}
+
+/* The batch's loss, of the means over each term's targets, and over the places of compared states.
+ */
+static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places)
 {
     const bp_mesh *mesh = engine->mesh;
     const bp_objective *objective = bp_model_objective(&engine->shape);
-    int64_t each = engine->stage->spec.micro_batches, all = each * mesh->datas;
     double loss = 0;
 
-    for (int t = 0; t < objective->terms; t++) {
-        if (scored[t] == 0)
-            continue;
-        BP_MPI_WAIT("all_gather",
-                    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, engine->losses + t * all,
-                                  bp_mpi_count(each), MPI_DOUBLE, mesh->data));
-        loss += bp_model_term_weight(&engine->shape, t) *
-                (bp_tree_sum(engine->losses + t * all, all) / (double)scored[t]);
-    }
+    for (int t = 0; t < objective->terms; t++)
+        if (scored[t] > 0)
+            loss += bp_model_term_weight(&engine->shape, t) * mean_of(engine, t, scored[t]);
+    if (places > 0)
+        loss += engine->stage->teacher->states_weight * mean_of(engine, objective->terms, places);
     bp_all_sum_double(&loss, 1, mesh->pipeline);
     return loss;
 }
@@ -365,7 +388,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
 {
     const bp_mesh *mesh = engine->mesh;
     const bp_objective *objective = bp_model_objective(&engine->shape);
-    int64_t each = engine->stage->spec.micro_batches, scored[BP_TERMS];
+    int64_t each = engine->stage->spec.micro_batches, scored[BP_TERMS], places = 0;
     double clip = engine->spec.optimizer.clip, scale = 1;
     bp_stage_step work = {.batch = batch,
                           .step = step,
@@ -381,9 +404,14 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
         work.loss_weight[t] =
             scored[t] > 0 ? (float)(bp_model_term_weight(&engine->shape, t) / (double)scored[t])
                           : 0.0F;
+    if (engine->shape.states.count > 0) {
+        places = count_places(engine, batch);
+        work.states_weight = (float)(engine->stage->teacher->states_weight / (double)places);
+        work.states_sums = engine->losses + (objective->terms * mesh->datas + mesh->data_at) * each;
+    }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
-    result->loss = mean_loss(engine, scored);
+    result->loss = mean_loss(engine, scored, places);
     bp_fault_point("allreduce.before");
     bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");
@@ -498,7 +526,7 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *cou
     for (int g = 0; g < engine->network->group_count; g++) {
         const bp_group *group = &engine->network->groups[g];
 
-        if (what != BP_LOAD_BASE || !group->added)
+        if (what == BP_LOAD_STATE || !(group->passing || (what == BP_LOAD_BASE && group->added)))
             bp_network_slices(engine->network, g, "", engine->values + group->place, 0,
                               group->floats, slices, count, capacity);
     }

@@ -46,11 +46,11 @@ void bp_engine_free(bp_engine **engine);
 /** What of a checkpoint is loaded. */
 typedef enum bp_load {
     BP_LOAD_STATE, /* parameters, moments, what blocks carry */
-    BP_LOAD_MODEL, /* parameters, */
-    BP_LOAD_BASE   /* but for those of an adapter */
+    BP_LOAD_MODEL, /* parameters but for those of training alone, */
+    BP_LOAD_BASE   /* and but for those of an adapter */
 } bp_load;
 
-/** Initial values of an adapter alone. Local. */
+/** Initial values of an adapter, and of what is of training alone. Local. */
 void bp_engine_initialise_added(bp_engine *engine);
 
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */

@@ -85,6 +85,15 @@ const bp_option bp_train_options[] = {
     {"distill.weight", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL,
      "of that loss; one less it is of the targets' own", false,
      .at = BP_AT(bp_train_keys, soft_weight)},
+    {"distill.layers", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "layers whose states learn from the teacher's, MODEL:TEACHER: 1:2,2:4; 0 is what the "
+     "embedding leaves; where widths differ a projection is learned",
+     false, .at = BP_AT(bp_train_keys, layers)},
+    {"distill.states", BP_OPTION_CHOICE, "mse", 0, 0, "mse|cosine", NULL,
+     "the loss of these states: mean squared error, or 1 - cosine", false,
+     .at = BP_AT(bp_train_keys, states)},
+    {"distill.states_weight", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
+     "of that loss, beside the other two", false, .at = BP_AT(bp_train_keys, states_weight)},
     END,
 };
 
@@ -210,7 +219,8 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
-        .distills = bp_train_keys_of(config)->teacher != NULL,
+        .distills =
+            bp_train_keys_of(config)->teacher != NULL && bp_train_keys_of(config)->soft_weight > 0,
         .digest_every = bp_train_keys_of(config)->digest_every,
         .optimizer = {.kind = kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,
@@ -510,13 +520,17 @@ static void warn_of_unused(const bp_config *config)
 {
     const char *adapter = bp_model_keys_of(config)->adapter.kind;
     bool none = strcmp(adapter, "none") == 0, lora = strcmp(adapter, "lora") == 0;
-    bool alone = bp_train_keys_of(config)->teacher == NULL;
+    bool alone = bp_train_keys_of(config)->teacher == NULL,
+         no_states = alone || bp_train_keys_of(config)->layers == NULL;
     const unused_key rows[] = {
         {"adapter.rank", none, "without adapter.kind there is no adapter"},
         {"adapter.scale", !lora, "only adapter.kind = lora has it"},
         {"adapter.targets", !lora, "only adapter.kind = lora has them"},
         {"distill.temperature", alone, "without distill.model there is no teacher"},
         {"distill.weight", alone, "without distill.model there is no teacher"},
+        {"distill.layers", alone, "without distill.model there is no teacher"},
+        {"distill.states", no_states, "without distill.layers no states are compared"},
+        {"distill.states_weight", no_states, "without distill.layers no states are compared"},
         {"optimizer.temperature", !bp_optimizer_rows[kind_of(config)].samples,
          "only optimizer.kind = sgld and vogn have it"},
         {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),

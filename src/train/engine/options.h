@@ -57,6 +57,9 @@ typedef struct bp_train_keys {
     const char *teacher; /* distill.* */
     double temperature;
     double soft_weight;
+    const char *layers;
+    const char *states;
+    double states_weight;
 } bp_train_keys;
 
 static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
@@ -105,7 +108,7 @@ typedef struct bp_engine_spec {
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
-    bool distills;                          /* there is a teacher: bp_engine_teach */
+    bool distills;                          /* from soft targets: bp_engine_teach */
     bool overlap;                           /* messages travel beside compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */

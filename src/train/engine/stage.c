@@ -261,6 +261,7 @@ static bp_pass pass_of(bp_stage *stage, const bp_stage_step *step, int64_t micro
         pass.slot_T[s] = step->batch->stream[s].T;
     pass.scratch = &stage->scratch;
     pass.teacher = stage->teacher;
+    pass.states_weight = step->states_weight;
     memcpy(pass.loss_weight, step->loss_weight, sizeof pass.loss_weight);
     return pass;
 }
@@ -431,6 +432,21 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     return pass;
 }
 
+/* Of a micro-batch's way back through a chunk: the chunks that have no head of a term add 0. */
+static void add_losses(bp_stage *stage, const bp_stage_step *step, const bp_action *action,
+                       double *sums, int64_t stride)
+{
+    bp_pass pass = run_backward(stage, step, action);
+    bool first = action->chunk == stage->schedule.pipeline.chunks - 1;
+
+    for (int t = 0; t < BP_TERMS; t++)
+        if (pass.batch.term[t].count > 0)
+            sums[t * stride] = (first ? 0 : sums[t * stride]) + pass.loss_sum[t];
+    if (step->states_sums)
+        step->states_sums[action->micro_batch] =
+            (first ? 0 : step->states_sums[action->micro_batch]) + pass.states_loss;
+}
+
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride)
 {
@@ -447,13 +463,7 @@ void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *los
             run_forward(stage, step, action);
             continue;
         }
-        bp_pass pass = run_backward(stage, step, action);
-        for (int t = 0; t < BP_TERMS; t++) { /* the chunks that have no head of the term add 0 */
-            double *sum = &loss_sums[t * stride + action->micro_batch];
-
-            if (pass.batch.term[t].count > 0)
-                *sum = (action->chunk == chunks - 1 ? 0 : *sum) + pass.loss_sum[t];
-        }
+        add_losses(stage, step, action, loss_sums + action->micro_batch, stride);
     }
     bp_pipeline_comm_end(&stage->forward);
     bp_pipeline_comm_end(&stage->backward);

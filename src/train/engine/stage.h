@@ -69,6 +69,8 @@ typedef struct bp_stage_step {
     const bp_batch *batch; /* of micro_batches * B examples */
     int64_t step, first_slot;
     float loss_weight[BP_TERMS];
+    float states_weight; /* of a place whose states are compared with a teacher's, */
+    double *states_sums; /* and the sums of their losses, one a micro-batch; NULL: none are */
     /* callbacks on the way, with `context`; NULL: none */
     void (*needs)(void *context, int block);    /* a block is about to run forward */
     void (*is_whole)(void *context, int group); /* the sum of a group's gradients, in `gradient` */
@@ -76,7 +78,7 @@ typedef struct bp_stage_step {
 } bp_stage_step;
 
 /** One step's micro-batches: stage->gradient holds the sum of their gradients; of each term t
- * loss_sums[t * stride + micro-batch] is filled on the stage of the term's head (elsewhere zero).
+ * loss_sums[t * stride + micro-batch] is filled on the stage of the term's head (elsewhere zero);
  * Collective over mesh->pipeline and mesh->tensor. */
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);

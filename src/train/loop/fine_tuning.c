@@ -265,7 +265,7 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
             "%s does not have beside task.kind = %s: at task.lm_weight; leave it out, or "
             "take a gpt",
             weight, self->shape.family->name, bp_task_name(task->kind));
-    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+    if (bp_train_keys_of(self->config)->teacher && bp_train_keys_of(self->config)->soft_weight > 0)
         return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
                        "task.lm_weight = %g does not go with distill.model, which teaches classes "
                        "alone: at task.lm_weight; leave one of both out",

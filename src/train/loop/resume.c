@@ -162,7 +162,7 @@ bp_err trainer_find_source(trainer *self)
  * saved, however it is split. */
 static bp_err load_source(trainer *self)
 {
-    bool adapts = self->shape.adapter.kind != BP_ADAPTER_NONE,
+    bool adds = self->shape.adapter.kind != BP_ADAPTER_NONE || self->shape.states.count > 0,
          is_adapted = json_object_get(json_object_get(bp_checkpoint_state(self->source), "model"),
                                       "adapter") != NULL;
     bp_load what = self->resumes ? BP_LOAD_STATE : is_adapted ? BP_LOAD_MODEL : BP_LOAD_BASE;
@@ -177,7 +177,7 @@ static bp_err load_source(trainer *self)
     }
     if (self->engine)
         slices = bp_engine_slices_to_load(self->engine, what, &count);
-    if (self->engine && adapts && what == BP_LOAD_BASE)
+    if (self->engine && adds && !self->resumes)
         bp_engine_initialise_added(self->engine);
     if (self->engine && self->task && !self->resumes)
         count = trainer_task_keep_known(self, slices, count);

@@ -1,5 +1,6 @@
-/* distill.*: another model, or an ensemble, on the same ranks, whose probabilities the training
- * learns. Each step its backbone runs over the batch first; the head asks for logits by rows. */
+/* distill.*: another model, or an ensemble, on the same ranks, whose probabilities, or states
+ * (teacher_states.c), the training learns. Each step its backbone runs over the batch first; the
+ * head asks for logits by rows. */
 #include "train/loop/trainer_priv.h"
 
 #include "io/checkpoint/ensemble_file.h"
@@ -13,12 +14,18 @@
 
 struct teacher {
     bp_teacher face;
-    bp_model **members; /* [face.members] */
-    float **hidden;     /* of each, [slots][T][its width], on ranks of the last stage */
-    int32_t *inputs;    /* [slots][T] of a task: -1 behind a text's end, */
-    int32_t *targets;   /* and [slots][T] of -1 */
+    teacher_states *states; /* NULL: none are asked for */
+    bp_model **members;     /* [face.members] */
+    float **hidden;         /* of each, [slots][T][its width], on ranks of the last stage */
+    int32_t *inputs;        /* [slots][T] of a task: -1 behind a text's end, */
+    int32_t *targets;       /* and [slots][T] of -1 */
     int64_t first_slot;
 };
+
+static bool has_teacher(const trainer *self)
+{
+    return bp_train_keys_of(self->config)->teacher != NULL;
+}
 
 /* A CHECKPOINT is a list of one. */
 static bp_err list_members(bp_ensemble_list *list, const char *path)
@@ -37,14 +44,31 @@ static bool has_plain_head(const bp_model_shape *shape)
     return shape->softmaxes <= 1 && shape->head_entmax == 0;
 }
 
+/* Masked words are found, and by one head: not by SpanBERT's boundaries too. */
+static bool masks_words(const bp_model_shape *shape)
+{
+    return shape->task.kind == BP_TASK_NONE && shape->family->objective == &bp_objective_masked;
+}
+static bool masks_by_one_head(const bp_model_shape *shape)
+{
+    bp_batch_form form = bp_objective_masked.maker(shape, shape->context, NULL).form;
+    int heads = 0;
+
+    for (int t = 0; t < BP_TERMS; t++)
+        heads += form.targets[t] == shape->context;
+    return heads == 1;
+}
+
 /* Soft targets are of words, or of a task's classes or tags: a Dirichlet is none. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
     int64_t task = shape->task.kind;
 
-    return task == BP_TASK_NONE
-               ? shape->family->objective == &bp_objective_causal && has_plain_head(shape)
-               : (task == BP_TASK_CLASSES && shape->task.precision == 0) || task == BP_TASK_TAGS;
+    if (task == BP_TASK_NONE)
+        return has_plain_head(shape) &&
+               (masks_words(shape) ? masks_by_one_head(shape)
+                                   : shape->family->objective == &bp_objective_causal);
+    return (task == BP_TASK_CLASSES && shape->task.precision == 0) || task == BP_TASK_TAGS;
 }
 
 /* The same task, of texts that are framed alike. */
@@ -64,19 +88,21 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
                        "classes",
                        bp_task_name(theirs->kind), (long long)theirs->outcomes,
                        bp_task_name(ours->kind), (long long)ours->outcomes, path);
-    if (ours->kind == BP_TASK_NONE)
+    if (ours->kind == BP_TASK_NONE && !masks_words(&self->shape) && !masks_words(shape))
         return BP_OK;
-    a = self->shape.family->backbone(&self->shape);
-    b = shape->family->backbone(shape);
-    if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1))
-        return BP_OK;
+    if (ours->kind != BP_TASK_NONE || (masks_words(&self->shape) && masks_words(shape))) {
+        a = self->shape.family->backbone(&self->shape);
+        b = shape->family->backbone(shape);
+        if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1))
+            return BP_OK;
+    }
     return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
                    "a %s reads texts otherwise than the model, a %s: at distill.model = %s; take a "
                    "teacher of the model's kind",
                    shape->family->name, self->shape.family->name, path);
 }
 
-static bp_err check_state(const trainer *self, const json_t *state, const char *path)
+static bp_err check_state(trainer *self, const json_t *state, const char *path)
 {
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash")),
                *ours = self->facts.tokenizer_hash;
@@ -96,11 +122,12 @@ static bp_err check_state(const trainer *self, const json_t *state, const char *
     err = check_task(self, &shape, state, path);
     if (err != BP_OK)
         return err;
-    if (!gives_soft_targets(&shape))
+    if (self->spec.distills && !gives_soft_targets(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
-                       "a causal network whose head is one softmax, or one of classes or tags, no "
-                       "prior network",
+                       "a causal or masked network whose head is one softmax, or one of classes or "
+                       "tags, no prior network; or learn its states alone (distill.layers, "
+                       "distill.weight=0)",
                        shape.family->name, path);
     if (bp_model_most_inputs(&shape) < self->shape.context)
         return BP_FAIL(BP_ERR_CONFIG, "distill.short_context",
@@ -108,7 +135,7 @@ static bp_err check_state(const trainer *self, const json_t *state, const char *
                        "= %s; use a shorter model.context",
                        (long long)bp_model_most_inputs(&shape), (long long)self->shape.context,
                        path);
-    return BP_OK;
+    return teacher_states_find(self, &shape);
 }
 
 /* What a member takes on the ranks of the stage where that is most. */
@@ -128,19 +155,25 @@ static bp_err add_bytes(const trainer *self, const json_t *state, int64_t *bytes
                                                  .length = self->shape.context});
         int64_t here = memory.weights_bytes + memory.work_bytes;
 
-        if (stage == mesh->pipeline - 1)
+        if (stage == mesh->pipeline - 1 && self->spec.distills)
             here += slots * self->shape.context * memory.width * (int64_t)sizeof(float);
+        here += teacher_states_bytes(self, stage);
         most = here > most ? here : most;
     }
     *bytes += most;
     return err;
 }
 
-static bp_err check_members(const trainer *self, int64_t *bytes)
+static bp_err check_members(trainer *self, int64_t *bytes)
 {
     bp_ensemble_list list = {0};
     bp_err err = list_members(&list, bp_train_keys_of(self->config)->teacher);
 
+    if (err == BP_OK && self->taught.count > 0 && list.count > 1)
+        err = BP_FAIL(BP_ERR_CONFIG, "distill.no_states",
+                      "distill.layers asks for the states of one teacher, and distill.model = %s "
+                      "lists %lld: at distill.layers; leave it out, or take one of them",
+                      bp_train_keys_of(self->config)->teacher, (long long)list.count);
     for (int64_t k = 0; k < list.count && err == BP_OK; k++) {
         char *folder = NULL;
         json_t *manifest = NULL;
@@ -165,19 +198,26 @@ bp_err trainer_teacher_check(trainer *self)
     const bp_mesh *mesh = self->mesh;
     bp_err err = BP_OK;
 
-    if (!self->spec.distills)
+    if (!has_teacher(self))
         return BP_OK;
-    if (trainer_learner(self) || !gives_soft_targets(&self->shape))
+    err = bp_agree(mesh->world, teacher_states_read(self));
+    if (err != BP_OK)
+        return err;
+    if (trainer_learner(self) || trainer_counts(self) ||
+        (self->spec.distills && !gives_soft_targets(&self->shape)))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
-                       "targets here: at distill.model; leave it out, or train a causal network "
-                       "whose head is one softmax, or classes or tags",
+                       "targets here: at distill.model; leave it out, train a causal or masked "
+                       "network whose head is one softmax, or classes or tags, or learn states "
+                       "alone (distill.layers, distill.weight=0)",
                        self->shape.family->name);
     if (mesh->coordinates)
         err = check_members(self, &self->teacher_bytes);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
         bp_bcast_bytes(&self->teacher_bytes, sizeof self->teacher_bytes, 0, mesh->world);
+    if (err == BP_OK)
+        teacher_states_share(self);
     return err;
 }
 
@@ -191,13 +231,23 @@ static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int
     lm->ops->logits(lm, 0, self->hidden[member] + row * lm->info.width, rows, logits);
 }
 
+static const float *teacher_states_of(const bp_teacher *face, int match, int64_t slot, int64_t T,
+                                      int64_t row)
+{
+    const struct teacher *self = (const struct teacher *)face;
+
+    return teacher_states_at(self->states, match, (slot - self->first_slot) * T + row);
+}
+
 /* An older step than the newest one may have been opened, as that is damaged. */
 static bp_err check_opened(const trainer *self, const bp_model_info *info, const char *path)
 {
+    bool teaches = info->task.precision == 0 && !info->log_probabilities && !info->may_be_zero;
+
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
-        info->task.kind == self->shape.task.kind && info->task.precision == 0 && !info->masks &&
-        !info->log_probabilities && !info->may_be_zero && info->context >= self->shape.context)
+        info->task.kind == self->shape.task.kind && info->masks == masks_words(&self->shape) &&
+        (teaches || !self->spec.distills) && info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "
@@ -209,24 +259,31 @@ static bp_err check_opened(const trainer *self, const bp_model_info *info, const
 static bp_err open_member(trainer *self, struct teacher *teacher, int k, const char *path)
 {
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
+    bool keeps = self->spec.distills && self->mesh->pipeline_at == self->mesh->pipelines - 1;
     bp_err err = bp_model_open(&teacher->members[k], self->mesh, self->config, path);
 
     if (err == BP_OK)
         err = check_opened(self, &teacher->members[k]->info, path);
     if (err != BP_OK)
         return err;
-    if (self->mesh->pipeline_at == self->mesh->pipelines - 1)
+    if (keeps)
         teacher->hidden[k] = bp_try_alloc(
             "train.teacher", slots * self->shape.context * teacher->members[k]->info.width,
             sizeof(float));
-    if (self->mesh->pipeline_at == self->mesh->pipelines - 1 && !teacher->hidden[k])
+    if (keeps && !teacher->hidden[k])
         err = BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                       "memory is short: at what the teacher says of a batch; use a smaller "
                       "train.batch or more data ranks");
     return bp_agree(self->mesh->member, err);
 }
 
-static bp_err open_task(const trainer *self, struct teacher *teacher)
+/* Of tasks and masked models. */
+static bool is_told_ends(const trainer *self)
+{
+    return self->task || masks_words(&self->shape);
+}
+
+static bp_err open_marked(const trainer *self, struct teacher *teacher)
 {
     int64_t places = trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
 
@@ -257,7 +314,7 @@ void trainer_teacher_share(trainer *self)
     enum { DIGITS = 4, PARTS = (BP_SHA256_HEX - 1) / DIGITS };
     float parts[PARTS];
 
-    if (!self->spec.distills)
+    if (!has_teacher(self))
         return;
     for (int k = 0; k < PARTS; k++) {
         char digits[DIGITS + 1] = "0";
@@ -275,7 +332,7 @@ bp_err trainer_teacher_check_same(const trainer *self)
     const char *began =
         json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
 
-    if (!self->spec.distills || !began || strcmp(began, self->teacher_digest) == 0)
+    if (!has_teacher(self) || !began || strcmp(began, self->teacher_digest) == 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.changed",
                    "the teacher has the digest %.12s... now, and the training began with %.12s...: "
@@ -291,21 +348,26 @@ bp_err trainer_teacher_open(trainer *self)
     struct teacher *teacher;
     bp_err err;
 
-    if (!self->spec.distills)
+    if (!has_teacher(self))
         return BP_OK;
     err = bp_agree(self->mesh->member, list_members(&list, keys->teacher));
     self->teacher = teacher = bp_alloc("train.teacher", 1, sizeof *teacher);
     teacher->face = (bp_teacher){.members = (int)list.count,
                                  .temperature = keys->temperature,
                                  .weight = keys->soft_weight,
-                                 .logits = teacher_logits};
+                                 .logits = teacher_logits,
+                                 .states_weight = keys->states_weight,
+                                 .cosine = strcmp(keys->states, "cosine") == 0,
+                                 .states = teacher_states_of};
     teacher->members = bp_alloc("train.teacher", list.count, sizeof(bp_model *));
     teacher->hidden = bp_alloc("train.teacher", list.count, sizeof *teacher->hidden);
     for (int k = 0; k < (int)list.count && err == BP_OK; k++)
         err = open_member(self, teacher, k, list.members[k].path);
     bp_ensemble_list_clear(&list);
-    if (err == BP_OK && self->task)
-        err = open_task(self, teacher);
+    if (err == BP_OK && is_told_ends(self))
+        err = open_marked(self, teacher);
+    if (err == BP_OK)
+        err = bp_agree(self->mesh->member, teacher_states_open(&teacher->states, self));
     if (err != BP_OK)
         return err;
     find_digest(self, teacher);
@@ -317,22 +379,23 @@ bp_err trainer_teacher_open(trainer *self)
 /* Inputs of -1 mark a text's end for a model outside training. */
 static void mark_ends(struct teacher *teacher, const bp_batch *batch, int64_t T)
 {
+    const int32_t *lengths = batch->stream[0].lengths;
+
     for (int64_t r = 0; r < batch->B * T; r++)
-        teacher->inputs[r] =
-            r % T < batch->stream[0].lengths[r / T] ? batch->stream[0].inputs[r] : -1;
+        teacher->inputs[r] = !lengths || r % T < lengths[r / T] ? batch->stream[0].inputs[r] : -1;
 }
 
 bp_err trainer_teach(trainer *self, const bp_batch *batch)
 {
     struct teacher *teacher = self->teacher;
     int64_t T = self->shape.context, each = self->spec.micro_batch;
-    bool last = self->mesh->pipeline_at == self->mesh->pipelines - 1, task = self->task != NULL;
+    bool marks = is_told_ends(self);
     const int32_t *segments = batch->stream[0].segments,
-                  *inputs = teacher && task ? teacher->inputs : batch->stream[0].inputs,
-                  *targets = teacher && task ? teacher->targets : batch->term[0].targets;
+                  *inputs = teacher && marks ? teacher->inputs : batch->stream[0].inputs,
+                  *targets = teacher && marks ? teacher->targets : batch->term[0].targets;
     bp_err err = BP_OK;
 
-    if (teacher && self->task)
+    if (teacher && marks)
         mark_ends(teacher, batch, T);
     for (int k = 0; teacher && k < teacher->face.members; k++)
         for (int64_t first = 0; first < batch->B && err == BP_OK; first += each) {
@@ -344,10 +407,15 @@ bp_err trainer_teach(trainer *self, const bp_batch *batch)
                                    .segments = segments ? segments + first * T : NULL,
                                    .first_slot = teacher->first_slot + first};
 
-            err = lm->ops->backbone(lm, &part, BP_MODEL_NO_DROPOUT,
-                                    last ? teacher->hidden[k] + first * T * lm->info.width : NULL);
+            lm->ops->set_probe(lm, teacher_states_probe(teacher->states, first));
+            err = lm->ops->backbone(
+                lm, &part, BP_MODEL_NO_DROPOUT,
+                teacher->hidden[k] ? teacher->hidden[k] + first * T * lm->info.width : NULL);
         }
-    return teacher ? bp_agree(self->mesh->compute, err) : BP_OK;
+    err = teacher ? bp_agree(self->mesh->compute, err) : BP_OK;
+    if (teacher && err == BP_OK)
+        teacher_states_send(teacher->states);
+    return err;
 }
 
 void trainer_teacher_close(trainer *self)
@@ -360,6 +428,7 @@ void trainer_teacher_close(trainer *self)
         bp_model_free(&teacher->members[k]);
         bp_free(teacher->hidden[k]);
     }
+    teacher_states_close(&teacher->states);
     bp_free(teacher->inputs);
     bp_free(teacher->targets);
     bp_free(teacher->members);

@@ -81,6 +81,17 @@ typedef struct fine_tuning {
     bool unanswered;      /* some questions have no answer; on leads and the coordinator */
 } fine_tuning;
 
+typedef struct teacher_states teacher_states;
+/* distill.layers, as all ranks know them (teacher_states.c). Plain data. */
+typedef struct teacher_layers {
+    int64_t columns;             /* of the teacher's states */
+    int block[BP_STATE_MATCHES]; /* of the teacher, that leaves what a layer learns from; */
+    int from[BP_STATE_MATCHES];  /* the pipeline stage that has it, */
+    int to[BP_STATE_MATCHES];    /* and the one that has the layer */
+    int64_t layer[BP_STATE_MATCHES], of[BP_STATE_MATCHES]; /* the model's; the teacher's */
+    int count;
+} teacher_layers;
+
 typedef struct trainer {
     bp_config *config;              /* borrowed */
     const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
@@ -139,6 +150,7 @@ typedef struct trainer {
     sampling samples;
     struct teacher *teacher;            /* teacher.c; NULL: there is none */
     int64_t teacher_bytes;              /* that it takes on a rank, about */
+    teacher_layers taught;              /* distill.layers; count 0: none */
     char teacher_digest[BP_SHA256_HEX]; /* of its members' weights; "": there is none */
     bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
     double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
@@ -413,6 +425,29 @@ bp_err trainer_teacher_check_same(const trainer *self);
  * BP_ERR_SYSTEM: the same on all ranks. */
 bp_err trainer_teach(trainer *self, const bp_batch *batch);
 void trainer_teacher_close(trainer *self);
+
+/* teacher_states.c: distill.layers. Without it they do nothing */
+/** Reads the key. Local. Errors: BP_ERR_CONFIG. */
+bp_err teacher_states_read(trainer *self);
+/** A teacher of this shape has what it asks for: fills in the rest of self->taught. Local. Errors:
+ * BP_ERR_CONFIG. */
+bp_err teacher_states_find(trainer *self, const bp_model_shape *theirs);
+/** All ranks know the same as rank 0 of world, and the model's shape has it. Collective over world.
+ */
+void teacher_states_share(trainer *self);
+/** Bytes of states on a stage. */
+int64_t teacher_states_bytes(const trainer *self, int stage);
+/** Memory for a batch's states, and the teacher shows them. Local. Errors: BP_ERR_SYSTEM. */
+bp_err teacher_states_open(teacher_states **out, const trainer *self);
+/** The probe that takes the states of later passes, whose first window is `window` of the batch;
+ * NULL: none are asked for. */
+struct bp_probe *teacher_states_probe(teacher_states *states, int64_t window);
+/** What the teacher's stages have taken goes to those of the model's layers. Collective over
+ * mesh->pipeline. */
+void teacher_states_send(teacher_states *states);
+/** States of a match from row `row` of the batch on. */
+const float *teacher_states_at(const teacher_states *states, int match, int64_t row);
+void teacher_states_close(teacher_states **states);
 
 /* report.c */
 typedef enum report_kind {
