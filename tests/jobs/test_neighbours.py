@@ -4,7 +4,7 @@ import math
 import os
 
 import bagpipe_test
-from bagpipe_test import JobTest, program, read_json, run, steps
+from bagpipe_test import JobTest, ScoreFiles, program, read_json, run, steps
 from plain_gpt import gpt_logits
 
 try:
@@ -18,7 +18,7 @@ K, TEMPERATURE, WEIGHT = 12, 3.0, 0.3
 KEYS = [f"neighbours.k={K}", f"neighbours.temperature={TEMPERATURE}", f"neighbours.weight={WEIGHT}", "score.tokens=yes"]
 
 
-class Neighbours(JobTest):
+class Neighbours(ScoreFiles, JobTest):
     """A small GPT, the datastore of a part of its training text, and a text that is scored with it."""
 
     TEXT_BYTES = 60_000
@@ -109,14 +109,14 @@ class Neighbours(JobTest):
         one, mixed, _ = self.scored("one")
         for name, ranks, keys in (("two", 2, []), ("four", 4, []), ("streamed", 0, ["neighbours.memory=1"]), ("dedicated", 3, ["mesh.coordinator=dedicated"])):
             self.assertEqual(self.scored(name, ranks, *keys)[0], one, name)
-            self.assert_same_bytes(os.path.join(self.at("one"), "score", "tokens.h5"), os.path.join(self.at(name), "score", "tokens.h5"))
+            self.assert_same_bytes("one", name)
         for name, ranks, keys in (("tensor", 2, ["mesh.tensor=2"]), ("stages", 2, ["mesh.pipeline=2"]), ("all", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
             numpy.testing.assert_allclose(self.scored(name, ranks, *keys)[1], mixed, atol=2e-5, err_msg=name)
             self.must(self.command("store-" + name, "part", "score.states=yes", *keys), ranks)
             numpy.testing.assert_allclose(self.entries(os.path.join(self.at("store-" + name), "score", "states.h5"))[0], self.entries(self.store)[0],
                                           atol=2e-5, err_msg=name)
         self.must(self.command("store-two", "part", "score.states=yes"), 2)
-        self.assert_same_bytes(self.store, os.path.join(self.at("store-two"), "score", "states.h5"))
+        self.assertEqual(self.data("store", "states.h5"), self.data("store-two", "states.h5"))
 
     def test_cite_prints_the_neighbours_of_scikit_learn(self):
         with open(self.at("part.txt"), encoding="utf-8") as file:
@@ -136,7 +136,9 @@ class Neighbours(JobTest):
         distances, found = NearestNeighbors(n_neighbors=5, algorithm="brute").fit(keys).kneighbors(queries)
         got = numpy.array([[int(row[3]), int(row[5])] for row in rows[1:]]).reshape(count, 5, 2)
         places = starts[got[:-1, :, 0]] + got[:-1, :, 1]
-        numpy.testing.assert_array_equal(places, entries[found])
+        near = keys[numpy.searchsorted(entries, places)]
+        self.assertGreater((places == entries[found]).mean(), 0.8)  # equally far ones come in another order
+        numpy.testing.assert_allclose(((near - queries[:, None]) ** 2).sum(-1), distances ** 2, atol=1e-5)
         numpy.testing.assert_allclose([float(row[2]) for row in rows[1:1 + 5 * (count - 1)]], distances.ravel() ** 2, atol=1e-5)
         best = documents[1].split("\t")
         self.assertEqual((documents[0].split("\t")[0], int(best[2]), best[3]), ("share", document, ids[document].decode()))
