@@ -12,13 +12,15 @@
 typedef struct bp_model bp_model;
 struct bp_probe; /* nn/block.h */
 
-/** Statistics of each token, in nats. A plain model returns BP_MODEL_LOGPROB alone; an
+/** Statistics of each token, in nats. A plain model returns BP_MODEL_LOGPROB alone; one with
+ * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
  * vocabulary. */
 typedef enum bp_model_statistic {
-    BP_MODEL_LOGPROB = 0,        /* log p(target) */
-    BP_MODEL_TOTAL_ENTROPY,      /* H[p], as expected entropy + mutual information */
+    BP_MODEL_LOGPROB = 0, /* log p(target) */
+    BP_MODEL_ALONE = 1,
+    BP_MODEL_TOTAL_ENTROPY = 1,  /* H[p], as expected entropy + mutual information */
     BP_MODEL_EXPECTED_ENTROPY,   /* mean_m H[p_m] */
     BP_MODEL_MUTUAL_INFORMATION, /* mean_m KL(p_m || p) */
     BP_MODEL_LOGPROB_VARIANCE,   /* of log p_m(target) over members, divided by M */
@@ -41,6 +43,7 @@ const char *bp_model_statistic_name(int64_t statistic);
 /** What layers leave of a token: so many layers, of so many columns each. */
 typedef struct bp_state_form {
     int64_t layers, columns; /* 0: a model keeps none */
+    bool keys;               /* one layer, of bp_model_ops.keys and not of `states` */
 } bp_state_form;
 
 /** A text of which states are asked for. */
@@ -53,7 +56,7 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, or BP_MODEL_MEMBER + members */
+    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -72,7 +75,7 @@ typedef struct bp_model_info {
     int64_t step;           /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, whatever their split */
-    bp_state_form states;               /* of bp_model_ops.states */
+    bp_state_form states;               /* of bp_model_ops.states, or of keys */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
@@ -181,6 +184,11 @@ typedef struct bp_model_ops {
      * that says none. Valid on all ranks of mesh->model. Errors: BP_ERR_SYSTEM memory, the same on
      * all ranks. */
     bp_err (*states)(bp_model *lm, const bp_model_text *text, float *states);
+    /** As `score`, and keys[windows * length][info.states.columns] of every place, of a target or
+     * not: what the MLP of the last Transformer layer reads there, behind its norm. NULL where
+     * info.states says none. Valid on all ranks of mesh->model. Source: Khandelwal et al. 2020,
+     * "Generalization through Memorization: Nearest Neighbor Language Models", section 5. */
+    bp_err (*keys)(bp_model *lm, const bp_model_batch *batch, float *values, float *keys);
     void (*free)(bp_model *lm);
 
     /* Decoding; NULL for a model that can't. Called through bp_model_decode_new and those that

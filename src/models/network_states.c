@@ -1,5 +1,5 @@
-/* What a network's layers leave of the tokens of a text: a probe takes it out of a pass that reads
- * the text whole. */
+/* What a network's layers leave of the tokens of a text, and the keys of a batch's places: a probe
+ * takes them out of a pass. */
 #include "models/network_states_priv.h"
 
 #include "base/err.h"
@@ -31,6 +31,8 @@ static void keep(bp_probe *probe, const bp_probed *seen)
 
 bp_state_form network_state_form(const bp_model_shape *shape)
 {
+    if (shape->family->key_block && shape->task.kind == BP_TASK_NONE)
+        return (bp_state_form){.layers = 1, .columns = shape->width, .keys = true};
     return shape->family->states ? shape->family->states(shape) : (bp_state_form){0};
 }
 
@@ -83,4 +85,55 @@ bp_err network_states(bp_model *model, const bp_model_text *text, float *states)
     bp_free(values);
     bp_free(places);
     return err;
+}
+
+/* ---- keys ---- */
+
+/* A probe that keeps what the MLP of one block reads, piece after piece of a batch. */
+typedef struct key_keeper {
+    bp_probe probe;
+    int block;
+    float *next; /* of keys[][columns] */
+} key_keeper;
+
+static void keep_keys(bp_probe *probe, const bp_probed *seen)
+{
+    key_keeper *self = (key_keeper *)probe;
+    int64_t floats = seen->rows * seen->columns;
+
+    if (seen->block != self->block || strcmp(seen->what, "mlp") != 0)
+        return;
+    memcpy(self->next, seen->x, (size_t)floats * sizeof *seen->x);
+    self->next += floats;
+}
+
+/* The stage that has a block. */
+static int stage_of(const network_model *self, int block)
+{
+    int stage = 0, first, end;
+
+    bp_model_stage(&self->shape, stage, self->mesh->pipelines, &first, &end);
+    while (block >= end)
+        bp_model_stage(&self->shape, ++stage, self->mesh->pipelines, &first, &end);
+    return stage;
+}
+
+bp_err network_keys(bp_model *model, const bp_model_batch *batch, float *values, float *keys)
+{
+    network_model *self = (network_model *)model;
+    int64_t floats = batch->windows * batch->length * model->info.states.columns;
+    key_keeper kept = {.probe = {.see = keep_keys, .mlp = true},
+                       .block = self->shape.family->key_block(&self->shape),
+                       .next = keys};
+    bp_err err;
+
+    model->ops->set_probe(model, &kept.probe);
+    err = model->ops->score(model, batch, values);
+    model->ops->set_probe(model, NULL);
+    if (err != BP_OK)
+        return err;
+    int stage = stage_of(self, kept.block);
+    BP_ASSERT(stage != self->mesh->pipeline_at || kept.next == keys + floats);
+    bp_bcast_bytes(keys, floats * (int64_t)sizeof *keys, stage, self->mesh->pipeline);
+    return BP_OK;
 }

@@ -4,10 +4,13 @@
 
 #include "models/network_inside_priv.h"
 
-/** Of a family without states zeros. */
+/** Of a model without states zeros. */
 bp_state_form network_state_form(const bp_model_shape *shape);
 
 /** bp_model_ops.states. */
 bp_err network_states(bp_model *model, const bp_model_text *text, float *states);
+
+/** bp_model_ops.keys. */
+bp_err network_keys(bp_model *model, const bp_model_batch *batch, float *values, float *keys);
 
 #endif

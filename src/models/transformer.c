@@ -102,6 +102,11 @@ int bp_transformer_blocks(const bp_model_shape *shape)
     return (int)shape->layers + 2;
 }
 
+int bp_transformer_key_block(const bp_model_shape *shape)
+{
+    return (int)shape->layers;
+}
+
 bp_activations bp_transformer_behind(const bp_model_shape *shape, int block)
 {
     (void)block;

@@ -10,6 +10,7 @@
 
 /** Of one stack: the embedding, layers, the head; the hidden states pass on behind each. */
 int bp_transformer_blocks(const bp_model_shape *shape);
+int bp_transformer_key_block(const bp_model_shape *shape);
 bp_activations bp_transformer_behind(const bp_model_shape *shape, int block);
 /** A vocabulary's table [V][C] of the next block alone, rows cut over tensor ranks; and one, "wte",
  * that the first and the last stage share. */

@@ -90,7 +90,8 @@ typedef struct bp_cache_need {
 typedef struct bp_probed {
     int block;        /* of the whole model, from 0 */
     const char *what; /* the name of an activation behind the block ("hidden"), of all examples of
-                         the pass; or "attention", "cross_attention": weights before dropout */
+                         the pass; or "attention", "cross_attention": weights before dropout; or
+                         "mlp": what a Transformer layer's MLP reads, behind its norm */
     int64_t example, head; /* of such weights: in the global batch, and among all heads */
     const float *x;        /* [B * T][columns]; of weights [queries][keys] */
     int64_t rows, columns;
@@ -102,6 +103,7 @@ typedef struct bp_probe bp_probe;
 struct bp_probe {
     void (*see)(bp_probe *probe, const bp_probed *probed);
     bool attention; /* weights too: products and a matrix a head of their own */
+    bool mlp;       /* what MLPs read too: a norm of their own */
     int block;      /* at work; set by who runs the blocks */
 };
 
@@ -214,6 +216,8 @@ void bp_probe_activations(const bp_pass *pass, const bp_activations *activations
 /** and the weights of an attention that has just gone forward, head by head. */
 void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attention_input *in,
                         const float *lse, const bp_attention_shape *shape);
+/** and what a layer's MLP reads: the norm of h[B * T][columns]; without one (NULL) h itself. */
+void bp_probe_mlp(const bp_pass *pass, const float *h, int64_t columns, const bp_norm *norm);
 /** A pass over a batch, in its extent; and one that is only planned, as a block will see it. */
 bp_pass bp_pass_over(const bp_batch *batch);
 bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool training);

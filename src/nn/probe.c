@@ -1,4 +1,4 @@
-/* What a probe is shown: activations behind a block, weights of attention. */
+/* What a probe is shown: activations behind a block, weights of attention, what an MLP reads. */
 #include "nn/block.h"
 
 void bp_probe_activations(const bp_pass *pass, const bp_activations *activations)
@@ -32,4 +32,24 @@ void bp_probe_attention(const bp_pass *pass, const char *what, const bp_attentio
                                                    .columns = K});
     }
     bp_free(weights);
+}
+
+void bp_probe_mlp(const bp_pass *pass, const float *h, int64_t columns, const bp_norm *norm)
+{
+    int64_t rows = pass->B * pass->T;
+    float *normed = NULL;
+
+    if (!pass->probe || !pass->probe->mlp)
+        return;
+    if (norm) {
+        normed = bp_alloc("nn.probe", rows * columns, sizeof *normed);
+        bp_operand to = bp_operand_floats(normed, rows, columns);
+        bp_layer_norm_forward(&to, NULL, norm, &(bp_residual){.base = h});
+    }
+    pass->probe->see(pass->probe, &(bp_probed){.block = pass->probe->block,
+                                               .what = "mlp",
+                                               .x = norm ? normed : h,
+                                               .rows = rows,
+                                               .columns = columns});
+    bp_free(normed);
 }

@@ -178,10 +178,14 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
 
     if (self->shape.post_norm) {
         close_branch(self, pass, kept, work, branch, h);
+        if (next == MLP)
+            bp_probe_mlp(pass, h, self->shape.C, NULL);
         spread(self, pass, work, h);
         return;
     }
     if (self->shape.parallel) { /* before h, which may lie over base */
+        if (next == MLP)
+            bp_probe_mlp(pass, base, self->shape.C, &norm);
         bp_layer_norm_forward(&normed, NULL, &norm, &(bp_residual){.base = base});
         bp_nn_gather(self->block.nn, pass, &work->normed);
         add_branch(self, pass, kept, work, branch, base, h);
@@ -189,6 +193,8 @@ void layer_join(layer *self, bp_pass *pass, const saved *kept, forward_work *wor
     }
     bp_residual sum = residual_of(self, pass, kept, branch, base, work->branch, &key);
     bp_layer_norm_forward(&normed, h, &norm, &sum);
+    if (next == MLP)
+        bp_probe_mlp(pass, h, self->shape.C, &norm);
     bp_nn_gather(self->block.nn, pass, &work->normed);
 }
 

@@ -12,8 +12,9 @@ def norm(x, gain, bias):
     return x / numpy.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-5) * gain + bias
 
 
-def gpt_states(w, tokens, heads):
-    """What the embedding and each layer of a GPT-2 leave, in float64; tokens [windows][T]."""
+def gpt_states(w, tokens, heads, keys=None):
+    """What the embedding and each layer of a GPT-2 leave, in float64; tokens [windows][T]. What each layer's MLP reads is
+    appended to keys."""
     T = tokens.shape[1]
     h = w["wte"][tokens] + w["wpe"][:T]
     hidden = numpy.triu(numpy.full((T, T), -numpy.inf), 1)
@@ -25,12 +26,15 @@ def gpt_states(w, tokens, heads):
         q, k, v = ((x @ of(f"attn.{n}.weight").T + of(f"attn.{n}.bias")).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) for n in "qkv")
         p = numpy.exp(log_softmax(q @ k.swapaxes(2, 3) / numpy.sqrt(q.shape[-1]) + hidden))
         h = h + (p @ v).swapaxes(1, 2).reshape(x.shape) @ of("attn.out.weight").T + of("attn.out.bias")
-        x = norm(h, of("ln2.gain"), of("ln2.bias")) @ of("mlp.up.weight").T + of("mlp.up.bias")
+        x = norm(h, of("ln2.gain"), of("ln2.bias"))
+        if keys is not None:
+            keys.append(x)
+        x = x @ of("mlp.up.weight").T + of("mlp.up.bias")
         x = 0.5 * x * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (x + 0.044715 * x ** 3)))
         h = h + x @ of("mlp.down.weight").T + of("mlp.down.bias")
         states.append(h)
     return states
 
 
-def gpt_logits(w, tokens, heads):
-    return norm(gpt_states(w, tokens, heads)[-1], w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T
+def gpt_logits(w, tokens, heads, keys=None):
+    return norm(gpt_states(w, tokens, heads, keys)[-1], w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T

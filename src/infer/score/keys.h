@@ -18,6 +18,10 @@ typedef struct bp_score_keys {
     bool states;
     const char *mix;
     double mix_scale;
+    const char *neighbours; /* of the nearest: neighbours.* from here on */
+    int64_t nearest;
+    double temperature, weight;
+    int64_t neighbours_memory;
 } bp_score_keys;
 
 static inline const bp_score_keys *bp_score_keys_of(const bp_config *config)

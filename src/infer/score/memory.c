@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "infer/neighbours/datastore.h"
 #include "infer/score/keys.h"
 #include "infer/score/unit.h"
 #include "io/checkpoint/checkpoint.h"
@@ -100,6 +101,20 @@ static int64_t find_inputs(const models *self)
     return most_of(least, 1);
 }
 
+/* Of a datastore, by the size of its file; of a job without one nothing. */
+static int64_t neighbours_bytes(const models *self, const bp_model_memory *model,
+                                const bp_model_task *task)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->spec->config);
+    int64_t bytes = keys && keys->neighbours ? bp_file_size(keys->neighbours) : 0;
+
+    return bytes <= 0 || model->width <= 0
+               ? 0
+               : bp_datastore_bytes(bytes, model->width, task->mesh->tensor * task->mesh->pipeline,
+                                    keys->neighbours_memory, task->windows * task->length,
+                                    keys->nearest);
+}
+
 /* What a rank of one stage and one member of the mesh takes. */
 static bp_err estimate_rank(const models *self, const bp_model_task *task, int member,
                             bp_rank_memory *out)
@@ -126,6 +141,7 @@ static bp_err estimate_rank(const models *self, const bp_model_task *task, int m
     }
     if (err != BP_OK)
         return err;
+    work += neighbours_bytes(self, &widest, task);
     if (last && self->samples > 0) /* a matrix and its copy */
         out->own_bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
                           (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);

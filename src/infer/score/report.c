@@ -188,6 +188,10 @@ void scorer_report(const scorer *self)
                self->unscored, bp_score_convention_name(self->rule.convention),
                bp_score_prefix_name(&self->rule));
     report_choices(self->choices);
+    if (bp_score_keys_of(self->config)->neighbours)
+        bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",
+               figure(self->summary, "perplexity"), bp_score_keys_of(self->config)->nearest,
+               figure(json_object_get(self->summary, "without_neighbours"), "perplexity"));
     bp_log("in %s: summary.json, documents.h5%s%s%s%s", self->folder,
            bp_score_keys_of(self->config)->tokens ? ", tokens.h5" : "",
            bp_score_keys_of(self->config)->states ? ", states.h5" : "",

@@ -36,27 +36,41 @@ bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *b
 
 static bp_err open_run(scorer *self)
 {
-    static const char *const may_change[] = {"run.dir", "score.memory", NULL};
+    static const char *const may_change[] = {"run.dir", "score.memory", "neighbours.memory", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
     char model[128]; /* an ensemble of one returns more statistics than its model alone */
-    bp_run_identity identities[] = {
-        {"score.corpus", self->corpus_hash},
-        {"score.model", model},
-        {bp_score_keys_of(self->config)->candidates ? "score.candidates" : NULL,
-         self->candidates_hash},
-        {NULL, NULL}};
+    bp_run_identity identities[] = {{"score.corpus", self->corpus_hash},
+                                    {"score.model", model},
+                                    {NULL, NULL},
+                                    {NULL, NULL},
+                                    {NULL, NULL}};
+    int count = 2;
     bp_run_spec spec = {.job = "score",
                         .may_change = may_change,
                         .other_bits = other_bits,
                         .keeps_bits = bp_score_keeps_bits,
                         .identities = identities};
 
+    if (bp_score_keys_of(self->config)->candidates)
+        identities[count++] = (bp_run_identity){"score.candidates", self->candidates_hash};
+    if (bp_score_keys_of(self->config)->neighbours)
+        identities[count++] = (bp_run_identity){"score.neighbours", self->datastore.hash};
     if (self->info.members > 0)
         snprintf(model, sizeof(model), "%s, an ensemble of %" PRId64, self->info.digest,
                  self->info.members);
     else
         snprintf(model, sizeof(model), "%s", self->info.digest);
     return bp_run_open(&self->run, self->mesh, self->config, &spec);
+}
+
+static json_t *describe_neighbours(const scorer *self)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+
+    return json_pack("{ss sI sI so so}", "datastore", self->datastore.hash, "entries",
+                     (json_int_t)self->datastore.entries, "k", (json_int_t)keys->nearest,
+                     "temperature", bp_json_real(keys->temperature), "weight",
+                     bp_json_real(keys->weight));
 }
 
 static bp_err write_results(scorer *self, bp_parts *parts)
@@ -83,6 +97,8 @@ static bp_err write_results(scorer *self, bp_parts *parts)
                                  (uint64_t)bp_run_keys_of(self->config)->seed);
     if (err == BP_OK && self->choices)
         (void)json_object_set(self->summary, "candidates", self->choices);
+    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
+        (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
     if (err == BP_OK)
         err = bp_run_check_owner(self->run);
     if (err == BP_OK)

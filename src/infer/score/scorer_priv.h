@@ -3,6 +3,7 @@
 #define BP_INFER_SCORE_SCORER_PRIV_H
 
 #include "infer/ensemble/ensemble.h"
+#include "infer/neighbours/neighbours.h"
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
 #include "infer/score/plan.h"
@@ -20,6 +21,7 @@ typedef struct scorer {
     bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
     bp_model *lm;       /* NULL on a dedicated coordinator */
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
+    bp_datastore_info datastore;    /* of score.neighbours; on all ranks */
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
     bp_corpus *corpus;              /* on leads and the coordinator, as the plan */
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */

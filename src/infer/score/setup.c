@@ -113,6 +113,22 @@ static bp_err resolve_precision(scorer *self)
                     bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
 }
 
+/* On the computing ranks: the model's distribution is mixed with that of its neighbours. */
+static bp_err add_neighbours(scorer *self)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+    bp_neighbours_spec spec = {.path = keys->neighbours,
+                               .k = keys->nearest,
+                               .temperature = keys->temperature,
+                               .weight = keys->weight,
+                               .memory_bytes = keys->neighbours_memory};
+    bp_err err = bp_neighbours_new(&self->lm, self->lm, self->mesh, &spec);
+
+    if (err == BP_OK)
+        self->datastore = *bp_neighbours_datastore(self->lm);
+    return err;
+}
+
 /* On the computing ranks. */
 static bp_err open_lm(scorer *self)
 {
@@ -128,6 +144,8 @@ static bp_err open_lm(scorer *self)
     err = self->ensemble
               ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
               : bp_model_open_wide(&self->lm, self->mesh, self->config, path, spec.context);
+    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
+        err = add_neighbours(self);
     if (err == BP_OK)
         self->info = self->lm->info;
     return err;
@@ -143,6 +161,7 @@ static bp_err open_model(scorer *self)
     if (err != BP_OK)
         return err;
     bp_bcast_bytes(&self->info, sizeof(self->info), from, mesh->world);
+    bp_bcast_bytes(&self->datastore, sizeof(self->datastore), from, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
     if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
         err = check_members(self, self->info.members);
@@ -248,6 +267,7 @@ static bp_err load_corpus(scorer *self)
 static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
     bp_buffer text = {0};
 
     bp_buffer_printf(
@@ -261,6 +281,9 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
     if (rule->convention == BP_SCORE_PAIRS)
         bp_buffer_printf(&text, " from %" PRId64 " %d", rule->start, rule->cut);
+    if (keys->neighbours)
+        bp_buffer_printf(&text, " neighbours %s %" PRId64 " %.17g %.17g", self->datastore.hash,
+                         keys->nearest, keys->temperature, keys->weight);
     if (selects(self))
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,

@@ -1,7 +1,8 @@
 /* score.states: what each layer leaves of every token, and a mix of the layers (Peters et al. 2018,
- * equation 1), as HDF5. Texts are read whole, in rounds of as many as there are data ranks; the
- * coordinator writes them in their order, so that the file does not depend on who computed what. */
-#include "infer/score/scorer_priv.h"
+ * equation 1), as HDF5. Texts are read whole (of models that give keys, windows are read as they
+ * are scored: states_keys.c), in rounds of as many as there are data ranks; the coordinator writes
+ * them in their order, so that the file does not depend on who computed what. */
+#include "infer/score/states_priv.h"
 
 #include "base/fs.h"
 #include "base/heartbeat.h"
@@ -20,36 +21,14 @@
 
 #define VERSION     1
 #define TEXT_TOKENS 2048 /* of a text that is read whole, unless score.context says otherwise */
-#define LAYERS      64
 #define TAG_STATES  102
 #define NAME_BYTES  32
 #define WRITES      "while it wrote score/states.h5"
-
-/* A run of a document's text that is read whole, and where its rows go. */
-typedef struct state_text {
-    int64_t file, first, count; /* in the file's /tokens */
-    int64_t row;                /* of /layer_K */
-} state_text;
 
 /* Where the next text begins. */
 typedef struct place {
     int64_t document, token;
 } place;
-
-typedef struct state_job {
-    scorer *self;
-    bp_state_form form;
-    int64_t most; /* tokens of a text */
-    int *leads;   /* [datas] ranks of the world */
-    state_text *texts;
-    int64_t count;
-    int32_t *tokens; /* [most] */
-    float *states;   /* [layers][most][columns], of one text: [layers][count][columns] */
-    float *mixed;    /* [most][columns]; NULL: no mix is asked for */
-    float *gap;      /* [most][columns] of NaN, on the coordinator */
-    double weights[LAYERS];
-    bp_h5_draft draft;
-} state_job;
 
 /* ---- the mix ---- */
 
@@ -86,7 +65,7 @@ static void soften(double *weights, int64_t layers)
 void scorer_states_check(bp_config *config, const bp_model_info *model)
 {
     const bp_score_keys *keys = bp_score_keys_of(config);
-    double weights[LAYERS];
+    double weights[STATE_LAYERS];
 
     if (!keys) /* of another job that scores */
         return;
@@ -104,12 +83,18 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
     }
     if (!keys->states)
         return;
-    if (model->states.layers == 0 || model->states.layers > LAYERS)
-        bp_config_fault(config, "score.no_states",
-                        "score.states = yes, but no states are returned of %s of kind %s: at "
-                        "score.states; take one model of kind elmo, or leave the key out",
-                        model->members > 0 ? "an ensemble" : "a model",
-                        model->kind ? model->kind : "unknown");
+    if (model->states.layers == 0 || model->states.layers > STATE_LAYERS)
+        bp_config_fault(
+            config, "score.no_states",
+            "score.states = yes, but no states are returned of %s of kind %s: at "
+            "score.states; take one model of kind elmo, or a Transformer that continues "
+            "texts, or leave the key out",
+            model->members > 0 ? "an ensemble" : "a model", model->kind ? model->kind : "unknown");
+    else if (keys->mix && model->states.keys)
+        bp_config_fault(config, "score.bad_mix",
+                        "score.mix = %.60s mixes layers, but a model of kind %s has one key a "
+                        "token: at score.mix; leave it out",
+                        keys->mix, model->kind ? model->kind : "unknown");
     else if (keys->mix && !read_weights(weights, keys->mix, model->states.layers))
         bp_config_fault(config, "score.bad_mix",
                         "score.mix = %.60s is no list of %" PRId64
@@ -221,8 +206,7 @@ static bp_err make_layers(state_job *job)
     return err;
 }
 
-/* A text's `count` rows from `row` on, of all layers. */
-static bp_err write_rows(state_job *job, int64_t row, int64_t count)
+bp_err states_write_rows(state_job *job, int64_t row, int64_t count)
 {
     int64_t C = job->form.columns, n = count * C;
     double scale = bp_score_keys_of(job->self->config)->mix_scale;
@@ -262,7 +246,7 @@ static bp_err write_gap_rows(state_job *job, int64_t row, int64_t count)
 
 /* Rows of what is no text: end-of-document tokens, documents that are not scored. These may be
  * most of a corpus, so that a stop is looked for here too. */
-static bp_err write_gap(state_job *job, int64_t from, int64_t to)
+bp_err states_write_gap(state_job *job, int64_t from, int64_t to)
 {
     bp_err err = BP_OK;
 
@@ -287,48 +271,55 @@ static bp_err read_tokens(const state_job *job, const state_text *text)
 }
 
 /* This group's text of a round. */
-static bp_err compute(state_job *job, const state_text *text)
+static bp_err compute_text(state_job *job, int64_t number)
 {
     scorer *self = job->self;
     const bp_mesh *mesh = self->mesh;
+    const state_text *text = &job->texts[number];
     bp_err err = bp_agree(mesh->ensemble, self->leads ? read_tokens(job, text) : BP_OK);
 
     if (err != BP_OK)
         return err;
+    job->floats = job->form.layers * text->count * job->form.columns;
     bp_bcast_bytes(job->tokens, text->count * (int64_t)sizeof *job->tokens, 0, mesh->ensemble);
     return self->lm->ops->states(
         self->lm, &(bp_model_text){job->tokens, text->count, (int32_t)self->rule.eod}, job->states);
 }
 
-static int64_t bytes_of(const state_job *job, const state_text *text)
+static bp_err store_text(state_job *job, int64_t number)
 {
-    return job->form.layers * text->count * job->form.columns * (int64_t)sizeof(float);
+    const state_text *text = &job->texts[number];
+    bp_err err = states_write_gap(job, job->written, text->row);
+
+    if (err == BP_OK)
+        err = states_write_rows(job, text->row, text->count);
+    job->written = text->row + text->count;
+    return err;
 }
 
 /* The round's results in their order, to the coordinator, which writes each and what lies before
  * it. Its own, if it leads, is the first one. A write that failed is reported later: the
  * others' results still come. */
-static bp_err collect(state_job *job, int64_t first, int64_t *written)
+static bp_err collect(state_job *job, int64_t first)
 {
     scorer *self = job->self;
     const bp_mesh *mesh = self->mesh;
+    int64_t size = (int64_t)sizeof(int64_t), each = (int64_t)sizeof *job->states;
     bp_err err = BP_OK;
 
     for (int d = 0; d < mesh->datas && first + d < job->count; d++) {
-        const state_text *text = &job->texts[first + d];
-        bool sends = self->leads && mesh->data_at == d && !mesh->coordinates;
-        bool receives = mesh->coordinates && !(self->leads && mesh->data_at == d);
+        bool own = self->leads && mesh->data_at == d;
 
-        if (sends)
-            bp_send(job->states, bytes_of(job, text), 0, TAG_STATES, mesh->world);
-        if (receives)
-            bp_recv(job->states, bytes_of(job, text), job->leads[d], TAG_STATES, mesh->world);
+        if (own && !mesh->coordinates) {
+            bp_send(&job->floats, size, 0, TAG_STATES, mesh->world);
+            bp_send(job->states, job->floats * each, 0, TAG_STATES, mesh->world);
+        }
+        if (mesh->coordinates && !own) {
+            bp_recv(&job->floats, size, job->leads[d], TAG_STATES, mesh->world);
+            bp_recv(job->states, job->floats * each, job->leads[d], TAG_STATES, mesh->world);
+        }
         if (mesh->coordinates && err == BP_OK)
-            err = write_gap(job, *written, text->row);
-        if (mesh->coordinates && err == BP_OK)
-            err = write_rows(job, text->row, text->count);
-        if (mesh->coordinates)
-            *written = text->row + text->count;
+            err = job->store(job, first + d);
     }
     return err;
 }
@@ -338,7 +329,6 @@ static bp_err run_rounds(state_job *job)
     scorer *self = job->self;
     const bp_mesh *mesh = self->mesh;
     bp_err err = BP_OK;
-    int64_t written = 0;
 
     for (int64_t first = 0; first < job->count && err == BP_OK; first += mesh->datas) {
         int64_t own = first + mesh->data_at;
@@ -347,17 +337,25 @@ static bp_err run_rounds(state_job *job)
         if (bp_all_max_int(bp_signals_stop_asked(), mesh->world) != 0)
             return bp_stop_request_stopped(WRITES);
         if (mesh->computes && own < job->count)
-            err = compute(job, &job->texts[own]);
+            err = job->compute(job, own);
         err = bp_agree(mesh->world, err);
         if (err == BP_OK)
-            err = bp_agree(mesh->world, collect(job, first, &written));
+            err = bp_agree(mesh->world, collect(job, first));
     }
     if (err == BP_OK && mesh->coordinates)
-        err = write_gap(job, written, self->plan.first_token[self->plan.files]);
+        err = states_write_gap(job, job->written, self->plan.first_token[self->plan.files]);
     return bp_agree(mesh->world, err);
 }
 
-static bp_err prepare(state_job *job)
+bp_err states_no_memory(int64_t tokens)
+{
+    return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
+                   "memory is short: at the states of %" PRId64
+                   " tokens; use a smaller score.context",
+                   tokens);
+}
+
+static bp_err prepare_texts(state_job *job)
 {
     const scorer *self = job->self;
     const bp_score_keys *keys = bp_score_keys_of(self->config);
@@ -368,10 +366,11 @@ static bp_err prepare(state_job *job)
                        "score.states = yes reads a text between end-of-document tokens, but "
                        "neither corpus nor model names one: at score.states; make the corpus with "
                        "a tokenizer that has one");
+    job->compute = compute_text;
+    job->store = store_text;
     job->most = self->rule.context < TEXT_TOKENS || bp_score_rule_keys_of(self->config)->context > 0
                     ? self->rule.context
                     : TEXT_TOKENS;
-    job->leads = bp_alloc("score.states", self->mesh->datas, sizeof *job->leads);
     job->tokens = bp_alloc("score.states", job->most, sizeof *job->tokens);
     job->states =
         bp_try_alloc("score.states", job->form.layers * job->most * columns, sizeof *job->states);
@@ -380,16 +379,20 @@ static bp_err prepare(state_job *job)
         BP_CHECK(read_weights(job->weights, keys->mix, job->form.layers));
         soften(job->weights, job->form.layers);
     }
+    return !job->states || (keys->mix && !job->mixed) ? states_no_memory(job->most) : BP_OK;
+}
+
+static bp_err prepare(state_job *job)
+{
+    const scorer *self = job->self;
+    bp_err err = job->form.keys ? states_prepare_keys(job) : prepare_texts(job);
+
+    job->leads = bp_alloc("score.states", self->mesh->datas, sizeof *job->leads);
     if (self->mesh->coordinates)
-        job->gap = bp_try_alloc("score.states", job->most * columns, sizeof *job->gap);
-    for (int64_t i = 0; job->gap && i < job->most * columns; i++)
+        job->gap = bp_try_alloc("score.states", job->most * job->form.columns, sizeof *job->gap);
+    for (int64_t i = 0; job->gap && i < job->most * job->form.columns; i++)
         job->gap[i] = NAN;
-    if (!job->states || (keys->mix && !job->mixed) || (self->mesh->coordinates && !job->gap))
-        return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
-                       "memory is short: at the states of %" PRId64
-                       " tokens; use a smaller score.context",
-                       job->most);
-    return BP_OK;
+    return err == BP_OK && self->mesh->coordinates && !job->gap ? states_no_memory(job->most) : err;
 }
 
 static bp_err write_file(state_job *job)
@@ -403,6 +406,8 @@ static bp_err write_file(state_job *job)
         err = bp_h5_draft_begin(&job->draft, path, VERSION);
         if (err == BP_OK)
             err = make_layers(job);
+        if (err == BP_OK && job->form.keys)
+            err = states_begin_keys(job);
     }
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
@@ -417,6 +422,25 @@ static bp_err write_file(state_job *job)
     return bp_agree(self->mesh->world, err);
 }
 
+/* Ranks without a corpus know where texts begin from the coordinator. */
+static bp_err share_texts(state_job *job)
+{
+    scorer *self = job->self;
+    const bp_mesh *mesh = self->mesh;
+    bp_err err = self->leads || mesh->coordinates ? list_texts(job) : BP_OK;
+
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    if (mesh->coordinates)
+        warn_of_pieces(job);
+    bp_bcast_bytes(&job->count, sizeof job->count, 0, mesh->world);
+    job->texts = bp_realloc("score.states", job->texts, job->count + 1, sizeof *job->texts);
+    bp_bcast_bytes(job->texts, job->count * (int64_t)sizeof *job->texts, 0, mesh->world);
+    bp_bcast_bytes(&self->rule.eod, sizeof self->rule.eod, 0, mesh->world);
+    return BP_OK;
+}
+
 bp_err scorer_run_states(scorer *self)
 {
     state_job job = {.self = self, .form = self->info.states};
@@ -424,21 +448,16 @@ bp_err scorer_run_states(scorer *self)
 
     if (!bp_score_keys_of(self->config)->states)
         return BP_OK;
-    err = prepare(&job);
-    if (err == BP_OK && (self->leads || self->mesh->coordinates))
-        err = list_texts(&job);
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && self->mesh->coordinates)
-        warn_of_pieces(&job);
-    if (err == BP_OK) {
-        /* ranks without a corpus know where texts begin from the coordinator */
+    err = bp_agree(self->mesh->world, prepare(&job));
+    if (err == BP_OK && job.form.keys)
         bp_bcast_bytes(&job.count, sizeof job.count, 0, self->mesh->world);
-        job.texts = bp_realloc("score.states", job.texts, job.count + 1, sizeof *job.texts);
-        bp_bcast_bytes(job.texts, job.count * (int64_t)sizeof *job.texts, 0, self->mesh->world);
-        bp_bcast_bytes(&self->rule.eod, sizeof self->rule.eod, 0, self->mesh->world);
+    else if (err == BP_OK)
+        err = share_texts(&job);
+    if (err == BP_OK) {
         find_leads(&job);
         err = write_file(&job);
     }
+    states_clear_keys(&job);
     bp_free(job.gap);
     bp_free(job.mixed);
     bp_free(job.states);

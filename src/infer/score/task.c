@@ -100,10 +100,11 @@ static bp_err open_documents(task_scoring *task)
 static bp_err check(const scorer *self)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
-    const char *key = keys->candidates ? "score.candidates"
-                      : keys->tokens   ? "score.tokens"
-                      : keys->states   ? "score.states"
-                                       : NULL;
+    const char *key = keys->candidates   ? "score.candidates"
+                      : keys->tokens     ? "score.tokens"
+                      : keys->states     ? "score.states"
+                      : keys->neighbours ? "score.neighbours"
+                                         : NULL;
 
     if (key)
         return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",

@@ -426,7 +426,7 @@ static bp_err not_finite(const bp_score_unit *unit, const unit_row *row, int64_t
                          int64_t j, float value)
 {
     int64_t place = bp_score_window_place(&row->window) + j - bp_score_window_target(&row->window);
-    const char *what = statistic == 0                ? "log-probability"
+    const char *what = statistic == 0 || unit->statistics == BP_MODEL_ALONE + 1 ? "log-probability"
                        : statistic < BP_MODEL_MEMBER ? bp_model_statistic_name(statistic)
                                                      : "log-probability by one member";
 
@@ -465,6 +465,25 @@ bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values)
         }
     }
     return BP_OK;
+}
+
+void bp_score_unit_take_rows(const bp_score_unit *unit, int64_t b, const float *rows,
+                             int64_t columns, float *to)
+{
+    const unit_batch *batch = &unit->batches[b];
+
+    for (int64_t i = 0; i < batch->count; i++) {
+        const unit_row *row = &unit->rows[unit->order[batch->first + i]];
+        int64_t unscored = bp_score_window_target(&row->window);
+        int64_t first = batch->begin > unscored ? batch->begin : unscored;
+        int64_t end = batch->begin + piece_of(batch, row), last = unscored + row->window.scored;
+
+        end = end < last ? end : last;
+        if (first < end)
+            memcpy(to + (row->value + first - unscored) * columns,
+                   rows + (i * batch->length + first - batch->begin) * columns,
+                   (size_t)((end - first) * columns) * sizeof *to);
+    }
 }
 
 /* Is the last scored target of the row the end-of-document token after the text? */
@@ -524,6 +543,22 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
     return (bp_score_run){.first = unit->plan->first_token[part->document.file] +
                                    part->document.start + in_text,
                           .count = row->window.scored - (scores_end(unit, row) && !held)};
+}
+
+int64_t bp_score_unit_capacity(const bp_score_unit *unit)
+{
+    return unit->room;
+}
+
+int64_t bp_score_unit_windows(const bp_score_unit *unit)
+{
+    return unit->row_count;
+}
+
+bp_score_run bp_score_unit_run(const bp_score_unit *unit, int64_t window, int64_t *value)
+{
+    *value = unit->rows[window].value;
+    return run_of(unit, &unit->rows[window]);
 }
 
 void bp_score_unit_pack(const bp_score_unit *unit, bool tokens, bp_buffer *out)

@@ -70,6 +70,15 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *batch
  * Errors:     BP_ERR_SOFTWARE a value that is not finite.
  */
 bp_err bp_score_unit_take(bp_score_unit *unit, int64_t b, const float *values);
+/** Put a batch's rows[windows][length][columns], one a place, where its values would go: those of
+ * scored targets into to[bp_score_unit_scored][columns]. */
+void bp_score_unit_take_rows(const bp_score_unit *unit, int64_t b, const float *rows,
+                             int64_t columns, float *to);
+/** The most scored targets of a unit; its windows; the entries of /tokens that one scores, in
+ * ascending order, the first of which has value *value. */
+int64_t bp_score_unit_capacity(const bp_score_unit *unit);
+int64_t bp_score_unit_windows(const bp_score_unit *unit);
+bp_score_run bp_score_unit_run(const bp_score_unit *unit, int64_t window, int64_t *value);
 /** Inputs, and scored targets, of all its windows. */
 int64_t bp_score_unit_inputs(const bp_score_unit *unit);
 int64_t bp_score_unit_scored(const bp_score_unit *unit);

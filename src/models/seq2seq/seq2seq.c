@@ -88,6 +88,12 @@ static int blocks(const bp_model_shape *shape)
            (is_bart(shape) ? 2 : 0);
 }
 
+/* Before the head. */
+static int key_block(const bp_model_shape *shape)
+{
+    return blocks(shape) - 2;
+}
+
 bp_activations bp_seq2seq_behind(const bp_model_shape *shape, int block)
 {
     (void)block;
@@ -288,7 +294,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
         .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
         .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
-        .other_objective = other, .huggingface = tables, .blocks = blocks,                         \
+        .other_objective = other, .huggingface = tables, .blocks = blocks, .key_block = key_block, \
         .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
         .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,                     \
         .add_block = add_block                                                                     \

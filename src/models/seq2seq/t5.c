@@ -95,6 +95,12 @@ static int blocks(const bp_model_shape *shape)
     return (int)(shape->own[BP_SEQ2SEQ_ENCODERS] + shape->own[BP_SEQ2SEQ_DECODERS]) + 4;
 }
 
+/* Before the last norm and the head. */
+static int key_block(const bp_model_shape *shape)
+{
+    return blocks(shape) - 3;
+}
+
 static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
                             int count)
 {
@@ -272,6 +278,7 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .other_objective = &bp_objective_denoise,
                                       .huggingface = bp_t5_huggingface,
                                       .blocks = blocks,
+                                      .key_block = key_block,
                                       .blocks_are = "embeddings, layers of encoder and decoder "
                                                     "with their norms, head",
                                       .cost = cost,

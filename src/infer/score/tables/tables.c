@@ -28,7 +28,7 @@ static int64_t plain_columns(const bp_token_statistics *statistics)
 
 static const char *column_name(const bp_token_statistics *statistics, int64_t c)
 {
-    return c < statistics->count - statistics->members ? bp_model_statistic_name(c)
+    return c < statistics->count - statistics->members ? bp_token_statistics_column(statistics, c)
                                                        : BP_SCORE_UNBIASED;
 }
 

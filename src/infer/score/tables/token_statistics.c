@@ -10,7 +10,8 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
 {
     int64_t members = info->members;
 
-    BP_ASSERT(info->statistics == (members > 0 ? BP_MODEL_MEMBER + members : 1));
+    BP_ASSERT(members > 0 ? info->statistics == BP_MODEL_MEMBER + members
+                          : info->statistics <= BP_MODEL_ALONE + 1);
     *statistics = (bp_token_statistics){.count = info->statistics, .members = members};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
@@ -51,7 +52,21 @@ void bp_token_statistics_clear(bp_token_statistics *statistics)
     *statistics = (bp_token_statistics){0};
 }
 
+const char *bp_token_statistics_column(const bp_token_statistics *statistics, int64_t c)
+{
+    return statistics->members == 0 && c == BP_MODEL_ALONE ? "logprob_alone"
+                                                           : bp_model_statistic_name(c);
+}
+
 /* ---- figures ---- */
+
+static json_t *without_neighbours(bp_fixed sum, int64_t tokens)
+{
+    double nll = bp_fixed_real(-sum);
+
+    return json_pack("{so so}", "nll_nats", bp_json_real(nll), "perplexity",
+                     bp_json_real(exp(nll / (double)tokens)));
+}
 
 /* {name, nll_nats, perplexity, oob_perplexity} of each. */
 static bp_err list_members(json_t *out, const bp_token_statistics *statistics, const bp_fixed *sums,
@@ -94,8 +109,12 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
     double variance = bp_fixed_real(sums[BP_MODEL_LOGPROB_VARIANCE - 1]) / (double)tokens;
     json_t *members;
 
-    if (statistics->members == 0)
+    if (statistics->members == 0) {
+        if (statistics->count > BP_MODEL_ALONE)
+            (void)json_object_set_new(figures, "without_neighbours",
+                                      without_neighbours(sums[BP_MODEL_ALONE - 1], tokens));
         return BP_OK;
+    }
     for (size_t i = 0; i < sizeof(means) / sizeof(means[0]); i++) {
         double mean = bp_fixed_real(sums[means[i].statistic - 1]) / (double)tokens;
 

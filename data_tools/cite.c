@@ -1,0 +1,419 @@
+/* bagpipe-data cite: which training documents stand nearest to a text, by a datastore of contexts.
+ */
+#include "arguments.h"
+#include "base/buffer.h"
+#include "base/mem.h"
+#include "file_tool.h"
+#include "infer/neighbours/datastore.h"
+#include "math/math.h"
+#include "mesh/mesh.h"
+#include "models/open.h"
+#include "scores.h"
+#include "tools.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENS_SHOWN 16 /* before an entry, and its own */
+
+typedef struct cite_arguments {
+    tool_files files; /* CHECKPOINT DATASTORE TEXT */
+    int64_t k, count, memory_mib;
+    const char *temperature;
+    bool entries;
+} cite_arguments;
+
+enum { KEY_K = 'k', KEY_COUNT = 256, KEY_TEMPERATURE, KEY_MEMORY, KEY_ENTRIES };
+
+static const struct argp_option OPTIONS[] = {
+    {"neighbours", KEY_K, "K", 0, "entries that each token of the text looks at (default: 16)", 0},
+    {"count", KEY_COUNT, "N", 0, "documents to print (default: 10)", 0},
+    {"temperature", KEY_TEMPERATURE, "T", 0, "by which squared distances are divided (default: 1)",
+     0},
+    {"entries", KEY_ENTRIES, NULL, 0, "print every entry that a token looks at instead", 0},
+    {"memory", KEY_MEMORY, "MIB", 0, "of a rank, for keys of the datastore (default: 1024)", 0},
+    {0}};
+
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "the datastore is damaged or of another model, or the text is empty or too long"},
+    {"66", "a file is missing"},
+    {"78", "the model has no keys, or the datastore fewer entries than K"},
+    {0}};
+
+typedef struct citing {
+    const cite_arguments *arguments;
+    double temperature;
+    bp_mesh *mesh;
+    bp_model *lm;
+    bp_datastore *store;
+    bp_tokenizer *tokenizer;
+    bp_ids ids;          /* of the text */
+    float *queries;      /* [ids.count][columns]: of each token in its context */
+    bp_neighbour *found; /* [ids.count][k] */
+    int64_t documents;
+    int64_t *starts; /* [documents + 1] */
+    size_t id_bytes;
+} citing;
+
+/* ---- the model and the text ---- */
+
+static bp_err open_model(citing *self)
+{
+    static const bp_option *const TABLES[] = {bp_mesh_options, bp_math_options, NULL};
+    const cite_arguments *arguments = self->arguments;
+    bp_mesh_shape shape;
+    bp_config *config = NULL;
+    bp_err err = bp_config_new(&config, TABLES, TABLES);
+
+    if (err == BP_OK)
+        err = bp_mesh_open(&self->mesh, &shape, config, MPI_COMM_WORLD, NULL);
+    if (err == BP_OK) {
+        bp_math_set_threads(bp_math_threads_planned(MPI_COMM_WORLD, 0, NULL));
+        err = bp_model_open(&self->lm, self->mesh, config, arguments->files.list[0]);
+    }
+    bp_config_free(&config);
+    if (err == BP_OK && (!self->lm->info.states.keys || self->lm->info.reads_source))
+        err = BP_FAIL(BP_ERR_CONFIG, "neighbours.no_keys",
+                      "a model of kind %s has no keys of texts: at %s; take a Transformer that "
+                      "continues texts",
+                      self->lm->info.kind, arguments->files.list[0]);
+    if (err != BP_OK)
+        return err;
+    return bp_datastore_open(&self->store, MPI_COMM_WORLD, MPI_COMM_WORLD,
+                             &(bp_datastore_spec){arguments->files.list[1], &self->lm->info,
+                                                  arguments->memory_mib << 20});
+}
+
+static bp_err encode(citing *self)
+{
+    const char *text = self->arguments->files.list[2];
+    bp_encoder *encoder = NULL;
+    bp_err err = score_tokenizer_load(&self->tokenizer, bp_datastore_file(self->store));
+
+    if (err == BP_OK && !self->tokenizer)
+        err = BP_FAIL(BP_ERR_FORMAT, "scores.no_tokenizer",
+                      "the datastore keeps no tokenizer: at %s; score a corpus that does",
+                      self->arguments->files.list[1]);
+    if (err == BP_OK)
+        err = bp_encoder_new(&encoder, self->tokenizer);
+    if (err == BP_OK)
+        err = bp_encode(encoder, text, strlen(text), &self->ids);
+    bp_encoder_free(&encoder);
+    return err;
+}
+
+static bp_err check_text(const citing *self, bool prefix)
+{
+    int64_t count = self->ids.count, most = self->lm->info.context - prefix;
+
+    if (count == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "cite.empty_text",
+                       "the text has no token: at the command line; give one");
+    if (count <= most)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "cite.long_text",
+                   "the text has %" PRId64 " tokens, and %" PRId64
+                   " fit into the model's context: at the command line; give a part of it",
+                   count, most);
+}
+
+/* The state behind each token of the text, which the end of a document precedes. */
+static bp_err find_queries(citing *self)
+{
+    bool prefix = self->lm->info.eod_id >= 0;
+    int64_t count = self->ids.count, length = count + prefix, C = self->lm->info.states.columns;
+    bp_err err = bp_agree(MPI_COMM_WORLD, check_text(self, prefix));
+    int32_t *inputs = NULL, *targets = NULL;
+    float *values = NULL;
+
+    if (err != BP_OK)
+        return err;
+    inputs = bp_alloc("tool.cite", length, sizeof *inputs);
+    targets = bp_alloc("tool.cite", length, sizeof *targets);
+    values = bp_alloc("tool.cite", length, sizeof *values);
+    self->queries = bp_alloc("tool.cite", length * C, sizeof *self->queries);
+    if (prefix)
+        inputs[0] = (int32_t)self->lm->info.eod_id;
+    for (int64_t t = 0; t < length; t++)
+        targets[t] = -1;
+    for (int64_t t = 0; t < count; t++)
+        inputs[t + prefix] = (int32_t)self->ids.data[t];
+    targets[length - 1] = inputs[0]; /* a batch has a target */
+    err = self->lm->ops->keys(
+        self->lm,
+        &(bp_model_batch){.windows = 1, .length = length, .inputs = inputs, .targets = targets},
+        values, self->queries);
+    if (prefix)
+        memmove(self->queries, self->queries + C, (size_t)(count * C) * sizeof *self->queries);
+    bp_free(values);
+    bp_free(targets);
+    bp_free(inputs);
+    return bp_agree(MPI_COMM_WORLD, err);
+}
+
+static bp_err find_neighbours(citing *self)
+{
+    int64_t k = self->arguments->k, entries = bp_datastore_info_of(self->store)->entries;
+
+    if (k > entries)
+        return BP_FAIL(BP_ERR_CONFIG, "neighbours.too_many",
+                       "%" PRId64 " neighbours are more than the %" PRId64
+                       " entries of the datastore %s: at --neighbours; use %" PRId64 " or less",
+                       k, entries, self->arguments->files.list[1], entries);
+    self->found = bp_alloc("tool.cite", self->ids.count * k, sizeof *self->found);
+    return bp_datastore_search(self->store, self->queries, self->ids.count, k, self->found);
+}
+
+/* ---- documents ---- */
+
+static bp_err load_documents(citing *self)
+{
+    bp_h5 *file = bp_datastore_file(self->store);
+    const char *path = self->arguments->files.list[1];
+    int64_t rows = bp_datastore_info_of(self->store)->rows;
+    bp_h5_shape starts, names;
+    bp_err err = bp_h5_shape_of(file, "doc_start", &starts);
+
+    if (err == BP_OK)
+        err = bp_h5_shape_of(file, "doc_id", &names);
+    if (err != BP_OK)
+        return err;
+    self->documents = names.count;
+    self->id_bytes = names.width;
+    if (names.is_text && names.dims == 1 && starts.dims == 1 && starts.count == names.count + 1) {
+        self->starts = bp_alloc("tool.cite", starts.count, sizeof *self->starts);
+        err = bp_h5_read(file, "doc_start", BP_H5_I64, 0, self->starts, starts.count);
+        for (int64_t d = 0; err == BP_OK && d < self->documents; d++)
+            if (self->starts[d] < 0 || self->starts[d] > self->starts[d + 1])
+                rows = -1;
+        if (err != BP_OK || self->starts[self->documents] == rows)
+            return err;
+    }
+    return BP_FAIL(BP_ERR_FORMAT, "scores.damaged",
+                   "damaged: /doc_start and /doc_id are not as scores have them: at %s; score "
+                   "again",
+                   path);
+}
+
+static int64_t document_of(const citing *self, int64_t row)
+{
+    int64_t low = 0, high = self->documents;
+
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+
+        if (self->starts[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bp_err print_name(const citing *self, int64_t document)
+{
+    char *name = bp_alloc("tool.cite", (int64_t)self->id_bytes + 1, 1);
+    bp_err err = bp_h5_read_text(bp_datastore_file(self->store), "doc_id", self->id_bytes, document,
+                                 name, 1);
+
+    if (err == BP_OK)
+        put_clean(name, SIZE_MAX, "");
+    bp_free(name);
+    return err;
+}
+
+/* The tokens before an entry, and the one that followed. */
+static bp_err print_text(const citing *self, int64_t document, int64_t row)
+{
+    int64_t first = row - TOKENS_SHOWN + 1, ids[TOKENS_SHOWN];
+    bp_buffer bytes = {0}, text = {0};
+
+    first = first < self->starts[document] ? self->starts[document] : first;
+    bp_err err = bp_h5_read(bp_datastore_file(self->store), "tokens", BP_H5_I64, first, ids,
+                            row - first + 1);
+
+    for (int64_t i = 0; err == BP_OK && i <= row - first; i++)
+        err = bp_tokenizer_token_bytes(self->tokenizer, ids[i], &bytes);
+    if (err == BP_OK) {
+        bp_text_escape(&text, bytes.data ? bytes.data : "", bytes.bytes);
+        (void)fwrite(text.data, 1, text.bytes, stdout);
+    }
+    bp_buffer_clear(&text);
+    bp_buffer_clear(&bytes);
+    return err;
+}
+
+/* ---- what is printed ---- */
+
+static bp_err print_place(const citing *self, const bp_neighbour *one)
+{
+    int64_t document = document_of(self, one->row);
+
+    printf("%.9g\t%" PRId64 "\t", one->distance, document);
+    bp_err err = print_name(self, document);
+    printf("\t%" PRId64 "\t", one->row - self->starts[document]);
+    if (err == BP_OK)
+        err = print_text(self, document, one->row);
+    printf("\n");
+    return err;
+}
+
+static bp_err print_entries(const citing *self)
+{
+    int64_t k = self->arguments->k;
+    bp_err err = BP_OK;
+
+    printf("token\trank\tdistance\tdocument\tdoc_id\tposition\ttext\n");
+    for (int64_t i = 0; i < self->ids.count * k && err == BP_OK; i++) {
+        printf("%" PRId64 "\t%" PRId64 "\t", i / k, i % k + 1);
+        err = print_place(self, &self->found[i]);
+    }
+    return err;
+}
+
+/* What a document has of the neighbours' weight, a mean over the text's tokens, and its nearest
+ * entry. */
+typedef struct citation {
+    double share;
+    const bp_neighbour *nearest; /* NULL: it is cited by none */
+} citation;
+
+static int compare_citations(const void *a, const void *b)
+{
+    const citation *x = a, *y = b;
+
+    if (x->share != y->share)
+        return x->share > y->share ? -1 : 1;
+    if (!x->nearest || !y->nearest)
+        return (y->nearest != NULL) - (x->nearest != NULL);
+    return (x->nearest->row > y->nearest->row) - (x->nearest->row < y->nearest->row);
+}
+
+static void weigh_token(const citing *self, const bp_neighbour *found, citation *all)
+{
+    int64_t k = self->arguments->k;
+    double sum = 0;
+
+    for (int64_t i = 0; i < k; i++)
+        sum += exp((found[0].distance - found[i].distance) / self->temperature);
+    for (int64_t i = 0; i < k; i++) {
+        citation *one = &all[document_of(self, found[i].row)];
+
+        one->share += exp((found[0].distance - found[i].distance) / self->temperature) / sum /
+                      (double)self->ids.count;
+        if (!one->nearest || found[i].distance < one->nearest->distance)
+            one->nearest = &found[i];
+    }
+}
+
+static bp_err print_documents(const citing *self)
+{
+    citation *all = bp_alloc("tool.cite", self->documents, sizeof *all);
+    bp_err err = BP_OK;
+
+    for (int64_t t = 0; t < self->ids.count; t++)
+        weigh_token(self, self->found + t * self->arguments->k, all);
+    qsort(all, (size_t)self->documents, sizeof *all, compare_citations);
+    printf("share\tdistance\tdocument\tdoc_id\tposition\ttext\n");
+    for (int64_t d = 0; d < self->documents && d < self->arguments->count && err == BP_OK; d++) {
+        if (!all[d].nearest)
+            break;
+        printf("%.6f\t", all[d].share);
+        err = print_place(self, all[d].nearest);
+    }
+    bp_free(all);
+    return err;
+}
+
+/* ---- the tool ---- */
+
+static bp_err cite(citing *self)
+{
+    bp_err err = open_model(self);
+
+    if (err == BP_OK)
+        err = bp_agree(MPI_COMM_WORLD, encode(self));
+    if (err == BP_OK)
+        err = find_queries(self);
+    if (err == BP_OK)
+        err = find_neighbours(self);
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD)) {
+        err = load_documents(self);
+        if (err == BP_OK)
+            err = self->arguments->entries ? print_entries(self) : print_documents(self);
+    }
+    return bp_agree(MPI_COMM_WORLD, err);
+}
+
+static bp_err check(citing *self)
+{
+    const cite_arguments *arguments = self->arguments;
+    char *end = NULL;
+
+    if (arguments->files.count != 3)
+        return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
+                       "it takes a checkpoint, a datastore and a text, and here are %d: at the "
+                       "command line; see bagpipe-data cite --help",
+                       arguments->files.count);
+    self->temperature = strtod(arguments->temperature, &end);
+    if (*end != '\0' || end == arguments->temperature || !(self->temperature > 0) ||
+        !isfinite(self->temperature))
+        return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
+                       "'%s' is no number above 0: at --temperature; give one",
+                       arguments->temperature);
+    return BP_OK;
+}
+
+static bp_err run(int argc, char **argv)
+{
+    cite_arguments arguments = {.k = 16, .count = 10, .memory_mib = 1024, .temperature = "1"};
+    const tool_value values[] = {
+        {.key = KEY_K, .number = &arguments.k, .low = 1, .high = 1000000},
+        {.key = KEY_COUNT, .number = &arguments.count, .low = 1, .high = INT64_MAX},
+        {.key = KEY_TEMPERATURE, .text = &arguments.temperature},
+        {.key = KEY_ENTRIES, .flag = &arguments.entries},
+        {.key = KEY_MEMORY, .number = &arguments.memory_mib, .low = 1, .high = INT64_C(1) << 40},
+        {0}};
+    bp_err err = tool_parse(&bp_tool_cite, values, &arguments.files, argc, argv);
+    citing self = {.arguments = &arguments};
+
+    if (err == BP_OK)
+        err = check(&self);
+    if (err == BP_OK)
+        err = cite(&self);
+    bp_free(self.starts);
+    bp_free(self.found);
+    bp_free(self.queries);
+    bp_ids_clear(&self.ids);
+    bp_tokenizer_free(&self.tokenizer);
+    bp_datastore_close(&self.store);
+    bp_model_free(&self.lm);
+    bp_mesh_free(&self.mesh);
+    return err;
+}
+
+const bp_tool bp_tool_cite = {
+    .name = "cite",
+    .help = {.name = "bagpipe-data cite",
+             .usage = "CHECKPOINT DATASTORE TEXT",
+             .summary = "finds the training documents that stand nearest to a text",
+             .text = "DATASTORE is the file score/states.h5 that bagpipe score wrote of the "
+                     "training text under CHECKPOINT, with score.states=yes.\n"
+                     "Each token of TEXT, in its context, looks at the K nearest entries. Their "
+                     "weights are proportional to exp(-d / T), d being squared distances, and sum "
+                     "to 1. A document's share is the weight of its entries, as a mean over the "
+                     "tokens of the text.\n"
+                     "A line has the share, the squared distance of the document's nearest entry, "
+                     "the document's number and id, the entry's position in it, and the text that "
+                     "ends with the token that followed. Under mpirun ranks share the datastore "
+                     "out.",
+             .options = OPTIONS,
+             .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 "
+                         "\"In the beginning\"\n",
+             .statuses = STATUSES},
+    .run = run};
