@@ -2,9 +2,11 @@
 #include "arguments.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/score/texts.h"
 #include "mesh/mesh.h"
 #include "metrics_coverage.h"
 #include "metrics_files.h"
+#include "metrics_model.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -15,6 +17,7 @@ typedef struct metrics_arguments {
     tool_files files;
     tool_texts references;
     const char *kind, *hypothesis, *against, *words, *wordnet;
+    metrics_model_spec model;
     int64_t seed;
 } metrics_arguments;
 
@@ -25,14 +28,19 @@ enum {
     KEY_AGAINST = 'a',
     KEY_WORDS = 256,
     KEY_SEED,
-    KEY_WORDNET
+    KEY_WORDNET,
+    KEY_MODEL,
+    KEY_TOKENIZER,
+    KEY_LAYER,
+    KEY_IDF
 };
 
 static const struct argp_option OPTIONS[] = {
-    {"kind", KEY_KIND, "bleu|chrf|rouge|meteor|classes|regression|tags|spans", 0,
-     "what to measure (required)", 0},
+    {"kind", KEY_KIND, "bleu|chrf|rouge|meteor|bertscore|perplexity|classes|regression|tags|spans",
+     0, "what to measure (required)", 0},
     {"reference", KEY_REFERENCE, "FILE", 0,
-     "what is right, a document a line (required); bleu, chrf, rouge and spans may have several",
+     "what is right, a document a line (required, but of perplexity); of texts there may be "
+     "several",
      0},
     {"hypothesis", KEY_HYPOTHESIS, "FILE", 0, "what a system says, a document a line (required)",
      0},
@@ -43,6 +51,13 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"wordnet", KEY_WORDNET, "FOLDER", 0,
      "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},
+    {"model", KEY_MODEL, "CHECKPOINT", 0,
+     "bertscore, perplexity: a causal or masked language model (required)", 0},
+    {"tokenizer", KEY_TOKENIZER, "FILE", 0,
+     "the model's tokenizer.json, where the checkpoint keeps none", 0},
+    {"layer", KEY_LAYER, "N", 0,
+     "bertscore: the layer whose states are compared, 0 the embedding (default: the last)", 0},
+    {"idf", KEY_IDF, NULL, 0, "bertscore: tokens weigh the more the fewer references have them", 0},
     {"seed", KEY_SEED, "N", 0, "seed of the resamples (default 1)", 0},
     {0}};
 
@@ -51,6 +66,7 @@ static const bp_help_row STATUSES[] = {
     {"64", "wrong command line"},
     {"65", "files do not match line by line, are empty, or a line is not what the kind needs"},
     {"66", "a file is missing"},
+    {"78", "the model can't be used for this"},
     {0}};
 
 /* ---- a system's answers ---- */
@@ -82,6 +98,7 @@ typedef struct inputs {
     const answer_file *references; /* [arguments->references.count] */
     const bp_line **lines;         /* of each */
     bp_wordnet *wordnet;           /* meteor; NULL: not there */
+    metrics_model *model;          /* bertscore, perplexity */
 } inputs;
 
 static bp_text_pairs pairs_of(const inputs *in, const answer_file *hypothesis)
@@ -125,6 +142,17 @@ static bp_err count_meteor(answers_of *out, const inputs *in, const answer_file 
     return bp_meteor_count(&out->text, &pairs, words_of(in->arguments), in->wordnet);
 }
 
+static bp_err count_bertscore(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return metrics_model_bertscore(&out->text, in->model, hypothesis, in->references,
+                                   in->arguments->references.count);
+}
+
+static bp_err count_perplexity(answers_of *out, const inputs *in, const answer_file *hypothesis)
+{
+    return metrics_model_perplexity(&out->text, in->model, hypothesis);
+}
+
 static bp_err count_spans(answers_of *out, const inputs *in, const answer_file *hypothesis)
 {
     bp_text_pairs pairs = pairs_of(in, hypothesis);
@@ -165,6 +193,7 @@ typedef struct metrics_kind {
     bp_err (*count)(answers_of *, const inputs *, const answer_file *);
     size_t answers;        /* where they lie in answers_of; they begin with the documents */
     const char *signature; /* sacreBLEU's, for the number of references and the words; NULL: none */
+    bool needs_model, needs_no_reference;
 } metrics_kind;
 
 static const metrics_kind KINDS[] = {
@@ -174,6 +203,8 @@ static const metrics_kind KINDS[] = {
      "nrefs:%d|case:mixed|eff:yes|nc:6|nw:0|space:no|version:bagpipe-" BAGPIPE_VERSION},
     {&bp_metric_rouge, true, count_rouge, offsetof(answers_of, text), NULL},
     {&bp_metric_meteor, true, count_meteor, offsetof(answers_of, text), NULL},
+    {&bp_metric_bertscore, true, count_bertscore, offsetof(answers_of, text), NULL, true},
+    {&bp_metric_perplexity, true, count_perplexity, offsetof(answers_of, text), NULL, true, true},
     {&bp_metric_classes, false, count_classes, offsetof(answers_of, classes), NULL},
     {&bp_metric_regression, false, count_numbers, offsetof(answers_of, real), NULL},
     {&bp_metric_tags, false, count_tags, offsetof(answers_of, tags), NULL},
@@ -266,6 +297,37 @@ static void put_coverage(json_t *root, const metrics_kind *kind, const answers_o
         (void)json_object_set_new(root, "coverage", coverage);
 }
 
+/* Which model, and how it was read. */
+static void put_model(json_t *root, const metrics_kind *kind, const inputs *in)
+{
+    const metrics_model_spec *spec = &in->arguments->model;
+
+    (void)json_object_set_new(root, "model", metrics_model_json(in->model));
+    if (kind->metric != &bp_metric_bertscore)
+        return;
+    (void)json_object_set_new(root, "layer",
+                              spec->layer == BP_TEXTS_LAST ? json_string("last")
+                                                           : json_integer(spec->layer));
+    (void)json_object_set_new(root, "idf", json_boolean(spec->idf));
+}
+
+/* The figures of the reference itself, where a metric needs none. */
+static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs *in)
+{
+    const answer_file *reference = &in->references[0];
+    bp_figure figures[BP_METRIC_FIGURES];
+    answers_of answers = {0};
+    bp_err err = kind->count(&answers, in, reference);
+
+    if (err == BP_OK)
+        err = bp_metric_estimate(figures, kind->metric, (const char *)&answers + kind->answers,
+                                 reference->count, (uint64_t)in->arguments->seed);
+    if (err == BP_OK)
+        (void)json_object_set_new(root, "reference", bp_metric_json(kind->metric, figures));
+    answers_clear(&answers);
+    return err;
+}
+
 static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
 {
     answers_of systems[2] = {0};
@@ -274,10 +336,14 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
 
     if (kind->metric == &bp_metric_meteor)
         (void)json_object_set_new(root, "synonyms", json_boolean(in->wordnet != NULL));
+    if (in->model)
+        put_model(root, kind, in);
     for (int k = 0; k < 2 && hypotheses[k].path != NULL && err == BP_OK; k++)
         err = kind->count(&systems[k], in, &hypotheses[k]);
     if (err == BP_OK)
         err = put_figures(root, kind, systems, in->arguments);
+    if (err == BP_OK && kind->needs_no_reference && in->arguments->references.count > 0)
+        err = put_reference(root, kind, in);
     if (err == BP_OK && kind->several)
         put_coverage(root, kind, &systems[0], &hypotheses[0]);
     if (err == BP_OK) {
@@ -337,10 +403,13 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
 
     if (err == BP_OK && kind->metric == &bp_metric_meteor)
         err = open_wordnet(&in.wordnet, arguments->wordnet);
+    if (err == BP_OK && kind->needs_model)
+        err = metrics_model_open(&in.model, &arguments->model);
     if (err == BP_OK)
         err = measure(kind, &in, files + count);
     for (int k = 0; k < count + 2; k++)
         answer_file_clear(&files[k]);
+    metrics_model_free(&in.model);
     bp_wordnet_free(&in.wordnet);
     bp_free(in.lines);
     bp_free(files);
@@ -354,10 +423,10 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
     if (kind == NULL)
         return BP_FAIL(BP_ERR_USAGE, "metrics.unknown_kind",
                        "there is no kind of metric '%s': at --kind; choose bleu, chrf, rouge, "
-                       "meteor, "
-                       "classes, regression, tags or spans",
+                       "meteor, bertscore, perplexity, classes, regression, tags or spans",
                        arguments->kind != NULL ? arguments->kind : "");
-    if (arguments->references.count == 0 || arguments->hypothesis == NULL)
+    if ((arguments->references.count == 0 && !kind->needs_no_reference) ||
+        arguments->hypothesis == NULL)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
                        "%s is not given: at the command line; name a file",
                        arguments->hypothesis == NULL ? "--hypothesis" : "--reference");
@@ -366,6 +435,15 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
                        "'%s' is not understood: at the command line; files stand behind "
                        "--reference, --hypothesis and --against",
                        arguments->files.list[0]);
+    if (kind->needs_model && arguments->model.model == NULL)
+        return BP_FAIL(BP_ERR_USAGE, "command.no_input",
+                       "--kind %s is measured by a model, and --model is not given: at the command "
+                       "line; name a CHECKPOINT",
+                       kind->metric->kind);
+    if (!kind->needs_model && arguments->model.model != NULL)
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
+                       "--kind %s is measured without a model: at --model; leave it out",
+                       kind->metric->kind);
     if (arguments->references.count > 1 && !kind->several)
         return BP_FAIL(BP_ERR_USAGE, "metrics.several_references",
                        "%d references: at --reference; --kind %s has one",
@@ -380,7 +458,7 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
 
 static bp_err run(int argc, char **argv)
 {
-    metrics_arguments arguments = {.words = "13a", .seed = 1};
+    metrics_arguments arguments = {.words = "13a", .model.layer = BP_TEXTS_LAST, .seed = 1};
     const tool_value values[] = {
         {.key = KEY_KIND, .text = &arguments.kind},
         {.key = KEY_REFERENCE, .texts = &arguments.references},
@@ -388,6 +466,10 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_AGAINST, .text = &arguments.against},
         {.key = KEY_WORDS, .text = &arguments.words},
         {.key = KEY_WORDNET, .text = &arguments.wordnet},
+        {.key = KEY_MODEL, .text = &arguments.model.model},
+        {.key = KEY_TOKENIZER, .text = &arguments.model.tokenizer},
+        {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT64_MAX},
+        {.key = KEY_IDF, .flag = &arguments.model.idf},
         {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};
     bp_err err = tool_parse(&bp_tool_metrics, values, &arguments.files, argc, argv);
@@ -404,7 +486,9 @@ static bp_err run(int argc, char **argv)
 const bp_tool bp_tool_metrics = {
     .name = "metrics",
     .help = {.name = "bagpipe-data metrics",
-             .usage = "--kind KIND --reference FILE --hypothesis FILE",
+             .usage = "--kind KIND --reference FILE --hypothesis FILE\n"
+                      "--kind bertscore --model CHECKPOINT --reference FILE --hypothesis FILE\n"
+                      "--kind perplexity --model CHECKPOINT --hypothesis FILE",
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
                  "Line n of each file is of document n; a hypothesis may be the outputs.jsonl of "
@@ -416,6 +500,12 @@ const bp_tool bp_tool_metrics = {
                  "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
                  "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
                  "to 1, by words, stems and WordNet's synonyms.\n"
+                 "bertscore: precision, recall and F1 of tokens, each matched with the one of the "
+                 "other text whose state is nearest to its own (cosine), by a causal or masked "
+                 "model of ours; tokens of the text alone, without [CLS] and the like, and no "
+                 "baseline. perplexity: how probable the model finds the hypothesis, a line at a "
+                 "time as bagpipe score does; with --reference, that of the reference too. The "
+                 "model runs in this process, in float32.\n"
                  "classes: a label a line; accuracy, macro and micro F1, Matthews correlation. "
                  "regression: a number a line; Pearson and Spearman correlation, squared and "
                  "absolute error. tags: CoNLL's columns, a token and its tag a line, an empty line "
@@ -424,6 +514,8 @@ const bp_tool bp_tool_metrics = {
              .options = OPTIONS,
              .examples =
                  "  bagpipe-data metrics --kind bleu --reference test.en --hypothesis out.en\n"
+                 "  bagpipe-data metrics --kind bertscore --model bert.checkpoint \\\n"
+                 "    --reference test.en --hypothesis out.en\n"
                  "  bagpipe-data metrics --kind tags --reference a.conll --hypothesis b.conll\n",
              .statuses = STATUSES},
     .run = run};

@@ -1,5 +1,6 @@
-/* Metrics of texts against references: BLEU, chrF, ROUGE, METEOR. What a document counts for is
- * found once; figures, and those of resamples, are of sums over documents. Local: no MPI. */
+/* Metrics of texts: BLEU, chrF, ROUGE, METEOR, BERTScore against references, perplexity. What a
+ * document counts for is found once; figures, and those of resamples, are of sums over documents.
+ * Local: no MPI. */
 #ifndef BP_METRICS_TEXT_METRICS_H
 #define BP_METRICS_TEXT_METRICS_H
 
@@ -67,6 +68,45 @@ bp_err bp_rouge_count(bp_text_answers *out, const bp_text_pairs *pairs);
 extern const bp_metric bp_metric_meteor;
 bp_err bp_meteor_count(bp_text_answers *out, const bp_text_pairs *pairs, bp_bleu_words words,
                        const bp_wordnet *wordnet);
+
+/** States of the tokens of a text, of one model. Borrowed. */
+typedef struct bp_text_states {
+    int64_t count, columns;
+    const int32_t *tokens; /* [count] */
+    const float *states;   /* [count][columns] */
+} bp_text_states;
+
+/** precision, recall, f1: means over documents. A token's match is the one of the other text whose
+ * state has the largest cosine with its own; recall is the mean cosine of the reference's tokens
+ * with their matches, precision that of the hypothesis's, f1 their harmonic mean; of several
+ * references that with the best f1. A text without tokens gives 0.
+ *
+ * weights [vocabulary] of tokens in these means; NULL, or where all of a text's tokens weigh 0: all
+ * weigh alike. `best` is what a document counts for: NaN at first, then raised by each reference.
+ *
+ * Source:     Zhang et al. 2020, BERTScore, section 3; without its baseline. */
+#define BP_BERTSCORE_WIDTH 3
+extern const bp_metric bp_metric_bertscore;
+void bp_bertscore_raise(double best[BP_BERTSCORE_WIDTH], const bp_text_states *hypothesis,
+                        const bp_text_states *reference, const double *weights);
+/** weights[vocabulary]: log((M + 1) / (m + 1)) of a token in m of M texts; text k is tokens
+ * [starts[k], starts[k + 1]). Source: the same, with the authors' smoothing (bert_score/utils.py).
+ */
+void bp_bertscore_weights(double *weights, int64_t vocabulary, const int32_t *tokens,
+                          const int64_t *starts, int64_t texts);
+
+/** perplexity exp(nll / tokens), word_perplexity exp(nll / words), bits_per_byte: of sums over
+ * documents, the lower the better; NaN of no token, the last two where a token of a text is not
+ * scored. Source: docs/scoring.md. */
+enum {
+    BP_PERPLEXITY_NLL,
+    BP_PERPLEXITY_TOKENS, /* scored */
+    BP_PERPLEXITY_UNSCORED,
+    BP_PERPLEXITY_BYTES,
+    BP_PERPLEXITY_WORDS,
+    BP_PERPLEXITY_WIDTH
+};
+extern const bp_metric bp_metric_perplexity;
 
 /** exact and f1 [documents] of bp_span_answers: the best over references of answers in lower case
  * without punctuation and articles; an empty text is no answer.

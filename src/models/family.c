@@ -290,6 +290,12 @@ void bp_model_require_keys(bp_config *config)
         bp_config_require(config, *key);
 }
 
+/* Its layers are those of Transformers. */
+static bool has_adapters(const bp_model_family *family)
+{
+    return family->backbone || family->start_token;
+}
+
 bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
 {
     bp_model_shape shape = {0};
@@ -304,11 +310,10 @@ bp_model_shape bp_model_shape_of(bp_config *config, const bp_model_shape *known)
         settle(&shape);
     shape.adapter = bp_adapter_of(&bp_model_keys_of(config)->adapter, config,
                                   known && known->family ? &known->adapter : NULL, shape.width);
-    if (shape.adapter.kind != BP_ADAPTER_NONE && !shape.family->backbone)
+    if (shape.adapter.kind != BP_ADAPTER_NONE && !has_adapters(shape.family))
         bp_config_fault(config, "adapter.no_place",
-                        "adapter.kind = %s adapts layers of gpt, llama, gpt_neox, bert, "
-                        "roberta and electra, and not of model.kind = %s: at adapter.kind; leave "
-                        "the key out",
+                        "adapter.kind = %s adapts layers of Transformers, and not of model.kind = "
+                        "%s: at adapter.kind; leave the key out",
                         bp_model_keys_of(config)->adapter.kind, shape.family->name);
     return shape;
 }
@@ -508,7 +513,7 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
         err = bp_task_from_json(&shape->task, model, where);
     if (err == BP_OK)
         err = bp_adapter_from_json(&shape->adapter, model, where);
-    if (err == BP_OK && shape->adapter.kind != BP_ADAPTER_NONE && !shape->family->backbone)
+    if (err == BP_OK && shape->adapter.kind != BP_ADAPTER_NONE && !has_adapters(shape->family))
         err = BP_FAIL(BP_ERR_FORMAT, "adapter.misplaced",
                       "a model of kind %s has no adapter: at %s; the checkpoint was not written by "
                       "bagpipe",

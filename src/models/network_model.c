@@ -465,6 +465,17 @@ static bp_err check_shape(const bp_model_shape *shape, int tensors, int stages)
     return err;
 }
 
+/* Which blocks are its layers. */
+static void find_layers(bp_model_info *info, const bp_model_shape *shape)
+{
+    bp_backbone all = {.blocks = bp_model_blocks(shape) - 1, .layers_from = 1};
+
+    if (shape->family->backbone)
+        all = shape->family->backbone(shape);
+    info->first_layer = all.layers_from;
+    info->layers = all.blocks - all.layers_from;
+}
+
 /* A model of this shape without a network. */
 static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
 {
@@ -480,6 +491,7 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .task = shape->task,
                                       .log_probabilities = bp_variants_give_logs(shape),
                                       .states = network_state_form(shape)};
+    find_layers(&self->face.info, shape);
     if (shape->family->start_token) {
         self->face.info.reads_source = true;
         self->face.info.start_token = shape->family->start_token(shape);

@@ -142,14 +142,16 @@ void cross_add_products(const layer *self, const bp_extent *most, bp_product_byt
 
 bp_err cross_bind(layer *self)
 {
-    bp_gemm *gemm = self->block.nn->gemm;
     int64_t C = self->shape.C, Cl = self->Cl;
-    bp_err err = bp_weight_new(&self->cross_q, gemm, self->cross_q_weight->value, Cl, C);
+    bp_err err = layer_bind_product(self, PRODUCT_CROSS_Q, &self->cross_q,
+                                    self->cross_q_weight->value, Cl, C);
 
     if (err == BP_OK)
-        err = bp_weight_new(&self->cross_kv, gemm, self->cross_k_weight->value, 2 * Cl, C);
+        err = layer_bind_product(self, PRODUCT_CROSS_KV, &self->cross_kv,
+                                 self->cross_k_weight->value, 2 * Cl, C);
     if (err == BP_OK)
-        err = bp_weight_new(&self->cross_out, gemm, self->cross_out_weight->value, C, Cl);
+        err = layer_bind_product(self, PRODUCT_CROSS_OUT, &self->cross_out,
+                                 self->cross_out_weight->value, C, Cl);
     return err;
 }
 
@@ -186,6 +188,7 @@ static bp_cached_shape cached_shape(const layer *self, int64_t sources, int64_t 
     return (bp_cached_shape){.H = self->Hl,
                              .key_heads = self->Hl,
                              .D = self->D,
+                             .entmax = self->shape.entmax,
                              .scale = self->shape.unscaled ? 1 : 0,
                              .slots = sources,
                              .capacity = capacity,
@@ -287,7 +290,8 @@ static void backward_source(layer *self, bp_pass *pass, const saved *kept, backw
 
     bp_operand_fill_sums(&work->dkv_operand, layer_wanted(&kv), work->dkv);
     gather_source(self, pass, &work->source, kept->source);
-    bp_nn_backward_weight(nn, self->cross_k_weight, 2, &work->dkv_operand, &work->source);
+    layer_backward_weight(self, pass, PRODUCT_CROSS_KV, self->cross_k_weight, 2, &work->dkv_operand,
+                          &work->source);
     bp_linear_backward_input_operand(nn->gemm, work->dsource, &work->dkv_operand, self->cross_kv);
     bp_nn_sum(nn, &source, work->dsource, C);
     bp_add(dsource, work->dsource + own.first * C, own.count * C);
@@ -311,13 +315,14 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&out), dh, CROSS);
     bp_operand_fill(&work.attended, kept->cross_attended);
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
-    bp_nn_backward_weight(self->block.nn, self->cross_out_weight, 1, &work.dbranch, &work.attended);
+    layer_backward_weight(self, pass, PRODUCT_CROSS_OUT, self->cross_out_weight, 1, &work.dbranch,
+                          &work.attended);
     bp_attention_backward(gemm, &to, work.dattended, kept->cross_attended, kept->cross_lse, &in,
                           &shape, work.scratch);
     bp_operand_fill_sums(&work.dq_operand, layer_wanted(&q), work.dq);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dq_operand, self->cross_q);
     layer_backward_norm(self, pass, CROSS, kept, &work.norm, dh);
-    bp_nn_backward_weight(self->block.nn, self->cross_q_weight, 1, &work.dq_operand,
+    layer_backward_weight(self, pass, PRODUCT_CROSS_Q, self->cross_q_weight, 1, &work.dq_operand,
                           &work.norm.normed);
     backward_source(self, pass, kept, &work, dsource);
     pass->scratch->used_bytes = mark;

@@ -53,13 +53,31 @@ static void adapt_products(layer *self, const bp_adapter *adapter, bp_group *spl
     adapt_product(self, PRODUCT_DOWN, adapter, &down, split, partial);
 }
 
+/* Queries, keys and values, and the output of cross-attention as those of self-attention. */
+static void adapt_cross(layer *self, const bp_adapter *adapter, bp_group *split, bp_group *partial)
+{
+    int64_t C = self->shape.C, to = adapter->targets;
+    bp_lora_product q = {.outs = self->Cl, .ins = C}, kv = {.outs = 2 * self->Cl, .ins = C},
+                    out = {.outs = C, .ins = self->Cl, .row_split = true};
+
+    add_weight(&q, to & BP_ADAPT_Q, self->cross_q_weight, 0);
+    add_weight(&kv, to & BP_ADAPT_K, self->cross_k_weight, 0);
+    add_weight(&kv, to & BP_ADAPT_V, self->cross_k_weight + 1, self->Cl);
+    add_weight(&out, to & BP_ADAPT_OUT, self->cross_out_weight, 0);
+    adapt_product(self, PRODUCT_CROSS_Q, adapter, &q, split, partial);
+    adapt_product(self, PRODUCT_CROSS_KV, adapter, &kv, split, partial);
+    adapt_product(self, PRODUCT_CROSS_OUT, adapter, &out, split, partial);
+}
+
 void layer_adapt(bp_block *block, const bp_adapter *adapter, bp_group *split, bp_group *whole)
 {
     layer *self = (layer *)block;
 
-    if (adapter->kind == BP_ADAPTER_LORA)
+    if (adapter->kind == BP_ADAPTER_LORA) {
         adapt_products(self, adapter, split, whole);
-    else
+        if (self->shape.crosses)
+            adapt_cross(self, adapter, split, whole);
+    } else
         add_bottlenecks(self, adapter->rank, whole);
 }
 

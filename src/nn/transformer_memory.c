@@ -166,6 +166,15 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Of the widest product that an adapter changes. */
+static int64_t adapted_rows(const layer *self, int64_t B, const int64_t *T)
+{
+    int64_t own = B * T[self->block.stream],
+            source = self->shape.crosses ? B * T[self->shape.source_stream] : 0;
+
+    return own > source ? own : source;
+}
+
 size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training)
 {
     const layer *self = (const layer *)block;
@@ -197,7 +206,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
                  own.used_bytes;
         if (self->shape.crosses)
             branch = larger(branch, cross_scratch(self, &pass, true) + own.used_bytes);
-        branch += layer_adapted_scratch(self, pass.B * pass.T);
+        branch += layer_adapted_scratch(self, adapted_rows(self, most->B, most->T));
         count.used_bytes = larger(count.used_bytes, branch);
     }
     return count.used_bytes + sum;
@@ -214,7 +223,7 @@ bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *mos
     bp_product_bytes_add(&bytes, block->nn, rows, layer_up_columns(self), C);
     bp_product_bytes_add(&bytes, block->nn, rows, C, self->Fl);
     bytes.copies += keys_joined_bytes(self);
-    layer_add_adapted(self, rows, &bytes);
+    layer_add_adapted(self, adapted_rows(self, most->B, most->T), &bytes);
     if (self->shape.crosses)
         cross_add_products(self, most, &bytes);
     return bytes;

@@ -20,6 +20,9 @@ typedef enum layer_product {
     PRODUCT_OUT,
     PRODUCT_UP,
     PRODUCT_DOWN,
+    PRODUCT_CROSS_Q,
+    PRODUCT_CROSS_KV,
+    PRODUCT_CROSS_OUT,
     PRODUCTS
 } layer_product;
 

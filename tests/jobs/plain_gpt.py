@@ -36,5 +36,10 @@ def gpt_states(w, tokens, heads, keys=None):
     return states
 
 
+def gpt_last(w, tokens, heads, keys=None):
+    """Behind the last norm."""
+    return norm(gpt_states(w, tokens, heads, keys)[-1], w["ln_f.gain"], w["ln_f.bias"])
+
+
 def gpt_logits(w, tokens, heads, keys=None):
-    return norm(gpt_states(w, tokens, heads, keys)[-1], w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T
+    return gpt_last(w, tokens, heads, keys) @ w["wte"].T

@@ -1,9 +1,11 @@
-/* The gradient of a network of two streams and two heads (test_family.c) is the slope of its loss:
- * along each tensor's gradient, by central differences. */
+/* The gradient of a network of two streams and two heads (test_family.c), and of encoder-decoders
+ * with each variant of attention and head and with adapters, is the slope of its loss: along each
+ * tensor's gradient, by central differences. */
 #include "bp_test_mpi.h"
 
 #include "math/math.h"
 #include "models/family.h"
+#include "models/seq2seq/seq2seq.h"
 #include "train/engine/stage.h"
 
 #include <math.h>
@@ -21,36 +23,77 @@ typedef struct fixture {
     bp_example_maker maker;
     bp_batch batch;
     void *bytes;
+    bool trains_otherwise; /* what it minimises is not what it is scored by */
 } fixture;
 
-static void open_fixture(fixture *f)
+static bp_model_shape shape_of(const char *kind)
 {
-    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
-    bp_model_shape shape = {.family = bp_model_family_find("pair"),
+    bp_model_shape shape = {.family = bp_model_family_find(kind),
                             .layers = 2,
                             .width = 16,
                             .heads = 4,
                             .context = T,
+                            .softmaxes = 1,
                             .vocab_size = VOCABULARY};
-    int32_t windows[B * (T + 1)];
 
     assert_non_null(shape.family);
+    if (shape.family->settle)
+        shape.family->settle(&shape);
+    return shape;
+}
+
+/* Pairs: sources of several lengths, and targets with a place that is not asked for. */
+static void make_pairs(fixture *f)
+{
+    bp_batch_form form = {.stream = {{.T = T}, {.T = T, .has_lengths = true}}, .targets = {T}};
+
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&form, B), 1);
+    f->maker = (bp_example_maker){.form = form};
+    f->batch = bp_batch_over(&form, B, f->bytes);
+    for (int i = 0; i < B * T; i++) {
+        ((int32_t *)f->batch.stream[0].inputs)[i] = (i * 7 + 3) % VOCABULARY;
+        ((int32_t *)f->batch.stream[1].inputs)[i] = (i * 11 + 5) % VOCABULARY;
+        ((int32_t *)f->batch.term[0].targets)[i] = i % 9 == 4 ? -1 : (i * 5 + 11) % VOCABULARY;
+    }
+    for (int b = 0; b < B; b++)
+        ((int32_t *)f->batch.stream[1].lengths)[b] = T - 4 * b;
+}
+
+/* grow: by how much initial weights are larger, so that none is too small to matter. */
+static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
+{
+    bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
+    int32_t windows[B * (T + 1)];
+    float by = shape->adapter.kind == BP_ADAPTER_LORA ? 0.02F : 0.1F; /* added to an adapter */
+
+    f->trains_otherwise = shape->head_entmax == 1;
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1};
-    bp_test_expect(bp_model_network_new(&f->network, &nn, &shape, 0, 1), BP_OK);
+    bp_test_expect(bp_model_network_new(&f->network, &nn, shape, 0, 1), BP_OK);
     bp_network_lay_out(f->network, 1);
     f->values = bp_alloc("test", f->network->floats, sizeof(float));
     bp_test_expect(bp_network_bind_values(f->network, f->values), BP_OK);
     bp_network_initialise(f->network, 7);
-    for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
-        f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    for (int g = 0; g < f->network->group_count; g++) {
+        bp_group *group = &f->network->groups[g];
+        float *values = f->values + group->place;
+
+        for (int64_t i = 0; i < group->floats; i++)
+            values[i] = group->added        ? values[i] + by * (float)(i % 7 - 3)
+                        : values[i] == 1.0F ? 1.0F
+                                            : grow * values[i];
+    }
     bp_network_refresh(f->network);
-    f->maker = shape.family->objective->maker(&shape, T, NULL);
-    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
-    for (int i = 0; i < B * (T + 1); i++)
-        windows[i] = (i * 19 + 6) % VOCABULARY;
-    f->batch = bp_batch_make(&f->maker, windows, 1, 0, B, f->bytes);
+    if (shape->family->start_token) {
+        make_pairs(f);
+    } else {
+        f->maker = shape->family->objective->maker(shape, T, NULL);
+        f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
+        for (int i = 0; i < B * (T + 1); i++)
+            windows[i] = (i * 19 + 6) % VOCABULARY;
+        f->batch = bp_batch_make(&f->maker, windows, 1, 0, B, f->bytes);
+    }
     bp_stage_spec spec = {.most = bp_extent_of(&f->maker.form, B),
                           .micro_batches = 1,
                           .stages = 1,
@@ -70,17 +113,32 @@ static void close_fixture(fixture *f)
 
 static const float WEIGHT[BP_TERMS] = {0.03F, 0.2F};
 
+/* A step's loss, whose gradient is left in the stage. */
+static double train(fixture *f)
+{
+    bp_stage_step step = {.batch = &f->batch, .step = 1};
+    double trained[BP_TERMS] = {0}, sum = 0;
+
+    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
+    bp_stage_accumulate(f->stage, &step, trained, 1);
+    for (int t = 0; t < BP_TERMS; t++)
+        sum += (double)WEIGHT[t] * trained[t];
+    return sum;
+}
+
 static double loss_of(fixture *f)
 {
     double sums[BP_TERMS], loss = 0;
     int64_t counts[BP_TERMS];
 
     bp_network_refresh(f->network);
+    if (f->trains_otherwise)
+        return train(f);
     bp_stage_evaluate(f->stage, &(bp_evaluation){.batch = &f->batch}, sums, counts);
-    assert_int_equal(counts[0], bp_batch_scored(&f->batch, 0));
-    assert_int_equal(counts[1], bp_batch_scored(&f->batch, 1));
-    for (int t = 0; t < BP_TERMS; t++)
+    for (int t = 0; t < BP_TERMS; t++) {
+        assert_int_equal(counts[t], bp_batch_scored(&f->batch, t));
         loss += (double)WEIGHT[t] * sums[t];
+    }
     return loss;
 }
 
@@ -102,26 +160,21 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-static void gradients_are_slopes(void **state)
+/* Along each tensor's gradient; returns how many there are. */
+static int check_slopes(fixture *f)
 {
-    fixture f = {0};
-    double trained[BP_TERMS] = {0}, sum = 0;
+    int64_t floats = f->network->trained_floats;
+    float *gradients = bp_alloc("test", floats, sizeof *gradients);
+    double sum = train(f);
     int checked = 0;
 
-    (void)state;
-    open_fixture(&f);
-    assert_in_range(bp_batch_scored(&f.batch, 1), 1, B - 1); /* not all texts have a class */
-    bp_stage_step step = {.batch = &f.batch, .step = 1};
-    memcpy(step.loss_weight, WEIGHT, sizeof WEIGHT);
-    bp_stage_accumulate(f.stage, &step, trained, 1);
-    for (int t = 0; t < BP_TERMS; t++)
-        sum += (double)WEIGHT[t] * trained[t];
-    assert_true(fabs(sum - loss_of(&f)) < 1e-5 * sum);
-    for (int g = 0; g < f.network->group_count; g++)
-        for (int k = 0; k < f.network->groups[g].count && !f.network->groups[g].frozen; k++) {
-            bp_group *group = &f.network->groups[g];
+    memcpy(gradients, f->stage->gradient, (size_t)floats * sizeof *gradients);
+    assert_true(fabs(sum - loss_of(f)) < 1e-5 * sum);
+    for (int g = 0; g < f->network->group_count; g++)
+        for (int k = 0; k < f->network->groups[g].count && !f->network->groups[g].frozen; k++) {
+            bp_group *group = &f->network->groups[g];
             bp_param *param = &group->params[k];
-            const float *gradient = f.stage->gradient + group->place + param->place;
+            const float *gradient = gradients + group->place + param->place;
             double norm = 0, slope;
 
             for (int64_t i = 0; i < bp_param_floats(param); i++)
@@ -131,18 +184,74 @@ static void gradients_are_slopes(void **state)
                 assert_true(norm < 1e-2); /* a constant in all of a query's scores */
                 continue;
             }
-            slope = slope_of(&f, param, gradient, norm);
+            slope = slope_of(f, param, gradient, norm);
             if (fabs(slope - norm) > 1e-2 * norm + 2e-3)
                 fail_msg("%s: the slope is %g, the gradient says %g", param->name, slope, norm);
             checked++;
         }
-    assert_in_range(checked, 50, 1000);
+    bp_free(gradients);
+    return checked;
+}
+
+static void gradients_are_slopes(void **state)
+{
+    bp_model_shape shape = shape_of("pair");
+    fixture f = {0};
+
+    (void)state;
+    open_fixture(&f, &shape, 8);
+    assert_in_range(bp_batch_scored(&f.batch, 1), 1, B - 1); /* not all texts have a class */
+    assert_in_range(check_slopes(&f), 50, 1000);
     close_fixture(&f);
+}
+
+static void those_of_variants_of_encoder_decoders_are(void **state)
+{
+    static const char *const KINDS[] = {"transformer", "bart", "t5"};
+
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int mixes = 0; mixes < 2; mixes++) {
+            bp_model_shape shape = shape_of(KINDS[k]);
+            fixture f = {0};
+            bool t5 = strcmp(KINDS[k], "t5") == 0;
+
+            shape.attention_entmax = 1;
+            shape.softmaxes = mixes ? 3 : 1;
+            shape.head_entmax = !mixes;
+            open_fixture(&f, &shape, t5 ? 4 : 8);
+            assert_in_range(check_slopes(&f), t5 ? 30 : 60, 1000);
+            close_fixture(&f);
+        }
+}
+
+static void those_of_their_adapters_are(void **state)
+{
+    static const char *const KINDS[] = {"transformer", "t5"};
+
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int lora = 0; lora < 2; lora++) {
+            bp_model_shape shape = shape_of(KINDS[k]);
+            fixture f = {0};
+            /* of an encoder's layer 6 weights (with T5's gate 7), of a decoder's 4 more */
+            int weights = 2 * (6 + k) + 2 * (10 + k);
+
+            shape.adapter =
+                lora ? (bp_adapter){BP_ADAPTER_LORA, .rank = 3, .targets = 63, .scale = 6}
+                     : (bp_adapter){BP_ADAPTER_BOTTLENECK, .rank = 3};
+            open_fixture(&f, &shape, k == 0 ? 8 : 4);
+            assert_in_range(check_slopes(&f), lora ? weights : 20, lora ? 2 * weights : 4 * 2 * 4);
+            close_fixture(&f);
+        }
 }
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_slopes)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_slopes),
+        cmocka_unit_test(those_of_variants_of_encoder_decoders_are),
+        cmocka_unit_test(those_of_their_adapters_are)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

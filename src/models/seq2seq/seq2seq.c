@@ -164,6 +164,7 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
 {
     int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
     bp_layer_shape layer = {.C = shape->width,
+                            .entmax = shape->attention_entmax == 1,
                             .H = shape->heads,
                             .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
                             .F = shape->own[BP_SEQ2SEQ_INNER],
@@ -204,6 +205,7 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
         head.bias =
             bp_group_add_matrix_part(fixed, "head.bias", 1, shape->vocab_size, 0, 1, first, count);
     }
+    bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
     return block;
 }

@@ -6,6 +6,7 @@
 #define BP_MODELS_SEQ2SEQ_SEQ2SEQ_H
 
 #include "models/family.h"
+#include "models/variants.h"
 
 /** Items of the activations, and streams of the batch. */
 enum { BP_TARGET, BP_SOURCE };
@@ -36,6 +37,7 @@ enum { BP_SEQ2SEQ_EPSILON };
          .at = BP_SIZE_AT(own[BP_SEQ2SEQ_HEAD_WIDTH]),                                             \
          .optional = true,                                                                         \
          .quiet = true},                                                                           \
+        BP_VARIANT_ATTENTION_SIZE, BP_VARIANT_HEAD_SIZES,                                          \
         {.name = "start_token", .at = BP_SIZE_AT(own[BP_SEQ2SEQ_START]), .optional = true},        \
     {                                                                                              \
         .name = "norm_epsilon", .at = BP_SIZE_AT(real[BP_SEQ2SEQ_EPSILON]), .type = BP_SIZE_REAL,  \

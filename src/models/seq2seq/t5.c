@@ -161,6 +161,7 @@ static bp_block *new_layer(bp_network *network, const bp_model_shape *shape, int
     int64_t encoders = shape->own[BP_SEQ2SEQ_ENCODERS];
     bp_layer_shape layer = {
         .C = shape->width,
+        .entmax = shape->attention_entmax == 1,
         .H = shape->heads,
         .D = shape->own[BP_SEQ2SEQ_HEAD_WIDTH],
         .F = shape->own[BP_SEQ2SEQ_INNER],
@@ -199,6 +200,7 @@ static bp_block *new_vocabulary(bp_network *network, const bp_model_shape *shape
         shared = bp_transformer_add_table(network, shape, "head");
         shared->init_std = STATE_STD(shape->width);
     }
+    bp_variants_set_head(&head, network, shape);
     bp_lm_head_new(&block, &network->nn, &head, shared, NULL);
     return block;
 }
