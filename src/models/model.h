@@ -16,7 +16,9 @@ struct bp_probe; /* nn/block.h */
  * neighbours (infer/neighbours/neighbours.h) BP_MODEL_ALONE too, its probability without them; an
  * ensemble (infer/ensemble/ensemble.h) all of these and, from BP_MODEL_MEMBER on, each member's
  * log-probability. p is the mixture, the mean of the members' distributions p_m over the whole
- * vocabulary. */
+ * vocabulary; of a model that finds spans those over the places of a window, of where a span begins
+ * or of where it ends, and the target is a place. Of a regression log p is a value: the mean of the
+ * members', with their variance and each member's; there are no others (NaN). */
 typedef enum bp_model_statistic {
     BP_MODEL_LOGPROB = 0, /* log p(target) */
     BP_MODEL_ALONE = 1,
@@ -93,8 +95,8 @@ typedef struct bp_model_batch {
     const int32_t *targets;  /* [windows][length]; -1: not scored */
     const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
                                 end are -1 */
-    int64_t asks; /* targets of a place, of a task's network alone; 0 is 1. targets and `values` of
-                     `score` are [windows][length][asks] then */
+    int64_t asks; /* targets of a place, of a task's network, or an ensemble that finds spans; 0 is
+                     1. targets and `values` of `score` are [windows][length][asks] then */
     int64_t first_slot;   /* of window 0 in all that is scored: keys dropout at test time */
     int64_t first_window; /* the place of window 0, where a batch is handed over in parts */
     bool resumes;         /* all windows go on from the batch before, which had as many or more */
@@ -166,6 +168,9 @@ typedef struct bp_model_ops {
      * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place).
      */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
+    /** `score` of a pass with dropout, as `backbone` has them; valid on all ranks of mesh->model.
+     */
+    bp_err (*score_pass)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *values);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
     /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), the head alone

@@ -301,12 +301,12 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 
 /* ---- what is asked of it ---- */
 
-static bp_err network_score(bp_model *model, const bp_model_batch *batch, float *values)
+static bp_err network_score_pass(bp_model *model, const bp_model_batch *batch, int64_t pass,
+                                 float *values)
 {
     network_model *self = (network_model *)model;
     const bp_mesh *mesh = self->mesh;
-    bp_err err =
-        run_batch(self, batch, &(question){.logprob = values, .pass = BP_MODEL_NO_DROPOUT});
+    bp_err err = run_batch(self, batch, &(question){.logprob = values, .pass = pass});
 
     if (err == BP_OK)
         bp_bcast_bytes(values,
@@ -314,6 +314,11 @@ static bp_err network_score(bp_model *model, const bp_model_batch *batch, float 
                            (int64_t)sizeof(float),
                        mesh->pipelines - 1, mesh->pipeline);
     return err;
+}
+
+static bp_err network_score(bp_model *model, const bp_model_batch *batch, float *values)
+{
+    return network_score_pass(model, batch, BP_MODEL_NO_DROPOUT, values);
 }
 
 static bp_err network_backbone(bp_model *model, const bp_model_batch *batch, int64_t pass,
@@ -415,6 +420,7 @@ static void network_free(bp_model *model)
 
 static const bp_model_ops OPS = {.score = network_score,
                                  .backbone = network_backbone,
+                                 .score_pass = network_score_pass,
                                  .set_dropout = network_set_dropout,
                                  .set_probe = network_set_probe,
                                  .logits = network_logits,

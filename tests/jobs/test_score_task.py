@@ -91,7 +91,35 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["mse"]["value"], bagpipe_test.metrics(tuned)[-1]["valid_loss"], 3)
-        self.assert_error(self.score("no-mixture", self.ensemble("numbers", tuned, tuned)), 78, "[task.no_mixture]")
+        made = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("tune.ini"), f"run.dir={self.at('number-pair')}", *test_finetune.TUNE, *MODEL,
+                    "task.kind=regression", "task.label=score", "task.pool=mean", "train.steps=10", "ensemble.members=2"])
+        self.assertEqual(made.status, 0, str(made))
+        members = [f"{self.at('number-pair')}/members/{name}" for name in sorted(os.listdir(f"{self.at('number-pair')}/members"))]
+        self.check_mixed_values("numbers", [tuned, *members])
+        both = self.scored("equal-numbers", self.ensemble("twice", tuned, tuned, tuned))
+        self.assertEqual(both["task"].pop("variance"), 0)
+        self.assertEqual(both["task"], summary["task"])
+
+    def check_mixed_values(self, name, models):
+        """The mean of the members' values and their variance; the same bytes where members lie on several ranks."""
+        values = []
+        for k, model in enumerate(models):
+            self.scored(f"{name}-{k}", model)
+            values.append([float(row["prediction"]) for row in self.predictions(f"{name}-{k}")])
+        told = self.scored(f"{name}-score", self.ensemble(name, *models))
+        rows = self.predictions(f"{name}-score")
+        numpy.testing.assert_allclose([float(row["prediction"]) for row in rows], numpy.mean(values, 0), rtol=1e-6)
+        numpy.testing.assert_allclose([float(row["variance"]) for row in rows], numpy.var(values, 0), rtol=1e-5, atol=1e-9)
+        self.assertAlmostEqual(told["task"]["variance"], numpy.var(values, 0).mean(), 5)
+        self.assertGreater(told["task"]["variance"], 0)
+        self.same_on_meshes(name, "valid.h5", "summary.json", "predictions.csv")
+
+    def same_on_meshes(self, name, corpus, *files):
+        for ranks, keys in ((2, []), (2, ["mesh.members=2"])):
+            other = f"{name}-{ranks}{len(keys)}"
+            self.scored(other, self.at(f"{name}/ensemble.json"), ranks, *keys, corpus=corpus)
+            for file in files:
+                self.assertEqual(self.bytes_of(f"{name}-score", file), self.bytes_of(other, file))
 
     def test_an_ensemble_of_equal_models_is_its_member(self):
         tuned = self.tuned("member", 0, *MODEL, "train.steps=25")
@@ -245,7 +273,14 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual(back["documents"], len(valid))
         self.assertNotIn("", read_json(self.at("spans-back-score"), "score", "predictions.json").values())
         self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
-        self.assert_error(self.score("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5"), 78, "[task.no_mixture]")
+        both = self.scored("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5")
+        self.assertEqual((both["task"]["mutual_information"], both["task"]["f1"]), (0, summary["task"]["f1"]))
+        for a, b in zip(self.predictions("spans-score"), self.predictions("spans-pair"), strict=True):
+            self.assertEqual(a, {key: b[key] for key in a})
+            self.assertLess(float(b["entropy"]), 2 * math.log(24))
+        self.ensemble("spans-three", tuned, *(self.tuned(f"answerer-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in (2, 3)))
+        self.assertGreater(self.scored("spans-three-score", self.at("spans-three/ensemble.json"), corpus="spans-valid.h5")["task"]["mutual_information"], 0)
+        self.same_on_meshes("spans-three", "spans-valid.h5", "summary.json", "predictions.csv", "predictions.json")
         self.assert_error(self.finetune("spans-bucket", 0, *keys, "corpus.bucket=4"), 78, "[corpus.bucket_unused]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
 

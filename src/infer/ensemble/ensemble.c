@@ -63,7 +63,7 @@ static int64_t most_windows(int64_t rounds, int64_t widest, int64_t length, int6
     return most > 0 ? most : 1;
 }
 
-static void *alloc(bp_arena *arena, int64_t n, size_t size)
+void *ensemble_take(bp_arena *arena, int64_t n, size_t size)
 {
     return bp_arena_floats(arena,
                            (int64_t)(((size_t)n * size + sizeof(float) - 1) / sizeof(float)));
@@ -83,24 +83,25 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
 {
     int64_t exchanged = of->side > 1 ? work->chunk * of->vocab_count : 0;
 
-    work->places = alloc(arena, work->rows, sizeof *work->places);
-    work->targets = alloc(arena, work->rows, sizeof *work->targets);
+    work->places = ensemble_take(arena, work->rows, sizeof *work->places);
+    work->targets = ensemble_take(arena, work->rows, sizeof *work->targets);
     if (!of->last)
         return;
-    work->states = alloc(arena, of->tokens * of->widest, sizeof(float));
-    work->hidden = alloc(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
-    work->logits = alloc(arena, of->members * work->chunk * of->columns, sizeof(float));
-    work->own = alloc(arena, exchanged, sizeof(float));
-    work->outgoing = alloc(arena, exchanged, sizeof(float));
-    work->known = alloc(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
-    work->max = alloc(arena, 2 * work->chunk, sizeof *work->max);
-    work->sums = alloc(arena, 2 * work->chunk, sizeof *work->sums);
-    work->mixed = alloc(arena, work->chunk, sizeof *work->mixed);
-    work->totals = alloc(arena, 3 * work->chunk, sizeof *work->totals);
-    work->tops = alloc(arena, work->chunk, sizeof *work->tops);
-    work->mixture = alloc(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
-    work->powers = alloc(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
-                         sizeof *work->powers);
+    work->states = ensemble_take(arena, of->tokens * of->widest, sizeof(float));
+    work->hidden = ensemble_take(arena, (work->rows + work->chunk) * of->widths, sizeof(float));
+    work->logits = ensemble_take(arena, of->members * work->chunk * of->columns, sizeof(float));
+    work->own = ensemble_take(arena, exchanged, sizeof(float));
+    work->outgoing = ensemble_take(arena, exchanged, sizeof(float));
+    work->known = ensemble_take(arena, of->rounds * of->side * work->chunk, sizeof *work->known);
+    work->max = ensemble_take(arena, 2 * work->chunk, sizeof *work->max);
+    work->sums = ensemble_take(arena, 2 * work->chunk, sizeof *work->sums);
+    work->mixed = ensemble_take(arena, work->chunk, sizeof *work->mixed);
+    work->totals = ensemble_take(arena, 3 * work->chunk, sizeof *work->totals);
+    work->tops = ensemble_take(arena, work->chunk, sizeof *work->tops);
+    work->mixture =
+        ensemble_take(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
+    work->powers = ensemble_take(arena, of->temperature ? work->chunk * BP_TEMPERATURE_POINTS : 0,
+                                 sizeof *work->powers);
 }
 
 static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
@@ -159,7 +160,7 @@ int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shap
     return (int64_t)arena.used_bytes;
 }
 
-static bp_err reserve(ensemble *self, size_t bytes)
+bp_err ensemble_reserve(ensemble *self, size_t bytes)
 {
     if (bytes <= self->memory_size_bytes)
         return BP_OK;
@@ -188,7 +189,7 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batc
         work->rows += batch->targets[i] >= 0;
     work->chunk = chunk_rows(self, work->rows);
     lay_out(&of, work, &arena);
-    err = reserve(self, arena.used_bytes);
+    err = ensemble_reserve(self, arena.used_bytes);
     if (bp_comm_size(self->mesh->ensemble) > 1)
         err = bp_agree(self->mesh->ensemble, err);
     if (err != BP_OK)
@@ -323,6 +324,8 @@ static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *v
     bp_model_batch part;
     bp_err err = BP_OK;
 
+    if (ensemble_is_of_texts(self))
+        return ensemble_score_texts(self, batch, values);
     for (int64_t i = 0; i < floats; i++)
         values[i] = NAN;
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {

@@ -198,11 +198,6 @@ static bp_err compare_infos(const opening *o)
     const bp_model_info *infos = o->infos;
     int64_t hashed = first_tokenizer(o), ended = first_eod(o);
 
-    if (infos[0].task.kind == BP_TASK_REGRESSION || infos[0].task.kind == BP_TASK_SPANS)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_mixture",
-                       "models for %s have no distribution over outcomes that could be mixed: in "
-                       "%s; score one of them",
-                       bp_task_name(infos[0].task.kind), o->spec->path);
     for (int64_t k = 1; k < o->models; k++) {
         const bp_model_info *one = &infos[k];
 
@@ -397,6 +392,7 @@ static bp_err place_members(opening *o)
         bp_model *lm = self->models[o->listed ? t : 0];
         bool drops = o->spec->dropout_passes > 0;
 
+        BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
         if (!lm->ops->backbone)
             return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
                            "a member of kind %s can't be split, but mesh.tensor = %d and "

@@ -72,6 +72,12 @@ int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
                         bp_model_batch *part);
 
+/** The ensemble's block of memory grows to so many bytes; what lay in it is lost. Errors:
+ * BP_ERR_SYSTEM. Local. */
+bp_err ensemble_reserve(ensemble *self, size_t bytes);
+/** Space for n objects in it; of an arena without a base they are counted. */
+void *ensemble_take(bp_arena *arena, int64_t n, size_t size);
+
 /** Work for a batch, with its scored tokens gathered. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
@@ -103,6 +109,13 @@ double ensemble_target_logprob(const bp_mixture *in, int64_t r, double *variance
 bool ensemble_is_last(const ensemble *self);
 
 void ensemble_free(bp_model *lm);
+
+/* ensemble_texts.c */
+/** Are the models without a softmax over outcomes: regressions, or answers? */
+bool ensemble_is_of_texts(const ensemble *self);
+/** `score` of such an ensemble, as bp_model_statistic says. Collective over mesh->ensemble. Errors:
+ * BP_ERR_SYSTEM, the same on all ranks. */
+bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values);
 
 /* ensemble_decode.c: as bp_model_ops says. */
 bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,

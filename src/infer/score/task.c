@@ -228,7 +228,9 @@ static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r,
 
     for (int64_t k = 0; k < count && from + k < K; k++)
         row[from + k] = values[k] + 0.0F; /* sums over ranks leave no -0 */
-    if (task->width > K) {
+    if (task->width > K && task->kind == BP_TASK_REGRESSION) {
+        row[K] = values[BP_MODEL_LOGPROB_VARIANCE * stride];
+    } else if (task->width > K) {
         row[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
         row[K + TASK_MUTUAL] = values[BP_MODEL_MUTUAL_INFORMATION * stride];
     }
@@ -447,12 +449,14 @@ bp_err scorer_run_task(scorer *self)
                          .asks = 1};
     bp_err err;
 
-    task.width = task.outcomes + (self->info.members > 0 ? 2 : 0);
+    task.width = task.outcomes + (self->info.members == 0           ? 0
+                                  : task.kind == BP_TASK_REGRESSION ? 1
+                                                                    : TASK_MORE);
     if (finds_tags(&task) && self->info.members == 0) /* an ensemble is asked outcome by outcome */
         task.asks = task.outcomes < ASKS ? task.outcomes : ASKS;
     if (finds_spans(&task)) { /* where each place would begin and end one; see task_spans.c */
         task.asks = 2;
-        task.width = 4;
+        task.width = TASK_SPAN_COLUMNS + (self->info.members > 0 ? TASK_MORE : 0);
     }
     err = prepare(&task);
     if (err == BP_OK)
@@ -464,9 +468,9 @@ bp_err scorer_run_task(scorer *self)
     bp_document_table_free(&task.corpus);
     bp_stream_free(&task.stream);
     json_decref(task.state);
-    void *blocks[] = {task.names,  task.column,  task.number, task.first_row, task.label,
-                      task.word,   task.place,   task.table,  task.inputs,    task.segments,
-                      task.tagged, task.targets, task.values};
+    void *blocks[] = {task.names,    task.column, task.number,  task.first_row, task.label,
+                      task.word,     task.place,  task.none,    task.table,     task.inputs,
+                      task.segments, task.tagged, task.targets, task.values};
     for (size_t k = 0; k < sizeof blocks / sizeof blocks[0]; k++)
         bp_free(blocks[k]);
     return err;

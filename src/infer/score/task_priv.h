@@ -7,7 +7,11 @@
 #include "infer/score/scorer_priv.h"
 #include "models/task.h"
 
-enum { TASK_ENTROPY, TASK_MUTUAL }; /* columns behind the outcomes', of an ensemble */
+/* Columns of a span's row, in the place of the outcomes': log-probabilities of the best span and of
+ * no answer, and the places where that span begins and ends. */
+enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST, TASK_SPAN_COLUMNS };
+/* Columns behind the outcomes', of an ensemble; of a regression there is one, the variance. */
+enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring {
     scorer *self;
@@ -18,7 +22,7 @@ typedef struct task_scoring {
     int64_t documents, length; /* those that are scored; places that an example has most */
     int64_t rows;              /* of the table: a document each, or a word */
     int64_t asks;              /* outcomes that are asked for at a place at once */
-    int64_t width;             /* of a row: an outcome each, and of an ensemble two more */
+    int64_t width;             /* of a row: an outcome each, and of an ensemble more */
     int64_t cut, words_cut;    /* documents longer than the context; their words behind it */
     float *table;              /* [rows][width] */
 
@@ -51,6 +55,8 @@ bp_err task_report(task_scoring *task);
 
 /** The outcome of row r that is the most probable. */
 int32_t task_best_of(const task_scoring *task, int64_t r);
+/** "entropy" and "mutual_information" of "task" in the summary: means over `count` predictions. */
+void task_put_means(json_t *told, const double sums[TASK_MORE], int64_t count);
 /** CSV: in quotation marks where it must be. */
 void task_add_field(bp_buffer *out, const char *text);
 

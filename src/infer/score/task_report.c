@@ -44,8 +44,10 @@ static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, 
 
     bp_buffer_printf(out, "%" PRId64 ",", task->number[d]);
     if (task->kind == BP_TASK_REGRESSION) {
-        bp_buffer_printf(out, "%.9g,%.9g\n", (double)bp_target_value(task->label[r]),
-                         (double)row[0]);
+        bp_buffer_printf(out, "%.9g,%.9g", (double)bp_target_value(task->label[r]), (double)row[0]);
+        if (task->width > task->outcomes)
+            bp_buffer_printf(out, ",%.9g", (double)row[task->outcomes]);
+        bp_buffer_printf(out, "\n");
         return;
     }
     if (task->kind == BP_TASK_TAGS)
@@ -69,7 +71,9 @@ static bp_err write_predictions(const task_scoring *task)
     bp_buffer_printf(&out, "document,%slabel,prediction%s%s\n",
                      task->kind == BP_TASK_TAGS ? "word," : "",
                      task->kind == BP_TASK_REGRESSION ? "" : ",probability",
-                     task->width > task->outcomes ? ",entropy,mutual_information" : "");
+                     task->width == task->outcomes      ? ""
+                     : task->kind == BP_TASK_REGRESSION ? ",variance"
+                                                        : ",entropy,mutual_information");
     for (int64_t d = 0; d < task->documents; d++)
         for (int64_t r = task->first_row[d]; r < task->first_row[d + 1]; r++)
             add_prediction(&out, task, d, r);
@@ -149,20 +153,27 @@ static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_
     return err;
 }
 
+void task_put_means(json_t *told, const double sums[TASK_MORE], int64_t count)
+{
+    static const char *const MEANS[] = {"entropy", "mutual_information"};
+
+    for (int k = 0; k < TASK_MORE; k++)
+        (void)json_object_set_new(told, MEANS[k], bp_json_real(sums[k] / (double)count));
+}
+
 /* "task" of the summary, with the means of an ensemble's statistics. */
 static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t seed)
 {
-    static const char *const MEANS[] = {"entropy", "mutual_information"};
     const json_t *labels = json_object_get(json_object_get(task->state, "model"), "labels");
     int32_t *predicted = bp_alloc("score.task", task->rows, sizeof *predicted);
-    double sums[2] = {0};
+    double sums[TASK_MORE] = {0};
     bp_err err;
 
     for (int64_t r = 0; r < task->rows; r++) {
         const float *more = task->table + r * task->width + task->outcomes;
 
         predicted[r] = task_best_of(task, r);
-        for (int k = 0; k < 2 && task->width > task->outcomes; k++)
+        for (int k = 0; k < TASK_MORE && task->width > task->outcomes; k++)
             sums[k] += (double)more[k];
     }
     err = task->kind == BP_TASK_TAGS ? estimate_tags(task, out, predicted, seed)
@@ -171,8 +182,8 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
         (void)json_object_set_new(*out, "confusion", confusion_of(task, predicted));
         if (labels)
             (void)json_object_set(*out, "labels", (json_t *)labels);
-        for (int k = 0; k < 2 && task->width > task->outcomes; k++)
-            (void)json_object_set_new(*out, MEANS[k], bp_json_real(sums[k] / (double)task->rows));
+        if (task->width > task->outcomes)
+            task_put_means(*out, sums, task->rows);
     }
     bp_free(predicted);
     return err;
@@ -183,17 +194,22 @@ static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t se
     bp_figure figures[BP_METRIC_FIGURES];
     double *label = bp_alloc("score.task", task->documents, sizeof *label),
            *predicted = bp_alloc("score.task", task->documents, sizeof *predicted);
+    double variance = 0;
     bp_real_answers answers;
     bp_err err;
 
     for (int64_t d = 0; d < task->documents; d++) {
         label[d] = (double)bp_target_value(task->label[d]);
         predicted[d] = (double)task->table[d * task->width];
+        variance += (double)task->table[(d + 1) * task->width - 1];
     }
     bp_real_answers_init(&answers, label, predicted, task->documents);
     err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_regression, figures);
+    if (err == BP_OK && task->width > task->outcomes)
+        (void)json_object_set_new(*out, "variance",
+                                  bp_json_real(variance / (double)task->documents));
     bp_real_answers_clear(&answers);
     bp_free(label);
     bp_free(predicted);

@@ -16,10 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns of a window's row: log-probabilities of the best span and of no answer, and the places
- * where that span begins and ends. */
-enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST };
-
 int64_t task_span_key(const task_scoring *task, const char *key, int64_t otherwise)
 {
     const json_t *value = json_object_get(json_object_get(task->state, "spans"), key);
@@ -34,6 +30,14 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
     const float *values = task->values + 2 * w * T;
     float *row = task->table + r * task->width;
 
+    /* of both ends, which any place of the window tells */
+    for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
+        const float *told =
+            values + (k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION) *
+                         2 * batch->windows * T;
+
+        row[TASK_SPAN_COLUMNS + k] = told[2 * none] + told[2 * none + 1];
+    }
     row[SPAN_SCORE] = -INFINITY;
     row[SPAN_NONE] = values[2 * none] + values[2 * none + 1];
     for (int64_t s = 0; s < T; s++)
@@ -55,7 +59,8 @@ typedef struct question {
     char id[BP_CORPUS_ID_BYTES + 1];
     char *answer; /* the prediction; "": none */
     double probability;
-    json_t *expected; /* a list of texts; empty: there is no answer */
+    const float *more; /* [TASK_MORE] of an ensemble: of the best span's window */
+    json_t *expected;  /* a list of texts; empty: there is no answer */
 } question;
 
 /* The best of windows [first, end), or none where that is more probable in each of them. */
@@ -89,6 +94,7 @@ static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t firs
                        "answers of document %" PRId64 " are no list: at %s, span_texts",
                        out->document, bp_score_keys_of(task->self->config)->corpus);
     out->probability = exp((double)best[SPAN_SCORE]);
+    out->more = best + TASK_SPAN_COLUMNS;
     if (best[SPAN_SCORE] == -INFINITY || (may_be_none && none > (double)best[SPAN_SCORE])) {
         out->probability = may_be_none ? exp(none) : 0;
         out->answer = bp_strdup("");
@@ -162,7 +168,10 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
     bp_buffer out = {0};
     bp_err err;
 
-    bp_buffer_printf(&out, "document,label,prediction,probability\n");
+    bool more = task->width > TASK_SPAN_COLUMNS;
+
+    bp_buffer_printf(&out, "document,label,prediction,probability%s\n",
+                     more ? ",entropy,mutual_information" : "");
     for (int64_t k = 0; k < count; k++) {
         const char *first = json_string_value(json_array_get(questions[k].expected, 0));
 
@@ -170,7 +179,11 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
         task_add_field(&out, first ? first : "");
         bp_buffer_printf(&out, ",");
         task_add_field(&out, questions[k].answer);
-        bp_buffer_printf(&out, ",%.9g\n", questions[k].probability);
+        bp_buffer_printf(&out, ",%.9g", questions[k].probability);
+        if (more)
+            bp_buffer_printf(&out, ",%.9g,%.9g", (double)questions[k].more[TASK_ENTROPY],
+                             (double)questions[k].more[TASK_MUTUAL]);
+        bp_buffer_printf(&out, "\n");
         (void)json_object_set_new(texts, questions[k].id, json_string(questions[k].answer));
     }
     err = bp_file_write(table, out.data, out.bytes);
@@ -231,6 +244,7 @@ bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
 {
     question *questions = bp_alloc("score.task", task->documents, sizeof *questions);
     int64_t count;
+    double sums[TASK_MORE] = {0};
     bp_err err = answer_all(task, questions, &count);
 
     if (err == BP_OK)
@@ -239,9 +253,13 @@ bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
         err = estimate(questions, count, seed, out);
     task->questions = count;
     for (int64_t k = 0; k < count; k++) {
+        for (int c = 0; c < TASK_MORE && task->width > TASK_SPAN_COLUMNS && err == BP_OK; c++)
+            sums[c] += (double)questions[k].more[c];
         bp_free(questions[k].answer);
         json_decref(questions[k].expected);
     }
     bp_free(questions);
+    if (err == BP_OK && task->width > TASK_SPAN_COLUMNS)
+        task_put_means(*out, sums, count);
     return err;
 }

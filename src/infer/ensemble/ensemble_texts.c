@@ -1,0 +1,222 @@
+/* An ensemble of models that have no softmax over outcomes: values of texts, and where in a text a
+ * span begins and ends. What members tell meets as it is, in member order on each rank. */
+#include "infer/ensemble/ensemble_priv.h"
+
+#include "base/err.h"
+
+#include <math.h>
+
+#define ENDS 2 /* where a span begins, where it ends */
+
+typedef struct texts {
+    const bp_model_batch *batch;
+    int64_t count, stride; /* values of a member; of a statistic */
+    float *told;           /* [members, filled up to whole rounds][count] */
+    int32_t *targets;      /* [windows][length][ENDS] of spans: all places are asked */
+    double *mixture;       /* [length] log p */
+} texts;
+
+bool ensemble_is_of_texts(const ensemble *self)
+{
+    int64_t kind = self->lm.info.task.kind;
+
+    return kind == BP_TASK_REGRESSION || kind == BP_TASK_SPANS;
+}
+
+static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
+{
+    int64_t slots = self->rounds * self->mesh->members;
+
+    work->mixture = ensemble_take(arena, work->batch->length, sizeof *work->mixture);
+    work->told = ensemble_take(arena, slots * work->count, sizeof *work->told);
+    work->targets = ensemble_take(arena, work->count, sizeof *work->targets);
+}
+
+/* ---- members ---- */
+
+static bp_err run_members(ensemble *self, texts *work)
+{
+    const bp_mesh *mesh = self->mesh;
+    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    bp_model_batch asked = *work->batch;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; spans && k < work->count; k++)
+        work->targets[k] = (int32_t)(k % ENDS);
+    if (spans) {
+        asked.targets = work->targets;
+        asked.asks = ENDS;
+    }
+    for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
+        const ensemble_backbone *backbone = &self->backbones[self->members[k].backbone];
+
+        err = backbone->lm->ops->score_pass(backbone->lm, &asked, backbone->pass,
+                                            work->told + k * work->count);
+    }
+    return bp_comm_size(mesh->ensemble) > 1 ? bp_agree(mesh->ensemble, err) : err;
+}
+
+static void share(const ensemble *self, const texts *work)
+{
+    int64_t A = self->mesh->members;
+    int bytes = bp_mpi_count(work->count * (int64_t)sizeof *work->told);
+
+    for (int64_t round = 0; A > 1 && round < self->rounds; round++)
+        BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
+                                                work->told + round * A * work->count, bytes,
+                                                MPI_BYTE, self->mesh->across));
+}
+
+/* ---- values ---- */
+
+static double told_by(const texts *work, int64_t member, int64_t k)
+{
+    return (double)work->told[member * work->count + k];
+}
+
+/* Of value k: the members', their mean, and their variance. */
+static double take_members(const ensemble *self, const texts *work, int64_t k, float *values,
+                           double *variance)
+{
+    double mean = 0, squares = 0, M = (double)self->member_count;
+
+    for (int64_t m = 0; m < self->member_count; m++) {
+        mean += told_by(work, m, k);
+        values[(BP_MODEL_MEMBER + m) * work->stride] = (float)told_by(work, m, k);
+    }
+    mean /= M;
+    for (int64_t m = 0; m < self->member_count; m++)
+        squares += (told_by(work, m, k) - mean) * (told_by(work, m, k) - mean);
+    *variance = squares / M;
+    return mean;
+}
+
+/* Of a text: the mean of the members' values, and their variance. */
+static void mix_values(const ensemble *self, const texts *work, float *values)
+{
+    for (int64_t k = 0; k < work->count; k++) {
+        double variance, mean;
+
+        if (work->batch->targets[k] < 0)
+            continue;
+        mean = take_members(self, work, k, values + k, &variance);
+        values[BP_MODEL_LOGPROB * work->stride + k] = (float)mean;
+        values[BP_MODEL_LOGPROB_VARIANCE * work->stride + k] = (float)variance;
+    }
+}
+
+/* What is told of where a span of one window begins, or ends. */
+typedef struct place_mixture {
+    double entropy, information, squares, most; /* most: the largest log p */
+    int64_t top, agreeing;
+} place_mixture;
+
+static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
+{
+    double most = -INFINITY, sum = 0;
+
+    for (int64_t m = 0; m < self->member_count; m++)
+        most = fmax(most, told_by(work, m, k));
+    for (int64_t m = 0; m < self->member_count; m++)
+        sum += exp(told_by(work, m, k) - most);
+    return most + log(sum / (double)self->member_count);
+}
+
+/* Of the places of the window whose values begin at `first`, and step by ENDS. */
+static place_mixture mix_places(const ensemble *self, const texts *work, int64_t first)
+{
+    place_mixture out = {.most = -INFINITY};
+    int64_t T = work->batch->length;
+    double M = (double)self->member_count;
+
+    for (int64_t t = 0; t < T; t++) {
+        double logprob = work->mixture[t] = mean_logprob(self, work, first + t * ENDS);
+
+        out.squares += exp(2 * logprob);
+        if (logprob > out.most) {
+            out.most = logprob;
+            out.top = t;
+        }
+    }
+    for (int64_t m = 0; m < self->member_count; m++) {
+        int64_t top = 0;
+
+        for (int64_t t = 0; t < T; t++) {
+            double logprob = told_by(work, m, first + t * ENDS), p = exp(logprob);
+
+            out.entropy -= p * logprob / M;
+            out.information += p * (logprob - work->mixture[t]) / M;
+            if (logprob > told_by(work, m, first + top * ENDS))
+                top = t;
+        }
+        out.agreeing += top == out.top;
+    }
+    out.information = fmax(out.information, 0);
+    return out;
+}
+
+static void fill_place(const ensemble *self, const texts *work, const place_mixture *mixed,
+                       int64_t k, int64_t t, float *values)
+{
+    double logprob = work->mixture[t], p = exp(logprob), variance;
+    int64_t stride = work->stride;
+
+    (void)take_members(self, work, k, values, &variance);
+    values[BP_MODEL_LOGPROB * stride] = (float)logprob;
+    values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)mixed->entropy;
+    values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)mixed->information;
+    values[BP_MODEL_TOTAL_ENTROPY * stride] = (float)(mixed->entropy + mixed->information);
+    values[BP_MODEL_LOGPROB_VARIANCE * stride] = (float)variance;
+    values[BP_MODEL_AGREEMENT * stride] =
+        (float)((double)mixed->agreeing / (double)self->member_count);
+    values[BP_MODEL_CONFIDENCE * stride] = (float)exp(mixed->most);
+    values[BP_MODEL_CORRECT * stride] = mixed->top == t ? 1.0F : 0.0F;
+    values[BP_MODEL_BRIER * stride] = (float)(mixed->squares - p * p + (1 - p) * (1 - p));
+}
+
+/* Asked are ends at places: targets of a place are which ends it would be. */
+static void mix_spans(const ensemble *self, const texts *work, float *values)
+{
+    const bp_model_batch *batch = work->batch;
+    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
+
+    for (int64_t w = 0; w < batch->windows; w++)
+        for (int64_t end = 0; end < ENDS; end++) {
+            place_mixture mixed = mix_places(self, work, w * T * ENDS + end);
+
+            for (int64_t k = w * T * asks; k < (w + 1) * T * asks; k++)
+                if (batch->targets[k] == end)
+                    fill_place(self, work, &mixed, k / asks * ENDS + end, k / asks % T, values + k);
+        }
+}
+
+bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values)
+{
+    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    int64_t places = batch->windows * batch->length;
+    texts work = {.batch = batch,
+                  .count = spans ? places * ENDS : places,
+                  .stride = places * bp_model_batch_asks(batch)};
+    bp_arena arena = {0};
+    bp_err err;
+
+    lay_out(self, &work, &arena);
+    err = ensemble_reserve(self, arena.used_bytes);
+    if (bp_comm_size(self->mesh->ensemble) > 1)
+        err = bp_agree(self->mesh->ensemble, err);
+    if (err != BP_OK)
+        return err;
+    arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
+    lay_out(self, &work, &arena);
+    err = run_members(self, &work);
+    if (err != BP_OK)
+        return err;
+    share(self, &work);
+    for (int64_t k = 0; k < self->lm.info.statistics * work.stride; k++)
+        values[k] = NAN;
+    if (spans)
+        mix_spans(self, &work, values);
+    else
+        mix_values(self, &work, values);
+    return BP_OK;
+}
