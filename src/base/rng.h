@@ -25,7 +25,8 @@ typedef enum bp_rng_purpose {
     BP_RNG_LANGEVIN = 15, /* noise of updates */
     BP_RNG_OUTCOMES = 16, /* of a softmax that samples them */
     BP_RNG_BUCKET = 17,   /* order of batches of similar lengths */
-    BP_RNG_NOISE = 18     /* noise in texts that are to be restored */
+    BP_RNG_NOISE = 18,    /* noise in texts that are to be restored */
+    BP_RNG_SPECTRAL = 24  /* the vectors that power iterations begin with */
 } bp_rng_purpose;
 
 /** What the numbers are for. Two different keys give independent streams. */

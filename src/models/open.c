@@ -17,6 +17,12 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);
+    if (err == BP_OK && shape->task.features > 0 && !shape->task.fitted)
+        err = BP_FAIL(BP_ERR_CONFIG, "sngp.no_covariance",
+                      "the checkpoint is one between validations, whose Gaussian process has no "
+                      "covariance yet: at %s; take checkpoints/best or the last one of a finished "
+                      "training",
+                      where);
     return err;
 }
 

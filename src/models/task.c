@@ -52,6 +52,21 @@ const bp_option bp_task_options[] = {
     {"dirichlet.smoothing", BP_OPTION_REAL, "0.01", 1e-9, 0.5, NULL, NULL,
      "the mean probability that each class is to have that is not the text's", false,
      .at = BP_AT(bp_task_keys, smoothing)},
+    {"sngp.features", BP_OPTION_INT, "0", 0, BP_TASK_FEATURES_MAX, NULL, NULL,
+     "random features of a Gaussian process that tells the classes (SNGP); 0: a linear map", false,
+     .at = BP_AT(bp_task_keys, features)},
+    {"sngp.length_scale", BP_OPTION_REAL, "0", 0, 1e6, NULL, NULL,
+     "of its kernel, in the distance of two texts' states; 0: the square root of model.width",
+     false, .at = BP_AT(bp_task_keys, length_scale)},
+    {"sngp.prior", BP_OPTION_REAL, "1", 1e-6, 1e6, NULL, NULL,
+     "the precision of its weights' prior", false, .at = BP_AT(bp_task_keys, prior)},
+    {"sngp.bound", BP_OPTION_REAL, "0.95", 0, 1e6, NULL, NULL,
+     "the largest spectral norm that the hidden weights keep; 0: any", false,
+     .at = BP_AT(bp_task_keys, bound)},
+    {"sngp.bounded", BP_OPTION_CHOICE, "all", 0, 0, "all|pooler", NULL,
+     "which weights that are: the matrices of all layers that train and the pooler's, or the "
+     "pooler's alone",
+     false, .at = BP_AT(bp_task_keys, bounded)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
@@ -85,20 +100,25 @@ static bool has_pooler(const bp_model_shape *shape)
 /* Where it keeps the words all is one block, that of the last stage, which shares their table. */
 int bp_task_blocks(const bp_model_shape *shape)
 {
-    return bp_task_keeps_words(shape) ? 1 : 2;
+    return bp_task_keeps_words(shape) ? 1 : shape->task.features > 0 ? 3 : 2;
 }
 
 int64_t bp_task_parameters(const bp_model_shape *shape)
 {
-    int64_t C = shape->width;
+    int64_t C = shape->width, D = shape->task.features, K = shape->task.outcomes,
+            pooler = has_pooler(shape) ? C * C + C : 0;
 
-    return (has_pooler(shape) ? C * C + C : 0) + shape->task.outcomes * (C + 1);
+    return pooler + (D > 0 ? D * (C + 1) + K * D * (D + 1) + K * C : K * (C + 1));
 }
 
 double bp_task_flops(const bp_model_shape *shape)
 {
     double matrices = (double)(shape->task.outcomes * shape->width), C = (double)shape->width;
     bool a_place = shape->task.pool == BP_POOL_NONE;
+    double D = (double)shape->task.features;
+
+    if (D > 0) /* of the projection, which does not train, two of three products */
+        matrices = D * (double)shape->task.outcomes + D * C * 2 / 3;
 
     if (has_pooler(shape))
         matrices += C * C;
@@ -120,6 +140,36 @@ static bp_block *new_pooling(bp_network *network, const bp_model_shape *shape)
     bp_block *block;
 
     bp_pooling_new(&block, &network->nn, &pooling, bp_network_add_group(network, true));
+    return block;
+}
+
+static bp_block *new_features(bp_network *network, const bp_model_shape *shape)
+{
+    bp_features_shape features = {shape->width, shape->task.features, shape->task.outcomes,
+                                  shape->task.length_scale};
+    bp_group *whole = bp_network_add_group(network, true),
+             *frozen = bp_network_add_group(network, true);
+    bp_block *block;
+
+    frozen->frozen = true;
+    bp_random_features_new(&block, &network->nn, &features, whole, frozen);
+    return block;
+}
+
+/* Behind features the rows are logits already. */
+static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
+{
+    bp_group *split = bp_network_add_group(network, false);
+    int64_t V = shape->task.outcomes, first, count;
+    bp_head_shape head = {.sparse = true};
+    bp_param *table;
+    bp_block *block;
+
+    split->frozen = true;
+    bp_vocab_share(&network->nn, V, &first, &count);
+    table = bp_group_add_matrix_part(split, "sngp.logits", V, shape->width, 0, 0, first, count);
+    table->init = BP_INIT_IDENTITY;
+    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
     return block;
 }
 
@@ -201,7 +251,10 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
         parts[3] = new_head(network, shape);
         bp_series_new(&block, &network->nn, parts, 4);
     } else {
-        block = number == 0 ? new_pooling(network, shape) : new_head(network, shape);
+        block = number == 0                 ? new_pooling(network, shape)
+                : shape->task.features == 0 ? new_head(network, shape)
+                : number == 1               ? new_features(network, shape)
+                                            : new_logits(network, shape);
     }
     bp_network_add_block(network, block);
 }

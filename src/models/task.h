@@ -17,6 +17,9 @@ typedef struct bp_task_keys {
     const char *outside;
     double precision;
     double smoothing;
+    int64_t features;
+    double length_scale, prior, bound;
+    const char *bounded;
     const char *label;
     const char *pool;
     int64_t frozen_layers;

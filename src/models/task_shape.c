@@ -31,6 +31,12 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
         (void)json_object_set_new(
             model, "dirichlet",
             json_pack("{s:f, s:f}", "precision", task->precision, "smoothing", task->smoothing));
+    if (task->features > 0)
+        (void)json_object_set_new(model, "sngp",
+                                  json_pack("{s:I, s:f, s:f, s:b}", "features",
+                                            (json_int_t)task->features, "length_scale",
+                                            task->length_scale, "prior", task->prior, "fitted",
+                                            (int)task->fitted));
 }
 
 static bp_err read_word(int64_t *out, const json_t *model, const char *name,
@@ -65,6 +71,24 @@ static bp_err read_dirichlet(bp_task_shape *task, const json_t *values, const ch
     return err;
 }
 
+static bp_err read_sngp(bp_task_shape *task, const json_t *values, const char *where)
+{
+    bp_err err = bp_json_get_int(values, "features", &task->features, where);
+
+    if (err == BP_OK)
+        err = bp_json_get_real(values, "length_scale", &task->length_scale, where);
+    if (err == BP_OK)
+        err = bp_json_get_real(values, "prior", &task->prior, where);
+    task->fitted = json_is_true(json_object_get(values, "fitted"));
+    if (err == BP_OK && !(task->features > 0 && task->features <= BP_TASK_FEATURES_MAX &&
+                          task->length_scale > 0 && task->prior > 0))
+        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                      "the model's sngp.features is %lld: at %s; the checkpoint was not written by "
+                      "bagpipe",
+                      (long long)task->features, where);
+    return err;
+}
+
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where)
 {
     bp_err err;
@@ -80,6 +104,8 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
         err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
+    if (err == BP_OK && json_object_get(model, "sngp"))
+        err = read_sngp(task, json_object_get(model, "sngp"), where);
     if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face marks a value */
         task->kind = BP_TASK_REGRESSION;
     if (err == BP_OK && (task->outcomes < 1 || task->outcomes > INT32_MAX))

@@ -16,7 +16,9 @@ typedef enum bp_task_kind {
     BP_TASK_TAGS,
     BP_TASK_SPANS
 } bp_task_kind;
-#define BP_TASK_KINDS "classes|regression|tags|spans|text" /* of text a model has no other head */
+#define BP_TASK_KINDS        "classes|regression|tags|spans|text" /* of text a model has no other head */
+
+#define BP_TASK_FEATURES_MAX 16384
 
 /** Of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
@@ -28,6 +30,11 @@ typedef struct bp_task_shape {
     int64_t pool;     /* bp_pool */
     int64_t frozen;   /* of training: so many of the first blocks keep their values */
     double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
+    int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
+    double length_scale, prior; /* of its kernel; the precision of its weights' prior */
+    bool fitted;                /* its covariance is that of the model's weights */
+    double bound;               /* of training: of the hidden weights' spectral norms; 0: none */
+    bool pooler_only;           /* of these weights the pooler's alone has it */
 } bp_task_shape;
 
 /** What of a family's network stands before any head. */
@@ -49,8 +56,9 @@ typedef struct bp_backbone {
 const char *bp_task_name(int64_t kind);
 /** -1: no kind is called so. */
 int64_t bp_task_kind_of(const char *name);
-/** "task", "outcomes", "pool", and of a prior network "dirichlet", of the "model" object of a
- * checkpoint; nothing of a language model. Errors of reading: BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", of a prior network "dirichlet", and of a Gaussian process "sngp", of
+ * the "model" object of a checkpoint; nothing of a language model. Errors of reading:
+ * BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

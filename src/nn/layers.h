@@ -148,6 +148,34 @@ typedef struct bp_text_head_shape {
     int item, stream, term;
 } bp_text_head_shape;
 
+/** A Gaussian process in the place of a head's linear map. */
+typedef struct bp_features_shape {
+    int64_t C, D, K;     /* width of a text's state; features; classes, C at most */
+    double length_scale; /* of the kernel exp(-|h - h'|^2 / (2 length_scale^2)) */
+} bp_features_shape;
+
+/** A text's row of item 0, as bp_pooling_new leaves it, becomes the logits of its K classes, and
+ * zeros behind them: task.weight phi, phi = sqrt(2/D) cos(sngp.directions h + sngp.phases).
+ * Outside training they are divided by sqrt(1 + pi/8 v_k), v_k = |R_k^T phi|^2, where sngp.factor
+ * holds the upper triangular R_k one below another, whose R_k R_k^T is the covariance of the
+ * weights of class k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the
+ * replicated group, and to `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D]
+ * and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and principled uncertainty
+ * estimation with deterministic deep learning via distance awareness", eq. 7 to 9; the mean field:
+ * Lu et al. 2020, "Mean-field approximation to Gaussian-softmax integral". */
+void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
+                            bp_group *group, bp_group *frozen);
+bool bp_is_random_features(const bp_block *block);
+/** A callback that sees features[n][D] and logits[n][K] of the texts of each pass outside training,
+ * before variances are taken; NULL: nobody looks. Borrowed. Local. */
+typedef struct bp_feature_watch {
+    void (*see)(void *context, const float *features, const float *logits, int64_t n);
+    void *context;
+} bp_feature_watch;
+void bp_random_features_watch(bp_block *block, const bp_feature_watch *watch);
+/** R [D][D] of a class, to be written. Local. */
+float *bp_random_features_factor(bp_block *block, int64_t class);
+
 /** task.weight h + task.bias: squared error of a value; or cross-entropy of a softmax over all
  * places of a text, padding among them, for each end. pass->logprob, where term 0 has a target a
  * place: the text's value; or log p(a span begins there), log p(it ends there), where the target is

@@ -126,4 +126,10 @@ void bp_param_initialise(bp_param *param, uint64_t seed)
                                                     : 0.0F;
     for (int64_t i = 0; i < n; i++)
         param->value[i] = value;
+    for (int64_t r = 0; r < param->extent[0] && param->init == BP_INIT_IDENTITY; r++) {
+        int64_t column = param->offset[0] + r - param->offset[1];
+
+        if (column >= 0 && column < param->extent[1])
+            param->value[r * param->extent[1] + column] = 1;
+    }
 }

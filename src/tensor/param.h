@@ -15,6 +15,7 @@ typedef enum bp_init {
     BP_INIT_NORMAL,
     BP_INIT_UNIFORM,
     BP_INIT_CONSTANT, /* init_std */
+    BP_INIT_IDENTITY, /* of a matrix */
     BP_INIT_GIVEN     /* bp_param.given */
 } bp_init;
 

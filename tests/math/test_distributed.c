@@ -399,6 +399,62 @@ static void equal_eigenvalues_have_orthogonal_vectors(void **state)
     bp_free(a);
 }
 
+/* ---- inverses ---- */
+
+/* max |R R^T a - 1| of an upper triangular R, whose lower part means nothing. */
+static double inverse_error(const double *r, const double *a, int64_t n)
+{
+    double *y = new_reals(n * n), most = 0; /* R^T a */
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k <= i; k++)
+                y[i * n + j] += r[k * n + i] * a[k * n + j];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = -(double)(i == j);
+
+            for (int64_t k = i; k < n; k++)
+                sum += r[i * n + k] * y[k * n + j];
+            most = fmax(most, fabs(sum));
+        }
+    bp_free(y);
+    return most;
+}
+
+static void inverses_are_what_they_are_called(void **state)
+{
+    static const int64_t shapes[][2] = {{1, 4}, {7, 64}, {50, 8}};
+    bp_grid *grid;
+
+    (void)state;
+    bp_test_expect(bp_grid_new(&grid, WORLD), BP_OK);
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        int64_t n = shapes[s][0];
+        double *x = whole_matrix(8, n, n), *a = new_reals(n * n), *inverse;
+
+        for (int64_t i = 0; i < n * n; i++)
+            for (int64_t k = 0; k < n; k++)
+                a[i] += x[k * n + i / n] * x[k * n + i % n] / (double)n;
+        for (int64_t i = 0; i < n; i++)
+            a[i * n + i] += 0.5;
+        bp_distributed *matrix = dealt(grid, a, n, n, shapes[s][1]);
+        bp_test_check_err(WORLD, bp_distributed_invert(matrix), BP_OK);
+        inverse = gathered(matrix, n, n);
+        bp_test_check(WORLD, inverse_error(inverse, a, n) < 1e-12 * (double)n);
+        bp_distributed_free(&matrix);
+        a[n * n - 1] = -1;
+        matrix = dealt(grid, a, n, n, shapes[s][1]);
+        bp_test_check_err(WORLD, bp_distributed_invert(matrix), BP_ERR_SOFTWARE);
+        bp_test_message_has("[math.not_definite]");
+        bp_distributed_free(&matrix);
+        bp_free(inverse);
+        bp_free(a);
+        bp_free(x);
+    }
+    bp_grid_free(&grid);
+}
+
 static void dump(const char *path, const double *values, int64_t n)
 {
     bp_test_expect(bp_file_write(path, values, (size_t)n * sizeof *values), BP_OK);
@@ -490,6 +546,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(spectra_are_those_of_lapack),
         cmocka_unit_test(equal_eigenvalues_have_orthogonal_vectors),
         cmocka_unit_test(factors_and_spectra_are_those_of_numpy),
+        cmocka_unit_test(inverses_are_what_they_are_called),
         cmocka_unit_test(what_can_not_be_is_said_by_all_ranks),
         cmocka_unit_test(eigen_bytes_cover_what_is_taken),
     };

@@ -150,6 +150,11 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        "%s; compare models of one task",
                        methods[0].name, methods[m].name, bp_task_name(first->task.kind),
                        bp_task_name(metadata->task.kind), methods[0].path, methods[m].path);
+    if (methods[m].way == COMPARISON_LAPLACE && metadata->task.features > 0)
+        return BP_FAIL(BP_ERR_CONFIG, "sngp.no_laplace",
+                       "the model of method %s has a Gaussian process, whose covariance is "
+                       "Laplace's already: at %s; leave :laplace out",
+                       methods[m].name, methods[m].path);
     if (methods[m].way == COMPARISON_LAPLACE &&
         comparison_outcomes(metadata) > BP_LAPLACE_VOCAB_MAX)
         return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",

@@ -69,7 +69,7 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
                       const char *where)
 {
     static const char *const VARIANTS[] = {"softmaxes", "head_activation", "attention_activation",
-                                           NULL};
+                                           "sngp", NULL};
     bp_err err = BP_OK;
 
     *out = (bp_hf_shape){.table = table, .labels = json_object_get(model, "labels")};

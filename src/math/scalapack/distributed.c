@@ -321,6 +321,26 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
     bp_heartbeat_leave();
 }
 
+/* ---- inverses ---- */
+
+/* Column-major it is the lower triangle: a = L L^T, and the inverse of L is our a's transpose. */
+bp_err bp_distributed_invert(bp_distributed *a)
+{
+    int n = checked_int(a->rows), info = 0;
+    bp_err err = BP_OK;
+
+    BP_ASSERT(a->rows == a->columns);
+    bp_heartbeat_enter("pdpotrf");
+    pdpotrf_("L", &n, a->values, &ONE, &ONE, a->desc, &info, 1);
+    if (info == 0)
+        pdtrtri_("L", "N", &n, a->values, &ONE, &ONE, a->desc, &info, 1, 1);
+    bp_heartbeat_leave();
+    if (info != 0)
+        err = BP_FAIL(BP_ERR_SOFTWARE, "math.not_definite",
+                      "a matrix of %d x %d is not positive definite: at its row %d", n, n, info);
+    return bp_agree(a->grid->comm, err);
+}
+
 /* ---- eigenvectors ---- */
 
 typedef struct eigen_work {

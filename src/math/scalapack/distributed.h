@@ -93,6 +93,14 @@ typedef struct bp_distributed_product {
 } bp_distributed_product;
 void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *product);
 
+/** The inverse of a symmetric positive definite matrix by Cholesky's factorisation: a [n][n], of
+ * which only column >= row is looked at, becomes upper triangular, a a^T being the inverse of what
+ * it was; what lies below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
+ *
+ * Errors:     BP_ERR_SOFTWARE it is not positive definite.
+ */
+bp_err bp_distributed_invert(bp_distributed *a);
+
 /** Eigenvalues of a symmetric matrix in ascending order, and its eigenvectors: row i of `vectors`
  * is the one of values[i], of unit length, its sign as the library leaves it. ScaLAPACK's pdsyevd.
  *

@@ -115,6 +115,13 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
     BP_ASSERT(c && "no ScaLAPACK");
 }
 
+bp_err bp_distributed_invert(bp_distributed *a)
+{
+    (void)a;
+    BP_ASSERT(a && "no ScaLAPACK");
+    return BP_ERR_CONFIG;
+}
+
 bp_err bp_distributed_eigen(bp_distributed *a, double *values, bp_distributed *vectors,
                             bool (*stop)(void *context), void *context)
 {

@@ -34,6 +34,11 @@ void pdgemm_(const char *transpose_a, const char *transpose_b, const int *m, con
              const int *k, const double *alpha, const double *a, const int *ia, const int *ja,
              const int *desc_a, const double *b, const int *ib, const int *jb, const int *desc_b,
              const double *beta, double *c, const int *ic, const int *jc, const int *desc_c);
+void pdpotrf_(const char *triangle, const int *n, double *a, const int *ia, const int *ja,
+              const int *desc_a, int *info, size_t triangle_bytes);
+void pdtrtri_(const char *triangle, const char *diagonal, const int *n, double *a, const int *ia,
+              const int *ja, const int *desc_a, int *info, size_t triangle_bytes,
+              size_t diagonal_bytes);
 void pdsyevd_(const char *job, const char *triangle, const int *n, double *a, const int *ia,
               const int *ja, const int *desc_a, double *values, double *z, const int *iz,
               const int *jz, const int *desc_z, double *work, const int *work_count, int *iwork,

@@ -8,6 +8,7 @@
 #include "mesh/collective.h"
 #include "train/engine/gradient.h"
 #include "train/engine/optimizer.h"
+#include "train/engine/spectral.h"
 #include "train/engine/stage.h"
 #include "train/engine/tree.h"
 
@@ -23,7 +24,8 @@ struct bp_engine {
     float *values;
     bp_stage *stage;
     bp_optimizer optimizer;
-    bp_async *async; /* of mesh->data */
+    bp_spectral *spectral; /* NULL: no weights are bounded */
+    bp_async *async;       /* of mesh->data */
     bp_reduction reduction;
     int ready;                /* blocks from the first on whose parameters are there, copies too */
     float *scratch;           /* of the reduction */
@@ -140,6 +142,7 @@ static bp_err build(bp_engine *engine)
     if (err != BP_OK)
         return err;
     bp_network_lay_out(engine->network, (int64_t)BP_NORM_BLOCK * mesh->datas);
+    bp_spectral_new(&engine->spectral, mesh, engine->network, &engine->shape, engine->spec.seed);
     err = bp_engine_check_squares(engine->network, &engine->spec);
     if (err == BP_OK)
         err = allocate(engine);
@@ -255,6 +258,7 @@ void bp_engine_free(bp_engine **engine)
     bp_async_free(&self->async); /* what it works at is freed after it */
     bp_stage_free(&self->stage);
     bp_optimizer_clear(&self->optimizer);
+    bp_spectral_free(&self->spectral);
     bp_network_free(&self->network);
     bp_gemm_free(&self->gemm);
     bp_free(self->values);
@@ -383,6 +387,19 @@ static void keep_carried(bp_engine *engine, int64_t step)
                (size_t)floats * sizeof(float));
 }
 
+/* Whole matrices are looked at, so that nothing travels meanwhile. */
+static void bound_weights(bp_engine *engine)
+{
+    if (!engine->spectral)
+        return;
+    end_gathers(engine);
+    if (engine->spec.digest_every > 0)
+        (void)bp_optimizer_check(&engine->optimizer, engine->values);
+    bp_spectral_apply(engine->spectral);
+    if (engine->spec.digest_every > 0)
+        bp_optimizer_checksum(&engine->optimizer, engine->values);
+}
+
 void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_batch *batch,
                     bp_step_result *result)
 {
@@ -432,6 +449,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     engine->optimizer.scored = scored[0];
     bp_optimizer_update(&engine->optimizer, engine->values, engine->stage->gradient, result->rate,
                         scale, update);
+    bound_weights(engine);
     bp_fault_point("opt.after");
     note_own_corruption(engine, step);
     engine->ready = 0;
@@ -492,10 +510,15 @@ static void carry_slices(const bp_engine *engine, int parity, bp_slice *slices, 
     }
 }
 
+static int64_t slice_capacity(const bp_engine *engine)
+{
+    return 3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count +
+           bp_spectral_count(engine->spectral);
+}
+
 bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
 {
-    int64_t capacity =
-        3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count;
+    int64_t capacity = slice_capacity(engine);
     bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     settle(engine);
@@ -512,13 +535,13 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
     moment_slices(engine, true, slices, count, capacity);
     if (engine->mesh->tensor_at == 0) /* tensor ranks carry the same */
         carry_slices(engine, (int)(engine->step & 1), slices, count);
+    bp_spectral_slices(engine->spectral, true, slices, count, capacity);
     return slices;
 }
 
 bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count)
 {
-    int64_t capacity =
-        3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count;
+    int64_t capacity = slice_capacity(engine);
     bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
 
     end_gathers(engine);
@@ -533,6 +556,7 @@ bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *cou
     if (what == BP_LOAD_STATE) {
         moment_slices(engine, false, slices, count, capacity);
         carry_slices(engine, 0, slices, count);
+        bp_spectral_slices(engine->spectral, false, slices, count, capacity);
     }
     return slices;
 }

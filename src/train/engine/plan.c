@@ -3,6 +3,7 @@
 #include "math/kernels/kernels.h"
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
+#include "train/engine/spectral.h"
 #include "train/engine/stage.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ size_t bp_plan_total(const bp_plan *plan)
 {
     return plan->program + plan->parameters + plan->copies + plan->gradients + plan->optimizer +
            plan->activations + plan->scratch + plan->input + plan->snapshot + plan->writer +
-           plan->samples + plan->trace + plan->teacher;
+           plan->samples + plan->trace + plan->teacher + plan->covariance;
 }
 
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,
@@ -45,7 +46,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     int64_t carried = bp_engine_carried_floats(network, shape, slots);
     int64_t kept = bp_engine_carried_floats(network, shape, spec->micro_batch);
     /* and weights and moments of this rank's shards */
-    int64_t published = carried + bp_optimizer_factor_floats(&spec->optimizer, network);
+    int64_t bounded = bp_spectral_floats(network, shape);
+    int64_t published = carried + bp_optimizer_factor_floats(&spec->optimizer, network) + bounded;
     bp_example_maker maker = bp_model_objective(shape)->maker(shape, shape->context, NULL);
 
     for (int g = 0; g < network->group_count; g++)
@@ -58,7 +60,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     plan->copies = products.copies;
     plan->gradients = bytes.gradients;
     plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float) +
-                      bp_optimizer_more_bytes(&spec->optimizer, network);
+                      bp_optimizer_more_bytes(&spec->optimizer, network) +
+                      (size_t)bounded * sizeof(float);
     plan->activations = bytes.activations;
     plan->scratch = bytes.scratch + (size_t)bp_gradient_scratch(mesh, network) * sizeof(float) +
                     products.scratch;

@@ -184,6 +184,7 @@ bp_err trainer_commit(trainer *self, bool best)
     bp_err err = BP_OK;
 
     BP_ASSERT(!self->behind.saving);
+    trainer_sngp_mark(self, best);
     if (self->progress.committed != self->progress.step) {
         err = save(self, false);
         if (err == BP_OK)
@@ -203,6 +204,7 @@ bp_err trainer_commit_begin(trainer *self, bool best)
     BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
     self->behind = (commit_async){
         .step = self->progress.step, .best = best, .coordinator = BP_ASYNC_CHECKPOINT_WRITES};
+    trainer_sngp_mark(self, best);
     err = save(self, true);
     self->behind.stood = bp_clock_now() - began;
     (void)bp_heartbeat_phase(before);

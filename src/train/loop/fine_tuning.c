@@ -39,7 +39,12 @@ static const struct {
             {"task.answer_tokens", false, false, false, true, false},
             {"dirichlet.outside", true, false, false, false, false},
             {"dirichlet.precision", true, false, false, false, false},
-            {"dirichlet.smoothing", true, false, false, false, false}};
+            {"dirichlet.smoothing", true, false, false, false, false},
+            {"sngp.features", true, false, false, false, false},
+            {"sngp.length_scale", true, false, false, false, false},
+            {"sngp.prior", true, false, false, false, false},
+            {"sngp.bound", true, false, false, false, false},
+            {"sngp.bounded", true, false, false, false, false}};
 
 static bp_err refuse_key(const trainer *self, const char *key, const char *where, const char *value)
 {
@@ -71,15 +76,23 @@ static bp_err refuse_keys(const trainer *self)
     return err;
 }
 
-static void warn_of_dirichlet(const trainer *self)
+static void warn_of_method(const trainer *self, const char *const *keys, const char *why)
 {
-    static const char *const OF_OUTSIDE[] = {"dirichlet.precision", "dirichlet.smoothing"};
+    for (int k = 0; keys[k]; k++)
+        if (bp_config_departs(self->config, keys[k]))
+            BP_WARN("config.unused_key", "%s is ignored: without %s", keys[k], why);
+}
 
-    for (size_t k = 0; k < sizeof OF_OUTSIDE / sizeof OF_OUTSIDE[0] && !outside_of(self); k++)
-        if (bp_config_departs(self->config, OF_OUTSIDE[k]))
-            BP_WARN("config.unused_key",
-                    "%s is ignored: without dirichlet.outside there is no prior network",
-                    OF_OUTSIDE[k]);
+static void warn_of_methods(const trainer *self)
+{
+    static const char *const OF_OUTSIDE[] = {"dirichlet.precision", "dirichlet.smoothing", NULL},
+                             *const OF_FEATURES[] = {"sngp.length_scale", "sngp.prior",
+                                                     "sngp.bound", "sngp.bounded", NULL};
+
+    if (!outside_of(self))
+        warn_of_method(self, OF_OUTSIDE, "dirichlet.outside there is no prior network");
+    if (bp_task_keys_of(self->config)->features == 0)
+        warn_of_method(self, OF_FEATURES, "sngp.features there is no Gaussian process");
 }
 
 /* ---- outcomes, and the columns that have them ---- */
@@ -242,7 +255,8 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
     const json_t *names = json_object_get(model, "labels");
 
     if (known->kind == asked->kind && known->outcomes == asked->outcomes &&
-        known->pool == asked->pool && (!self->task->names || json_equal(names, self->task->names)))
+        known->pool == asked->pool && known->features == asked->features &&
+        (!self->task->names || json_equal(names, self->task->names)))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                    "the checkpoint has the head of another task, %s of %" PRId64
@@ -278,6 +292,7 @@ static bp_err find_shape(trainer *self)
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
     bp_task_shape task = {.kind = kind_of(self)};
     bp_model_shape *shape = &self->shape;
+    bp_err err = BP_OK;
 
     if (!shape->family->backbone || shape->layers == 0)
         return shape->family->backbone ? BP_OK : /* a missing key is a fault already */
@@ -299,8 +314,11 @@ static bp_err find_shape(trainer *self)
                        "dirichlet.smoothing = %g leaves a class of %" PRId64
                        " less than the others: at dirichlet.smoothing; use less than %g",
                        task.smoothing, task.outcomes, 1 / (double)task.outcomes);
+    err = trainer_sngp_shape(self, &task);
+    if (err != BP_OK)
+        return err;
     if (shape->task.kind != BP_TASK_NONE) {
-        bp_err err = check_same(self, &task);
+        err = check_same(self, &task);
         if (err != BP_OK)
             return err;
     }
@@ -321,7 +339,7 @@ static bp_err find_shape(trainer *self)
                        "begin, divide and end it: at model.context; use %d or more",
                        shape->context, BP_TASK_CONTEXT);
     if (bp_task_keys_of(self->config)->lm_weight > 0) {
-        bp_err err = check_words(self, &task, &backbone);
+        err = check_words(self, &task, &backbone);
         if (err != BP_OK)
             return err;
     }
@@ -338,7 +356,7 @@ bp_err trainer_task_shape(trainer *self)
     bp_err err = asked ? refuse_keys(self) : BP_OK;
 
     if (err == BP_OK && asked && self->mesh->coordinates)
-        warn_of_dirichlet(self);
+        warn_of_methods(self);
     if (err == BP_OK && self->task)
         err = find_shape(self);
     else if (err == BP_OK && self->shape.task.kind != BP_TASK_NONE)

@@ -66,6 +66,7 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
     if (err == BP_OK)
         err = trainer_samples_bytes(self, mesh, stage, &plan->samples);
     plan->teacher = (size_t)self->teacher_bytes;
+    plan->covariance = trainer_sngp_bytes(self, mesh);
     plan->trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
     plan->writer = bp_checkpoint_writer_bytes((int64_t)plan->snapshot * ranks);
     if (!one->async)

@@ -120,6 +120,8 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
         print_row("samples", plan->samples, "keys and values of a text that the model writes");
     if (plan->teacher > 0)
         print_row("teacher", plan->teacher, "its weights, and what it says of a batch");
+    if (plan->covariance > 0)
+        print_row("covariance", plan->covariance, "of a Gaussian process, before a checkpoint");
     if (plan->trace > 0)
         print_row("trace", plan->trace, "events of the timeline");
     print_row("total", bp_plan_total(plan), "of this rank");

@@ -206,6 +206,7 @@ bp_err trainer_load(trainer *self)
         bp_engine_loaded(self->engine);
     else if (self->engine && !self->source)
         bp_engine_initialise(self->engine);
+    trainer_sngp_forget(self);
     bp_checkpoint_close(&self->source);
     bp_free(self->constants);
     self->constants = NULL;

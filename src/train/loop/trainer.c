@@ -99,6 +99,8 @@ static bp_err commit(trainer *self, bool best, bool wait)
 
     if (err == BP_OK)
         err = finish_commit(self, false);
+    if (err == BP_OK)
+        err = trainer_sngp_fit(self, best);
     if (err != BP_OK)
         return err;
     report_send(self, REPORT_COMMIT,
@@ -108,7 +110,9 @@ static bp_err commit(trainer *self, bool best, bool wait)
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale, "best",
                           (int)best, "behind", (int)behind));
-    return behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
+    err = behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
+    trainer_sngp_forget(self);
+    return err;
 }
 
 static bp_err count_step(trainer *self, const bp_step_result *result)

@@ -283,6 +283,22 @@ bp_err trainer_text_rules(trainer *self);
 /** task.json, on the coordinator. Errors: those of writing a file. */
 bp_err trainer_text_begin(const trainer *self);
 
+/* gaussian_process.c: sngp.*. Without sngp.features they do nothing */
+/** What of a task's shape a Gaussian process has. Local. Errors: BP_ERR_CONFIG a build without
+ * ScaLAPACK, fewer features than classes, more classes than the width, a key of another method. */
+bp_err trainer_sngp_shape(const trainer *self, bp_task_shape *task);
+/** The most that trainer_sngp_fit takes on a rank. Local. */
+size_t trainer_sngp_bytes(const trainer *self, const bp_mesh_shape *mesh);
+/** Before a checkpoint of a new best, or of the end: the covariance of the weights, which the
+ * network has until trainer_sngp_forget. Collective over mesh->compute. Errors: those of reading
+ * the corpus; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a precision that is not positive definite: the
+ * same on all ranks. */
+bp_err trainer_sngp_fit(trainer *self, bool best);
+/** Local. */
+void trainer_sngp_forget(trainer *self);
+/** Whether the checkpoint at hand has it, for its state. Local. */
+void trainer_sngp_mark(trainer *self, bool best);
+
 /* fine_tuning.c */
 /** Classes or tags, and the columns of documents, where the configuration asks for a task.
  * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
