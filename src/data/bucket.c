@@ -10,7 +10,7 @@
 /* An entry of the pool. */
 typedef struct member {
     int64_t length; /* by which it is sorted, then by place */
-    int64_t place;  /* in the epoch's list, from the pool's first entry */
+    int64_t place;  /* in the pool, see entry_at */
     int64_t document;
 } member;
 
@@ -62,15 +62,25 @@ static int by_length(const void *a, const void *b)
                                   : (x->place > y->place) - (x->place < y->place);
 }
 
-static void list_members(bp_bucket *bucket, int64_t epoch, int64_t first, int64_t count)
+/* Place i of the pool in the epoch's list. A batch slot reads its stretch of it, so that a batch
+ * has documents of the whole corpus, however that is sorted: places go slot by slot, and few
+ * shuffle buffers are read at a time. */
+static int64_t entry_at(const bp_bucket *bucket, int64_t i)
+{
+    const bp_bucket_spec *spec = &bucket->spec;
+
+    return i / bucket->steps * spec->steps + bucket->first % spec->steps + i % bucket->steps;
+}
+
+static void list_members(bp_bucket *bucket, int64_t epoch, int64_t count)
 {
     const bp_bucket_spec *spec = &bucket->spec;
     bp_order_buffer buffer = {.epoch = -1};
 
     for (int64_t i = 0; i < count; i++) {
-        int64_t block, entry = first + i;
+        int64_t block, entry = entry_at(bucket, i);
 
-        if (buffer.epoch < 0 || entry >= buffer.first + buffer.windows)
+        if (buffer.epoch < 0 || entry < buffer.first || entry >= buffer.first + buffer.windows)
             bp_order_find(spec->order, epoch, entry, &buffer);
         int64_t document = bp_order_window(spec->order, &buffer, entry, &block);
         bucket->members[i] = (member){
@@ -125,7 +135,7 @@ static bp_err reserve(bp_bucket *bucket, int64_t tokens)
 }
 
 /* The documents of the pool in the order of the list. */
-static bp_err copy_tokens(bp_bucket *bucket, int64_t epoch, int64_t first, int64_t count)
+static bp_err copy_tokens(bp_bucket *bucket, int64_t epoch, int64_t count)
 {
     const bp_bucket_spec *spec = &bucket->spec;
     int64_t *document = bp_alloc("data.bucket", count, sizeof *document);
@@ -138,7 +148,7 @@ static bp_err copy_tokens(bp_bucket *bucket, int64_t epoch, int64_t first, int64
 
         if (bucket->at[i] < 0)
             continue;
-        err = spec->find(spec->context, epoch, first + i, &tokens);
+        err = spec->find(spec->context, epoch, entry_at(bucket, i), &tokens);
         if (err == BP_OK)
             memcpy(bucket->tokens + bucket->at[i], tokens,
                    (size_t)bp_document_table_tokens(spec->table, document[i]) * sizeof *tokens);
@@ -158,10 +168,10 @@ static bp_err load(bp_bucket *bucket, int64_t step)
     bucket->first = epoch * spec->steps + pool;
     bucket->steps = left < spec->batches ? left : spec->batches;
     count = bucket->steps * spec->batch;
-    list_members(bucket, epoch, pool * spec->batch, count);
+    list_members(bucket, epoch, count);
     err = reserve(bucket, lay_out(bucket, epoch, count));
     if (err == BP_OK)
-        err = copy_tokens(bucket, epoch, pool * spec->batch, count);
+        err = copy_tokens(bucket, epoch, count);
     if (err != BP_OK)
         bucket->steps = 0;
     return err;

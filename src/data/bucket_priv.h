@@ -5,9 +5,10 @@
 #include "data/document_table.h"
 #include "order_priv.h"
 
-/** A pool is the next `batches` batches' entries of the epoch's list, the last pool of an epoch
- * what is left. Its entries are sorted by length (bp_document_table_length), cut into batches, and
- * these come in a permuted order: all of it a function of (seed, member, epoch). */
+/** A pool has the entries of the next `batches` batches as they would come without it: slot b of
+ * step s takes entry b steps + s of the epoch's list. An epoch's last pool has what is left.
+ * Entries are sorted by length (bp_document_table_length), cut into batches, and these come in a
+ * permuted order: all of it a function of (seed, member, epoch). */
 typedef struct bp_bucket_spec {
     bp_order *order;                /* borrowed, as the table */
     const bp_document_table *table; /* whose entries are the order's windows */

@@ -154,6 +154,52 @@ static int64_t spread_of(const toy_corpus *toy, bp_loader *loader, int64_t batch
     return spread;
 }
 
+/* The sums over steps of documents' numbers and of their squares, by which sets are compared. */
+static void sum_documents(bp_loader *loader, int64_t batch, int64_t first, int64_t steps,
+                          int64_t sums[2])
+{
+    sums[0] = sums[1] = 0;
+    for (int64_t step = first; step < first + steps; step++) {
+        const int32_t *got = read_step(loader, step);
+
+        for (int64_t b = 0; b < batch; b++) {
+            int64_t number = got[b * VALUES + NUMBER];
+
+            sums[0] += number;
+            sums[1] += number * number;
+        }
+    }
+}
+
+/* So a corpus that is sorted by its labels is mixed as well as without a bucket. */
+static void a_bucket_has_the_documents_of_its_steps(void **state)
+{
+    enum { BATCH = 16, POOL = 25 };
+    world w = open_world(toy_write(make_toy(), "toy.h5"), false, NULL);
+    world other = open_world(bp_test_path("toy.h5"), false, NULL);
+    bp_loader *plain = open_loader(w.stream, BATCH, 0, BATCH), *sorted;
+    int64_t length = bp_loader_windows(plain) / BATCH, last = length / POOL * POOL;
+    const int64_t pools[][2] = {
+        {1, POOL}, {1 + POOL, POOL}, {length + 1 + POOL, POOL}, {1 + last, length - last}};
+
+    (void)state;
+    assert_true(length - last > 0);
+    bucket = POOL;
+    sorted = open_loader(other.stream, BATCH, 0, BATCH);
+    bucket = 0;
+    for (size_t k = 0; k < sizeof pools / sizeof pools[0]; k++) {
+        int64_t wanted[2], got[2];
+
+        sum_documents(plain, BATCH, pools[k][0], pools[k][1], wanted);
+        sum_documents(sorted, BATCH, pools[k][0], pools[k][1], got);
+        assert_memory_equal(got, wanted, sizeof got);
+    }
+    bp_loader_free(&sorted);
+    bp_loader_free(&plain);
+    end_world(&other);
+    end_world(&w);
+}
+
 static void a_bucket_has_batches_of_similar_lengths(void **state)
 {
     enum { BATCH = 16, POOL = 25 };
@@ -705,6 +751,7 @@ static void long_questions_give_way(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_has_the_documents_of_its_steps),
         cmocka_unit_test(a_bucket_has_batches_of_similar_lengths),
         cmocka_unit_test(each_document_comes_once_an_epoch),
         cmocka_unit_test(ranks_share_the_same_examples),
