@@ -78,7 +78,7 @@ static bp_err open_model(citing *self)
     }
     bp_config_free(&config);
     if (err == BP_OK && (!self->lm->info.states.keys || self->lm->info.reads_source))
-        err = BP_FAIL(BP_ERR_CONFIG, "neighbours.no_keys",
+        err = BP_FAIL(BP_ERR_CONFIG, "cite.no_keys",
                       "a model of kind %s has no keys of texts: at %s; take a Transformer that "
                       "continues texts",
                       self->lm->info.kind, arguments->files.list[0]);
@@ -161,7 +161,7 @@ static bp_err find_neighbours(citing *self)
     int64_t k = self->arguments->k, entries = bp_datastore_info_of(self->store)->entries;
 
     if (k > entries)
-        return BP_FAIL(BP_ERR_CONFIG, "neighbours.too_many",
+        return BP_FAIL(BP_ERR_CONFIG, "cite.too_many",
                        "%" PRId64 " neighbours are more than the %" PRId64
                        " entries of the datastore %s: at --neighbours; use %" PRId64 " or less",
                        k, entries, self->arguments->files.list[1], entries);

@@ -166,7 +166,7 @@ class Neighbours(ScoreFiles, JobTest):
             self.assert_error(run([program("bagpipe"), *command[1:]], 2 if name == "other" else 0), status, *words)
         cite = [program("bagpipe-data"), "cite", self.at("model"), self.store]
         for status, words, rest in ((65, ["[cite.empty_text]"], [""]), (65, ["[cite.long_text]"], ["word " * 40]), (64, ["[command.wrong_count]"], []),
-                                    (78, ["[neighbours.too_many]"], ["--neighbours", "99999", "word"]), (64, ["[command.bad_number]"], ["--temperature", "0", "word"])):
+                                    (78, ["[cite.too_many]"], ["--neighbours", "99999", "word"]), (64, ["[command.bad_number]"], ["--temperature", "0", "word"])):
             self.assert_error(run([*cite, *rest]), status, *words)
         self.assert_error(run([*cite[:2], self.at("other"), self.store, "word"]), 65, "[datastore.other_model]")
 

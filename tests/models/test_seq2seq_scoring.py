@@ -16,6 +16,7 @@ except ImportError:
     h5py = None
 
 LETTERS = "abcdefgh"
+KEY_NORMS = {"bart-tiny": "decoder.1.cross.ln", "t5-tiny": "decoder.1.ln2", "transformer-tiny": "decoder.1.cross.ln"}  # what the last MLP of the decoder reads
 CONFIG = """[corpus]
 train = {folder}/train.h5
 valid = {folder}/valid.h5
@@ -86,6 +87,18 @@ class Scoring(ScoreFiles, FolderTest):
         with open(os.path.join(self.at(name), "generate", "outputs.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file], result
 
+    def check_keys(self, name, count):
+        """A key of each scored token lies behind the last norm before the last MLP of the decoder: without its gain and bias it has a
+        square of 1 a number, and no other norm's would give it that."""
+        weights, fits = tensors_of(self.at(name + ".checkpoint")), []
+        with h5py.File(os.path.join(self.at(name), "score", "states.h5")) as file:
+            keys = file["layer_0"][:][file["scored"][:] == 1].astype(float)
+        for norm in [tensor[:-len(".gain")] for tensor in weights if tensor.endswith(".gain")]:
+            plain = (keys - weights.get(norm + ".bias", 0)) / weights[norm + ".gain"]
+            if abs((plain ** 2).mean(1) - 1).max() < 1e-3:
+                fits.append(norm)
+        self.assertEqual((len(keys), fits), (count, [KEY_NORMS[name]]))
+
     def test_scores_are_the_reference(self):
         """Words stand for the ids of the fixtures, whose sources and targets have their end already."""
         for name in ("bart-tiny", "t5-tiny", "transformer-tiny"):
@@ -104,8 +117,9 @@ class Scoring(ScoreFiles, FolderTest):
                      for source, seen, target in zip(tokens["input_ids"], tokens["attention_mask"], tokens["labels"])]
             corpus = self.make_pairs(name, pairs, self.write(name + ".json", json.dumps(tokenizer)))
             self.must(["bagpipe-data", "import", folder, "--out", self.at(name + ".checkpoint"), "--no-tokenizer"])
-            result = run(self.job(name, f"score.model={self.at(name + '.checkpoint')}", f"score.corpus={corpus}", "score.tokens=yes"))
+            result = run(self.job(name, f"score.model={self.at(name + '.checkpoint')}", f"score.corpus={corpus}", "score.tokens=yes", "score.states=yes"))
             self.assertEqual(result.status, 0, str(result))
+            self.check_keys(name, sum(label >= 0 for labels in tokens["labels"] for label in labels))
             with open(os.path.join(folder, "expected.safetensors"), "rb") as file:
                 head = json.loads(file.read(int.from_bytes(file.read(8), "little")))["logprob"]
                 (first, last), start = head["data_offsets"], file.tell()
