@@ -5,6 +5,7 @@
 #include "models/decoding_priv.h"
 #include "models/network_load_priv.h"
 #include "models/network_states_priv.h"
+#include "models/task.h"
 #include "models/variants.h"
 
 #include "math/math.h"
@@ -23,10 +24,10 @@
 
 /* ---- the stages ---- */
 
-/* Segments of a batch's windows; NULL: there are none. */
+/* Segments of a batch's windows (NULL: there are none), and what a decoder begins with. */
 typedef struct given_segments {
     const int32_t *segments;
-    int64_t first_slot;
+    int64_t first_slot, start;
 } given_segments;
 
 /* A window of a masked model is framed and masked already, one of a task framed: it has places
@@ -46,6 +47,8 @@ static void make_framed(const bp_example_maker *self, const int32_t *tokens, int
         length += tokens[t] >= 0;
     }
     *out->length[0] = (int32_t)length;
+    if (self->form.stream[1].T > 0 && length > 0)
+        bp_task_mirror(out, T, (int32_t)given->start);
 }
 
 /* Makes examples of windows of `length` inputs; with their sources they are examples already. */
@@ -53,7 +56,7 @@ static bp_example_maker maker_of(const bp_model_shape *shape, int64_t length, in
 {
     const bp_objective *objective = bp_model_objective(shape);
 
-    if (shape->family->start_token)
+    if (bp_model_reads_source(shape))
         return (bp_example_maker){
             .form = {.stream = {{.T = length}, {.T = source_length, .has_lengths = true}},
                      .targets = {length}}};
@@ -250,7 +253,7 @@ static bp_err run_batch(network_model *self, const bp_model_batch *batch, const 
 {
     const bp_mesh *mesh = self->mesh;
     int64_t each = piece_windows(batch->windows, mesh->pipelines);
-    given_segments given = {batch->segments, batch->first_slot};
+    given_segments given = {batch->segments, batch->first_slot, self->face.info.start_token};
     bp_example_maker maker = maker_of(&self->shape, batch->length, batch->source_length);
     bool last = network_is_last(self);
     bp_err err;
@@ -498,8 +501,8 @@ static network_model *new_face(const bp_mesh *mesh, const bp_model_shape *shape)
                                       .log_probabilities = bp_variants_give_logs(shape),
                                       .states = network_state_form(shape)};
     find_layers(&self->face.info, shape);
+    self->face.info.reads_source = bp_model_reads_source(shape);
     if (shape->family->start_token) {
-        self->face.info.reads_source = true;
         self->face.info.start_token = shape->family->start_token(shape);
         self->face.info.source_capacity = shape->context;
     }

@@ -3,6 +3,7 @@
 
 #include "models/network_model_priv.h"
 #include "models/open_priv.h"
+#include "models/task.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,9 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->may_be_zero =
         shape.family->open != NULL || (shape.task.kind == BP_TASK_NONE && shape.head_entmax == 1);
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
-    info->reads_source = shape.family->start_token != NULL;
-    info->start_token = info->reads_source ? shape.family->start_token(&shape) : -1;
-    if (info->reads_source && info->start_token < 0)
+    info->reads_source = bp_model_reads_source(&shape);
+    info->start_token = shape.family->start_token ? shape.family->start_token(&shape) : -1;
+    if (shape.family->start_token && info->start_token < 0)
         info->start_token = info->eod_id;
     info->source_capacity = shape.context;
     return BP_OK;

@@ -154,7 +154,7 @@ static int64_t depth_of(const bp_model_shape *shape, int number)
 
 bool bp_model_has_depth(const bp_model_shape *shape)
 {
-    return shape->family->backbone &&
+    return shape->family->backbone && !shape->family->start_token &&
            (shape->task.kind != BP_TASK_NONE || !shape->family->whole_rows);
 }
 

@@ -340,6 +340,16 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     return at;
 }
 
+void bp_task_mirror(bp_example *example, int64_t T, int32_t start)
+{
+    int32_t *target = example->inputs[0], length = *example->length[0];
+
+    memcpy(example->inputs[1], target, (size_t)T * sizeof *target);
+    *example->length[1] = length;
+    memmove(target + 1, target, (size_t)(length - 1) * sizeof *target);
+    target[0] = start;
+}
+
 void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T)
 {
     for (int64_t t = 0; t < T; t++)
@@ -356,6 +366,8 @@ static void fill_example(const bp_example_maker *self, const bp_document *docume
 
     *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
                                             self->form.stream[0].T, &rules->frame, &pair, &cut);
+    if (self->form.stream[1].T > 0)
+        bp_task_mirror(out, self->form.stream[0].T, (int32_t)rules->start);
     if (self->form.targets[BP_TASK_WORDS] > 0)
         bp_task_fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
                            self->form.stream[0].T);
@@ -425,9 +437,11 @@ static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
                                                  [BP_TASK_SPANS] = make_spans};
     bool spans = shape->task.kind == BP_TASK_SPANS;
     bool has_segments = shape->family->backbone(shape).segments > 1;
+    bool has_source = shape->family->start_token != NULL;
 
     return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments}},
+        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments},
+                            {.T = has_source ? T : 0, .has_lengths = has_source}},
                  .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1
                                                                        : bp_task_keeps_words(shape)
                                                                            ? T

@@ -72,6 +72,17 @@ int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
                      const bp_task_pair *pair, int64_t *cut);
 
+/** Does it write a target for a source that is given with it? With a task's head it does not. */
+static inline bool bp_model_reads_source(const bp_model_shape *shape)
+{
+    return shape->family->start_token && shape->task.kind == BP_TASK_NONE;
+}
+
+/** Of an encoder-decoder: such inputs, in the example's stream 0 of T places, become the source,
+ * and the decoder reads `start` and then all of them but the last. So its state at the last place
+ * is behind the whole text. Source: Lewis et al. 2020, section 3.1. */
+void bp_task_mirror(bp_example *example, int64_t T, int32_t start);
+
 /** targets[T] of a language model on such inputs: each token given those before it, -1 at the last
  * one and behind it. */
 void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T);

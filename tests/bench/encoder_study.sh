@@ -108,7 +108,7 @@ micro_batch = 32
 [math]
 threads = 1
 END
-tuned genres genres task.kind=classes train.epochs=2
+tuned genres genres task.kind=classes train.epochs=2 corpus.bucket=0
 tuned entailment sick task.kind=classes train.epochs=6
 tuned relatedness sick task.kind=regression train.epochs=6
 tuned names wnut task.kind=tags train.epochs=6
@@ -120,7 +120,7 @@ bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed
 bagpipe score pretrain.ini run.dir=five-held score.model=five score.corpus=few.h5
 for member in 0 1 2 3 4; do
     bagpipe finetune task.ini run.dir=known/m0$member model.init=five/members/m0$member corpus.train=known-train.h5 \
-        corpus.valid=known-valid.h5 task.kind=classes train.epochs=2 run.seed=$((member + 1))
+        corpus.valid=known-valid.h5 task.kind=classes train.epochs=2 corpus.bucket=0 run.seed=$((member + 1))
 done
 printf '{"format_version": 1, "members": [%s]}\n' "$(for m in 0 1 2 3 4; do
     printf '%s{"name": "m0%s", "path": "m0%s"}' "$([ $m = 0 ] || echo ', ')" $m $m
@@ -152,7 +152,7 @@ END
 cat task.ini >>student.ini
 for weight in 0 0.8; do
     bagpipe finetune student.ini run.dir=student-$weight corpus.train=known-train.h5 corpus.valid=known-valid.h5 \
-        task.kind=classes train.epochs=6 optimizer.lr=2e-3 distill.model=known distill.weight=$weight
+        task.kind=classes train.epochs=6 corpus.bucket=0 optimizer.lr=2e-3 distill.model=known distill.weight=$weight
     bagpipe score student.ini run.dir=student-$weight-scored score.model=student-$weight/checkpoints/best \
         score.corpus=known-test.h5
 done

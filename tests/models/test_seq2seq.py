@@ -1,18 +1,24 @@
 """Encoder-decoders: folders of Hugging Face's form come back as they went. Their numbers are those of models.references."""
+import csv
 import json
+import math
 import os
 import shutil
 import signal
 
+import h5py
 import numpy
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, read_json, timeless
+from bagpipe_test import JobTest, digests, metrics, program, read_json, steps, timeless
 from english import english
 from t5_numpy import T5, read_tensors, write_tensors
+from tensors import tensors_of
 
 PAIRS = ["model.layers=2", "model.encoder_layers=1", "model.inner=44", "model.dropout=0.1", "train.label_smoothing=0.1", "optimizer.decay=inverse_sqrt", "optimizer.warmup=2",
          "train.steps=6", "train.valid_every=3", "model.context=32"]
+ENTMAX = ["head.activation=entmax15", "model.attention_activation=entmax15"]
+MIXTURE = ["head.softmaxes=3", "model.attention_activation=entmax15"]
 FOLDERS = ("transformer-tiny", "bart-tiny", "t5-tiny")
 FIRST_T5 = ["model.tied=yes", "model.gated=no", "model.relative_buckets=8", "model.relative_distance=12"]
 
@@ -72,16 +78,76 @@ class Seq2Seq(JobTest):
         self.assertEqual(timeless(metrics(straight)), timeless(metrics(self.at("killed"))))
         self.assertEqual(digests(straight), digests(self.at("killed")))
 
+    def test_variants_train_on_every_mesh_and_write_what_they_score(self):
+        """Entmax in attention and output, and mixtures of softmaxes; of words, so that the tokenizer makes the same tokens of what is written."""
+        words = [f"{c}{k}" for c in "abcd" for k in range(9)]
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("all.json"), self.write("all.txt", " ".join(words) + "\n")])
+        source, target = ([" ".join(words[(k * 7 + j * step) % 36] for j in range(2 + k % 5)) + "\n" for k in range(40)] for step in (3, 5))
+        corpus = self.word_pairs("variants", source, target)
+        keep = [f"corpus.train={corpus}", f"corpus.valid={corpus}", "train.label_smoothing=0", "train.steps=4", "optimizer.lr=1e-2"]
+        for kind, keys, ranks, mesh in (("transformer", ENTMAX, 2, ["mesh.tensor=2"]), ("bart", MIXTURE, 2, ["mesh.tensor=2"]),
+                                        ("t5", ENTMAX, 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
+            one = self.pairs("variant-" + kind, 0, *keys, *keep, kind=kind)
+            for a, b in zip(metrics(one), metrics(self.pairs("variant-mesh-" + kind, ranks, *keys, *keep, *mesh, kind=kind)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 5e-5, kind)
+            lines = self.written("variant-written-" + kind, 2, one, "mesh.tensor=2", "generate.strategy=greedy", "generate.end=-1",
+                                 f"generate.prompts={self.at('variants.src')}")
+            lines = [line for line in lines if line["text"] and "<" not in line["text"]]
+            again = self.word_pairs("again-" + kind, [line["prompt"] + "\n" for line in lines], [line["text"] + "\n" for line in lines])
+            folder = self.at("variant-scores-" + kind)
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={folder}", f"score.model={one}", f"score.corpus={again}", "score.end=no",
+                       "math.precision=f32"])
+            self.assertGreater(len(lines), 2, kind)
+            with h5py.File(os.path.join(folder, "score", "documents.h5")) as file:
+                for line, nll, tokens in zip(lines, file["nll"][:], file["tokens"][:], strict=True):
+                    self.assertEqual(tokens, len(line["tokens"]), kind)
+                    self.assertLess(abs(nll + sum(line["logprobs"])), 1e-4, kind)
+
+    def word_pairs(self, name, source, target):
+        files = [self.write(f"{name}.{side}", "".join(lines)) for side, lines in (("src", source), ("tgt", target))]
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("all.json"), "--format", "pairs", "--out", self.at(name + ".h5"), *files])
+        return self.at(name + ".h5")
+
+    def test_adapters_alone_are_trained(self):
+        """Of cross-attention too; merged by export they give the same scores."""
+        corpus, fine = self.at("pairs-valid.h5"), ["adapter.rank=3", "optimizer.lr=1e-2", "model.dropout=0", "train.label_smoothing=0"]
+        base = self.pairs("adapter-base")
+        for kind, more in (("lora", ["adapter.targets=q,k,v,out,up,down"]), ("bottleneck", [])):
+            keys = [f"model.init={base}", f"adapter.kind={kind}", *more, *fine]
+            one = self.pairs("adapter-" + kind, 0, *keys)
+            self.assertLess(metrics(one)[-1]["valid_loss"], metrics(base)[-1]["valid_loss"])
+            for mesh in (["mesh.tensor=2"], ["mesh.pipeline=2", "train.recompute=yes"])[:1 + (kind == "lora")]:
+                for a, b in zip(metrics(one), metrics(self.pairs(f"adapter-{kind}-{mesh[0][5:7]}", 2, *keys, *mesh)), strict=True):
+                    self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
+                    self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-3 * a["grad_norm"])
+        before, after = (tensors_of(os.path.join(folder, "checkpoints", steps(folder)[-1])) for folder in (base, self.at("adapter-lora")))
+        added = [name for name in after if "lora" in name and "/" not in name]
+        self.assertEqual(sum(".cross." in name for name in added), 2 * 2 * 4)
+        for name in before:
+            if "/" not in name:
+                numpy.testing.assert_array_equal(before[name], after[name])
+        self.must(["bagpipe-data", "export", self.at("adapter-lora"), "--out", self.at("merged-folder")])
+        self.must(["bagpipe-data", "import", self.at("merged-folder"), "--out", self.at("merged")])
+        values = []
+        for name in ("adapter-lora", "merged", "adapter-base"):
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={self.at('scores-of-' + name)}", f"score.model={self.at(name)}",
+                       f"score.corpus={corpus}", "math.precision=f32"])
+            values.append(read_json(self.at("scores-of-" + name), "score", "summary.json")["nll_nats"])
+        self.assertLess(abs(values[0] - values[1]), 1e-6 * values[0])
+        self.assertGreater(abs(values[0] - values[2]), 1e-3 * values[0])
+
+    def written(self, name, ranks, model, *keys):
+        folder = self.at("write-" + name)
+        self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={folder}", f"generate.model={model}", f"generate.prompts={self.at('valid.src')}",
+                   "generate.strategy=beam", "generate.tokens=12", "math.precision=f32", *keys], ranks)
+        with open(os.path.join(folder, "generate", "outputs.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
     def test_every_mesh_writes_the_same(self):
         """From texts, by beams, that sources of several lengths are given for."""
-        model, prompts = self.pairs("writer"), self.at("valid.src")
-        texts = []
+        model, texts = self.pairs("writer"), []
         for name, ranks, mesh in (("one", 0, []), ("tensor", 2, ["mesh.tensor=2"]), ("data", 2, []), ("both", 4, ["mesh.tensor=2", "mesh.pipeline=2"])):
-            folder = self.at("write-" + name)
-            self.must(["bagpipe", "generate", self.at("small.ini"), f"run.dir={folder}", f"generate.model={model}", f"generate.prompts={prompts}", "generate.strategy=beam",
-                       "generate.tokens=12", "math.precision=f32", *mesh], ranks)
-            with open(os.path.join(folder, "generate", "outputs.jsonl"), encoding="utf-8") as file:
-                texts.append([(line["tokens"], line["logprob"]) for line in map(json.loads, file)])
+            texts.append([(line["tokens"], line["logprob"]) for line in self.written(name, ranks, model, *mesh)])
         self.assertEqual(len(texts[0]), 14)
         for other in texts[1:]:
             for (tokens, logprob), (same, near) in zip(texts[0], other, strict=True):
@@ -132,6 +198,57 @@ class Seq2Seq(JobTest):
         if path is None:
             self.skipTest("it needs ../shared/reference")
         return path
+
+    def topics(self, tokenizer):
+        """Corpora of two topics, and the configuration of a task."""
+        for name, count in (("train", 40), ("valid", 12)):
+            rows = [{"text": " ".join(f"{'ab'[k % 2]}{(k * 5 + j * 3) % 9}" for j in range(2 + k % 5)), "topic": "ab"[k % 2]} for k in range(count)]
+            self.write(f"topics-{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer), "--format", "jsonl", "--label", "topic", "--out",
+                       self.at(f"topics-{name}.h5"), self.at(f"topics-{name}.jsonl")])
+        self.write("topics.ini", f"[corpus]\ntrain = {self.at('topics-train.h5')}\nvalid = {self.at('topics-valid.h5')}\n[task]\nlabel = topic\nkind = classes\n"
+                   "[train]\nbatch = 4\nlog_every = 1\n[math]\nprecision = f32\n")
+        return rows
+
+    def tuned(self, name, ranks, *keys):
+        self.must(["bagpipe", "finetune", self.at("topics.ini"), f"run.dir={self.at(name)}", *keys], ranks)
+        return self.at(name)
+
+    def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):
+        """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later."""
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("words.json"),
+                   self.write("words.txt", " ".join(f"{c}{k}" for c in "ab" for k in range(9)) + "\n")])
+        rows, words = self.topics("words.json"), read_json(self.at("words.json"))
+        ids, end = words["model"]["vocab"], max(token["id"] for token in words["added_tokens"])
+        self.must(["bagpipe-data", "import", self.tiny("t5-tiny"), "--out", self.at("t5-words"), "--tokenizer", self.at("words.json")])
+        base = f"model.init={self.at('t5-words')}"
+        still = self.tuned("topics-still", 0, base, "optimizer.lr=0", "train.steps=2")
+        twin, w = T5(read_json(self.tiny("t5-tiny"), "config.json"), read_tensors(self.tiny("t5-tiny"))), tensors_of(os.path.join(still, "checkpoints", steps(still)[-1]))
+        values = []
+        for row in rows:
+            text = [ids[word] for word in row["text"].split()] + [end]
+            logits = w["task.weight"] @ twin.stack("decoder", [0] + text[:-1], twin.stack("encoder", text))[-1] + w["task.bias"]
+            values.append(logits - numpy.log(numpy.exp(logits - logits.max()).sum()) - logits.max())
+        loss = -numpy.mean([value["ab".index(row["topic"])] for value, row in zip(values, rows)])
+        self.assertLess(abs(metrics(still)[-1]["valid_loss"] - loss), 1e-5)
+        for name, ranks, mesh in (("one", 0, []), ("mesh", 3, ["mesh.tensor=3"])):
+            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('topics-' + name)}", f"score.model={still}",
+                       f"score.corpus={self.at('topics-valid.h5')}", *mesh], ranks)
+            with open(os.path.join(self.at("topics-" + name), "score", "predictions.csv"), encoding="utf-8") as file:
+                for line, value in zip(list(csv.DictReader(file)), values, strict=True):
+                    self.assertEqual(line["prediction"], "ab"[value.argmax()])
+                    self.assertLess(abs(float(line["probability"]) - math.exp(value.max())), 1e-5)
+        one = metrics(self.tuned("topics-learn", 0, base, "optimizer.lr=1e-2", "train.steps=30", "model.dropout=0.1"))
+        self.assertGreater(one[-1]["valid_accuracy"], 0.9)
+        for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"]), ("lora", 0, ["adapter.kind=lora", "adapter.rank=3"])):
+            other = metrics(self.tuned("topics-" + name, ranks, base, "optimizer.lr=1e-2", "train.steps=4", "model.dropout=0.1", *mesh))
+            self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "conll", "--out", self.at("tags.h5"),
+                   self.write("tags.txt", "a1 B-X\na2 O\n\na3 O\n")])
+        for keys, identifier in ((["task.kind=tags", f"corpus.train={self.at('tags.h5')}", "corpus.valid="], "task.no_places"),
+                                 (["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={still}"], "distill.other_frame")):
+            self.assert_error(bagpipe_test.run([program("bagpipe"), "finetune", self.at("topics.ini"), f"run.dir={self.at('never')}", base, "train.steps=1",
+                                                *keys]), 78, f"[{identifier}]")
 
     def test_folders_come_back_as_they_went(self):
         for folder in FOLDERS:

@@ -125,6 +125,8 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     bp_group *whole = bp_network_add_group(network, true);
     bp_block *block;
 
+    if (!shared) /* a task's head has its own matrix */
+        shared = bp_transformer_add_table(network, shape, "wte");
     for (int stream = 0; stream < BP_STREAMS; stream++) {
         bp_embedding_part *own = &parts[stream];
 
@@ -291,14 +293,24 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
     return bp_transformer_add_tied(network, shape, stage, stages, count);
 }
 
+/* A tied head has no parameters of its own, but BART's bias. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    return (bp_backbone){.blocks = blocks(shape) - 1,
+                         .layers_from = is_bart(shape) ? 3 : 1,
+                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .head_parameters = is_bart(shape) ? shape->vocab_size : 0,
+                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
+}
+
 #define FAMILY(kind, tables, any, other)                                                           \
     {                                                                                              \
         .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
         .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
         .other_objective = other, .huggingface = tables, .blocks = blocks, .key_block = key_block, \
-        .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
-        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,                     \
+        .backbone = backbone, .blocks_are = "embeddings, layers of encoder and decoder, head",     \
+        .cost = cost, .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,       \
         .add_block = add_block                                                                     \
     }
 

@@ -139,7 +139,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 /* Behind a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
 {
-    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED];
+    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED] && shape->task.kind == BP_TASK_NONE;
     bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder" : "decoder",
                         .I = shape->width,
                         .O = shape->width,
@@ -268,6 +268,18 @@ static bp_model_facts facts(const bp_model_shape *shape)
                             .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
 }
 
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    int64_t table = shape->vocab_size * shape->width;
+
+    return (bp_backbone){.blocks = blocks(shape) - 1,
+                         .layers_from = 1,
+                         .rms = true,
+                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .head_parameters = shape->own[BP_T5_TIED] ? 0 : table,
+                         .head_flops = 6 * (double)table};
+}
+
 const bp_model_family bp_t5_family = {.name = "t5",
                                       .sizes = SIZES,
                                       .any_context = true,
@@ -281,6 +293,7 @@ const bp_model_family bp_t5_family = {.name = "t5",
                                       .huggingface = bp_t5_huggingface,
                                       .blocks = blocks,
                                       .key_block = key_block,
+                                      .backbone = backbone,
                                       .blocks_are = "embeddings, layers of encoder and decoder "
                                                     "with their norms, head",
                                       .cost = cost,

@@ -287,6 +287,29 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
     return BP_OK;
 }
 
+/* An encoder-decoder has one state of a text for a task: its decoder's behind all of it. */
+static bp_err check_decoder(const trainer *self, const bp_task_shape *task, int64_t frozen)
+{
+    if (!self->shape.family->start_token)
+        return BP_OK;
+    if (task->kind == BP_TASK_TAGS || task->kind == BP_TASK_SPANS)
+        return BP_FAIL(BP_ERR_CONFIG, "task.no_places",
+                       "task.kind = %s is of a text's words, and model.kind = %s has one state of "
+                       "a text for a task: at task.kind; use bert, roberta, electra or gpt",
+                       bp_task_name(task->kind), self->shape.family->name);
+    if (frozen > 0)
+        return BP_FAIL(BP_ERR_CONFIG, "task.frozen_decoder",
+                       "task.frozen_layers = %" PRId64 " counts layers of one stack, and "
+                       "model.kind = %s has two: at task.frozen_layers; leave it out",
+                       frozen, self->shape.family->name);
+    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+        return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
+                       "model.kind = %s reads a text otherwise than a teacher: at distill.model; "
+                       "leave it out",
+                       self->shape.family->name);
+    return BP_OK;
+}
+
 static bp_err find_shape(trainer *self)
 {
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
@@ -297,9 +320,12 @@ static bp_err find_shape(trainer *self)
     if (!shape->family->backbone || shape->layers == 0)
         return shape->family->backbone ? BP_OK : /* a missing key is a fault already */
                    BP_FAIL(BP_ERR_CONFIG, "task.no_backbone",
-                           "model.kind = %s can't have the head of a task: at model.kind; use "
-                           "gpt, llama, gpt_neox, bert, roberta or electra",
+                           "model.kind = %s can't have the head of a task: at model.kind; use a "
+                           "Transformer",
                            shape->family->name);
+    bp_err decodes = check_decoder(self, &task, frozen);
+    if (decodes != BP_OK)
+        return decodes;
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
     task.outcomes = self->task->names            ? (int64_t)json_array_size(self->task->names)
@@ -398,6 +424,8 @@ bp_err trainer_find_task_rules(trainer *self)
     bp_err err =
         bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles, "corpus.train");
 
+    if (err == BP_OK && self->shape.family->start_token)
+        err = trainer_find_start(self);
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
     if (kind_of(self) == BP_TASK_SPANS)

@@ -43,10 +43,11 @@ static bp_err check_corpora(trainer *self)
     return err;
 }
 
-static bp_err check_pairs(trainer *self)
+bp_err trainer_find_start(trainer *self)
 {
-    if (!self->shape.family->start_token)
-        return check_corpora(self);
+    int64_t start = self->shape.family->start_token(&self->shape);
+
+    self->rules.start = start >= 0 ? start : self->rules.eod;
     if (self->rules.start < 0)
         return BP_FAIL(BP_ERR_CONFIG, "model.no_start",
                        "targets begin with the end-of-document token, but the corpus has none: at "
@@ -56,18 +57,19 @@ static bp_err check_pairs(trainer *self)
                        "model.start_token = %" PRId64 " is beyond the vocabulary of %" PRId64
                        ": at model.start_token; use one from 1 on",
                        self->rules.start + 1, self->facts.vocab_size);
-    return bp_model_objective(&self->shape)->pairs ? check_corpora(self) : BP_OK;
+    return BP_OK;
 }
 
 bp_err trainer_find_pair_rules(trainer *self)
 {
     bool reads_source = self->shape.family->start_token != NULL;
-    int64_t start = reads_source ? self->shape.family->start_token(&self->shape) : -1;
-    bp_err err = reads_source ? BP_OK : trainer_text_rules(self);
+    const bp_objective *objective = bp_model_objective(&self->shape);
+    bp_err err;
 
-    self->rules.start = start >= 0 ? start : self->rules.eod;
-    if (err == BP_OK)
-        err = bp_agree(self->mesh->world, check_pairs(self));
-    return err == BP_OK && bp_model_objective(&self->shape)->noises ? trainer_find_noise_rules(self)
-                                                                    : err;
+    self->rules.start = self->rules.eod;
+    err = reads_source ? trainer_find_start(self) : trainer_text_rules(self);
+    if (err == BP_OK && (!reads_source || objective->pairs))
+        err = check_corpora(self);
+    err = bp_agree(self->mesh->world, err);
+    return err == BP_OK && objective->noises ? trainer_find_noise_rules(self) : err;
 }

@@ -226,6 +226,8 @@ bp_err trainer_find_noise_rules(trainer *self);
  * corpus.cut allows it (a warning counts those). Collective over world. Errors: BP_ERR_CONFIG,
  * BP_ERR_FORMAT: the same on all ranks. */
 bp_err trainer_find_pair_rules(trainer *self);
+/** rules.start, of an encoder-decoder. Errors: BP_ERR_CONFIG there is no such token. Local. */
+bp_err trainer_find_start(trainer *self);
 
 /* documents.c */
 /** What examples are made of, for people: "windows". */
