@@ -547,7 +547,7 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 
 int64_t bp_score_unit_capacity(const bp_score_unit *unit)
 {
-    return unit->room;
+    return unit->capacity;
 }
 
 int64_t bp_score_unit_windows(const bp_score_unit *unit)
