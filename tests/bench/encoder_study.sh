@@ -110,7 +110,7 @@ threads = 1
 END
 tuned genres genres task.kind=classes train.epochs=2 corpus.bucket=0
 tuned entailment sick task.kind=classes train.epochs=6
-tuned relatedness sick task.kind=regression train.epochs=6
+tuned relatedness sick task.kind=regression task.label=relatedness_score train.epochs=6
 tuned names wnut task.kind=tags train.epochs=6
 tuned answers squad task.kind=spans train.epochs=2 corpus.bucket=0
 
