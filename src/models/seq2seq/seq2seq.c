@@ -277,12 +277,6 @@ static bp_model_facts facts(const bp_model_shape *shape)
                             .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
 }
 
-static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
-                            int count)
-{
-    return bp_transformer_add_tied(network, shape, stage, stages, count);
-}
-
 #define FAMILY(kind, tables, any, other)                                                           \
     {                                                                                              \
         .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
@@ -290,7 +284,7 @@ static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, in
         .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
         .other_objective = other, .huggingface = tables, .blocks = blocks,                         \
         .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
-        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,                     \
+        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = bp_transformer_add_tied,        \
         .add_block = add_block                                                                     \
     }
 
