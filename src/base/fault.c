@@ -97,11 +97,6 @@ static const char *const NAMES[] = {
     NULL,
 };
 
-const char *const *bp_fault_names(void)
-{
-    return NAMES;
-}
-
 static bool is_known(const char *name, size_t bytes)
 {
     for (const char *const *known = NAMES; *known != NULL; known++)

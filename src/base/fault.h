@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 /** Should this call fail? Counts the call, and does what the specification says. Safe from threads.
- * True with errno EIO, or what the specification says. `name` is one of bp_fault_names(). */
+ * True with errno EIO, or what the specification says. `name` is one of the list in fault.c. */
 bool bp_fault(const char *name);
 
 /** Is any fault armed? For a point that has to bring about what it interrupts: half a line in a
@@ -42,8 +42,5 @@ bp_err bp_fault_check(void);
 
 /** The rank that "@1" is compared with (bp_mpi_start sets it); 0 before. */
 void bp_fault_set_rank(int rank);
-
-/** Every point there is, NULL-ended, in alphabetical order. */
-const char *const *bp_fault_names(void);
 
 #endif

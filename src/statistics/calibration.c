@@ -66,15 +66,6 @@ double bp_calibration_accuracy(const bp_calibration *sums)
     return (double)correct / (double)bp_calibration_tokens(sums);
 }
 
-double bp_calibration_confidence(const bp_calibration *sums)
-{
-    double confidence = 0;
-
-    for (int b = 0; b < BINS; b++)
-        confidence += sums->confidence[b];
-    return confidence / (double)bp_calibration_tokens(sums);
-}
-
 double bp_calibration_nll(const bp_calibration *sums)
 {
     return sums->nll / (double)bp_calibration_tokens(sums);

@@ -34,9 +34,8 @@ bp_calibration bp_calibration_of(const bp_calibration *documents, const int32_t 
 /** Figures of sums; NaN of no tokens. */
 int64_t bp_calibration_tokens(const bp_calibration *sums);
 double bp_calibration_accuracy(const bp_calibration *sums); /* share of correct tokens */
-double bp_calibration_confidence(const bp_calibration *sums);
-double bp_calibration_nll(const bp_calibration *sums);   /* a token, in nats */
-double bp_calibration_brier(const bp_calibration *sums); /* a token; Brier 1950, all classes */
+double bp_calibration_nll(const bp_calibration *sums);      /* a token, in nats */
+double bp_calibration_brier(const bp_calibration *sums);    /* a token; Brier 1950, all classes */
 
 /** Expected calibration error with 15 equal-width bins: sum_b n_b / N |acc_b - conf_b|, where
  * conf_b is the mean confidence of the bin's tokens (not its middle).

@@ -267,11 +267,3 @@ void bp_example_make_document(const bp_example_maker *maker, const bp_document *
 
     maker->make_document(maker, document, step, slot, &out);
 }
-
-bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,
-                       int64_t first_slot, int64_t B, void *bytes)
-{
-    for (int64_t b = 0; b < B; b++)
-        bp_example_make(maker, windows + b * maker->window, step, first_slot + b, bytes, B, b);
-    return bp_batch_over(&maker->form, B, bytes);
-}

@@ -144,8 +144,5 @@ void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64
 /** The same of a document. */
 void bp_example_make_document(const bp_example_maker *maker, const bp_document *document,
                               int64_t step, int64_t slot, void *bytes, int64_t B, int64_t b);
-/** Make all of windows[B][maker->window]. Returns bp_batch_over(bytes). */
-bp_batch bp_batch_make(const bp_example_maker *maker, const int32_t *windows, int64_t step,
-                       int64_t first_slot, int64_t B, void *bytes);
 
 #endif

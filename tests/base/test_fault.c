@@ -144,14 +144,6 @@ static void slurm_job_takes_none_unless_asked(void **state)
     assert_int_equal(unsetenv("SLURM_JOB_ID"), 0);
 }
 
-static void names_are_sorted_and_known_once(void **state)
-{
-    const char *const *names = bp_fault_names();
-
-    for (int k = 1; names[k] != NULL; k++)
-        assert_true(strcmp(names[k - 1], names[k]) < 0);
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -163,7 +155,6 @@ int main(void)
         cmocka_unit_test(point_that_cannot_fail_is_no_place_for_a_failure),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(slurm_job_takes_none_unless_asked),
-        cmocka_unit_test(names_are_sorted_and_known_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

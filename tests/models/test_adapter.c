@@ -1,6 +1,7 @@
 /* Adapters: LoRA's and bottlenecks' gradients are the slopes of the loss, with dropout, of products
  * with a gate and of heads that share keys; the base has none. A product that is adapted is that of
  * the merged weight, and a rank as large as the width reaches any weight. */
+#include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
 #include "models/family.h"
@@ -53,7 +54,7 @@ static void make_batch(fixture *f, const bp_model_shape *shape)
     for (int i = 0; i < B * (T + 1); i++)
         windows[i] = (i * 19 + 6) % VOCABULARY;
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, B), 1);
-    f->batch = bp_batch_make(&maker, windows, 1, 0, B, f->bytes);
+    f->batch = bp_test_batch(&maker, windows, 1, 0, B, f->bytes);
 }
 
 static void open_fixture(fixture *f, const bp_model_shape *shape)

@@ -2,6 +2,7 @@
  * words from their spans' boundaries together: along each tensor's gradient, by central
  * differences. Without dropout its numbers are those of test_references.c, and of the boundaries
  * those of plain loops. */
+#include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
 #include "models/bert/bert.h"
@@ -44,7 +45,7 @@ static void make_batch(fixture *f, const bp_model_shape *shape)
     for (int i = 0; i < B * (T - 1); i++)
         windows[i] = 5 + (i * 19 + 6) % (VOCABULARY - 5);
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&maker.form, B), 1);
-    f->batch = bp_batch_make(&maker, windows, 1, 0, B, f->bytes);
+    f->batch = bp_test_batch(&maker, windows, 1, 0, B, f->bytes);
     for (int k = 0; k < B * T; k++)
         f->segments[k] = k % T > 5;
     for (int b = 0; b < B; b++) {

@@ -1,6 +1,7 @@
 /* ELMo's layers: the gradient is the slope of the loss, with both activations, with and without
  * projections, clips that are reached, a softmax of sampled outcomes; the backward direction reads
  * what the forward one would of the reversed text. */
+#include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
 #include "math/math.h"
@@ -89,7 +90,7 @@ static void open_fixture(fixture *f, bp_model_shape shape)
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
     for (int i = 0; i < B * (T + 1); i++)
         windows[i] = (i * 19 + 6) % VOCABULARY;
-    f->batch = bp_batch_make(&f->maker, windows, 1, 0, B, f->bytes);
+    f->batch = bp_test_batch(&f->maker, windows, 1, 0, B, f->bytes);
     bp_stage_spec spec = {.most = bp_extent_of(&f->maker.form, B),
                           .micro_batches = 1,
                           .stages = 1,
@@ -239,7 +240,7 @@ static void directions_are_mirrors(void **state)
 
             windows[b * (T + 1) + t] = (i * 19 + 6) % VOCABULARY;
         }
-    f.batch = bp_batch_make(&f.maker, windows, 1, 0, B, f.bytes);
+    f.batch = bp_test_batch(&f.maker, windows, 1, 0, B, f.bytes);
     losses_of(&f, back);
     assert_true(fabs(there[0] - there[1]) > 1e-3);
     assert_true(fabs(there[0] - back[1]) < 1e-5 * there[0]);

@@ -1,6 +1,7 @@
 /* The gradient of a network of two streams and two heads (test_family.c), and of encoder-decoders
  * with each variant of attention and head and with adapters, is the slope of its loss: along each
  * tensor's gradient, by central differences. */
+#include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
 #include "math/math.h"
@@ -92,7 +93,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
         f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
         for (int i = 0; i < B * (T + 1); i++)
             windows[i] = (i * 19 + 6) % VOCABULARY;
-        f->batch = bp_batch_make(&f->maker, windows, 1, 0, B, f->bytes);
+        f->batch = bp_test_batch(&f->maker, windows, 1, 0, B, f->bytes);
     }
     bp_stage_spec spec = {.most = bp_extent_of(&f->maker.form, B),
                           .micro_batches = 1,

@@ -94,7 +94,6 @@ static void calibration(void)
     put(bp_calibration_ece(&sums));
     put(bp_calibration_ece_adaptive(order, counts.counts));
     put(bp_calibration_accuracy(&sums));
-    put(bp_calibration_confidence(&sums));
     put(bp_calibration_nll(&sums));
     put(bp_calibration_brier(&sums));
     for (int b = 0; b < BP_CALIBRATION_BINS; b++) {

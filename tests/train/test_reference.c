@@ -1,6 +1,7 @@
 /* GPT-2 as somebody else computed it in float64 (../shared/reference/gpt2-tiny): probabilities over
  * the whole vocabulary, every parameter's gradient, the losses of five AdamW steps; on 1, 2 and 4
  * ranks. */
+#include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 #include "models/gpt/gpt.h"
 
@@ -373,7 +374,7 @@ static void five_adamw_steps_have_the_reference_s_losses_and_a_load_ends_gathers
             load_engine(engine);
         bp_engine_slots(engine, &first, &count);
         bp_batch batch =
-            bp_batch_make(&maker, f.windows + first * (LENGTH + 1), step, first, count, bytes);
+            bp_test_batch(&maker, f.windows + first * (LENGTH + 1), step, first, count, bytes);
         bp_engine_step(engine, step, step, &batch, &result);
         bp_test_check(MPI_COMM_WORLD, fabs(result.loss - loss) < 1e-5);
         double norm = json_real_value(json_object_get(expected, "grad_norm"));

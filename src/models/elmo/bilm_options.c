@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "models/elmo/elmo.h"
+#include "models/words_file.h"
 #include "nn/layers.h"
 
 #include <inttypes.h>
@@ -155,38 +156,15 @@ static bp_err add_word(json_t *vocab, const char *word, const char *path)
     return BP_OK;
 }
 
-static json_t *tokenizer_json(json_t *vocab)
-{
-    json_int_t eod = json_integer_value(json_object_get(vocab, BP_EOD_TOKEN));
-
-    return json_pack("{s:s, s:n, s:n, s:[{s:I, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:{s:s}, s:n, "
-                     "s:n, s:{s:s, s:O, s:s}}",
-                     "version", "1.0", "truncation", "padding", "added_tokens", "id", eod,
-                     "content", BP_EOD_TOKEN, "single_word", 0, "lstrip", 0, "rstrip", 0,
-                     "normalized", 1, "special", 1, "normalizer", "pre_tokenizer", "type",
-                     "WhitespaceSplit", "post_processor", "decoder", "model", "type", "WordLevel",
-                     "vocab", vocab, "unk_token", BP_UNK_TOKEN);
-}
-
 static bp_err parse_words(bp_tokenizer **out, json_t *vocab, const char *path)
 {
-    json_t *root;
-    char *text;
-    bp_err err;
-
     if (!json_object_get(vocab, BP_UNK_TOKEN) || !json_object_get(vocab, BP_EOD_TOKEN))
         return BP_FAIL(BP_ERR_FORMAT, "bilm.bad_words",
                        "the words lack " BP_ELMO_UNKNOWN " or " BILM_END
                        ": at %s; give the model's tokenizer "
                        "with --tokenizer",
                        path);
-    root = tokenizer_json(vocab);
-    text = root ? bp_json_text(root) : NULL;
-    err = text ? bp_tokenizer_parse(out, text, strlen(text), path)
-               : bp_fail_memory("a tokenizer", 1, 1);
-    bp_free(text);
-    json_decref(root);
-    return err;
+    return bp_words_file_tokenizer(out, vocab, path);
 }
 
 bp_err bilm_load_words(bp_tokenizer **out, const char *path)

@@ -7,14 +7,12 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "models/words_file.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define BLANKS    "\t\r "
 #define LEFT_MOST 99 /* log10 of a back-off weight */
@@ -80,16 +78,10 @@ static size_t take_word(const char **text, size_t *bytes, const char **word)
 
 static bool take_number(const char **text, size_t *bytes, float *value)
 {
-    char copy[64], *end;
     const char *word;
     size_t length = take_word(text, bytes, &word);
 
-    if (length == 0 || length >= sizeof copy)
-        return false;
-    memcpy(copy, word, length);
-    copy[length] = '\0';
-    *value = strtof(copy, &end);
-    return *end == '\0' && isfinite(*value);
+    return bp_words_file_number(word, length, value) && isfinite(*value);
 }
 
 /* ---- the head ---- */
@@ -327,8 +319,7 @@ static bp_err renumber_all(arpa_reader *self)
 static bp_err make_tokenizer(const arpa_reader *self, bp_tokenizer **made)
 {
     int64_t V = self->spec->vocab_size;
-    json_t *vocab = json_object(), *root;
-    char *text;
+    json_t *vocab = json_object();
     bp_err err = BP_OK;
     int64_t *by_id = bp_alloc("ngram.arpa", V + 1, sizeof *by_id);
 
@@ -349,18 +340,9 @@ static bp_err make_tokenizer(const arpa_reader *self, bp_tokenizer **made)
                           "a word is not UTF-8: at %s; convert the file", self->path);
     }
     bp_free(by_id);
-    root = json_pack("{s:s, s:n, s:n, s:[{s:I, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:{s:s}, s:n, "
-                     "s:n, s:{s:s, s:o, s:s}}",
-                     "version", "1.0", "truncation", "padding", "added_tokens", "id",
-                     (json_int_t)(V - 1), "content", "<|endoftext|>", "single_word", 0, "lstrip", 0,
-                     "rstrip", 0, "normalized", 1, "special", 1, "normalizer", "pre_tokenizer",
-                     "type", "WhitespaceSplit", "post_processor", "decoder", "model", "type",
-                     "WordLevel", "vocab", vocab, "unk_token", NGRAM_UNKNOWN);
-    text = bp_json_text(root);
     if (err == BP_OK)
-        err = bp_tokenizer_parse(made, text, strlen(text), self->path);
-    bp_free(text);
-    json_decref(root);
+        err = bp_words_file_tokenizer(made, vocab, self->path);
+    json_decref(vocab);
     return err;
 }
 
@@ -407,26 +389,17 @@ bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenize
                        bp_tokenizer **made, const char *path)
 {
     arpa_reader self = {.path = path, .tokenizer = tokenizer, .spec = spec};
-    int64_t bytes = 0;
-    void *map = MAP_FAILED;
-    int fd;
-    bp_err err = bp_file_open(path, &fd, &bytes);
+    bp_words_file file;
+    bp_err err = bp_words_file_map(&file, path);
 
     *levels = (ngram_levels){0};
     *spec = (ngram_spec){0};
     *made = NULL;
-    if (err != BP_OK)
-        return err;
-    if (bytes > 0)
-        map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes > 0 && map == MAP_FAILED)
-        err = bp_fail_errno(BP_ERR_SYSTEM, "can't map", path);
-    (void)close(fd);
     if (err == BP_OK)
         err = begin_words(&self);
     if (err == BP_OK) {
-        self.at = bytes > 0 ? map : "";
-        self.end = self.at + bytes;
+        self.at = file.text;
+        self.end = file.text + file.bytes;
         err = read_mapped(&self, levels, made);
     }
     for (int k = 0; k < NGRAM_ORDERS; k++) {
@@ -435,7 +408,6 @@ bp_err ngram_arpa_read(ngram_levels *levels, ngram_spec *spec, const bp_tokenize
     }
     bp_free(self.ids);
     bp_strmap_clear(&self.words);
-    if (map != MAP_FAILED)
-        (void)munmap(map, (size_t)bytes);
+    bp_words_file_unmap(&file);
     return err;
 }

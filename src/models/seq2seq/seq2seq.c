@@ -287,12 +287,6 @@ static bp_model_facts facts(const bp_model_shape *shape)
                             .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
 }
 
-static bp_param *add_shared(bp_network *network, const bp_model_shape *shape, int stage, int stages,
-                            int count)
-{
-    return bp_transformer_add_tied(network, shape, stage, stages, count);
-}
-
 /* A tied head has no parameters of its own, but BART's bias. */
 static bp_backbone backbone(const bp_model_shape *shape)
 {
@@ -310,8 +304,8 @@ static bp_backbone backbone(const bp_model_shape *shape)
         .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
         .other_objective = other, .huggingface = tables, .blocks = blocks, .key_block = key_block, \
         .backbone = backbone, .blocks_are = "embeddings, layers of encoder and decoder, head",     \
-        .cost = cost, .behind = bp_seq2seq_behind, .begin = begin, .add_shared = add_shared,       \
-        .add_block = add_block                                                                     \
+        .cost = cost, .behind = bp_seq2seq_behind, .begin = begin,                                 \
+        .add_shared = bp_transformer_add_tied, .add_block = add_block                              \
     }
 
 const bp_model_family bp_transformer_family =

@@ -3,20 +3,17 @@
 #include "base/mem.h"
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/word2vec/word2vec_priv.h"
+#include "models/words_file.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define HEAD_BYTES    64
-#define NUMBER_BYTES  64
 #define WIDTH_MOST    ((int64_t)1 << 20)
 #define WORDS_MOST    ((int64_t)1 << 31)
-#define EOD_TOKEN     "<|endoftext|>"
 #define MESSAGE_BYTES 60 /* of a word, in messages */
 
 typedef struct reader {
@@ -82,19 +79,14 @@ static bp_err truncated(const reader *self, int64_t row)
 /* A number of a text; false: it is none. */
 static bool take_number(reader *self, float *value)
 {
-    char copy[NUMBER_BYTES], *end;
-    size_t bytes = 0;
+    const char *text;
 
     while (self->at < self->end && *self->at == ' ')
         self->at++;
-    while (self->at + bytes < self->end && !strchr(" \r\n", self->at[bytes]))
-        if (++bytes >= sizeof copy)
-            return false;
-    memcpy(copy, self->at, bytes);
-    copy[bytes] = '\0';
-    self->at += bytes;
-    *value = strtof(copy, &end);
-    return bytes > 0 && *end == '\0';
+    text = self->at;
+    while (self->at < self->end && !strchr(" \r\n", *self->at))
+        self->at++;
+    return bp_words_file_number(text, (size_t)(self->at - text), value);
 }
 
 static void skip(reader *self, const char *which)
@@ -250,7 +242,7 @@ static void number_words(reader *self, json_t *vocab)
         (void)json_object_set_new(vocab, NGRAM_UNKNOWN, json_integer((json_int_t)self->V++));
     }
     self->eod_id = self->V++;
-    (void)json_object_set_new(vocab, EOD_TOKEN, json_integer((json_int_t)self->eod_id));
+    (void)json_object_set_new(vocab, BP_EOD_TOKEN, json_integer((json_int_t)self->eod_id));
     if (end < 0)
         memset(vector, 0, bytes);
     memcpy(self->values + self->eod_id * self->padded, vector, bytes);
@@ -259,16 +251,15 @@ static void number_words(reader *self, json_t *vocab)
 
 static bp_err make_tokenizer(reader *self, bp_tokenizer **made)
 {
-    json_t *vocab = json_object(), *root;
-    char *text;
+    json_t *vocab = json_object();
     bp_err err;
 
-    if (bp_strmap_find(&self->words, EOD_TOKEN, strlen(EOD_TOKEN))) {
+    if (bp_strmap_find(&self->words, BP_EOD_TOKEN, strlen(BP_EOD_TOKEN))) {
         json_decref(vocab);
         return BP_FAIL(BP_ERR_FORMAT, "vectors.reserved_word",
                        "'%s' is a word of the file, and stands here for </s>: at %s; rename it, or "
                        "give --tokenizer",
-                       EOD_TOKEN, self->path);
+                       BP_EOD_TOKEN, self->path);
     }
     number_words(self, vocab);
     if ((int64_t)json_object_size(vocab) != self->V) {
@@ -277,17 +268,8 @@ static bp_err make_tokenizer(reader *self, bp_tokenizer **made)
                        "a word is not UTF-8: at %s; convert the file, or give --tokenizer",
                        self->path);
     }
-    root = json_pack("{s:s, s:n, s:n, s:[{s:I, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:{s:s}, s:n, "
-                     "s:n, s:{s:s, s:o, s:s}}",
-                     "version", "1.0", "truncation", "padding", "added_tokens", "id",
-                     (json_int_t)self->eod_id, "content", EOD_TOKEN, "single_word", 0, "lstrip", 0,
-                     "rstrip", 0, "normalized", 1, "special", 1, "normalizer", "pre_tokenizer",
-                     "type", "WhitespaceSplit", "post_processor", "decoder", "model", "type",
-                     "WordLevel", "vocab", vocab, "unk_token", NGRAM_UNKNOWN);
-    text = bp_json_text(root);
-    err = bp_tokenizer_parse(made, text, strlen(text), self->path);
-    bp_free(text);
-    json_decref(root);
+    err = bp_words_file_tokenizer(made, vocab, self->path);
+    json_decref(vocab);
     return err;
 }
 
@@ -338,21 +320,14 @@ static bp_err read_mapped(reader *self, bp_model_import *out)
 bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokenizer *tokenizer)
 {
     reader self = {.path = path, .tokenizer = tokenizer};
-    int64_t bytes = 0;
-    void *map;
-    int fd;
-    bp_err err = bp_file_open(path, &fd, &bytes);
+    bp_words_file file;
+    bp_err err = bp_words_file_map(&file, path);
 
-    if (err != BP_OK)
-        return err;
-    map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    (void)close(fd);
-    if (map == MAP_FAILED)
-        return bp_fail_errno(BP_ERR_SYSTEM, "can't map", path);
-    self.at = map;
-    self.end = self.at + bytes;
-    err = read_mapped(&self, out);
-    (void)munmap(map, (size_t)bytes);
+    self.at = file.text;
+    self.end = file.text + file.bytes;
+    if (err == BP_OK)
+        err = read_mapped(&self, out);
+    bp_words_file_unmap(&file);
     bp_strmap_clear(&self.words);
     bp_free(self.seen);
     bp_free(self.values);
