@@ -161,7 +161,7 @@ typedef struct bp_features_shape {
  * weights of class k; all 0: it is not known, and v_k = 0. Adds "task.weight" [K][D] to the
  * replicated group, and to `frozen`, replicated too, "sngp.directions" [D][C], "sngp.phases" [D]
  * and "sngp.factor" [K D][D]. Source: Liu et al. 2020, "Simple and principled uncertainty
- * estimation with deterministic deep learning via distance awareness", eq. 7 to 9; the mean field:
+ * estimation with deterministic deep learning via distance awareness", 3.1; the mean field:
  * Lu et al. 2020, "Mean-field approximation to Gaussian-softmax integral". */
 void bp_random_features_new(bp_block **out, const bp_nn *nn, const bp_features_shape *shape,
                             bp_group *group, bp_group *frozen);

@@ -28,7 +28,7 @@ int64_t bp_spectral_floats(const bp_network *network, const bp_model_shape *shap
  * Collective: over mesh->tensor, and called alike by all data ranks, whose values are equal before
  *             and after.
  * Source: Miyato et al. 2018, "Spectral normalization for generative adversarial networks", section
- * 2.1; Liu et al. 2020, eq. 10.
+ * 2.1; Liu et al. 2020, section 3.2.
  */
 void bp_spectral_apply(bp_spectral *spectral);
 
