@@ -10,8 +10,10 @@ void bp_token_statistics_init(bp_token_statistics *statistics, const bp_model_in
 {
     int64_t members = info->members;
 
-    BP_ASSERT(info->statistics == (members > 0 ? BP_MODEL_MEMBER + members : 1));
-    *statistics = (bp_token_statistics){.count = info->statistics, .members = members};
+    int64_t count = members > 0 ? BP_MODEL_MEMBER + members : 1;
+
+    BP_ASSERT(info->statistics == count + bp_model_is_prior(info));
+    *statistics = (bp_token_statistics){.count = count, .members = members};
     statistics->names = bp_alloc("score.statistics", members, sizeof(*statistics->names));
     statistics->oob = bp_alloc("score.statistics", members, sizeof(*statistics->oob));
     for (int64_t m = 0; m < members; m++)
