@@ -217,6 +217,11 @@ static bp_err read_summary(score_folder *scores)
 
     if (err != BP_OK)
         return err;
+    if (json_is_object(json_object_get(scores->summary, "task")))
+        return BP_FAIL(BP_ERR_FORMAT, "scores.of_task",
+                       "these are scores of a task, which have no documents.h5 to compare: at %s; "
+                       "bagpipe uncertainty compares fine-tuned models",
+                       scores->summary_path);
     corpora = json_object_get(scores->summary, "corpora");
     if (!json_is_object(corpora) || !json_is_object(json_object_get(scores->summary, "convention")))
         return BP_FAIL(BP_ERR_FORMAT, "scores.not_scores",

@@ -320,9 +320,11 @@ static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
     out->tags = tags.codes;
     out->tag_names = tags.value_count;
     out->tag_of = number_codes(&tags, asked->tags, asked->tag_count);
-    for (int64_t v = 0; v < tags.value_count && asked->all_known; v++)
-        if (out->tag_of[v] < 0)
+    for (int64_t v = 0; v < tags.value_count; v++)
+        if (out->tag_of[v] < 0 && asked->all_known)
             return fail_unknown(tags.values[v], asked->tag_count, "tag", bp_corpus_file_path(file));
+        else if (out->tag_of[v] < 0)
+            out->tag_of[v] = -2; /* a word all the same */
     return BP_OK;
 }
 

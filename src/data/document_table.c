@@ -326,7 +326,7 @@ static void describe_tags(const bp_file_columns *c, int64_t begin, described *ou
     for (int64_t t = 0; t < out->document.count; t++) {
         uint32_t code = c->tags[begin + t];
 
-        out->tags[t] = code < c->tag_names ? c->tag_of[code] : -1;
+        out->tags[t] = code < c->tag_names ? c->tag_of[code] : BP_DOCUMENT_NO_WORD;
     }
     out->document.tags = out->tags;
 }

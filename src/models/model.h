@@ -58,7 +58,8 @@ typedef struct bp_model_text {
 typedef struct bp_model_info {
     const char *kind;   /* "gpt", "ensemble" */
     int64_t members;    /* of an ensemble; 0: a plain model */
-    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members */
+    int64_t statistics; /* 1, with neighbours 2, or BP_MODEL_MEMBER + members, and one more of a
+                           prior network alone (bp_model_is_prior) */
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
@@ -85,6 +86,14 @@ typedef struct bp_model_info {
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
                             set to less */
 } bp_model_info;
+
+/** Is it an ensemble of one prior network? Its last statistic, behind the member's, is the
+ * differential entropy of the Dirichlet (statistics/dirichlet.h); its mutual information is that of
+ * the outcome and the probabilities. */
+static inline bool bp_model_is_prior(const bp_model_info *info)
+{
+    return info->members == 1 && info->task.precision > 0;
+}
 
 /** Windows of one length; shorter ones are padded at the right by the caller, with targets -1
  * there. Of a model without a limit they may be pieces of longer windows: a piece goes on where the

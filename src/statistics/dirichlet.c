@@ -57,11 +57,16 @@ double bp_dirichlet_information(double alpha, double alpha0)
     return alpha / alpha0 * (bp_digamma(alpha + 1) - log(alpha));
 }
 
+double bp_dirichlet_entropy_term(double alpha, double alpha0)
+{
+    return lgamma(alpha) - (alpha - 1) * (bp_digamma(alpha) - bp_digamma(alpha0));
+}
+
 double bp_dirichlet_entropy(const double *alpha, int64_t classes)
 {
     double alpha0 = sum_of(alpha, classes), entropy = -lgamma(alpha0);
 
     for (int64_t k = 0; k < classes; k++)
-        entropy += lgamma(alpha[k]) - (alpha[k] - 1) * (bp_digamma(alpha[k]) - bp_digamma(alpha0));
+        entropy += bp_dirichlet_entropy_term(alpha[k], alpha0);
     return entropy;
 }

@@ -77,7 +77,8 @@ typedef struct bp_example {
     int32_t *targets[BP_TERMS];    /* [count] */
 } bp_example;
 
-#define BP_DOCUMENT_MOST ((int64_t)65536) /* tokens of a document that an example is made of */
+#define BP_DOCUMENT_NO_WORD (-1)
+#define BP_DOCUMENT_MOST    ((int64_t)65536) /* tokens of a document that an example is made of */
 
 /** Windows over a document of a question and its context, which may be longer than the places:
  * each has the question (its first half of the places, if it is longer), and `stride` tokens of the
@@ -103,14 +104,15 @@ typedef struct bp_document {
     const int64_t *starts; /* [segments + 1]: where its texts or sentences begin in tokens,
                               ascending, from 0 to count; one from 0 where the corpus has none */
     int64_t segments;
-    int64_t number;      /* of the document, over all files of the corpus */
-    bool is_run;         /* some sentences of it */
-    const int32_t *tags; /* [count]: of the task's tags, at the first token of each word; -1
-                            elsewhere; NULL: none were asked for */
-    int32_t label;       /* its class; -1: none, or none that was asked for */
-    float value;         /* 0: none was asked for */
-    int64_t window;      /* of windows over a document: which one the example is of */
-    int64_t answer[2];   /* its first token, and the one behind its last; 0, 0: none */
+    int64_t number; /* of the document, over all files of the corpus */
+    bool is_run;    /* some sentences of it */
+    const int32_t
+        *tags;         /* [count]: of the task's tags, at the first token of each word, -2 where it
+                          is none of them; BP_DOCUMENT_NO_WORD elsewhere; NULL: none were asked for */
+    int32_t label;     /* its class; -1: none, or none that was asked for */
+    float value;       /* 0: none was asked for */
+    int64_t window;    /* of windows over a document: which one the example is of */
+    int64_t answer[2]; /* its first token, and the one behind its last; 0, 0: none */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
 } bp_document;
 

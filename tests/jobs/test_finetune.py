@@ -50,8 +50,44 @@ class TaskTest(FolderTest):
                   cls.at(f"{name}.jsonl")])
         return cls.at(f"{name}.h5")
 
+    def conll(self, name, sentences):
+        self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.conll")])
+        return self.at(f"{name}.h5")
+
+    @staticmethod
+    def sentences(n, seed):
+        """Two words of a topic are an entity; some words are two tokens, the first of them tagged."""
+        draw, out = random.Random(seed), []
+        for _ in range(n):
+            words = [(draw.choice(WORDS), "O") for _ in range(draw.randrange(3, 7))]
+            for kind in draw.sample(sorted(KINDS), 2):
+                at = draw.randrange(len(words) + 1)
+                words[at:at] = [(draw.choice(KINDS[kind]) + draw.choice(["", "-a"]), f"B-{kind}"), (draw.choice(KINDS[kind]), f"I-{kind}")]
+            out.append(words)
+        return out
+
+    def squad(self, name, n, seed):
+        """A question after a thing of the sea, which is in the context or not; contexts of one to three windows. Returns the answers by id."""
+        draw, questions, answers = random.Random(seed), [], {}
+        for k in range(n):
+            words = [draw.choice(WORDS + KINDS["town"]) for _ in range(draw.randrange(4, 40))]
+            at, there = draw.randrange(len(words)), draw.random() < 0.8
+            if there:
+                words[at] = draw.choice(KINDS["sea"]).capitalize() + draw.choice(["", ",", "!"])
+            answers[f"q{k}"] = words[at].rstrip(",!") if there else ""
+            text = {"text": answers[f"q{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
+            questions.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what is on the sea", "is_impossible": not there,
+                                                                   "answers": [text] if there else []}]})
+        self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": questions}]}))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),
+                   self.at(f"{name}.json")])
+        return answers
+
     def finetune(self, name, ranks, *keys, env=(), tune=TUNE):
-        return run([*env, bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", *tune, *keys], ranks)
+        label = ["task.label="] if {"task.kind=tags", "task.kind=spans"} & set(keys) else []  # which tune.ini names
+        return run([*env, bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", *tune, *label, *keys], ranks)
 
     def tuned(self, name, ranks, *keys):
         result = self.finetune(name, ranks, *keys)

@@ -1,6 +1,9 @@
-"""What ../shared has that nobody here wrote: a GPT-2 with the probabilities that PyTorch gives, GPT-2's vocabulary, the Brown corpus."""
+"""What ../shared has that nobody here wrote: a GPT-2 with the probabilities that PyTorch gives, GPT-2's vocabulary, the Brown corpus, tweets with
+tags, SQuAD."""
+import collections
 import json
 import os
+import re
 import struct
 
 import bagpipe_test
@@ -13,6 +16,7 @@ except ImportError:
     h5py = None
 
 REFERENCE, GPT2, BROWN = "reference/gpt2-tiny", "data/gpt2", "data/brown/brown.jsonl"
+WNUT, SQUAD = "data/wnut17", "data/squad"
 
 
 def safetensor(path, wanted):
@@ -86,6 +90,74 @@ class RealData(ScoreFiles, bagpipe_test.FolderTest):
         self.same_file("brown1.h5", "brown2.h5")
         self.assertIn("genre: 15 values: news (44)", self.must(["bagpipe-data", "inspect", self.at("brown1.h5")]).out)
         self.assertIn("sound, 500 documents", self.must(["bagpipe-data", "verify", self.at("brown1.h5")]).out)
+
+
+class RealTasks(bagpipe_test.FolderTest):
+    """A few steps on tags of tweets and answers of SQuAD: killed and resumed with the same bits, and scored."""
+
+    @classmethod
+    def setUpClass(cls):
+        for name in (WNUT, SQUAD):
+            if shared(name) is None:
+                raise bagpipe_test.unittest.SkipTest(f"there is no {bagpipe_test.options['shared']}/{name}")
+        super().setUpClass()
+        cls.write("empty.ini", "")
+
+    def corpus(self, name, kind, folder, file):
+        """The words that occur most often in it are the vocabulary, and letters; training's comes first."""
+        path = os.path.join(shared(folder), file)
+        if not os.path.exists(self.at("vocab.txt")):
+            with open(path, encoding="utf-8") as text:
+                words = collections.Counter(re.findall(r"[a-z]+|[^a-z\s]", text.read().lower()))
+            letters = [chr(k) for k in range(ord("a"), ord("z") + 1)]
+            common = [word for word, _ in words.most_common(500) if word not in letters and '"' not in word]
+            self.write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + c for c in letters), *common]) + "\n")
+            self.must(["bagpipe-data", "tokenizer", "--vocab", self.at("vocab.txt"), "--out", self.at("words.json")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", kind, "--out", self.at(name), path])
+        return self.at(name)
+
+    def finetune(self, name, train, *keys, env=()):
+        return run([*env, program("bagpipe"), "finetune", self.at("empty.ini"), f"run.dir={self.at(name)}", f"corpus.train={train}", "model.kind=bert", "model.layers=1",
+                    "model.width=32", "model.heads=2", "model.context=96", "train.batch=8", "train.steps=20", "train.log_every=5", "checkpoint.every=5",
+                    "optimizer.lr=5e-3", *keys])
+
+    def tuned_twice(self, train, *keys):
+        whole = self.finetune("whole", train, *keys)
+        self.assertEqual(whole.status, 0, str(whole))
+        killed = self.finetune("killed", train, *keys, env=["env", "BP_FAULT=step.end:13=kill"])
+        self.assertEqual(killed.status, -9, str(killed))
+        resumed = self.finetune("killed", train, *keys)
+        self.assertEqual(resumed.status, 0, str(resumed))
+        lines = bagpipe_test.metrics(self.at("whole"))
+        self.assertLess(lines[-1]["loss"], lines[0]["loss"])
+        self.assertEqual(bagpipe_test.digests(self.at("whole")), bagpipe_test.digests(self.at("killed")))
+        return self.at("whole")
+
+    def scored(self, model, corpus):
+        result = run([program("bagpipe"), "score", self.at("empty.ini"), f"run.dir={self.at('score')}", f"score.model={model}", f"score.corpus={corpus}"])
+        self.assertEqual(result.status, 0, str(result))
+        return bagpipe_test.read_json(self.at("score"), "score", "summary.json")
+
+    def test_tags_of_tweets(self):
+        train, dev = (self.corpus(f"{name}.h5", "conll", WNUT, f"{name}.conll") for name in ("train", "dev"))
+        summary = self.scored(self.tuned_twice(train, "task.kind=tags"), dev)
+        with open(os.path.join(shared(WNUT), "dev.conll"), encoding="utf-8") as file:
+            words = [line.rstrip("\n").split("\t") for line in file if line.strip()]
+        self.assertEqual(summary["words"] + summary["words_cut"], len(words))
+        self.assertLessEqual({word[-1] for word in words}, set(summary["task"]["labels"]))
+        outside = sum(word[-1] == "O" for word in words) / len(words)
+        self.assertGreater(summary["task"]["accuracy"]["value"], 0.9 * outside)
+
+    def test_answers_of_squad(self):
+        train, test = (self.corpus(f"{name}.h5", "squad", SQUAD, f"{name}.json") for name in ("train", "test"))
+        summary = self.scored(self.tuned_twice(train, "task.kind=spans"), test)
+        with open(os.path.join(shared(SQUAD), "test.json"), encoding="utf-8") as file:
+            asked = [(text["context"], one["id"]) for title in json.load(file)["data"] for text in title["paragraphs"] for one in text["qas"]]
+        said = bagpipe_test.read_json(self.at("score"), "score", "predictions.json")
+        self.assertEqual((summary["documents"], list(said)), (len(asked), [name for _, name in asked]))
+        self.assertTrue(all(said[name] and said[name] in context for context, name in asked))
+        self.assertGreater(summary["windows"], len(asked))
+        self.assertLessEqual(summary["task"]["exact_match"]["value"], summary["task"]["f1"]["value"])
 
 
 if __name__ == "__main__":

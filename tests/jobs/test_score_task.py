@@ -1,11 +1,10 @@
 """Scoring a task: figures are scikit-learn's and scipy's of the predictions, equal at any number of data ranks; an ensemble of equal models gives
-its member's bits and no mutual information; an ensemble is fine-tuned, and scored out of its bags; methods of uncertainty are compared."""
+its member's bits and no mutual information; an ensemble is fine-tuned, and scored out of its bags."""
 import csv
 import json
 import math
 import os
 import pathlib
-import random
 import re
 import string
 
@@ -144,24 +143,6 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertGreater(summary["task"]["mutual_information"], 0)
         self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
 
-    def conll(self, name, sentences):
-        self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
-                   self.at(f"{name}.conll")])
-        return self.at(f"{name}.h5")
-
-    @staticmethod
-    def sentences(n, seed):
-        """Two words of a topic are an entity; some words are two tokens, the first of them tagged."""
-        draw, out = random.Random(seed), []
-        for _ in range(n):
-            words = [(draw.choice(test_finetune.WORDS), "O") for _ in range(draw.randrange(3, 7))]
-            for kind in draw.sample(sorted(KINDS), 2):
-                at = draw.randrange(len(words) + 1)
-                words[at:at] = [(draw.choice(KINDS[kind]) + draw.choice(["", "-a"]), f"B-{kind}"), (draw.choice(KINDS[kind]), f"I-{kind}")]
-            out.append(words)
-        return out
-
     @staticmethod
     def entities(rows, key):
         """(document, first word, last word, type) of IOB2, as conlleval reads it."""
@@ -214,6 +195,11 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual((cut["words"], cut["words_cut"], cut["documents_cut"]), (22 + 1, 8, 1))
 
     def test_tags_that_do_not_fit_are_refused(self):
+        latin = pathlib.Path(self.at("latin.conll"))
+        latin.write_bytes("ship\tB-m\u00e9r\nthe\tO\n".encode("latin-1"))
+        made = run([bagpipe_test.program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at("latin.h5"), str(latin)])
+        if made.status == 0:
+            self.assert_error(self.finetune("latin", 0, *MODEL, "task.kind=tags", f"corpus.train={self.at('latin.h5')}", "corpus.valid="), 65, "[task.bad_label]")
         valid, alike, strange = (self.conll(*case) for case in (
             ("few", self.sentences(3, 1)), ("alike", [[("ship", "O"), ("the", "O")]]), ("strange", [[("ship", "B-moon"), ("the", "O")]])))
         keys = [*MODEL, "task.kind=tags", f"corpus.train={valid}", "train.steps=1", "corpus.valid="]
@@ -222,24 +208,8 @@ class ScoreTask(test_finetune.TaskTest):
         for name, key, word in (("valid", f"corpus.valid={strange}", "[task.unknown_tag]"), ("untagged", f"corpus.train={self.at('train.h5')}", "[corpus.no_tags]"),
                                 ("alike", f"corpus.train={alike}", "[task.one_class]")):
             self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
+        self.assert_error(self.finetune("tags-label", 0, *keys, "task.label=topic"), 78, "[task.unused_key]", "at task.label")
         self.assert_error(self.finetune("tags-other", 0, *keys, f"corpus.train={strange}", f"model.init={tuned}"), 65, "[task.other_task]")
-
-    def squad(self, name, n, seed):
-        """A question after a thing of the sea, which is in the context or not; contexts of one to three windows. Returns the answers by id."""
-        draw, questions, answers = random.Random(seed), [], {}
-        for k in range(n):
-            words = [draw.choice(test_finetune.WORDS + KINDS["town"]) for _ in range(draw.randrange(4, 40))]
-            at, there = draw.randrange(len(words)), draw.random() < 0.8
-            if there:
-                words[at] = draw.choice(KINDS["sea"]).capitalize() + draw.choice(["", ",", "!"])
-            answers[f"q{k}"] = words[at].rstrip(",!") if there else ""
-            text = {"text": answers[f"q{k}"], "answer_start": len(" ".join(words[:at] + [""]))}
-            questions.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what is on the sea", "is_impossible": not there,
-                                                                   "answers": [text] if there else []}]})
-        self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": questions}]}))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),
-                   self.at(f"{name}.json")])
-        return answers
 
     def test_answers_in_long_contexts(self):
         train, valid = self.squad("spans", 200, 1), self.squad("spans-valid", 30, 2)
@@ -290,82 +260,6 @@ class ScoreTask(test_finetune.TaskTest):
         text = "".join(c for c in text.lower() if c not in string.punctuation)
         return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
-    # ---- uncertainty ----
-
-    def study(self, name, models, *keys, ranks=0):
-        command = [bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at(name)}", f"uncertainty.models={models}",
-                   f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.passes=3", "uncertainty.resamples=100", "laplace.samples=3",
-                   self.at("empty.ini"), *keys]
-        return run(command, ranks)
-
-    def studied(self, name, models, *keys, ranks=0):
-        result = self.study(name, models, *keys, ranks=ranks)
-        self.assertEqual(result.status, 0, str(result))
-        return read_json(self.at(name), "uncertainty", "summary.json")
-
-    def outcomes(self, name, method):
-        with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", method, "score", "outcomes.h5")) as file:
-            return {key: file[key][()].astype(numpy.float64) for key in file if file[key].dtype.kind == "f"}
-
-    def test_methods_are_compared(self):
-        """Figures are those of the predictions; texts without a class that the models know are shifted."""
-        tuned = [self.tuned(f"study-{k}", 0, *MODEL, f"run.seed={k}", "train.steps=25") for k in range(2)]
-        pair, equal = self.ensemble("pair", *tuned), self.ensemble("same", tuned[0], tuned[0])
-        draw = numpy.random.default_rng(3)
-        words = test_finetune.WORDS
-        self.corpus("strange", [{"text": " ".join(draw.choice(words, 9)), "topic": "none"} for _ in range(20)])
-        self.corpus("bare", [{"text": " ".join(draw.choice(words, 9))} for _ in range(20)])
-        models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, last={tuned[0]}:laplace"
-        keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('valid.h5')}",
-                f"corpus.train={self.at('train.h5')}"]
-        summary = self.studied("methods", models, *keys)
-        one = self.scored("study-alone", tuned[0])
-        self.assertEqual(summary["predictions"], "documents")
-        known = 30
-        for method, got in summary["methods"].items():
-            reported = self.outcomes("methods", method)
-            self.assertTrue(numpy.isnan(reported["logprob"][known:]).all())
-            self.assertFalse(numpy.isnan(reported["total_entropy"]).any())
-            for figure, want in (("nll", -reported["logprob"][:known].mean()), ("accuracy", reported["correct"][:known].mean()),
-                                 ("brier", reported["brier"][:known].mean())):
-                self.assertAlmostEqual(got[figure], want, 7, (method, figure))
-            self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
-            self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
-            self.assertEqual(got["temperature_tokens"], known)
-            for k, shift in enumerate(("strange", "bare")):
-                for score, values in (("entropy", reported["total_entropy"]), ("confidence", -numpy.log(reported["confidence"])),
-                                      ("mutual_information", reported["mutual_information"])):
-                    scores = numpy.concatenate([values[:known], values[known + 20 * k:known + 20 * (k + 1)]])
-                    auroc = sklearn.metrics.roc_auc_score([0] * known + [1] * 20, scores)
-                    if method != "one" or score != "mutual_information":
-                        self.assertAlmostEqual(got["ood"][shift]["auroc"][score], auroc, 6, (method, shift, score))
-        self.assertAlmostEqual(summary["methods"]["one"]["nll"], one["nll_nats"] / known, 12)
-        self.assertEqual(summary["methods"]["one"]["accuracy"], one["task"]["accuracy"]["value"])
-        a, b = (self.outcomes("methods", method) for method in ("one", "same"))
-        for column in ("logprob", "total_entropy", "brier", "confidence"):
-            numpy.testing.assert_array_equal(a[column], b[column])
-        self.assertEqual(b["mutual_information"].max(), 0)
-        self.assertGreater(self.outcomes("methods", "pair")["mutual_information"].min(), 0)
-        for method in ("drop", "last"):
-            self.assertGreater(self.outcomes("methods", method)["mutual_information"].max(), 1e-7)
-        self.assertGreater(summary["methods"]["last"]["fit_seconds"], 0)
-        self.studied("methods-two", models.replace(f", last={tuned[0]}:laplace", ""), *keys, ranks=2)
-        for method in ("one", "pair", "drop"):
-            for column, values in self.outcomes("methods-two", method).items():
-                numpy.testing.assert_array_equal(values, self.outcomes("methods", method)[column])
-
-    def test_what_can_not_be_compared_is_refused(self):
-        tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")
-        number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
-        self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
-        keys = [f"uncertainty.in_domain={self.at('moons.h5')}"]
-        self.assert_error(self.study("moon-study", f"one={tuned}", *keys), 65, "[comparison.unknown_class]")
-        self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_distribution]")
-        more = run([bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at('two')}", *test_finetune.TUNE, *MODEL,
-                    "task.label=length", "train.steps=1"])
-        self.assertEqual(more.status, 0, str(more))
-        self.assert_error(self.study("two-tasks", f"one={tuned}, two={self.at('two')}"), 65, "[comparison.unlike_tasks]")
-
     def test_what_has_no_place_here_is_refused(self):
         tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
@@ -373,8 +267,32 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
         self.corpus("bare", [{"text": "the ship"}])
         self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
+        self.scored("plain-score", tuned)
+        compared = run([bagpipe_test.program("bagpipe-data"), "compare", self.at("plain-score"), self.at("plain-score")])
+        self.assert_error(compared, 65, "[scores.of_task]")
+        self.write("prompts.txt", "the ship\n")
+        written = run([bagpipe_test.program("bagpipe"), "generate", self.at("empty.ini"), f"run.dir={self.at('written')}", f"generate.model={tuned}",
+                       f"generate.prompts={self.at('prompts.txt')}"])
+        self.assert_error(written, 78, "[generate.of_task]", "classes")
         other = self.tuned("other-task", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.assert_error(self.score("mixed", self.ensemble("mixed", tuned, other)), 65, "[ensemble.unlike_members]")
+
+    def test_columns_of_tasks_that_a_conversion_leaves_out_are_named(self):
+        with h5py.File(self.at("foreign.h5"), "w") as file:
+            file["tokens"], file["doc_start"], file["tags"] = numpy.arange(6), numpy.array([0, 3, 6]), numpy.zeros(6, numpy.uint32)
+            file["segment_start"], file["doc_segments"] = numpy.array([0, 3]), numpy.array([0, 1, 2])
+            file.attrs["vocab_size"] = 10
+        made = run([bagpipe_test.program("bagpipe-data"), "corpus", "--format", "hdf5", "--out", self.at("native.h5"), self.at("foreign.h5")])
+        self.assertEqual(made.status, 0, str(made))
+        self.assert_warning(made, "[corpus.left_out]", "/segment_start, /tags")
+
+    def test_a_damaged_newest_step_leaves_the_one_before(self):
+        tuned = self.tuned("damaged", 0, *MODEL, "train.steps=2", "checkpoint.every=1")
+        newest = bagpipe_test.steps(tuned)[-1]
+        manifest = pathlib.Path(tuned, "checkpoints", newest, "manifest.json")
+        os.chmod(manifest, 0o644)
+        manifest.write_bytes(manifest.read_bytes()[:100])
+        self.assertEqual(self.scored("damaged-score", tuned)["model"]["step"], 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Uncertainty of classifiers: figures are those of what each method says of each document; texts without a class that the models know are
+"""Uncertainty of classifiers, of tags, of answers and of values: figures are those of what each method says of each document; texts without a class that the models know are
 shifted; an ensemble of equal models is its member; the same at any number of data ranks."""
 import json
 import os
@@ -7,6 +7,8 @@ import pathlib
 import bagpipe_test
 import h5py
 import numpy
+import scipy.optimize
+import scipy.stats
 import sklearn.metrics
 import test_finetune
 from bagpipe_test import read_json, run
@@ -92,13 +94,112 @@ class UncertaintyTask(test_finetune.TaskTest):
         for column, values in self.outcomes("methods-four", "pair").items():
             numpy.testing.assert_allclose(values, self.outcomes("methods", "pair")[column], atol=2e-6, rtol=2e-5)
 
+    def check_parts(self, name, method, got, groups):
+        """Figures over the parts of documents, and detection by means of documents; returns what is told."""
+        told = self.outcomes(name, method)
+        with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", method, "score", "outcomes.h5")) as file:
+            counts = file["predictions"][()]
+        ends = counts.cumsum()
+        known = ends[groups[0] - 1]
+        for figure, want in (("nll", -told["logprob"][:known].mean()), ("accuracy", told["correct"][:known].mean()), ("brier", told["brier"][:known].mean())):
+            self.assertAlmostEqual(got[figure], want, 6, (method, figure))
+        numpy.testing.assert_allclose(told["logprob"], numpy.log(numpy.exp(told["member_logprob"]).mean(1)), atol=2e-6, rtol=1e-5)
+        self.assertAlmostEqual(got["temperature_nll_before"], got["nll"], 5)
+        self.assertLessEqual(got["temperature_nll"], got["temperature_nll_before"] + 1e-9)
+        self.assertEqual(got["temperature_tokens"], known)
+        means = numpy.array([told["total_entropy"][end - count:end].mean() for end, count in zip(ends, counts)])
+        auroc = sklearn.metrics.roc_auc_score([0] * groups[0] + [1] * groups[1], means)
+        self.assertAlmostEqual(got["ood"]["shift"]["auroc"]["entropy"], auroc, 6)
+        return told
+
+    def test_tags_are_compared_word_by_word(self):
+        keys = [*MODEL, "task.kind=tags", f"corpus.train={self.conll('tags', self.sentences(60, 1))}", "corpus.valid=", "optimizer.lr=1e-2"]
+        tuned = [self.tuned(f"tagger-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in range(2)]
+        valid, strange = self.sentences(20, 2), [[(word, "B-moon" if tag != "O" else "O") for word, tag in words] for words in self.sentences(20, 3)]
+        files = [self.conll("tags-valid", valid), self.conll("tags-strange", strange)]
+        models = f"one={tuned[0]}, pair={self.ensemble('tag-pair', *tuned)}, drop={tuned[0]}:dropout, last={tuned[0]}:laplace"
+        keys = [f"uncertainty.in_domain={files[0]}", f"uncertainty.shifted=shift={files[1]}", f"corpus.valid={files[0]}", f"corpus.train={self.at('tags.h5')}"]
+        summary = self.studied("tag-study", models, *keys)
+        self.assertEqual(summary["predictions"], "words")
+        words = sum(map(len, valid))
+        for method, got in summary["methods"].items():
+            told = self.check_parts("tag-study", method, got, (20, 20))
+            unknown = [tag == "B-moon" for sentence in strange for _, tag in sentence]
+            numpy.testing.assert_array_equal(numpy.isnan(told["logprob"][words:]), unknown)
+            self.assertEqual(told["mutual_information"].max() > 1e-7, method != "one")
+        scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('tags-alone')}", f"score.model={tuned[0]}", f"score.corpus={files[0]}",
+                      self.at("empty.ini")])
+        self.assertEqual(scored.status, 0, str(scored))
+        one = read_json(self.at("tags-alone"), "score", "summary.json")
+        self.assertAlmostEqual(summary["methods"]["one"]["nll"], one["nll_nats"] / words, 6)
+        self.assertIn("words of 20 documents", pathlib.Path(self.at("tag-study"), "uncertainty", "index.html").read_text(encoding="utf-8"))
+
+    def test_answers_are_compared_end_by_end(self):
+        for name, seed in (("spans", 1), ("spans-valid", 2), ("spans-shift", 3)):
+            self.squad(name, 20 if seed > 1 else 60, seed)
+        keys = [*MODEL, "task.kind=spans", f"corpus.train={self.at('spans.h5')}", f"corpus.valid={self.at('spans-valid.h5')}", "task.stride=8", "optimizer.lr=1e-2", "train.batch=16"]
+        tuned = [self.tuned(f"answerer-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in range(2)]
+        models = f"one={tuned[0]}, pair={self.ensemble('span-pair', *tuned)}, same={self.ensemble('span-same', tuned[0], tuned[0])}, drop={tuned[0]}:dropout"
+        keys = [f"uncertainty.in_domain={self.at('spans-valid.h5')}", f"uncertainty.shifted=shift={self.at('spans-shift.h5')}",
+                f"corpus.valid={self.at('spans-valid.h5')}"]
+        summary = self.studied("span-study", models, *keys)
+        self.assertEqual(summary["predictions"], "ends")
+        last = bagpipe_test.metrics(tuned[0])[-1]
+        self.assertLess(abs(last["valid_loss"] - summary["methods"]["one"]["nll"]), 0.02)  # of windows that are padded otherwise
+        told = {method: self.check_parts("span-study", method, got, (20, 20)) for method, got in summary["methods"].items()}
+        for column, values in told["one"].items():
+            if not column.startswith(("member", "logprob_variance")):
+                numpy.testing.assert_array_equal(values, told["same"][column], column)
+        self.assertEqual(told["same"]["mutual_information"].max(), 0)
+        for method in ("pair", "drop"):
+            self.assertGreater(told[method]["mutual_information"].max(), 1e-7)
+        self.assert_error(self.study("span-last", f"last={tuned[0]}:laplace", *keys, f"corpus.train={self.at('spans.h5')}"), 78, "[laplace.no_softmax]")
+
+    def test_values_are_compared_as_gaussians(self):
+        keys = [*MODEL, "task.kind=regression", "task.label=score", "task.pool=mean", "optimizer.lr=5e-3", "train.steps=20"]
+        tuned = [self.tuned(f"value-{k}", 0, *keys, f"run.seed={k}") for k in range(2)]
+        self.corpus("far", [{"text": " ".join(numpy.random.default_rng(k).choice(test_finetune.WORDS, 9)), "score": "1"} for k in range(20)])
+        models = f"one={tuned[0]}, pair={self.ensemble('value-pair', *tuned)}, drop={tuned[0]}:dropout"
+        summary = self.studied("value-study", models, f"uncertainty.shifted={self.at('far.h5')}", f"corpus.valid={self.at('valid.h5')}")
+        known, levels = 30, (numpy.arange(15) + 0.5) / 15
+        for method, got in summary["methods"].items():
+            told = self.outcomes("value-study", method)
+            numpy.testing.assert_allclose(told["prediction"], told["member_prediction"].mean(1), rtol=1e-6)
+            numpy.testing.assert_allclose(told["variance"], told["member_prediction"].var(1), rtol=1e-4, atol=1e-10)
+            error, between = (told["label"] - told["prediction"])[:known], told["variance"][:known]
+
+            def nll(u):
+                return -scipy.stats.norm.logpdf(error, scale=numpy.sqrt(between + numpy.exp(u))).mean()
+
+            best = min((scipy.optimize.minimize_scalar(nll, bounds=(low, low + 2), method="bounded", options={"xatol": 1e-9}) for low in range(-16, 4)),
+                       key=lambda one: one.fun)
+            self.assertAlmostEqual(numpy.log(got["noise_variance"]), best.x, 4)
+            scale = numpy.sqrt(between + got["noise_variance"])
+            within = 2 * scipy.stats.norm.cdf(abs(error) / scale) - 1
+            covered = (within[:, None] <= levels).mean(0)
+            order = numpy.argsort(between, kind="stable")
+            risk = (numpy.cumsum((error ** 2)[order]) / numpy.arange(1, known + 1)).mean()
+            for figure, want in (("nll", best.fun), ("coverage_95", (within <= 0.95).mean()), ("mae", abs(error).mean()), ("mse", (error ** 2).mean()),
+                                 ("rmse", numpy.sqrt((error ** 2).mean())), ("variance", between.mean()), ("calibration_error", abs(covered - levels).mean()),
+                                 ("aurc", None if method == "one" else risk)):
+                self.assertEqual(got[figure] is None, want is None)
+                self.assertAlmostEqual(got[figure] or 0, want or 0, 5, (method, figure))
+            self.assertLess(got["mse_low"], got["mse_high"])
+            numpy.testing.assert_allclose([bar["accuracy"] for bar in got["reliability"]], covered, atol=1e-12)
+            auroc = sklearn.metrics.roc_auc_score([0] * known + [1] * 20, told["variance"])
+            self.assertAlmostEqual(got["ood"]["far"]["auroc"]["entropy"], auroc, 6)
+            self.assertEqual(got["ood"]["far"]["auroc"]["mutual_information"] is None, method == "one")
+        self.assertIn("Coverage, 95 %", pathlib.Path(self.at("value-study"), "uncertainty", "index.html").read_text(encoding="utf-8"))
+
     def test_what_can_not_be_compared_is_refused(self):
         tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")
         number = self.tuned("a-number", 0, *MODEL, "task.kind=regression", "task.label=length", "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         keys = [f"uncertainty.in_domain={self.at('moons.h5')}"]
         self.assert_error(self.study("moon-study", f"one={tuned}", *keys), 65, "[comparison.unknown_class]")
-        self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_distribution]")
+        self.assert_error(self.study("number-study", f"one={number}"), 78, "[comparison.no_noise]")
+        valid = [f"corpus.{name}={self.at('train.h5')}" for name in ("valid", "train")]
+        self.assert_error(self.study("number-last", f"one={number}:laplace", *valid), 78, "[laplace.no_softmax]", "a value")
         more = run([bagpipe_test.program("bagpipe"), "finetune", self.at("tune.ini"), f"run.dir={self.at('two')}", *test_finetune.TUNE, *MODEL,
                     "task.label=length", "train.steps=1"])
         self.assertEqual(more.status, 0, str(more))

@@ -8,6 +8,7 @@ import sys
 import h5py
 import numpy
 import scipy.special
+import scipy.stats
 
 import bagpipe_test
 from bagpipe_test import digests, metrics, read_json, run, state_of, steps, timeless
@@ -88,12 +89,16 @@ class PriorNetwork(test_finetune.TaskTest):
                           f"uncertainty.in_domain={self.at('domain.h5')}", f"uncertainty.shifted={self.at('outside.h5')}", "uncertainty.resamples=100",
                           self.at("empty.ini"), *mesh], ranks)
             self.assertEqual(result.status, 0, str(result))
+            refused = run([bagpipe_test.program("bagpipe"), "uncertainty", f"run.dir={self.at('last')}", f"uncertainty.models=last={one}:laplace",
+                           f"uncertainty.in_domain={self.at('domain.h5')}", f"corpus.train={self.at('domain.h5')}", self.at("empty.ini")])
+            self.assert_error(refused, 78, "[laplace.no_softmax]", "Dirichlet")
             auroc = read_json(self.at(name), "uncertainty", "summary.json")["methods"]["prior"]["ood"]["outside"]["auroc"]
             self.assertGreater(auroc["mutual_information"], 0.9)
             with h5py.File(pathlib.Path(self.at(name), "uncertainty", "scores", "prior", "score", "outcomes.h5")) as file:
-                reported = {key: file[key][()].astype(float) for key in ("mutual_information", "total_entropy", "expected_entropy")}
+                reported = {key: file[key][()].astype(float) for key in ("mutual_information", "total_entropy", "expected_entropy", "differential_entropy")}
             alpha = self.alphas(one)
             numpy.testing.assert_allclose(reported["mutual_information"], information(alpha), atol=2e-5, rtol=1e-3)
+            numpy.testing.assert_allclose(reported["differential_entropy"], [scipy.stats.dirichlet(a).entropy() for a in alpha], atol=1e-3, rtol=1e-3)
             p = alpha / alpha.sum(1, keepdims=True)
             numpy.testing.assert_allclose(reported["total_entropy"], -(p * numpy.log(p)).sum(1), atol=2e-5, rtol=1e-3)
             numpy.testing.assert_allclose(reported["expected_entropy"], reported["total_entropy"] - reported["mutual_information"], atol=1e-6)
@@ -106,6 +111,10 @@ class PriorNetwork(test_finetune.TaskTest):
         number = ["task.kind=regression", "task.label=length"]
         for key, *keys in (["dirichlet.outside=sea", *number], ["dirichlet.precision=5", *number], ["task.stride=5"], ["task.answer_tokens=5"], ["task.separator=x"]):
             self.assert_error(self.finetune("unused", 0, *TINY, key, *keys), 78, "[task.unused_key]", "at " + key.split("=")[0])
+        for key in ("task.pool=mean", "dirichlet.outside=sea"):
+            plain = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("empty.ini"), f"run.dir={self.at('plain')}", f"corpus.train={self.at('domain.h5')}", "ensemble.members=2",
+                         "train.steps=1", "train.batch=2", *TINY, key])
+            self.assert_error(plain, 78, "[task.unused_key]", "at " + key.split("=")[0])
         warned = self.finetune("warned", 0, *TINY, "train.steps=1", "dirichlet.precision=5", "optimizer.temperature=2")
         self.assert_warning(warned, "[config.unused_key]", "dirichlet.precision", "optimizer.temperature", times=2)
 

@@ -77,7 +77,8 @@ static void take_costs(comparison_job *self)
             .before = comparison_record_real(temperature, "before"),
             .after = comparison_record_real(temperature, "after"),
             .at_edge = json_is_true(json_object_get(temperature, "at_edge")),
-            .tokens = json_integer_value(json_object_get(temperature, "tokens"))};
+            .tokens = json_integer_value(json_object_get(temperature, "tokens")),
+            .noise = comparison_record_real(temperature, "noise_variance")};
     }
 }
 

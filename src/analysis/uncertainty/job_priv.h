@@ -37,6 +37,17 @@ bp_err comparison_job_compute(comparison_job *self);
  * log. Collective over world; `config` is that of the method's score run. Errors: those of
  * bp_laplace_fit; the same on all ranks. */
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
+/** Of a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
+ * on. */
+typedef struct comparison_noise {
+    double variance;
+    int64_t documents;
+} comparison_noise;
+/** Fit it. Collective over mesh->compute. Errors: those of bp_ensemble_open and
+ * bp_score_each_batch; the same on all ranks. */
+bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
+                                const bp_config *config, const bp_ensemble_spec *spec,
+                                comparison_noise *out);
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);

@@ -41,25 +41,21 @@ static bp_err open_table(bp_h5 **file, const char *path, const char *kind)
 
 /* ---- documents.h5 ---- */
 
-/* outcomes.h5 has a row a document. */
-static bp_err fill_counts(int64_t *tokens, bp_h5 *file, int64_t documents, bool classes)
-{
-    for (int64_t d = 0; classes && d < documents; d++)
-        tokens[d] = 1;
-    return classes ? BP_OK : bp_h5_read(file, "tokens", BP_H5_I64, 0, tokens, documents);
-}
-
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
                                bool classes)
 {
     char *path = bp_path_join(folder, classes ? "outcomes.h5" : "documents.h5");
+    const char *name = classes ? "predictions" : "tokens";
     bp_h5 *file = NULL;
     bp_h5_shape shape = {0};
     bp_err err = open_table(&file, path, classes ? "score-outcomes" : "score-documents");
+    bool one_each = false; /* as earlier versions left it */
 
     *tokens = NULL;
-    if (err == BP_OK)
-        err = bp_h5_shape_of(file, classes ? NAMES[LOGPROB] : "tokens", &shape);
+    if (err == BP_OK) {
+        one_each = classes && !bp_h5_has(file, name);
+        err = bp_h5_shape_of(file, one_each ? NAMES[LOGPROB] : name, &shape);
+    }
     if (err == BP_OK && shape.count != documents)
         err = BP_FAIL(BP_ERR_FORMAT, "scores.unlike_corpus",
                       "the table has %" PRId64 " documents, the corpora have %" PRId64
@@ -67,7 +63,12 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
                       shape.count, documents, path);
     if (err == BP_OK) {
         *tokens = bp_try_alloc("comparison.scores", documents, sizeof(**tokens));
-        err = *tokens ? fill_counts(*tokens, file, documents, classes) : out_of_memory(folder);
+        if (!*tokens)
+            err = out_of_memory(folder);
+        else if (!one_each)
+            err = bp_h5_read(file, name, BP_H5_I64, 0, *tokens, documents);
+        for (int64_t d = 0; one_each && err == BP_OK && d < documents; d++)
+            (*tokens)[d] = 1;
     }
     if (err != BP_OK) {
         bp_free(*tokens);
@@ -159,7 +160,8 @@ static bp_err take_token(reader *self, int64_t i)
                        d, self->folder);
     if (self->classes && self->place >= 0 && isnan(self->blocks[LOGPROB][i]))
         return BP_FAIL(BP_ERR_FORMAT, "comparison.unknown_class",
-                       "document %" PRId64 " of the domain has no class that the models were "
+                       "document %" PRId64
+                       " of the domain has no class or tag that the models were "
                        "trained with: at uncertainty.in_domain; leave it out, or call it shifted",
                        d);
     for (int c = 0; c < COLUMNS; c++)
@@ -273,6 +275,8 @@ void comparison_scores_clear(comparison_scores *scores)
         bp_free(scores->means[s]);
     for (int o = 0; o < COMPARISON_ORDERS; o++)
         bp_free(scores->uncertain[o]);
+    for (int f = 0; f < COMPARISON_FIGURES; f++)
+        bp_free(scores->figures[f]);
     bp_free(scores->doc_start);
     bp_free(scores->nll);
     bp_free(scores->correct);

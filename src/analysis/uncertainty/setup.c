@@ -139,11 +139,22 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        ": at %s and %s; only models of one tokenizer can be compared",
                        methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
-    if (metadata->task.kind != BP_TASK_NONE && metadata->task.kind != BP_TASK_CLASSES)
-        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_distribution",
-                       "the model of method %s has the head of a task, %s, and no "
-                       "distribution over classes that could be compared: at %s; score it",
-                       methods[m].name, bp_task_name(metadata->task.kind), methods[m].path);
+    if (metadata->task.kind == BP_TASK_REGRESSION && !self->results.scaled)
+        return BP_FAIL(BP_ERR_CONFIG, "comparison.no_noise",
+                       "method %s predicts values, whose noise has to be fitted, and there is no "
+                       "corpus.valid to fit it on: at %s; give corpus.valid",
+                       methods[m].name, methods[m].path);
+    if (methods[m].way == COMPARISON_LAPLACE &&
+        (metadata->task.kind == BP_TASK_SPANS || metadata->task.kind == BP_TASK_REGRESSION ||
+         metadata->task.precision > 0))
+        return BP_FAIL(BP_ERR_CONFIG, "laplace.no_softmax",
+                       "the head of method %s is no softmax over outcomes, of which :laplace is an "
+                       "approximation, but %s: at %s; leave :laplace out",
+                       methods[m].name,
+                       metadata->task.precision > 0           ? "a Dirichlet"
+                       : metadata->task.kind == BP_TASK_SPANS ? "one over places"
+                                                              : "a value",
+                       methods[m].path);
     if (!comparison_same_task(first, metadata))
         return BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_tasks",
                        "methods %s and %s have different tasks or classes, %s and %s: at %s and "
@@ -255,7 +266,8 @@ static void share(comparison_job *self)
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
-    results->classes = results->metadata[0].task.kind == BP_TASK_CLASSES;
+    results->task = results->metadata[0].task.kind;
+    results->classes = results->task != BP_TASK_NONE;
     for (int64_t m = 0; m < results->methods.count; m++) {
         const int64_t members[] = {results->metadata[m].members,
                                    bp_uncertainty_keys_of(self->config)->passes,

@@ -265,22 +265,38 @@ static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled
     return comparison_record_save(self);
 }
 
+static bp_err keep_noise(const comparison_job *self, int64_t m, const comparison_noise *noise)
+{
+    (void)json_object_set_new(comparison_record_of(self, m), "temper",
+                              json_pack("{s:o, s:I}", "noise_variance",
+                                        bp_json_real(noise->variance), "tokens",
+                                        (json_int_t)noise->documents));
+    return comparison_record_save(self);
+}
+
 static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
                           const bp_ensemble_spec *spec)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(config);
     bp_mesh *mesh = NULL;
     bp_scaled_sums sums = {0};
+    comparison_noise noise = {0};
+    bool values = self->results.task == BP_TASK_REGRESSION;
     bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
 
     if (err == BP_OK)
         err = bp_mesh_new(&mesh, self->world, &shape);
     if (err == BP_OK)
-        err = bp_agree(self->world,
-                       mesh->computes ? sum_temper(self, mesh, config, spec, &sums) : BP_OK);
+        err = bp_agree(self->world, !mesh->computes ? BP_OK
+                                    : values
+                                        ? comparison_job_fit_noise(self, mesh, config, spec, &noise)
+                                        : sum_temper(self, mesh, config, spec, &sums));
     if (err == BP_OK) {
         bp_bcast_bytes(&sums, sizeof(sums), mesh->dedicated ? 1 : 0, self->world);
-        err = bp_agree(self->world, mesh->coordinates ? keep_temper(self, m, &sums) : BP_OK);
+        bp_bcast_bytes(&noise, sizeof(noise), mesh->dedicated ? 1 : 0, self->world);
+        err = bp_agree(self->world, !mesh->coordinates ? BP_OK
+                                    : values           ? keep_noise(self, m, &noise)
+                                                       : keep_temper(self, m, &sums));
     }
     bp_mesh_free(&mesh);
     return err;

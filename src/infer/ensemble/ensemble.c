@@ -76,7 +76,7 @@ typedef struct extent {
     int64_t members, rounds, side; /* side: members side by side */
     int64_t widest, widths;        /* of a backbone, and the sum of all backbones' here */
     int64_t columns, vocab_count;  /* of the vocabulary: where members meet, and of a rank */
-    bool temperature, decoding;
+    bool temperature, decoding, prior;
 } extent;
 
 static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
@@ -97,6 +97,8 @@ static void lay_out(const extent *of, ensemble_work *work, bp_arena *arena)
     work->sums = ensemble_take(arena, 2 * work->chunk, sizeof *work->sums);
     work->mixed = ensemble_take(arena, work->chunk, sizeof *work->mixed);
     work->totals = ensemble_take(arena, 3 * work->chunk, sizeof *work->totals);
+    if (of->prior)
+        work->spread = ensemble_take(arena, work->chunk, sizeof *work->spread);
     work->tops = ensemble_take(arena, work->chunk, sizeof *work->tops);
     work->mixture =
         ensemble_take(arena, of->decoding ? work->chunk * of->vocab_count : 0, sizeof(float));
@@ -114,7 +116,8 @@ static extent extent_of(const ensemble *self, int64_t tokens, bool temperature)
                  .widest = self->widest,
                  .columns = self->columns,
                  .vocab_count = self->lm.info.vocab_count,
-                 .temperature = temperature};
+                 .temperature = temperature,
+                 .prior = bp_model_is_prior(&self->lm.info)};
 
     for (int64_t t = 0; t < self->backbone_count; t++)
         of.widths += self->backbones[t].width;
@@ -275,6 +278,8 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
         agreeing += known->top == top;
         values[(BP_MODEL_MEMBER + m) * stride] = known->logprob;
     }
+    if (work->spread)
+        values[(BP_MODEL_MEMBER + in->members) * stride] = (float)work->spread[r];
     values[BP_MODEL_LOGPROB * stride] = (float)logprob;
     values[BP_MODEL_EXPECTED_ENTROPY * stride] = (float)totals[0];
     values[BP_MODEL_MUTUAL_INFORMATION * stride] = (float)information;

@@ -233,11 +233,6 @@ static void combine(ensemble *self, ensemble_work *work, int64_t rows)
 
 /* ---- a prior network: what one distribution over distributions knows of itself ---- */
 
-static bool is_prior(const ensemble *self)
-{
-    return self->member_count == 1 && self->lm.info.task.precision > 0;
-}
-
 static double alpha0_of(const ensemble_work *work, int64_t r)
 {
     return exp((double)work->known[r].max + (double)work->known[r].log_sum);
@@ -247,24 +242,31 @@ static double alpha0_of(const ensemble_work *work, int64_t r)
 static void sum_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
-        double alpha0 = alpha0_of(work, r), sum = 0;
+        double alpha0 = alpha0_of(work, r), sum = 0, entropy = 0;
 
-        for (int64_t v = 0; v < self->columns; v++)
-            sum +=
-                bp_dirichlet_information(exp((double)work->logits[r * self->columns + v]), alpha0);
+        for (int64_t v = 0; v < self->columns; v++) {
+            double alpha = exp((double)work->logits[r * self->columns + v]);
+
+            sum += bp_dirichlet_information(alpha, alpha0);
+            entropy += bp_dirichlet_entropy_term(alpha, alpha0);
+        }
         work->mixed[r].information = sum;
+        work->spread[r] = entropy;
     }
 }
 
 /* What is expected of the class's entropy is the rest of the total. */
-static void split_prior(ensemble_work *work, int64_t rows)
+static void split_prior(const ensemble *self, ensemble_work *work, int64_t rows)
 {
+    bp_all_sum_double(work->spread, rows, self->mesh->across);
+    bp_all_sum_double(work->spread, rows, self->mesh->tensor);
     for (int64_t r = 0; r < rows; r++) {
         double alpha0 = alpha0_of(work, r), *totals = &work->totals[3 * r];
 
         totals[1] += log(alpha0) - bp_digamma(alpha0 + 1);
         totals[1] = fmin(fmax(totals[1], 0), totals[0]);
         totals[0] -= totals[1];
+        work->spread[r] -= lgamma(alpha0);
     }
 }
 
@@ -275,9 +277,9 @@ void ensemble_mix(ensemble *self, ensemble_work *work, int64_t first, int64_t ro
     gather_members(self, work, first, rows);
     in = ensemble_mixture(self, work, first, rows);
     bp_mixture_rows(work->mixed, &in);
-    if (is_prior(self))
+    if (bp_model_is_prior(&self->lm.info))
         sum_prior(self, work, rows);
     combine(self, work, rows);
-    if (is_prior(self))
-        split_prior(work, rows);
+    if (bp_model_is_prior(&self->lm.info))
+        split_prior(self, work, rows);
 }

@@ -35,6 +35,7 @@ typedef struct ensemble_work {
     double *sums;            /* [2][chunk] */
     bp_mixture_row *mixed;   /* [chunk] */
     double *totals;          /* [chunk][3] of the mixture, over all ranks */
+    double *spread;          /* [chunk] of a prior network: the Dirichlet's differential entropy */
     int32_t *tops;           /* [chunk] */
     bp_scaled_row *powers;   /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
     float *mixture;          /* [chunk][vocab_count] log p, in decoding; */
@@ -116,6 +117,8 @@ bool ensemble_is_of_texts(const ensemble *self);
 /** `score` of such an ensemble, as bp_model_statistic says. Collective over mesh->ensemble. Errors:
  * BP_ERR_SYSTEM, the same on all ranks. */
 bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values);
+/** As bp_ensemble_temper, of models that find spans. */
+bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
 
 /* ensemble_decode.c: as bp_model_ops says. */
 bp_err ensemble_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,

@@ -190,33 +190,84 @@ static void mix_spans(const ensemble *self, const texts *work, float *values)
         }
 }
 
-bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values)
+/* Members' answers to a batch, on all ranks. */
+static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *work)
 {
     bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
     int64_t places = batch->windows * batch->length;
-    texts work = {.batch = batch,
-                  .count = spans ? places * ENDS : places,
-                  .stride = places * bp_model_batch_asks(batch)};
     bp_arena arena = {0};
     bp_err err;
 
-    lay_out(self, &work, &arena);
+    *work = (texts){.batch = batch,
+                    .count = spans ? places * ENDS : places,
+                    .stride = places * bp_model_batch_asks(batch)};
+    lay_out(self, work, &arena);
     err = ensemble_reserve(self, arena.used_bytes);
     if (bp_comm_size(self->mesh->ensemble) > 1)
         err = bp_agree(self->mesh->ensemble, err);
     if (err != BP_OK)
         return err;
     arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
-    lay_out(self, &work, &arena);
-    err = run_members(self, &work);
+    lay_out(self, work, &arena);
+    err = run_members(self, work);
+    if (err == BP_OK)
+        share(self, work);
+    return err;
+}
+
+bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values)
+{
+    texts work;
+    bp_err err = gather_texts(self, batch, &work);
+
     if (err != BP_OK)
         return err;
-    share(self, &work);
     for (int64_t k = 0; k < self->lm.info.statistics * work.stride; k++)
         values[k] = NAN;
-    if (spans)
+    if (self->lm.info.task.kind == BP_TASK_SPANS)
         mix_spans(self, &work, values);
     else
         mix_values(self, &work, values);
     return BP_OK;
+}
+
+/* ---- temperature ---- */
+
+/* Of a place among those whose mixture there is: what bp_scaled_sums adds up. */
+static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
+{
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++) {
+        double b = bp_scaled_beta(k), most = work->mixture[0], power = 0, mean = 0, square = 0;
+
+        for (int64_t t = 1; t < work->batch->length; t++)
+            most = fmax(most, work->mixture[t]);
+        for (int64_t t = 0; t < work->batch->length; t++) {
+            double logprob = work->mixture[t], p = exp(b * (logprob - most));
+
+            power += p;
+            mean += p * logprob;
+            square += p * logprob * logprob;
+        }
+        mean /= power;
+        sums->value[k] += b * most + log(power) - b * work->mixture[place];
+        sums->first[k] += mean - work->mixture[place];
+        sums->second[k] += square / power - mean * mean;
+    }
+    sums->tokens++;
+}
+
+bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums)
+{
+    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
+    texts work;
+    bp_err err = gather_texts(self, batch, &work);
+
+    for (int64_t w = 0; w < batch->windows && err == BP_OK; w++)
+        for (int64_t end = 0; end < ENDS; end++) {
+            (void)mix_places(self, &work, w * T * ENDS + end);
+            for (int64_t k = w * T * asks; k < (w + 1) * T * asks; k++)
+                if (batch->targets[k] == end)
+                    add_scaled(&work, k / asks % T, sums);
+        }
+    return err;
 }

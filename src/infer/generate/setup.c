@@ -108,6 +108,11 @@ static bp_err open_lm(generator *self)
 
     if (err == BP_OK)
         self->info = self->lm->info;
+    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
+        return BP_FAIL(BP_ERR_CONFIG, "generate.of_task",
+                       "the model has the head of a task, %s, and writes no text: at "
+                       "generate.model = %s; score it",
+                       bp_task_name(self->info.task.kind), path);
     if (err == BP_OK && fills(self) && (!self->info.masks || self->ensemble))
         err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
                       "generate.strategy = fill fills in masks, which %s of kind %s has not: at "

@@ -260,7 +260,7 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
     if (err == BP_OK)
         err = each_group(each, &documents);
     if (count)
-        *count = documents.count;
+        *count = documents.rows * task_documents_ends(&documents);
     task_documents_clear(&documents);
     bp_corpus_close(&corpus);
     return err;

@@ -5,6 +5,9 @@
 
 #include "models/model.h"
 
+/** Documents of a unit of a task, at most. */
+#define BP_SCORE_EACH_GROUP 32
+
 typedef struct bp_score_each {
     const bp_mesh *mesh;        /* of the model's ranks */
     const bp_model_info *model; /* whose tokens and context these are; equal on all ranks */
@@ -13,7 +16,7 @@ typedef struct bp_score_each {
      * `bagpipe score` resolves it); NULL: the default convention, all of the model's context */
     const bp_config *config;
     const char *path; /* of a task's model, whose checkpoint knows its classes; else NULL */
-    int64_t tokens;   /* so many scored tokens at most; 0: all */
+    int64_t tokens;   /* so many scored tokens, of a task documents, at most; 0: all */
 
     /** Called once on all ranks of mesh->compute before the first batch, with what is to come over
      * all data ranks. May be NULL. The error may be of this rank alone. */
@@ -37,7 +40,7 @@ typedef struct bp_score_each {
  * any mesh. Where fewer tokens are wanted than there are, whole work units are taken, spread evenly
  * over the corpora, and the last one is cut short: later targets are -1. Unit u goes to data rank u
  * mod mesh->datas; a data rank takes its units in order. Of a task a unit is a group of documents,
- * and each document has one target: its label.
+ * with the targets of task_documents_group.
  *
  * Collective: over each->mesh->compute; `each` is equal on all ranks, but for `context`.
  * Shapes:     *tokens: scored over all data ranks; may be NULL.

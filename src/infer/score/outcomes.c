@@ -1,11 +1,10 @@
-/* What an ensemble says of the classes of documents, for those who compare methods: outcomes.h5. A
+/* What an ensemble says of each prediction of a task, for those who compare methods: outcomes.h5. A
  * start after a stop scores anew. */
 #include "infer/score/scorer_priv.h"
 
 #include "base/err.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
 #include "infer/score/tables/tables.h"
@@ -19,19 +18,40 @@
 typedef struct outcomes {
     scorer *self;
     task_documents documents;
-    float *statistics; /* [statistics][documents]; NaN: not known, since there is no class */
-    float *values;     /* [statistics][TASK_GROUP][length] of a batch */
+    int64_t count;     /* predictions: of a text one, or one of each word, or both ends of a span */
+    float *statistics; /* [statistics][count]; NaN: not known, since there is no label */
+    float *values;     /* [statistics][TASK_GROUP][length][asks] of a batch */
 } outcomes;
 
-/* Is a statistic one of the class that a document has, and not of the distribution alone? */
-static bool is_of_label(int64_t statistic)
+/* Is a statistic one of the label, and not of the distribution alone? */
+static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic)
 {
     return statistic == BP_MODEL_LOGPROB || statistic == BP_MODEL_LOGPROB_VARIANCE ||
            statistic == BP_MODEL_CORRECT || statistic == BP_MODEL_BRIER ||
-           statistic >= BP_MODEL_MEMBER;
+           (statistic >= BP_MODEL_MEMBER && statistic < statistics->count);
 }
 
-/* A document without a class is asked for class 0. */
+/* Of example w of the batch, which is document d. */
+static void take_document(outcomes *work, const bp_model_batch *batch, int64_t d, int64_t w)
+{
+    const task_documents *documents = &work->documents;
+    int64_t stride = batch->windows * batch->length * documents->asks,
+            ends = task_documents_ends(documents);
+
+    for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1]; r++)
+        for (int64_t end = 0; end < ends; end++) {
+            const task_row *row = &documents->row[r];
+            int64_t k = task_documents_at(documents, row, end, w, batch->length);
+
+            for (int64_t c = 0; c < work->self->info.statistics; c++)
+                work->statistics[c * work->count + r * ends + end] =
+                    row->label < 0 && is_of_label(&work->self->statistics, c)
+                        ? NAN
+                        : work->values[c * stride + k];
+        }
+}
+
+/* Where there is no label outcome 0 is asked for. */
 static bp_err score_group(outcomes *work, int64_t g)
 {
     task_documents *documents = &work->documents;
@@ -43,13 +63,7 @@ static bp_err score_group(outcomes *work, int64_t g)
     bp_heartbeat_progress();
     err = bp_model_score(work->self->lm, &batch, work->values);
     for (int64_t w = 0; w < batch.windows && err == BP_OK && work->self->leads; w++)
-        for (int64_t c = 0; c < work->self->info.statistics; c++) {
-            int64_t d = g * TASK_GROUP + w;
-            bool unknown = documents->label[d] < 0 && is_of_label(c);
-
-            work->statistics[c * documents->count + d] =
-                unknown ? NAN : work->values[(c * batch.windows + w) * batch.length];
-        }
+        take_document(work, &batch, g * TASK_GROUP + w, w);
     return err;
 }
 
@@ -75,7 +89,7 @@ static bp_err score_groups(outcomes *work)
 static void gather(const outcomes *work)
 {
     const bp_mesh *mesh = work->self->mesh;
-    int64_t floats = work->documents.count * work->self->info.statistics;
+    int64_t floats = work->count * work->self->info.statistics;
 
     if (mesh->computes && work->self->leads && mesh->datas > 1) {
         float *scratch = bp_alloc("score.task", floats, sizeof *scratch);
@@ -88,16 +102,51 @@ static void gather(const outcomes *work)
                        mesh->world);
 }
 
+/* Of each document of the corpora, whose windows lie one behind the other. */
+static void count_predictions(const outcomes *work, int64_t *predictions)
+{
+    const task_documents *documents = &work->documents;
+
+    for (int64_t d = 0; d < documents->count; d++)
+        predictions[bp_document_table_document(documents->table, documents->number[d])] +=
+            (documents->first_row[d + 1] - documents->first_row[d]) *
+            task_documents_ends(documents);
+}
+
+/* Of a regression a document has its value. */
+static bp_err write_values(const outcomes *work, const char *path, const bp_outcomes *table)
+{
+    float *label = bp_alloc("score.task", work->count, sizeof *label);
+    bp_err err;
+
+    for (int64_t r = 0; r < work->count; r++)
+        label[r] = work->documents.row[r].value;
+    err = bp_outcomes_write_values(path, table, label);
+    bp_free(label);
+    return err;
+}
+
 static bp_err write_outcomes(const outcomes *work)
 {
     const scorer *self = work->self;
     char *path = bp_path_join(self->folder, "outcomes.h5");
+    int64_t *predictions = bp_alloc("score.task", self->plan.documents, sizeof *predictions);
+    bp_outcomes table = {.plan = &self->plan,
+                         .statistics = &self->statistics,
+                         .predictions = predictions,
+                         .count = work->count,
+                         .values = work->statistics};
     bp_err err = bp_run_check_owner(self->run);
 
+    if (bp_model_is_prior(&self->info))
+        table.spread = work->statistics + self->statistics.count * work->count;
+    count_predictions(work, predictions);
     if (err == BP_OK)
         err = bp_dir_make(self->folder);
     if (err == BP_OK)
-        err = bp_outcomes_write(path, &self->plan, &self->statistics, work->statistics);
+        err = work->documents.kind == BP_TASK_REGRESSION ? write_values(work, path, &table)
+                                                         : bp_outcomes_write(path, &table);
+    bp_free(predictions);
     bp_free(path);
     return err;
 }
@@ -111,22 +160,23 @@ static bp_err prepare(outcomes *work)
                                 .corpus = self->corpus,
                                 .open = true};
     bp_err err = task_documents_open(&work->documents, &spec, self->mesh->world);
-    int64_t count = work->documents.count;
+    const task_documents *documents = &work->documents;
 
     if (err != BP_OK)
         return err;
-    if (work->documents.cut > 0 && self->mesh->coordinates)
-        bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
-               " places: their longer text is cut",
-               work->documents.cut, count, work->documents.length);
-    work->statistics = bp_try_alloc("score.task", self->info.statistics * count, sizeof(float));
+    if (self->mesh->coordinates)
+        task_documents_tell_cut(documents);
+    work->count = documents->rows * task_documents_ends(documents);
+    work->statistics =
+        bp_try_alloc("score.task", self->info.statistics * work->count, sizeof(float));
     work->values = bp_try_alloc(
-        "score.task", self->info.statistics * TASK_GROUP * work->documents.length, sizeof(float));
+        "score.task", self->info.statistics * TASK_GROUP * documents->length * documents->asks,
+        sizeof(float));
     return bp_agree(self->mesh->world,
                     work->statistics && work->values
                         ? BP_OK
-                        : bp_fail_memory("the outcomes of documents", self->info.statistics * count,
-                                         sizeof(float)));
+                        : bp_fail_memory("the outcomes of documents",
+                                         self->info.statistics * work->count, sizeof(float)));
 }
 
 bp_err scorer_run_outcomes(scorer *self)
@@ -134,7 +184,7 @@ bp_err scorer_run_outcomes(scorer *self)
     outcomes work = {.self = self};
     bp_err err;
 
-    BP_ASSERT(self->info.members > 0 && self->info.task.kind == BP_TASK_CLASSES);
+    BP_ASSERT(self->info.members > 0 && self->info.task.kind != BP_TASK_NONE);
     err = prepare(&work);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&work) : BP_OK);

@@ -1,6 +1,8 @@
-/* Documents of a classifier: what the checkpoint says of their classes, and groups of them. */
+/* Documents of a task: what the checkpoint says of their outcomes, what is asked of them, and
+ * groups of them. */
 #include "infer/score/task_documents_priv.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -11,7 +13,8 @@
 
 /* ---- what they are ---- */
 
-bp_err task_state_read(json_t **state, const char *path)
+/* What a checkpoint, or the first member of an ensemble, keeps beside tensors. */
+static bp_err read_state(json_t **state, const char *path)
 {
     bp_ensemble_list list = {0};
     char *folder = NULL;
@@ -28,25 +31,46 @@ bp_err task_state_read(json_t **state, const char *path)
     return err;
 }
 
-static bp_err open_table(task_documents *self, bool open)
+int64_t task_documents_span_key(const task_documents *self, const char *key, int64_t otherwise)
+{
+    const json_t *value = json_object_get(json_object_get(self->state, "spans"), key);
+
+    return json_integer_value(value) > 0 ? json_integer_value(value) : otherwise;
+}
+
+/* Names of classes and tags as they are, or numbers: "LABEL_0" of an import. */
+static bp_err find_columns(task_documents *self, const task_documents_spec *spec)
 {
     const json_t *names = json_object_get(json_object_get(self->state, "model"), "labels");
     const char *label = json_string_value(json_object_get(self->state, "label"));
-    bp_document_table_spec spec = {.columns = {.class_count = (int64_t)json_array_size(names),
-                                               .all_known = !open,
-                                               .may_lack_label = open}};
-    bp_err err =
-        bp_corpus_column(&self->column, self->corpus, label && label[0] ? label : NULL, false);
+    int64_t count = (int64_t)json_array_size(names), outcomes = spec->model->task.outcomes;
+    bool numbers = self->kind == BP_TASK_REGRESSION;
+    bp_document_columns *columns = &self->columns;
+    bp_err err = BP_OK;
 
-    self->classes = bp_alloc("score.task", spec.columns.class_count, sizeof *self->classes);
-    for (int64_t k = 0; k < spec.columns.class_count; k++)
-        self->classes[k] = json_string_value(json_array_get(names, (size_t)k));
-    spec.columns.label = self->column;
-    spec.columns.classes = self->classes;
-    if (err == BP_OK)
-        err = bp_stream_new(&self->stream, &(bp_stream_spec){.corpus = self->corpus});
-    spec.stream = self->stream;
-    return err == BP_OK ? bp_document_table_new(&self->table, &spec) : err;
+    if (numbers || self->kind == BP_TASK_CLASSES)
+        err = bp_corpus_column(&self->column, self->corpus, label && label[0] ? label : NULL,
+                               numbers);
+    self->names = bp_alloc("score.task", outcomes + count, sizeof *self->names);
+    for (int64_t k = 0; k < outcomes + count; k++)
+        self->names[k] = k < count ? json_string_value(json_array_get(names, (size_t)k)) : "";
+    columns->all_known = !spec->open;
+    columns->may_lack_label = spec->open;
+    if (numbers) {
+        columns->value = self->column;
+    } else if (self->kind == BP_TASK_SPANS) {
+        columns->spans = true;
+        columns->windows = bp_task_windows(&self->frame, self->length,
+                                           task_documents_span_key(self, "stride", BP_TASK_STRIDE));
+    } else if (self->kind == BP_TASK_TAGS) {
+        columns->tags = self->names;
+        columns->tag_count = count;
+    } else {
+        columns->label = self->column;
+        columns->classes = self->names;
+        columns->class_count = count;
+    }
+    return err;
 }
 
 /* Corpora of one text and of two may lie side by side. */
@@ -71,7 +95,7 @@ static bp_err find_pairs(task_documents *self)
     return err;
 }
 
-/* The texts of document d of the corpora. */
+/* The texts of document d of the table. */
 static bp_err read_texts(task_documents *self, int64_t d, const bp_document **document,
                          bp_task_pair *pair)
 {
@@ -81,38 +105,100 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
         err = bp_task_check_document(*document,
                                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
-        *pair = bp_task_texts(*document, self->pair[d]);
+        *pair = self->kind == BP_TASK_SPANS
+                    ? bp_task_window(*document, &self->columns.windows)
+                    : bp_task_texts(*document, self->pair[(*document)->number]);
     return err;
 }
 
-static bp_err take_documents(task_documents *self, int64_t wanted)
+/* ---- what is asked of them ---- */
+
+static void add_row(task_documents *self, int64_t *capacity, task_row row)
 {
-    int64_t all = bp_document_table_count(self->table);
-    int64_t count = wanted > 0 && wanted < all ? wanted : all;
+    if (self->rows == *capacity) {
+        *capacity = *capacity == 0 ? 1024 : 2 * *capacity;
+        self->row = bp_realloc("score.task", self->row, *capacity, sizeof *self->row);
+    }
+    self->row[self->rows++] = row;
+}
+
+static task_row row_of_window(const task_documents *self, const bp_document *document,
+                              const bp_task_pair *pair)
+{
+    int64_t first = pair->text[1] - document->tokens, end = first + pair->tokens[1],
+            place = bp_task_places(&self->frame, pair) - 1 - pair->tokens[1];
+    int32_t none = (int32_t)bp_task_no_answer(&self->frame, place + pair->tokens[1] + 1);
+    bool holds =
+        document->answer[1] > 0 && document->answer[0] >= first && document->answer[1] <= end;
+    task_row row = {.window = (int32_t)document->window,
+                    .none = none,
+                    .context = {(int32_t)place, (int32_t)(place + pair->tokens[1])},
+                    .token = (int32_t)(first - document->starts[1] - place)};
+
+    for (int k = 0; k < 2; k++)
+        row.answer[k] = holds ? (int32_t)(place + document->answer[k] - k - first) : none;
+    return row;
+}
+
+/* Of a document, or of each of its words that has a place. */
+static void add_rows(task_documents *self, int64_t *capacity, const bp_document *document,
+                     const bp_task_pair *pair)
+{
+    int64_t begin = self->frame.begin >= 0, end = self->length - 1, word = 0;
+
+    if (self->kind == BP_TASK_SPANS) {
+        add_row(self, capacity, row_of_window(self, document, pair));
+        self->cut += document->window == 0 && pair->tokens[0] < document->starts[1];
+    } else if (self->kind == BP_TASK_REGRESSION) {
+        add_row(self, capacity,
+                (task_row){bp_target_of_value(document->value), .value = document->value});
+    } else if (self->kind == BP_TASK_CLASSES) {
+        add_row(self, capacity, (task_row){document->label});
+    }
+    for (int64_t t = 0; self->kind == BP_TASK_TAGS && t < document->count; t++)
+        if (document->tags[t] != BP_DOCUMENT_NO_WORD) {
+            if (begin + t < end)
+                add_row(self, capacity,
+                        (task_row){document->tags[t] >= 0 ? document->tags[t] : -1,
+                                   .word = (int32_t)word, .place = (int32_t)(begin + t)});
+            self->words_cut += begin + t >= end;
+            word++;
+        }
+}
+
+static bp_err take_documents(task_documents *self, const task_documents_spec *spec)
+{
+    int64_t all = bp_document_table_count(self->table), capacity = 0;
+    int64_t count = spec->wanted > 0 && spec->wanted < all ? spec->wanted : all;
     bp_err err = BP_OK;
 
     self->number = bp_alloc("score.task", count, sizeof *self->number);
-    self->label = bp_alloc("score.task", count, sizeof *self->label);
+    self->first_row = bp_alloc("score.task", count + 1, sizeof *self->first_row);
     for (int64_t i = 0; i < count && err == BP_OK; i++) {
         int64_t d = (int64_t)((2 * (__int128)i + 1) * all / (2 * count));
         const bp_document *document;
         bp_task_pair pair;
 
+        if (spec->plan &&
+            !bp_score_plan_has(spec->plan, bp_document_table_document(self->table, d)))
+            continue;
         err = read_texts(self, d, &document, &pair);
         if (err != BP_OK)
             break;
-        self->number[i] = d;
-        self->label[i] = document->label;
+        self->number[self->count] = d;
+        add_rows(self, &capacity, document, &pair);
         self->cut += bp_task_places(&self->frame, &pair) > self->length;
-        self->count++;
+        self->first_row[++self->count] = self->rows;
     }
     return err;
 }
 
+/* ---- open and clear ---- */
+
 static bp_err open_documents(task_documents *self, const task_documents_spec *spec)
 {
     bp_model_shape shape;
-    bp_err err = task_state_read(&self->state, spec->path);
+    bp_err err = read_state(&self->state, spec->path);
 
     if (err == BP_OK)
         err = bp_model_shape_read(&shape, self->state, "manifest.json");
@@ -122,46 +208,71 @@ static bp_err open_documents(task_documents *self, const task_documents_spec *sp
     if (err == BP_OK)
         err = find_pairs(self);
     if (err == BP_OK)
-        err = open_table(self, spec->open);
-    return err == BP_OK ? take_documents(self, spec->wanted) : err;
+        err = find_columns(self, spec);
+    if (err == BP_OK)
+        err = bp_stream_new(&self->stream, &(bp_stream_spec){.corpus = self->corpus});
+    if (err == BP_OK)
+        err = bp_document_table_new(
+            &self->table,
+            &(bp_document_table_spec){.stream = self->stream, .columns = self->columns});
+    return err == BP_OK ? take_documents(self, spec) : err;
 }
 
 bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world)
 {
-    int64_t places = TASK_GROUP * spec->model->context, known[2];
+    int64_t places = TASK_GROUP * spec->model->context;
     bp_err err;
 
-    *self = (task_documents){
-        .mesh = spec->mesh, .length = spec->model->context, .corpus = spec->corpus};
+    *self = (task_documents){.mesh = spec->mesh,
+                             .kind = spec->model->task.kind,
+                             .length = spec->model->context,
+                             .least = spec->least > 0 ? spec->least : 1,
+                             .corpus = spec->corpus};
+    self->asks = task_documents_ends(self);
     self->inputs = bp_alloc("score.task", places, sizeof *self->inputs);
-    self->targets = bp_alloc("score.task", places, sizeof *self->targets);
     self->segments = bp_alloc("score.task", places, sizeof *self->segments);
+    self->targets = bp_alloc("score.task", places * self->asks, sizeof *self->targets);
     err = bp_agree(world, spec->corpus ? open_documents(self, spec) : BP_OK);
-    known[0] = self->count;
-    known[1] = self->cut;
-    bp_bcast_bytes(known, sizeof known, 0, world);
-    self->count = known[0];
-    self->cut = known[1];
+    int64_t *known[] = {&self->count, &self->rows, &self->cut, &self->words_cut};
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        bp_bcast_bytes(known[k], sizeof *known[k], 0, world);
     return err;
 }
 
 void task_documents_clear(task_documents *self)
 {
+    void *blocks[] = {self->column, self->names,  self->pair,    self->number,  self->first_row,
+                      self->row,    self->inputs, self->targets, self->segments};
+
     bp_document_table_free(&self->table);
     bp_stream_free(&self->stream);
     json_decref(self->state);
-    bp_free(self->column);
-    bp_free(self->classes);
-    bp_free(self->pair);
-    bp_free(self->number);
-    bp_free(self->label);
-    bp_free(self->inputs);
-    bp_free(self->targets);
-    bp_free(self->segments);
+    for (size_t k = 0; k < sizeof blocks / sizeof blocks[0]; k++)
+        bp_free(blocks[k]);
     *self = (task_documents){0};
 }
 
+void task_documents_tell_cut(const task_documents *self)
+{
+    if (self->cut > 0)
+        bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
+               " places: their longer text is cut",
+               self->cut, self->count, self->length);
+    if (self->words_cut > 0)
+        bp_log("%" PRId64 " words have no place, and count for nothing", self->words_cut);
+}
+
 /* ---- a group of documents ---- */
+
+int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
+                          int64_t length)
+{
+    int64_t place = self->kind == BP_TASK_SPANS  ? row->answer[end]
+                    : self->kind == BP_TASK_TAGS ? row->place
+                                                 : 0;
+
+    return (w * length + place) * self->asks + (self->asks > 1 ? end : 0);
+}
 
 /* Example `w`, at `length` places each; *longest grows with it. */
 static bp_err add_document(task_documents *self, int64_t number, int64_t w, int64_t *longest)
@@ -182,23 +293,38 @@ static bp_err add_document(task_documents *self, int64_t number, int64_t w, int6
     return BP_OK;
 }
 
+static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t length,
+                         int32_t unknown)
+{
+    for (int64_t r = self->first_row[d]; r < self->first_row[d + 1]; r++)
+        for (int64_t end = 0; end < task_documents_ends(self); end++) {
+            const task_row *row = &self->row[r];
+            int32_t label = row->label >= 0 ? row->label : unknown;
+
+            self->targets[task_documents_at(self, row, end, w, length)] =
+                self->kind == BP_TASK_SPANS ? (int32_t)end : label;
+        }
+}
+
 static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
                          bp_model_batch *batch)
 {
-    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count, longest = 1;
+    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count,
+            longest = self->least;
     bp_err err = BP_OK;
 
     for (int64_t d = first; d < end && err == BP_OK; d++)
         err = add_document(self, d, d - first, &longest);
-    for (int64_t w = 0; w < end - first; w++) {
+    for (int64_t w = 1; w < end - first; w++) {
         memmove(self->inputs + w * longest, self->inputs + w * self->length,
                 (size_t)longest * sizeof(int32_t));
         memmove(self->segments + w * longest, self->segments + w * self->length,
                 (size_t)longest * sizeof(int32_t));
-        for (int64_t t = 1; t < longest; t++)
-            self->targets[w * longest + t] = -1;
-        self->targets[w * longest] = self->label[first + w] >= 0 ? self->label[first + w] : unknown;
     }
+    for (int64_t k = 0; k < (end - first) * longest * self->asks; k++)
+        self->targets[k] = -1;
+    for (int64_t d = first; d < end; d++)
+        fill_targets(self, d, d - first, longest, unknown);
     batch->windows = err == BP_OK ? end - first : -1;
     batch->length = longest;
     return err;
@@ -214,6 +340,7 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     *batch = (bp_model_batch){.inputs = self->inputs,
                               .targets = self->targets,
                               .segments = self->segments,
+                              .asks = self->asks,
                               .first_slot = g * TASK_GROUP};
     if (bp_comm_is_root(group))
         err = make_group(self, g * TASK_GROUP, unknown, batch);
@@ -227,6 +354,6 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes(self->inputs, bytes, 0, group);
     bp_bcast_bytes(self->segments, bytes, 0, group);
-    bp_bcast_bytes(self->targets, bytes, 0, group);
+    bp_bcast_bytes(self->targets, bytes * self->asks, 0, group);
     return BP_OK;
 }

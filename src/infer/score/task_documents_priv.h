@@ -1,67 +1,102 @@
-/* The documents of a classifier as a model takes them, each with its class: fixed groups, which
- * data ranks take in turn. */
+/* The documents of a task as a model takes them, with their targets: fixed groups, which data ranks
+ * take in turn. */
 #ifndef BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 #define BP_INFER_SCORE_TASK_DOCUMENTS_PRIV_H
 
 #include "base/json.h"
 #include "data/document_table.h"
+#include "infer/score/each.h"
+#include "infer/score/plan.h"
 #include "mesh/mesh.h"
 #include "models/model.h"
 #include "models/task.h"
 
-#define TASK_GROUP 32 /* documents of a batch */
+#define TASK_GROUP BP_SCORE_EACH_GROUP /* documents of a batch */
+
+/** What is asked of a document: one row, or of tags one for each word that has a place. Of spans a
+ * document is one window over a question and its context. */
+typedef struct task_row {
+    int32_t label;       /* a class or tag, -1: none that the model knows; of a value its target */
+    float value;         /* of a regression */
+    int32_t word, place; /* of tags: the number of the word, and where its first token stands */
+    int32_t window;      /* of spans: its number in its document, */
+    int32_t none;        /* the place of no answer, */
+    int32_t context[2];  /* the first place of the context, and the one behind its last, */
+    int32_t token;       /* what makes a token of the context of a place, */
+    int32_t answer[2];   /* and where the answer begins and ends: at `none` if it is not in here */
+} task_row;
 
 typedef struct task_documents {
-    const bp_mesh *mesh; /* borrowed */
-    int64_t length;      /* places that an example has most */
-    int64_t count, cut;  /* documents that are taken, and those of them that are longer */
-    int32_t *inputs, *targets, *segments; /* [TASK_GROUP][length] */
+    const bp_mesh *mesh;    /* borrowed */
+    int64_t kind, asks;     /* targets of a place: 1, and of spans 2 */
+    int64_t length;         /* places that an example has most */
+    int64_t least;          /* places that a group has at least */
+    int64_t count, rows;    /* documents that are taken, and what is asked of them */
+    int64_t cut, words_cut; /* documents that are longer than the context, and words behind it */
+    int32_t *inputs, *segments; /* [TASK_GROUP][length] */
+    int32_t *targets;           /* [TASK_GROUP][length][asks] */
 
     /* On ranks that read: */
     json_t *state; /* of the checkpoint, or the first member's */
     bp_task_frame frame;
     char *column;
-    const char **classes; /* of the state */
-    bp_corpus *corpus;    /* borrowed */
+    const char **names; /* of classes or tags, of the state; "" behind those that it has */
+    bp_document_columns columns;
+    bp_corpus *corpus; /* borrowed */
     bp_stream *stream;
     bp_document_table *table; /* all documents of the corpora */
     bool *pair;               /* [all documents] its file has documents of two texts */
-    int64_t *number;          /* [count] in the corpora */
-    int32_t *label;           /* [count] classes; -1: none that the model knows */
+    int64_t *number;          /* [count] in the table */
+    int64_t *first_row;       /* [count + 1] */
+    task_row *row;            /* [rows] */
 } task_documents;
 
 typedef struct task_documents_spec {
     const bp_mesh *mesh;
     const bp_model_info *model;
-    const char *path;  /* of the model, or of an ensemble */
-    bp_corpus *corpus; /* on ranks that read; NULL on others */
-    bool open;         /* documents may have no class, or one that the model does not know */
-    int64_t wanted;    /* so many documents at even steps; 0: all */
+    const char *path;          /* of the model, or of an ensemble */
+    bp_corpus *corpus;         /* on ranks that read; NULL on others */
+    const bp_score_plan *plan; /* documents that it leaves out are not taken; NULL: all are */
+    bool open;      /* documents may have no class or tag, or one that the model does not know */
+    int64_t wanted; /* so many documents at even steps; 0: all */
+    int64_t least;  /* places that a group has at least; 0 is 1 */
 } task_documents_spec;
-
-/** What a checkpoint, or the first member of an ensemble, keeps beside tensors: a new reference in
- * *state. Local. Errors: those of bp_checkpoint_read_metadata and bp_ensemble_list_load. */
-bp_err task_state_read(json_t **state, const char *path);
 
 /** Take documents of corpora.
  *
  * Collective: over mesh->ensemble and the coordinator, `world` (the communicator over which ranks
- *             agree); the spec is equal on all ranks, but for `corpus`.
+ *             agree); the spec is equal on all ranks, but for `corpus` and `plan`.
  * Owns:       task_documents_clear(), after an error too.
  * Errors:     those of bp_checkpoint_read_metadata, bp_task_frame_of and bp_document_table_new;
  *             BP_ERR_FORMAT an empty document: the same on all ranks.
  */
 bp_err task_documents_open(task_documents *self, const task_documents_spec *spec, MPI_Comm world);
 void task_documents_clear(task_documents *self);
+/** Say how many documents are cut, to the log. */
+void task_documents_tell_cut(const task_documents *self);
+
+/** Of "spans" of the checkpoint, which an imported one has not. */
+int64_t task_documents_span_key(const task_documents *self, const char *key, int64_t otherwise);
 
 static inline int64_t task_documents_groups(const task_documents *self)
 {
     return (self->count + TASK_GROUP - 1) / TASK_GROUP;
 }
-/** Group g, as long as its longest document; the target at the first place of each is its label, or
- * `unknown` in the place of -1. The lead reads. Collective over mesh->ensemble. Errors: those of
- * reading, on the lead; batch->windows is -1 on all then. */
+/** Group g, as long as its longest document; a target is the label of a row, or `unknown` in the
+ * place of -1. Of a text it stands at the first place, of a word where that begins; of spans it is
+ * which end it is, where the answer begins and ends. The lead reads. Collective over
+ * mesh->ensemble. Errors: those of reading, on the lead; batch->windows is -1 on all then. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
+
+/** Predictions that a document's rows stand for: of spans two a row, else one. */
+static inline int64_t task_documents_ends(const task_documents *self)
+{
+    return self->kind == BP_TASK_SPANS ? 2 : 1;
+}
+/** Where prediction `end` of a row stands in a batch of `length` places, whose example is window w:
+ * [windows][length][asks]. */
+int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
+                          int64_t length);
 
 #endif

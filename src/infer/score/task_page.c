@@ -66,7 +66,8 @@ static void add_confusion(json_t *page, const task_scoring *task, const json_t *
                                  all > 0 ? json_number_value(json_array_get(row, j)) / all : 0);
             (void)json_array_append_new(cells, cell);
         }
-        (void)json_array_append_new(names, score_page_text(task->names[k], strlen(task->names[k])));
+        (void)json_array_append_new(
+            names, score_page_text(task->documents.names[k], strlen(task->documents.names[k])));
         (void)json_array_append_new(
             rows, json_pack("{s:O, s:o}", "name", json_array_get(names, k), "cells", cells));
     }
@@ -78,12 +79,12 @@ static bp_calibration calibration_of(const task_scoring *task)
 {
     bp_calibration sums = {0};
 
-    for (int64_t r = 0; r < task->rows; r++) {
+    for (int64_t r = 0; r < task->documents.rows; r++) {
         const float *row = task->table + r * task->width;
         int32_t best = task_best_of(task, r);
 
-        bp_calibration_add(&sums, expf(row[best]), best == task->label[r],
-                           -(double)row[task->label[r]], 0);
+        bp_calibration_add(&sums, expf(row[best]), best == task->documents.row[r].label,
+                           -(double)row[task->documents.row[r].label], 0);
     }
     return sums;
 }
@@ -117,14 +118,14 @@ bp_err task_page_write(const task_scoring *task)
     const json_t *summary = self->summary, *results = json_object_get(summary, "task");
     const char *model = bp_score_keys_of(self->config)->model;
     char *path = bp_path_join(self->folder, "index.html");
-    json_t *page = json_pack("{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b}", "model",
-                             score_page_text(model, strlen(model)), "kind",
-                             bp_task_name(task->kind), "figures", figures_of(results), "documents",
-                             json_object_get(summary, "documents"), "step",
-                             json_object_get(json_object_get(summary, "model"), "step"), "context",
-                             (json_int_t)task->length, "members", (json_int_t)self->info.members,
-                             "ensemble", self->info.members > 0, "has_classes",
-                             (int)has_classes(task), "of_words", task->kind == BP_TASK_TAGS);
+    json_t *page = json_pack(
+        "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b}", "model",
+        score_page_text(model, strlen(model)), "kind", bp_task_name(task->kind), "figures",
+        figures_of(results), "documents", json_object_get(summary, "documents"), "step",
+        json_object_get(json_object_get(summary, "model"), "step"), "context",
+        (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",
+        self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
+        task->kind == BP_TASK_TAGS);
     bp_err err = BP_OK;
 
     add_confusion(page, task, results);

@@ -3,9 +3,8 @@
 #define BP_INFER_SCORE_TASK_PRIV_H
 
 #include "base/buffer.h"
-#include "data/document_table.h"
 #include "infer/score/scorer_priv.h"
-#include "models/task.h"
+#include "infer/score/task_documents_priv.h"
 
 /* Columns of a span's row, in the place of the outcomes': log-probabilities of the best span and of
  * no answer, and the places where that span begins and ends. */
@@ -16,36 +15,14 @@ enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 typedef struct task_scoring {
     scorer *self;
     int64_t kind, outcomes;
-    json_t *state; /* of the checkpoint, or the first member's: on leads and the coordinator */
-    bp_task_frame frame;
-    int64_t questions;         /* of spans, whose documents below are windows */
-    int64_t documents, length; /* those that are scored; places that an example has most */
-    int64_t rows;              /* of the table: a document each, or a word */
-    int64_t asks;              /* outcomes that are asked for at a place at once */
-    int64_t width;             /* of a row: an outcome each, and of an ensemble more */
-    int64_t cut, words_cut;    /* documents longer than the context; their words behind it */
-    float *table;              /* [rows][width] */
-
-    /* On leads and the coordinator: */
-    char *column;
-    const char **names; /* [outcomes] of classes or tags, of the state */
-    bp_document_columns columns;
-    bool pairs; /* documents have two texts */
-    bp_stream *stream;
-    bp_document_table *corpus; /* all documents of the corpora */
-    int64_t
-        *number; /* [documents] in the corpora; those that score.select leaves out are missing */
-    int64_t *first_row; /* [documents + 1] */
-    int32_t *label;     /* [rows] targets */
-    int32_t *none;  /* [rows] spans: the place of no answer; word is the number of the window then,
-                       and place what makes a token of the context of a place */
-    int32_t *word;  /* [rows] tags: the number of the word in its document, and the place where */
-    int32_t *place; /* its first token stands */
-
-    int32_t *inputs, *segments; /* [TASK_GROUP][length] */
-    int32_t *tagged;            /* the same: 1 where a word begins */
-    int32_t *targets;           /* [TASK_GROUP][length][asks] */
-    float *values;              /* [statistics][TASK_GROUP][length][asks] */
+    task_documents documents;
+    int64_t questions; /* of spans, whose documents are windows */
+    int64_t asks;      /* outcomes that are asked for at a place at once */
+    int64_t width;     /* of a row of the table: an outcome each, and of an ensemble more */
+    float *table;      /* [documents.rows][width] */
+    bool *asked;       /* [TASK_GROUP][documents.length] places of a group */
+    int32_t *targets;  /* [TASK_GROUP][documents.length][asks] */
+    float *values;     /* [statistics][TASK_GROUP][documents.length][asks] */
 } task_scoring;
 
 /* task_report.c */
@@ -56,7 +33,7 @@ bp_err task_report(task_scoring *task);
 /** The outcome of row r that is the most probable. */
 int32_t task_best_of(const task_scoring *task, int64_t r);
 /** "entropy" and "mutual_information" of "task" in the summary: means over `count` predictions. */
-void task_put_means(json_t *told, const double sums[TASK_MORE], int64_t count);
+void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count);
 /** CSV: in quotation marks where it must be. */
 void task_add_field(bp_buffer *out, const char *text);
 
@@ -65,8 +42,6 @@ void task_add_field(bp_buffer *out, const char *text);
 bp_err task_page_write(const task_scoring *task);
 
 /* task_spans.c */
-/** Of a checkpoint's "spans", which an imported one has not. */
-int64_t task_span_key(const task_scoring *task, const char *key, int64_t otherwise);
 /** Row r, of window w of the batch. */
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w);
 /** Figures, and predictions.csv and predictions.json. Errors: those of writing and of reading the

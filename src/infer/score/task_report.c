@@ -10,6 +10,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int32_t task_best_of(const task_scoring *task, int64_t r)
@@ -36,25 +38,39 @@ void task_add_field(bp_buffer *out, const char *text)
     bp_buffer_printf(out, "\"");
 }
 
+/* The fewest digits that give a float32 back. */
+static void add_value(bp_buffer *out, float value)
+{
+    char text[32];
+
+    for (int digits = 6; digits <= 9; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    bp_buffer_printf(out, "%s", text);
+}
+
 /* Row r, of document d. */
 static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, int64_t r)
 {
     const float *row = task->table + r * task->width;
     int32_t best = task_best_of(task, r);
 
-    bp_buffer_printf(out, "%" PRId64 ",", task->number[d]);
+    bp_buffer_printf(out, "%" PRId64 ",", task->documents.number[d]);
     if (task->kind == BP_TASK_REGRESSION) {
-        bp_buffer_printf(out, "%.9g,%.9g", (double)bp_target_value(task->label[r]), (double)row[0]);
+        add_value(out, task->documents.row[r].value);
+        bp_buffer_printf(out, ",%.9g", (double)row[0]);
         if (task->width > task->outcomes)
             bp_buffer_printf(out, ",%.9g", (double)row[task->outcomes]);
         bp_buffer_printf(out, "\n");
         return;
     }
     if (task->kind == BP_TASK_TAGS)
-        bp_buffer_printf(out, "%" PRId32 ",", task->word[r]);
-    task_add_field(out, task->names[task->label[r]]);
+        bp_buffer_printf(out, "%" PRId32 ",", task->documents.row[r].word);
+    task_add_field(out, task->documents.names[task->documents.row[r].label]);
     bp_buffer_printf(out, ",");
-    task_add_field(out, task->names[best]);
+    task_add_field(out, task->documents.names[best]);
     bp_buffer_printf(out, ",%.9g", exp((double)row[best]));
     if (task->width > task->outcomes)
         bp_buffer_printf(out, ",%.9g,%.9g", (double)row[task->outcomes + TASK_ENTROPY],
@@ -74,8 +90,8 @@ static bp_err write_predictions(const task_scoring *task)
                      task->width == task->outcomes      ? ""
                      : task->kind == BP_TASK_REGRESSION ? ",variance"
                                                         : ",entropy,mutual_information");
-    for (int64_t d = 0; d < task->documents; d++)
-        for (int64_t r = task->first_row[d]; r < task->first_row[d + 1]; r++)
+    for (int64_t d = 0; d < task->documents.count; d++)
+        for (int64_t r = task->documents.first_row[d]; r < task->documents.first_row[d + 1]; r++)
             add_prediction(&out, task, d, r);
     err = bp_file_write(path, out.data, out.bytes);
     bp_buffer_clear(&out);
@@ -96,8 +112,8 @@ static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
         return json_null();
     counts = bp_alloc("score.task", K * K, sizeof *counts);
     rows = json_array();
-    for (int64_t r = 0; r < task->rows; r++)
-        counts[task->label[r] * K + predicted[r]]++;
+    for (int64_t r = 0; r < task->documents.rows; r++)
+        counts[task->documents.row[r].label * K + predicted[r]]++;
     for (int64_t k = 0; k < K; k++) {
         json_t *row = json_array();
 
@@ -113,11 +129,17 @@ static bp_err estimate_classes(const task_scoring *task, json_t **out, const int
                                uint64_t seed)
 {
     bp_figure figures[BP_METRIC_FIGURES];
-    bp_class_answers answers = {task->documents, task->outcomes, task->label, predicted};
-    bp_err err = bp_metric_estimate(figures, &bp_metric_classes, &answers, task->documents, seed);
+    int64_t count = task->documents.count;
+    int32_t *label = bp_alloc("score.task", count, sizeof *label);
+    bp_class_answers answers = {count, task->outcomes, label, predicted};
+    bp_err err;
 
+    for (int64_t d = 0; d < count; d++)
+        label[d] = task->documents.row[d].label;
+    err = bp_metric_estimate(figures, &bp_metric_classes, &answers, count, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_classes, figures);
+    bp_free(label);
     return err;
 }
 
@@ -127,49 +149,50 @@ static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_
 {
     static const char *const OF_ENTITIES[] = {"precision", "recall", "f1"};
     bp_figure figures[BP_METRIC_FIGURES];
-    const char **tags = bp_alloc("score.task", 2 * task->rows, sizeof *tags);
-    bp_entity_counts *counts = bp_alloc("score.task", task->documents, sizeof *counts);
-    bp_tag_answers answers = {task->documents, counts};
+    const char **tags = bp_alloc("score.task", 2 * task->documents.rows, sizeof *tags);
+    bp_entity_counts *counts = bp_alloc("score.task", task->documents.count, sizeof *counts);
+    bp_tag_answers answers = {task->documents.count, counts};
     bp_err err;
 
-    for (int64_t r = 0; r < task->rows; r++) {
-        tags[r] = task->names[task->label[r]];
-        tags[task->rows + r] = task->names[predicted[r]];
+    for (int64_t r = 0; r < task->documents.rows; r++) {
+        tags[r] = task->documents.names[task->documents.row[r].label];
+        tags[task->documents.rows + r] = task->documents.names[predicted[r]];
     }
-    for (int64_t d = 0; d < task->documents; d++) {
-        int64_t first = task->first_row[d];
+    for (int64_t d = 0; d < task->documents.count; d++) {
+        int64_t first = task->documents.first_row[d];
 
-        counts[d] = bp_entities_compare(tags + first, tags + task->rows + first,
-                                        task->first_row[d + 1] - first);
+        counts[d] = bp_entities_compare(tags + first, tags + task->documents.rows + first,
+                                        task->documents.first_row[d + 1] - first);
     }
-    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, task->documents, seed);
+    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, task->documents.count, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_tags, figures);
     for (size_t k = 0; k < 3 && err == BP_OK; k++)
-        if (!bp_tags_have_entities(task->names, task->outcomes))
+        if (!bp_tags_have_entities(task->documents.names, task->outcomes))
             (void)json_object_del(*out, OF_ENTITIES[k]);
     bp_free(counts);
     bp_free(tags);
     return err;
 }
 
-void task_put_means(json_t *told, const double sums[TASK_MORE], int64_t count)
+void task_put_means(json_t *results, const double sums[TASK_MORE], int64_t count)
 {
     static const char *const MEANS[] = {"entropy", "mutual_information"};
 
     for (int k = 0; k < TASK_MORE; k++)
-        (void)json_object_set_new(told, MEANS[k], bp_json_real(sums[k] / (double)count));
+        (void)json_object_set_new(results, MEANS[k], bp_json_real(sums[k] / (double)count));
 }
 
 /* "task" of the summary, with the means of an ensemble's statistics. */
 static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t seed)
 {
-    const json_t *labels = json_object_get(json_object_get(task->state, "model"), "labels");
-    int32_t *predicted = bp_alloc("score.task", task->rows, sizeof *predicted);
+    const json_t *labels =
+        json_object_get(json_object_get(task->documents.state, "model"), "labels");
+    int32_t *predicted = bp_alloc("score.task", task->documents.rows, sizeof *predicted);
     double sums[TASK_MORE] = {0};
     bp_err err;
 
-    for (int64_t r = 0; r < task->rows; r++) {
+    for (int64_t r = 0; r < task->documents.rows; r++) {
         const float *more = task->table + r * task->width + task->outcomes;
 
         predicted[r] = task_best_of(task, r);
@@ -183,7 +206,7 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
         if (labels)
             (void)json_object_set(*out, "labels", (json_t *)labels);
         if (task->width > task->outcomes)
-            task_put_means(*out, sums, task->rows);
+            task_put_means(*out, sums, task->documents.rows);
     }
     bp_free(predicted);
     return err;
@@ -192,24 +215,24 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
 static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t seed)
 {
     bp_figure figures[BP_METRIC_FIGURES];
-    double *label = bp_alloc("score.task", task->documents, sizeof *label),
-           *predicted = bp_alloc("score.task", task->documents, sizeof *predicted);
+    double *label = bp_alloc("score.task", task->documents.count, sizeof *label),
+           *predicted = bp_alloc("score.task", task->documents.count, sizeof *predicted);
     double variance = 0;
     bp_real_answers answers;
     bp_err err;
 
-    for (int64_t d = 0; d < task->documents; d++) {
-        label[d] = (double)bp_target_value(task->label[d]);
+    for (int64_t d = 0; d < task->documents.count; d++) {
+        label[d] = (double)task->documents.row[d].value;
         predicted[d] = (double)task->table[d * task->width];
         variance += (double)task->table[(d + 1) * task->width - 1];
     }
-    bp_real_answers_init(&answers, label, predicted, task->documents);
-    err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents, seed);
+    bp_real_answers_init(&answers, label, predicted, task->documents.count);
+    err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents.count, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_regression, figures);
     if (err == BP_OK && task->width > task->outcomes)
         (void)json_object_set_new(*out, "variance",
-                                  bp_json_real(variance / (double)task->documents));
+                                  bp_json_real(variance / (double)task->documents.count));
     bp_real_answers_clear(&answers);
     bp_free(label);
     bp_free(predicted);
@@ -222,10 +245,11 @@ static void add_likelihood(const task_scoring *task, json_t *summary)
 
     if (task->kind == BP_TASK_REGRESSION || task->kind == BP_TASK_SPANS)
         return;
-    for (int64_t r = 0; r < task->rows; r++)
-        nll -= (double)task->table[r * task->width + task->label[r]];
+    for (int64_t r = 0; r < task->documents.rows; r++)
+        nll -= (double)task->table[r * task->width + task->documents.row[r].label];
     (void)json_object_set_new(summary, "nll_nats", bp_json_real(nll));
-    (void)json_object_set_new(summary, "perplexity", bp_json_real(exp(nll / (double)task->rows)));
+    (void)json_object_set_new(summary, "perplexity",
+                              bp_json_real(exp(nll / (double)task->documents.rows)));
 }
 
 static bp_err summarise(task_scoring *task)
@@ -242,17 +266,18 @@ static bp_err summarise(task_scoring *task)
         (void)json_object_set_new(results, "kind", json_string(bp_task_name(task->kind)));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-            (json_int_t)(task->kind == BP_TASK_SPANS ? task->questions : task->documents),
-            "documents_cut", (json_int_t)task->cut, "task", results, "convention", "name", "task",
-            "context", (json_int_t)task->length, "tokenizer_hash", self->info.tokenizer_hash,
-            "model", "digest", self->info.digest, "step", (json_int_t)self->info.step);
+            (json_int_t)(task->kind == BP_TASK_SPANS ? task->questions : task->documents.count),
+            "documents_cut", (json_int_t)task->documents.cut, "task", results, "convention", "name",
+            "task", "context", (json_int_t)task->documents.length, "tokenizer_hash",
+            self->info.tokenizer_hash, "model", "digest", self->info.digest, "step",
+            (json_int_t)self->info.step);
         if (task->kind == BP_TASK_SPANS)
             (void)json_object_set_new(self->summary, "windows",
-                                      json_integer((json_int_t)task->documents));
+                                      json_integer((json_int_t)task->documents.count));
         if (task->kind == BP_TASK_TAGS)
-            (void)json_object_update_new(self->summary,
-                                         json_pack("{s:I, s:I}", "words", (json_int_t)task->rows,
-                                                   "words_cut", (json_int_t)task->words_cut));
+            (void)json_object_update_new(
+                self->summary, json_pack("{s:I, s:I}", "words", (json_int_t)task->documents.rows,
+                                         "words_cut", (json_int_t)task->documents.words_cut));
         add_likelihood(task, self->summary);
         err = bp_json_save(path, self->summary);
     }

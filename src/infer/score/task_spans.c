@@ -16,35 +16,30 @@
 #include <stdio.h>
 #include <string.h>
 
-int64_t task_span_key(const task_scoring *task, const char *key, int64_t otherwise)
-{
-    const json_t *value = json_object_get(json_object_get(task->state, "spans"), key);
-
-    return json_integer_value(value) > 0 ? json_integer_value(value) : otherwise;
-}
-
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w)
 {
-    int64_t T = batch->length, most = task_span_key(task, "answer_tokens", BP_TASK_ANSWER_TOKENS),
-            none = task->none[r];
+    int64_t T = batch->length, none = task->documents.row[r].none,
+            most =
+                task_documents_span_key(&task->documents, "answer_tokens", BP_TASK_ANSWER_TOKENS);
+    const int32_t *context = task->documents.row[r].context;
     const float *values = task->values + 2 * w * T;
     float *row = task->table + r * task->width;
 
     /* of both ends, which any place of the window tells */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
-        const float *told =
+        const float *values =
             values + (k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION) *
                          2 * batch->windows * T;
 
-        row[TASK_SPAN_COLUMNS + k] = told[2 * none] + told[2 * none + 1];
+        row[TASK_SPAN_COLUMNS + k] = values[2 * none] + values[2 * none + 1];
     }
     row[SPAN_SCORE] = -INFINITY;
     row[SPAN_NONE] = values[2 * none] + values[2 * none + 1];
-    for (int64_t s = 0; s < T; s++)
-        for (int64_t e = s; e < T && e < s + most; e++) {
+    for (int64_t s = context[0]; s < context[1]; s++)
+        for (int64_t e = s; e < context[1] && e < s + most; e++) {
             float score = values[2 * s] + values[2 * e + 1];
 
-            if (s == none || e == none || isnan(score) || score <= row[SPAN_SCORE])
+            if (isnan(score) || score <= row[SPAN_SCORE])
                 continue;
             row[SPAN_SCORE] = score;
             row[SPAN_FIRST] = (float)s;
@@ -67,8 +62,8 @@ typedef struct question {
 static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t first, int64_t end,
                      question *out)
 {
-    bool may_be_none =
-        json_is_true(json_object_get(json_object_get(task->state, "spans"), "unanswered"));
+    bool may_be_none = json_is_true(
+        json_object_get(json_object_get(task->documents.state, "spans"), "unanswered"));
     const char *context, *answers;
     const float *best = NULL;
     double none = INFINITY;
@@ -100,8 +95,9 @@ static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t firs
         out->answer = bp_strdup("");
         return BP_OK;
     }
-    err = bp_context_words_of(encoder, context, (int64_t)best[SPAN_FIRST] + task->place[at],
-                              (int64_t)best[SPAN_LAST] + task->place[at] + 1, &begin, &bytes);
+    err = bp_context_words_of(
+        encoder, context, (int64_t)best[SPAN_FIRST] + task->documents.row[at].token,
+        (int64_t)best[SPAN_LAST] + task->documents.row[at].token + 1, &begin, &bytes);
     if (err == BP_OK)
         out->answer = bp_sprintf("%.*s", (int)bytes, context + begin);
     return err;
@@ -143,11 +139,13 @@ static bp_err answer_all(const task_scoring *task, question *questions, int64_t 
     bp_err err = open_encoder(task, &tokenizer, &encoder);
 
     *count = 0;
-    for (int64_t first = 0, end; first < task->documents && err == BP_OK; first = end) {
+    for (int64_t first = 0, end; first < task->documents.count && err == BP_OK; first = end) {
         question *next = &questions[(*count)++];
 
-        next->document = bp_document_table_document(task->corpus, task->number[first]);
-        for (end = first + 1; end < task->documents && task->word[end] > 0; end++)
+        next->document =
+            bp_document_table_document(task->documents.table, task->documents.number[first]);
+        for (end = first + 1; end < task->documents.count && task->documents.row[end].window > 0;
+             end++)
             ;
         err = answer(task, encoder, first, end, next);
         if (err == BP_OK)
@@ -242,7 +240,7 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
 
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
 {
-    question *questions = bp_alloc("score.task", task->documents, sizeof *questions);
+    question *questions = bp_alloc("score.task", task->documents.count, sizeof *questions);
     int64_t count;
     double sums[TASK_MORE] = {0};
     bp_err err = answer_all(task, questions, &count);

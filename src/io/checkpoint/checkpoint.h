@@ -133,10 +133,11 @@ bool bp_checkpoint_is_folder(const char *path);
 bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **out);
 
 /** What the manifest of that checkpoint says, without a look at anything else: the newest of a run
- * by name, whole or damaged. For estimates, and for what can be refused before all is read. Local.
+ * whose manifest can be read, whatever else is damaged. For estimates, and for what can be refused
+ * before all is read. Local.
  *
  * Owns:   *folder (bp_free) and *manifest (json_decref) are the caller's; *manifest is NULL where
- * it can't be read. Errors: BP_ERR_INPUT no such folder, or no checkpoint in it; BP_ERR_SYSTEM.
+ * none can be read. Errors: BP_ERR_INPUT no such folder, or no checkpoint in it; BP_ERR_SYSTEM.
  * Both are NULL then.
  */
 bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **manifest);

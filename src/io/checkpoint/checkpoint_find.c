@@ -204,22 +204,41 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     return err;
 }
 
+/* NULL where it can't be read: whoever opens it will say why. */
+static void peek(const char *folder, json_t **manifest)
+{
+    char *file = bp_path_join(folder, "manifest.json");
+
+    if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
+        *manifest = NULL;
+    bp_free(file);
+}
+
 bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **manifest)
 {
-    char *parent = NULL, *file, name[BP_STEP_NAME];
+    candidates list = {NULL, 0, 0};
+    char *parent = NULL, *step;
     bp_err err = look_at(path, &parent);
 
     *folder = NULL;
     *manifest = NULL;
-    if (err == BP_OK) {
-        if (parent != NULL)
-            bp_checkpoint_step_name(name, bp_checkpoint_newest_step(parent));
-        *folder = parent != NULL ? bp_path_join(parent, name) : bp_strdup(path);
-        file = bp_path_join(*folder, "manifest.json");
-        if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
-            *manifest = NULL; /* whoever opens it will say why */
-        bp_free(file);
+    if (err == BP_OK && parent == NULL) {
+        *folder = bp_strdup(path);
+        peek(*folder, manifest);
+    } else if (err == BP_OK) {
+        err = bp_dir_list(parent, &list.names, &list.count);
+        list.at = list.count;
     }
+    while (err == BP_OK && *manifest == NULL && (step = next_older(&list, parent)) != NULL) {
+        peek(step, manifest);
+        if (*manifest != NULL || *folder == NULL) {
+            bp_free(*folder);
+            *folder = step;
+        } else {
+            bp_free(step);
+        }
+    }
+    bp_names_free(&list.names, list.count);
     bp_free(parent);
     return err;
 }

@@ -212,9 +212,28 @@ static bp_err write_native(bp_corpus_file *file, hid_t dataset, const columns *c
         err = bp_corpus_writer_commit(writer);
     if (err == BP_OK)
         *out = (bp_corpus_converted){file->info.tokens, file->info.documents,
-                                     bp_corpus_writer_open_ends(writer)};
+                                     bp_corpus_writer_open_ends(writer), ""};
     bp_corpus_writer_free(&writer);
     bp_free(tokenizer);
+    return err;
+}
+
+/* Columns of tasks that are not carried over. */
+static bp_err find_left_out(const bp_corpus_file *file, char *out, size_t bytes)
+{
+    static const char *const NAMES[] = {"segment_start", "values", "tags", "spans"};
+    size_t used = 0;
+    bp_err err = BP_OK;
+
+    out[0] = '\0';
+    for (size_t k = 0; k < sizeof NAMES / sizeof NAMES[0] && err == BP_OK; k++) {
+        bool found = false;
+
+        err = bp_h5_find(file->h5, NAMES[k], &found);
+        if (found)
+            used +=
+                (size_t)snprintf(out + used, bytes - used, "%s/%s", used > 0 ? ", " : "", NAMES[k]);
+    }
     return err;
 }
 
@@ -227,7 +246,9 @@ static bp_err convert(const bp_corpus_conversion *conversion, int fd, bp_corpus_
 
     if (err == BP_OK)
         err = load_columns(&file, &c);
-    return err == BP_OK ? write_native(&file, dataset, &c, conversion, out) : err;
+    if (err == BP_OK)
+        err = write_native(&file, dataset, &c, conversion, out);
+    return err == BP_OK ? find_left_out(&file, out->left_out, sizeof out->left_out) : err;
 }
 
 /* ---- apart, in a child ---- */

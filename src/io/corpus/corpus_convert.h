@@ -17,6 +17,7 @@ typedef struct bp_corpus_conversion {
 
 typedef struct bp_corpus_converted {
     int64_t tokens, documents, open_ends; /* documents without the end-of-document token */
+    char left_out[64]; /* "/values, /tags": what the foreign file has beside what is listed below */
 } bp_corpus_converted;
 
 /** Convert; `out` appears whole or not at all. The process that calls has one thread.

@@ -102,6 +102,17 @@ bool ensemble_counts(const bp_config *config)
     return family && family->count;
 }
 
+/* Without a task its keys say nothing. */
+static void refuse_task_keys(bp_config *config)
+{
+    for (const bp_option *option = bp_task_options; option->key; option++)
+        if (bp_config_departs(config, option->key))
+            bp_config_fault(config, "task.unused_key",
+                            "%s has no meaning without task.kind: at %s; give task.kind, or leave "
+                            "it out",
+                            option->key, option->key);
+}
+
 /* Counts have no seed: their members differ by their bags alone. */
 static void resolve_kind(bp_config *config)
 {
@@ -156,6 +167,8 @@ void bp_ensemble_check(bp_config *config)
     }
     if (bp_task_is_asked(config))
         bp_finetune_check_model(config);
+    else
+        refuse_task_keys(config);
     bp_pretrain_check_model(config);
 }
 

@@ -8,6 +8,7 @@
 #include "mesh/collective.h"
 #include "nn/layers.h"
 #include "statistics/task_metrics.h"
+#include "text/characters.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -25,12 +26,11 @@ static const char *outside_of(const trainer *self)
 
 /* ---- keys ---- */
 
-/* The kinds of tasks that a key is of. One file of settings may serve several kinds, so that it
- * names a label where the corpus has tags or answers. */
+/* The kinds of tasks that a key is of. */
 static const struct {
     const char *key;
     bool classes, regression, tags, spans, text;
-} KEYS[] = {{"task.label", true, true, true, true, false},
+} KEYS[] = {{"task.label", true, true, false, false, false},
             {"task.pool", true, true, false, false, false},
             {"task.frozen_layers", true, true, true, true, false},
             {"task.separator", false, false, false, false, true},
@@ -116,7 +116,13 @@ static bp_err find_names(trainer *self)
                       bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     task->names = json_array();
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        if (!outside || strcmp(names[k], outside) != 0)
+        if (!bp_text_is_utf8(names[k], strlen(names[k])))
+            err = BP_FAIL(BP_ERR_FORMAT, "task.bad_label",
+                          "the %s '%.60s' is not valid UTF-8: at %s; correct it in the text that "
+                          "the corpus is made of",
+                          kind_of(self) == BP_TASK_TAGS ? "tag" : "class", names[k],
+                          bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
+        else if (!outside || strcmp(names[k], outside) != 0)
             (void)json_array_append_new(task->names, json_string(names[k]));
     if (err == BP_OK && outside && (int64_t)json_array_size(task->names) == count)
         err = BP_FAIL(BP_ERR_FORMAT, "dirichlet.no_outside",

@@ -147,6 +147,12 @@ static bp_err read_piece(trainer *self, const layout *all, const piece *p,
 /* Of a task: documents or words that are right; and entities, where its tags have any. */
 enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 
+/* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
+static bool predicts(const trainer *self)
+{
+    return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_TAGS;
+}
+
 static bool has_entities(const trainer *self)
 {
     return self->shape.task.kind == BP_TASK_TAGS && self->task->has_entities;
@@ -176,6 +182,16 @@ static void count_entities(const trainer *self, const bp_batch *batch, const int
     bp_free(tags);
 }
 
+static int64_t count_right(const bp_batch *batch, const int32_t *predicted)
+{
+    const int32_t *targets = batch->term[0].targets;
+    int64_t right = 0;
+
+    for (int64_t k = 0; k < batch->B * batch->term[0].count; k++)
+        right += targets[k] >= 0 && predicted[k] == targets[k];
+    return right;
+}
+
 static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool resumes,
                      double loss[BP_TERMS], int64_t count[BP_TERMS], double *rights)
 {
@@ -184,7 +200,7 @@ static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool 
     int32_t *predicted = NULL;
 
     if (!self->learner) {
-        if (has_entities(self))
+        if (predicts(self))
             predicted = bp_alloc("validation", batch->B * batch->term[0].count, sizeof *predicted);
         bp_engine_evaluate(self->engine,
                            &(bp_evaluation){.batch = batch,
@@ -193,9 +209,12 @@ static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool 
                                             .right = &right,
                                             .predicted = predicted},
                            loss, count);
+        if (predicted && count[0] > 0) { /* on the last stage */
+            right = count_right(batch, predicted);
+            if (has_entities(self))
+                count_entities(self, batch, predicted, rights);
+        }
         rights[RIGHT] += (double)right;
-        if (predicted && count[0] > 0) /* on the last stage */
-            count_entities(self, batch, predicted, rights);
         bp_free(predicted);
         return;
     }

@@ -7,9 +7,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-const char *const comparison_figure_names[] = {
-    "nll", "accuracy", "brier", "ece", "ece_adaptive", "squared_calibration_error", "aurc"};
 const char *const comparison_detection_names[] = {"auroc", "aupr", "fpr95"};
 
 int64_t comparison_columns(int64_t shifts)
@@ -23,10 +22,13 @@ int64_t comparison_column(int64_t shift, int score, int detection)
            detection;
 }
 
-comparison_value comparison_perplexity(const comparison_result *result)
+comparison_value comparison_perplexity(const comparison_results *results,
+                                       const comparison_result *result)
 {
     const comparison_value *nll = &result->values[COMPARISON_FIGURE_NLL];
 
+    if (results->task == BP_TASK_REGRESSION)
+        return (comparison_value){NAN, NAN, NAN};
     return (comparison_value){exp(nll->value), exp(nll->low), exp(nll->high)};
 }
 
@@ -54,27 +56,10 @@ typedef struct evidence {
     bp_detection **detections;                 /* [shifts][COMPARISON_SCORES] */
 } evidence;
 
-/* counts: by group, in the domain first; NULL: each document once. */
-static void measure(double *values, const int32_t *const *counts, const void *data)
+static void detect(double *values, const int32_t *const *counts, const evidence *self)
 {
-    const evidence *self = data;
     const int32_t *domain = counts ? counts[0] : NULL;
-    bp_calibration sums =
-        bp_calibration_of(self->scores->calibration, domain, self->scores->domain);
-    bp_risk risk;
 
-    bp_risk_of(&risk, self->orders[COMPARISON_BY_CONFIDENCE], domain);
-    values[COMPARISON_FIGURE_NLL] = bp_calibration_nll(&sums);
-    values[COMPARISON_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
-    values[COMPARISON_FIGURE_BRIER] = bp_calibration_brier(&sums);
-    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
-    values[COMPARISON_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
-    values[COMPARISON_FIGURE_ECE_ADAPTIVE] =
-        counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
-    values[COMPARISON_FIGURE_SQUARED] = counts
-                                            ? bp_calibration_squared_resampled(&self->gaps, &sums)
-                                            : bp_calibration_squared(&self->gaps);
-    values[COMPARISON_FIGURE_AURC] = risk.area_error;
     for (int64_t s = 0; s < self->shifts; s++)
         for (int c = 0; c < COMPARISON_SCORES; c++) {
             bp_detection_figures figures = {NAN, NAN, NAN};
@@ -86,6 +71,53 @@ static void measure(double *values, const int32_t *const *counts, const void *da
             values[comparison_column(s, c, COMPARISON_AUPR)] = figures.aupr;
             values[comparison_column(s, c, COMPARISON_FPR95)] = figures.fpr95;
         }
+}
+
+/* Of regressions; an error of calibration, as that of classes, has no resamples. */
+static void measure_values(double *values, const comparison_scores *scores, const int32_t *counts)
+{
+    double off = 0, all = 0;
+
+    for (int64_t d = 0; d < scores->domain; d++)
+        all += counts ? counts[d] : 1;
+    for (int f = 0; f < COMPARISON_FIGURES; f++) {
+        values[f] = scores->figures[f] ? 0 : NAN;
+        for (int64_t d = 0; scores->figures[f] && d < scores->domain; d++)
+            values[f] += (counts ? counts[d] : 1) * scores->figures[f][d] / all;
+    }
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        off += fabs(scores->covered[b] - (b + 0.5) / BP_CALIBRATION_BINS) / BP_CALIBRATION_BINS;
+    values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
+}
+
+/* counts: by group, in the domain first; NULL: each document once. */
+static void measure(double *values, const int32_t *const *counts, const void *data)
+{
+    const evidence *self = data;
+    const int32_t *domain = counts ? counts[0] : NULL;
+    bp_calibration sums =
+        bp_calibration_of(self->scores->calibration, domain, self->scores->domain);
+    bp_risk risk;
+
+    bp_risk_of(&risk, self->orders[COMPARISON_BY_CONFIDENCE], domain);
+    if (self->scores->real) {
+        measure_values(values, self->scores, domain);
+        values[COMPARISON_FIGURE_AURC] = self->one ? NAN : risk.area_nll;
+        detect(values, counts, self);
+        return;
+    }
+    values[COMPARISON_FIGURE_NLL] = bp_calibration_nll(&sums);
+    values[COMPARISON_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
+    values[COMPARISON_FIGURE_BRIER] = bp_calibration_brier(&sums);
+    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
+    values[COMPARISON_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
+    values[COMPARISON_FIGURE_ECE_ADAPTIVE] =
+        counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
+    values[COMPARISON_FIGURE_SQUARED] = counts
+                                            ? bp_calibration_squared_resampled(&self->gaps, &sums)
+                                            : bp_calibration_squared(&self->gaps);
+    values[COMPARISON_FIGURE_AURC] = risk.area_error;
+    detect(values, counts, self);
 }
 
 /* ---- sorting ---- */
@@ -295,8 +327,18 @@ bp_err comparison_analyse(comparison_result *out, const comparison_scores *score
         err = find_values(out, &self, spec);
     for (int b = 0; b < BP_CALIBRATION_BINS; b++)
         out->bars[b] = bp_calibration_bar(&sums, b);
+    for (int b = 0; scores->real && b < BP_CALIBRATION_BINS; b++)
+        out->bars[b] = (bp_reliability){.low = b / (double)BP_CALIBRATION_BINS,
+                                        .high = (b + 1) / (double)BP_CALIBRATION_BINS,
+                                        .tokens = scores->domain,
+                                        .confidence = (b + 0.5) / BP_CALIBRATION_BINS,
+                                        .accuracy = scores->covered[b]};
     for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++)
         bp_risk_of(&out->risk[o], self.orders[o], NULL);
+    for (int o = 0; err == BP_OK && scores->real && o < COMPARISON_ORDERS; o++) {
+        out->risk[o].area_error = out->risk[o].area_nll; /* of the squared error */
+        memcpy(out->risk[o].error, out->risk[o].nll, sizeof out->risk[o].error);
+    }
     if (err == BP_OK && spec->one) {
         bp_risk *none = &out->risk[COMPARISON_BY_INFORMATION];
 

@@ -42,9 +42,9 @@ static void add(json_t *array, json_t *value)
 
 /* ---- tables ---- */
 
-static const char *title_of(const char *key)
+static const char *title_of(const comparison_results *results, const char *key)
 {
-    for (const comparison_definition *one = comparison_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         if (strcmp(one->key, key) == 0)
             return one->title;
     return key;
@@ -52,14 +52,14 @@ static const char *title_of(const char *key)
 
 /* Of methods the root of the squared calibration error is shown, of differences the square, which
  * is what has no bias. */
-static json_t *figures_json(bool difference)
+static json_t *figures_json(const comparison_results *results, bool difference)
 {
     json_t *figures = json_array();
 
     for (int f = 0; f < COMPARISON_FIGURES; f++)
-        add(figures, json_string(title_of(f == COMPARISON_FIGURE_SQUARED && !difference
-                                              ? "rms_calibration_error"
-                                              : comparison_figure_names[f])));
+        add(figures, json_string(title_of(results, f == COMPARISON_FIGURE_SQUARED && !difference
+                                                       ? comparison_root_name(results)
+                                                       : comparison_figure_name(results, f))));
     return figures;
 }
 
@@ -176,21 +176,21 @@ bp_err comparison_page_write(const comparison_results *results)
         for (int c = 0; c < COMPARISON_SCORES; c++)
             add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
                                   comparison_score_name(results, c)));
-    for (const comparison_definition *one = comparison_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
                                    comparison_definition_text(results, one)));
     for (const comparison_plot *plot = plots; plot->name; plot++)
         add(drawings, plot_json(results, plot));
     json_t *page = json_pack(
         "{s:s, s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-        "command", results->command, "prediction", results->classes ? "document" : "token",
-        "of_tokens", (int)!results->classes, "method_count", (json_int_t)methods, "several_methods",
-        methods > 1, "tokens", (json_int_t)results->results[0].tokens, "documents",
-        (json_int_t)results->in_domain.items[0].document_count, "resamples",
-        (json_int_t)results->resamples, "figures", figures_json(false), "compared",
-        figures_json(true), "methods", methods_json(results), "shifted", shifted_json(results),
-        "aurocs", aurocs, "differences", differences_json(results), "definitions", definitions,
-        "plots", drawings);
+        "command", results->command, "prediction", comparison_prediction_name(results), "of_tokens",
+        (int)(results->task != BP_TASK_CLASSES), "method_count", (json_int_t)methods,
+        "several_methods", methods > 1, "tokens", (json_int_t)results->results[0].tokens,
+        "documents", (json_int_t)results->in_domain.items[0].document_count, "resamples",
+        (json_int_t)results->resamples, "figures", figures_json(results, false), "compared",
+        figures_json(results, true), "methods", methods_json(results), "shifted",
+        shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
+        "definitions", definitions, "plots", drawings);
     bp_err err = bp_report_page(path, "uncertainty", page);
     comparison_plots_clear(&plots);
     json_decref(page);

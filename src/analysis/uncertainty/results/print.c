@@ -91,11 +91,14 @@ static void print_shift(const comparison_results *results, int64_t s)
 void comparison_results_print(const comparison_results *results)
 {
     /* no table is wider than 80 columns, where methods have short names */
-    print_pair(results, "in the domain", "NLL [95 %]", COMPARISON_FIGURE_NLL, "accuracy",
-               COMPARISON_FIGURE_ACCURACY);
-    print_pair(results, "", "Brier", COMPARISON_FIGURE_BRIER, "ECE", COMPARISON_FIGURE_ECE);
+    bool values = results->task == BP_TASK_REGRESSION;
+
+    print_pair(results, "in the domain", "NLL [95 %]", COMPARISON_FIGURE_NLL,
+               values ? "coverage, 95 %" : "accuracy", COMPARISON_FIGURE_ACCURACY);
+    print_pair(results, "", values ? "MAE" : "Brier", COMPARISON_FIGURE_BRIER,
+               values ? "calibration error" : "ECE", COMPARISON_FIGURE_ECE);
     print_costs(results);
-    if (results->scaled)
+    if (results->scaled && !values)
         bp_log("temperature: above 1 a method is too sure of itself, below 1 not sure enough");
     for (int64_t s = 0; s < results->shifted.count; s++)
         print_shift(results, s);

@@ -22,7 +22,7 @@ void comparison_results_init(comparison_results *results)
     results->temperatures = bp_alloc("comparison.results", methods, sizeof(*results->temperatures));
     for (int64_t m = 0; m < methods; m++) {
         results->costs[m] = (comparison_cost){NAN, NAN, NAN, NAN};
-        results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0};
+        results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0, NAN};
     }
 }
 
@@ -111,8 +111,11 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
     comparison_scores scores = {0};
-    bp_err err = comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,
-                                        results->classes);
+    bp_err err = results->task == BP_TASK_REGRESSION
+                     ? comparison_values_read(&scores, folder, documents, spec.in_domain,
+                                              results->temperatures[method].noise)
+                     : comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,
+                                              results->classes);
 
     if (err == BP_OK)
         err = comparison_analyse(&results->results[method], &scores, &spec);

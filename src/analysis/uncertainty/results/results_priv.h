@@ -27,6 +27,17 @@ typedef enum comparison_order {
 } comparison_order;
 extern const char *const comparison_order_names[]; /* "confidence", ... */
 
+enum { /* columns of a method's figures; behind them, for each shift and score, three more */
+       COMPARISON_FIGURE_NLL,
+       COMPARISON_FIGURE_ACCURACY,
+       COMPARISON_FIGURE_BRIER,
+       COMPARISON_FIGURE_ECE,
+       COMPARISON_FIGURE_ECE_ADAPTIVE,
+       COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
+       COMPARISON_FIGURE_AURC,
+       COMPARISON_FIGURES
+};
+
 typedef struct comparison_scores {
     int64_t documents;                   /* of all corpora */
     double *means[COMPARISON_SCORES];    /* [documents]; NaN: no token was scored */
@@ -36,11 +47,18 @@ typedef struct comparison_scores {
     float *nll;
     unsigned char *correct;
     bp_calibration *calibration; /* [domain] */
+    /* Of regressions, whose nll above is the squared error, and correct: within the 95 % interval
+     */
+    bool real;
+    double
+        *figures[COMPARISON_FIGURES]; /* [domain] each: what it is the mean of; NULL: it is none */
+    double covered[BP_CALIBRATION_BINS]; /* share of values in the central interval of the level of
+                                            a bin's middle */
 } comparison_scores;
 
 /** tokens[documents]: how many tokens of each document `folder`/documents.h5 says were scored; of
- * `documents` documents, or BP_ERR_FORMAT. classes: a document of `folder`/outcomes.h5 is one
- * prediction, and stands for one token. Owns: bp_free(). */
+ * `documents` documents, or BP_ERR_FORMAT. classes: how many predictions each document of
+ * `folder`/outcomes.h5 has, which stand for tokens. Owns: bp_free(). */
 bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
                                bool classes);
 
@@ -54,6 +72,10 @@ bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t doc
  */
 bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
                               int64_t documents, const comparison_group *in_domain, bool classes);
+/** The same of regressions, whose noise has this variance: a prediction is a Gaussian with the mean
+ * of the members' values, and as its variance theirs and that of the noise. */
+bp_err comparison_values_read(comparison_scores *out, const char *folder, int64_t documents,
+                              const comparison_group *in_domain, double noise);
 void comparison_scores_clear(comparison_scores *scores);
 
 /** Keep of a group the documents of which something was scored. Returns how many were dropped. */
@@ -61,18 +83,13 @@ int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
 
 /* ---- figures ---- */
 
-enum { /* columns of a method's figures; behind them, for each shift and score, three more */
-       COMPARISON_FIGURE_NLL,
-       COMPARISON_FIGURE_ACCURACY,
-       COMPARISON_FIGURE_BRIER,
-       COMPARISON_FIGURE_ECE,
-       COMPARISON_FIGURE_ECE_ADAPTIVE,
-       COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
-       COMPARISON_FIGURE_AURC,
-       COMPARISON_FIGURES
-};
 enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
-extern const char *const comparison_figure_names[];    /* "nll", "accuracy", ... */
+struct comparison_results;
+/** "nll", "accuracy", ...; of regressions "nll", "coverage_95", "mae", "calibration_error",
+ * "variance", "mse", "aurc", in the same columns. */
+const char *comparison_figure_name(const struct comparison_results *results, int figure);
+/** Of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
+const char *comparison_root_name(const struct comparison_results *results);
 extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
 
 /** Columns with so many shifts, and the column of one figure of detection. */
@@ -111,8 +128,9 @@ typedef struct comparison_result {
     comparison_histogram histogram;
 } comparison_result;
 
-/** exp of the NLL and of its ends. */
-comparison_value comparison_perplexity(const comparison_result *result);
+/** exp of the NLL and of its ends; NaN of regressions. */
+comparison_value comparison_perplexity(const struct comparison_results *results,
+                                       const comparison_result *result);
 /** The root of the squared calibration error and of its ends, 0 of what is below 0. */
 comparison_value comparison_rms(const comparison_result *result);
 
@@ -150,6 +168,7 @@ typedef struct comparison_temperature {
     double before, after; /* NLL a token on that text at temperature 1 and at this one */
     bool at_edge;         /* the best may lie beyond the temperatures that were looked at */
     int64_t tokens;
+    double noise; /* of regressions: the variance of values' noise */
 } comparison_temperature;
 
 typedef struct comparison_results {
@@ -163,7 +182,8 @@ typedef struct comparison_results {
     int64_t resamples;
     uint64_t seed;
     bool scaled;  /* there is validation text */
-    bool classes; /* the models are classifiers: a document is one prediction */
+    int64_t task; /* bp_task_kind of all models */
+    bool classes; /* of a task: outcomes.h5 tells of its predictions */
 
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */
@@ -171,6 +191,9 @@ typedef struct comparison_results {
     comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
 } comparison_results;
 
+/** What is predicted: "token", "document", "word"; "end": where an answer begins in a window, and
+ * where it ends. */
+const char *comparison_prediction_name(const comparison_results *results);
 /** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
 const char *comparison_score_name(const comparison_results *results, int score);
 
@@ -189,8 +212,11 @@ json_t *comparison_summary(const comparison_results *results);
 typedef struct comparison_definition {
     const char *key, *title, *text;
     const char *of_classes; /* the text where outcomes are classes; NULL: the same */
+    const char *of_parts;   /* where they are tags, or ends of spans; NULL: as of tokens */
 } comparison_definition;
-extern const comparison_definition comparison_definitions[];
+extern const comparison_definition comparison_definitions[], comparison_value_definitions[];
+/** Those of the results' task. */
+const comparison_definition *comparison_definitions_of(const comparison_results *results);
 const char *comparison_definition_text(const comparison_results *results,
                                        const comparison_definition *one);
 

@@ -9,16 +9,21 @@ const comparison_definition comparison_definitions[] = {
      "mean negative log-likelihood of a token, in nats; of a method with several members the "
      "probability is the mean of theirs (the mixture)",
      "mean negative log-likelihood of a document's class, in nats; of a method with several "
-     "members the probability is the mean of theirs (the mixture)"},
+     "members the probability is the mean of theirs (the mixture)",
+     "mean negative log-likelihood of a prediction's true outcome, in nats; of a method with "
+     "several members the probability is the mean of theirs (the mixture)"},
     {"perplexity", "Perplexity",
      "exp(nll); perplexity_low and perplexity_high are exp of nll_low and nll_high"},
     {"accuracy", "Accuracy", "share of tokens whose most probable prediction is right",
-     "share of documents whose most probable class is right"},
+     "share of documents whose most probable class is right",
+     "share of predictions whose most probable outcome is right"},
     {"brier", "Brier",
      "mean over tokens of sum_v (p_v - [v = target])^2 over the whole vocabulary: 0 to 2 (Brier "
      "1950), lower is better",
      "mean over documents of sum_k (p_k - [k = class])^2 over all classes: 0 to 2 (Brier 1950), "
-     "lower is better"},
+     "lower is better",
+     "mean over predictions of sum_k (p_k - [k = outcome])^2 over all outcomes: 0 to 2 (Brier "
+     "1950), lower is better"},
     {"ece", "ECE",
      "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
      "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
@@ -26,7 +31,8 @@ const comparison_definition comparison_definitions[] = {
      "rms_calibration_error"},
     {"ece_adaptive", "Adaptive ECE",
      "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
-     "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)"},
+     "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)",
+     "the same over 15 bins of equal count (Nguyen and O'Connor 2015)"},
     {"squared_calibration_error", "Squared calibration error",
      "sum_b n_b / N (accuracy_b - confidence_b)^2 over the bins of the ECE, less what noise adds "
      "to "
@@ -41,6 +47,8 @@ const comparison_definition comparison_definitions[] = {
      "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
      "k (Geifman et al. 2019), lower is better",
      "area under the risk-coverage curve: mean error rate of the k most confident documents over "
+     "all k (Geifman et al. 2019), lower is better",
+     "area under the risk-coverage curve: mean error rate of the k most confident predictions over "
      "all k (Geifman et al. 2019), lower is better"},
     {"temperature", "Temperature",
      "T that minimises the NLL of softmax(log p / T) on corpus.valid, p the mixture: above 1 the "
@@ -58,7 +66,12 @@ const comparison_definition comparison_definitions[] = {
      "the model does not know), entropy (of the mixture: all that is uncertain), confidence (minus "
      "the logarithm of the largest probability; Hendrycks and Gimpel 2017). No label of a shifted "
      "document is used. A method of one distribution has no mutual information, so no figure and "
-     "no difference by it: null"},
+     "no difference by it: null",
+     "is a document of the shift told from one in the domain by the mean score of its predictions? "
+     "Positive class: shifted; a higher score speaks for it. Scores: mutual_information (between "
+     "the prediction and the member), entropy (of the mixture), confidence (minus the logarithm of "
+     "the largest probability). No label of a shifted document is used. A method of one "
+     "distribution has no mutual information, so no figure and no difference by it: null"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
      "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
@@ -85,12 +98,27 @@ const comparison_definition comparison_definitions[] = {
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
     {"memory_mib", "Memory", "peak resident memory of the largest rank while scoring, in MiB"},
-    {NULL, NULL, NULL, NULL}};
+    {NULL, NULL, NULL, NULL, NULL}};
 
 const char *comparison_definition_text(const comparison_results *results,
                                        const comparison_definition *one)
 {
-    return results->classes && one->of_classes ? one->of_classes : one->text;
+    const char *text = results->task == BP_TASK_NONE      ? NULL
+                       : results->task == BP_TASK_CLASSES ? one->of_classes
+                                                          : one->of_parts;
+
+    return text ? text : one->text;
+}
+
+const char *comparison_prediction_name(const comparison_results *results)
+{
+    static const char *const NAMES[] = {[BP_TASK_NONE] = "token",
+                                        [BP_TASK_CLASSES] = "document",
+                                        [BP_TASK_REGRESSION] = "document",
+                                        [BP_TASK_TAGS] = "word",
+                                        [BP_TASK_SPANS] = "end"};
+
+    return NAMES[results->task];
 }
 
 static void put_real(json_t *object, const char *key, double value)
@@ -157,7 +185,8 @@ static json_t *method_json(const comparison_results *results, int64_t m)
     const comparison_result *result = &results->results[m];
     const comparison_temperature *temperature = &results->temperatures[m];
     const comparison_cost *cost = &results->costs[m];
-    const comparison_value perplexity = comparison_perplexity(result), rms = comparison_rms(result);
+    const comparison_value perplexity = comparison_perplexity(results, result),
+                           rms = comparison_rms(result);
     json_t *risk = json_object(), *bars = json_array();
     json_t *object =
         json_pack("{s:s, s:b, s:I}", "way", comparison_way_name(method->way), "ensemble",
@@ -175,10 +204,13 @@ static json_t *method_json(const comparison_results *results, int64_t m)
                       bp_json_real(bar->high), "tokens", (json_int_t)bar->tokens, "confidence",
                       bp_json_real(bar->confidence), "accuracy", bp_json_real(bar->accuracy)));
     put_value(object, "nll", &result->values[COMPARISON_FIGURE_NLL]);
-    put_value(object, "perplexity", &perplexity);
+    if (results->task == BP_TASK_REGRESSION)
+        put_real(object, "noise_variance", temperature->noise);
+    else
+        put_value(object, "perplexity", &perplexity);
     for (int f = COMPARISON_FIGURE_ACCURACY; f < COMPARISON_FIGURES; f++)
-        put_value(object, comparison_figure_names[f], &result->values[f]);
-    put_value(object, "rms_calibration_error", &rms);
+        put_value(object, comparison_figure_name(results, f), &result->values[f]);
+    put_value(object, comparison_root_name(results), &rms);
     put_all(object,
             json_pack("{s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "temperature",
                       bp_json_real(temperature->temperature), "temperature_nll_before",
@@ -207,7 +239,7 @@ static json_t *differences_json(const comparison_results *results)
             json_t *one = json_object();
 
             for (int f = 0; f < COMPARISON_FIGURES; f++)
-                put_value(one, comparison_figure_names[f], &values[f]);
+                put_value(one, comparison_figure_name(results, f), &values[f]);
             (void)json_object_set_new(one, "ood",
                                       all_detection_json(results, values, COMPARISON_AUROC));
             (void)json_object_set_new(row, results->methods.items[k].name, one);
@@ -237,7 +269,7 @@ static json_t *definitions_json(const comparison_results *results)
 {
     json_t *object = json_object();
 
-    for (const comparison_definition *one = comparison_definitions; one->key; one++)
+    for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         (void)json_object_set_new(object, one->key,
                                   json_string(comparison_definition_text(results, one)));
     put_all(object,
@@ -250,11 +282,12 @@ static json_t *definitions_json(const comparison_results *results)
 json_t *comparison_summary(const comparison_results *results)
 {
     json_t *methods = json_object();
+    char predictions[32];
 
+    snprintf(predictions, sizeof predictions, "%ss", comparison_prediction_name(results));
     for (int64_t m = 0; m < results->methods.count; m++)
         (void)json_object_set_new(methods, results->methods.items[m].name, method_json(results, m));
     return json_pack("{s:i, s:s, s:o, s:o, s:o, s:o}", "format_version", 1, "predictions",
-                     results->classes ? "documents" : "tokens", "methods", methods, "differences",
-                     differences_json(results), "groups", groups_json(results), "definitions",
-                     definitions_json(results));
+                     predictions, "methods", methods, "differences", differences_json(results),
+                     "groups", groups_json(results), "definitions", definitions_json(results));
 }

@@ -83,11 +83,11 @@ static bp_err write_methods(const comparison_results *results)
 
     bp_buffer_printf(&table, "method,way,members,documents,tokens");
     for (int f = 0; f < COMPARISON_FIGURES; f++) {
-        put_value_header(&table, comparison_figure_names[f]);
+        put_value_header(&table, comparison_figure_name(results, f));
         if (f == COMPARISON_FIGURE_NLL)
             put_value_header(&table, "perplexity");
         if (f == COMPARISON_FIGURE_SQUARED)
-            put_value_header(&table, "rms_calibration_error");
+            put_value_header(&table, comparison_root_name(results));
     }
     bp_buffer_printf(&table, ",temperature,temperature_nll_before,temperature_nll,"
                              "temperature_at_edge,train_seconds,fit_seconds,score_seconds,"
@@ -96,7 +96,7 @@ static bp_err write_methods(const comparison_results *results)
         const comparison_result *result = &results->results[m];
         const comparison_cost *cost = &results->costs[m];
         const comparison_temperature *t = &results->temperatures[m];
-        const comparison_value perplexity = comparison_perplexity(result),
+        const comparison_value perplexity = comparison_perplexity(results, result),
                                rms = comparison_rms(result);
 
         comparison_csv_put(&table, "ttiii", results->methods.items[m].name,
@@ -156,8 +156,8 @@ static bp_err write_differences(const comparison_results *results)
                        *other = results->methods.items[k].name;
 
             for (int f = 0; f < COMPARISON_FIGURES; f++)
-                comparison_csv_put(&table, "tttttv\n", one, other, comparison_figure_names[f], "",
-                                   "", &values[f]);
+                comparison_csv_put(&table, "tttttv\n", one, other,
+                                   comparison_figure_name(results, f), "", "", &values[f]);
             for (int64_t s = 0; s < shifts; s++)
                 for (int c = 0; c < COMPARISON_SCORES; c++)
                     comparison_csv_put(&table, "tttttv\n", one, other, "auroc",

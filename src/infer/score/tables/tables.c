@@ -128,21 +128,71 @@ bp_err bp_tokens_writer_new(bp_tokens_writer **out, const char *path, const bp_s
     return err;
 }
 
-bp_err bp_outcomes_write(const char *path, const bp_score_plan *plan,
-                         const bp_token_statistics *statistics, const float *values)
+bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
 {
+    const bp_score_plan *plan = outcomes->plan;
+    int64_t *starts = bp_alloc("score.tables", plan->files + 1, sizeof *starts);
     bp_tokens_writer *writer;
-    bp_err err =
-        begin_writer(&writer, path, "score-outcomes", plan, plan->first_document, statistics);
+    bp_err err;
 
+    for (int64_t f = 0; f < plan->files; f++) {
+        starts[f + 1] = starts[f];
+        for (int64_t d = plan->first_document[f]; d < plan->first_document[f + 1]; d++)
+            starts[f + 1] += outcomes->predictions[d];
+    }
+    err = begin_writer(&writer, path, "score-outcomes", plan, starts, outcomes->statistics);
     if (err == BP_OK)
         err = bp_score_ids_write(writer->draft.file, plan);
     if (err == BP_OK)
-        err =
-            bp_tokens_writer_add(writer, 0, plan->documents, (const char *)values, plan->documents);
+        err = bp_h5_write(writer->draft.file, "predictions", BP_H5_I64, outcomes->predictions,
+                          plan->documents);
+    if (err == BP_OK && outcomes->spread)
+        err = bp_h5_write(writer->draft.file, "differential_entropy", BP_H5_F32, outcomes->spread,
+                          outcomes->count);
+    if (err == BP_OK)
+        err = bp_tokens_writer_add(writer, 0, outcomes->count, (const char *)outcomes->values,
+                                   outcomes->count);
     if (err == BP_OK)
         err = bp_tokens_writer_commit(writer);
     bp_tokens_writer_free(&writer);
+    bp_free(starts);
+    return err;
+}
+
+bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, const float *label)
+{
+    int64_t n = outcomes->count, M = outcomes->statistics->members;
+    const float *told = outcomes->values;
+    float *grid = bp_alloc("score.tables", n * M, sizeof *grid);
+    bp_h5_draft draft = {0};
+    bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
+
+    for (int64_t k = 0; k < n * M; k++)
+        grid[k] = told[(BP_MODEL_MEMBER + k % M) * n + k / M];
+    if (err == BP_OK)
+        err = bp_h5_write(draft.file, "label", BP_H5_F32, label, n);
+    if (err == BP_OK)
+        err = bp_h5_write(draft.file, "prediction", BP_H5_F32, told + BP_MODEL_LOGPROB * n, n);
+    if (err == BP_OK)
+        err =
+            bp_h5_write(draft.file, "variance", BP_H5_F32, told + BP_MODEL_LOGPROB_VARIANCE * n, n);
+    if (err == BP_OK)
+        err = bp_h5_make_array(draft.file, "member_prediction", BP_H5_F32, 2,
+                               (const int64_t[]){n, M}, NULL);
+    if (err == BP_OK)
+        err = bp_h5_write_slab(draft.file, "member_prediction", BP_H5_F32, 0, grid, n * M);
+    if (err == BP_OK)
+        err = bp_h5_write_texts(draft.file, "member_names",
+                                (const char *const *)outcomes->statistics->names, M);
+    if (err == BP_OK)
+        err = bp_h5_write(draft.file, "predictions", BP_H5_I64, outcomes->predictions,
+                          outcomes->plan->documents);
+    if (err == BP_OK)
+        err = bp_score_ids_write(draft.file, outcomes->plan);
+    if (err == BP_OK)
+        err = bp_h5_draft_commit(&draft, "score-outcomes", VERSION);
+    bp_h5_draft_end(&draft);
+    bp_free(grid);
     return err;
 }
 

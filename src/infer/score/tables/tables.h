@@ -24,12 +24,20 @@ bp_err bp_tokens_writer_commit(bp_tokens_writer *writer);
 /** Without a commit before it, removes all traces. NULL is accepted. */
 void bp_tokens_writer_free(bp_tokens_writer **writer);
 
-/** outcomes.h5 of a task: what an ensemble says of each document's label.
- *
- * Shapes:     values[statistics->count][plan->documents]; NaN: not known.
- * Errors:     BP_ERR_IO, those of bp_h5_create and of the corpora. */
-bp_err bp_outcomes_write(const char *path, const bp_score_plan *plan,
-                         const bp_token_statistics *statistics, const float *values);
+/** What an ensemble says of each prediction of a task: of a document one, or some. */
+typedef struct bp_outcomes {
+    const bp_score_plan *plan;
+    const bp_token_statistics *statistics;
+    const int64_t *predictions; /* [plan->documents] of each document */
+    int64_t count;              /* their sum */
+    const float *values;        /* [statistics->count][count]; NaN: not known */
+    const float *spread;        /* [count] of a prior network: the Dirichlet's differential entropy;
+                                   NULL: it is none */
+} bp_outcomes;
+/** outcomes.h5. Errors: BP_ERR_IO, those of bp_h5_create and of the corpora. */
+bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes);
+/** The same of regressions, whose members tell values: label[count] beside. */
+bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, const float *label);
 
 /** documents.h5, from the merged table. Errors: BP_ERR_IO, those of bp_h5_create and of the
  * corpora. */
