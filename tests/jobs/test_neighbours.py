@@ -125,6 +125,10 @@ class Neighbours(ScoreFiles, JobTest):
         self.assertEqual({key: summary["neighbours"][key] for key in ("k", "temperature", "weight", "entries")},
                          {"k": K, "temperature": TEMPERATURE, "weight": WEIGHT, "entries": len(keys)})
         self.assertNotIn("neighbours", plain)
+        alone, mixed, _ = self.scored("neighbours-alone", 0, "neighbours.weight=1")
+        self.assertEqual((alone["zero_probability"], alone["perplexity"]), ((near == 0).sum(), None))
+        numpy.testing.assert_array_equal(mixed[rows] == -numpy.inf, near == 0)
+        numpy.testing.assert_allclose(mixed[rows][near > 0], numpy.log(near[near > 0]), atol=1e-6)
 
     def test_every_mesh_and_memory_gives_the_same(self):
         one, mixed, _ = self.scored("one")
