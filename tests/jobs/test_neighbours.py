@@ -11,6 +11,7 @@ try:
     import h5py
     import numpy
     from sklearn.neighbors import NearestNeighbors
+    from tensors import tensors_of
 except ImportError:
     h5py = None
 
@@ -58,7 +59,6 @@ class Neighbours(ScoreFiles, JobTest):
             return file["layer_0"][:][rows].astype(float), rows, file["tokens"][:][rows]
 
     def test_keys_are_numpys_in_the_windows_of_scoring(self):
-        from tensors import tensors_of
         w = tensors_of(os.path.join(self.at("model"), "checkpoints", steps(self.at("model"))[-1]))
         with h5py.File(self.at("part.h5")) as file:
             eod, vocabulary = int(file.attrs["eod_id"]), int(file.attrs["vocab_size"])
@@ -82,6 +82,27 @@ class Neighbours(ScoreFiles, JobTest):
             numpy.testing.assert_array_equal(scored, ~numpy.isnan(want[:, 0]), err_msg=name)
         self.must(["bagpipe-data", "verify", self.store])
 
+    def test_keys_of_other_families_lie_behind_the_last_norm_before_an_mlp(self):
+        """Without its gain and bias a key has a square of 1 a number, and no other norm's would give it that."""
+        for name in ("llama", "gpt_neox"):
+            folder = bagpipe_test.shared(os.path.join("reference", name + "-tiny"))
+            if folder is None:
+                self.skipTest("it needs ../shared/reference")
+            with h5py.File(self.at(name + ".h5"), "w") as file:
+                file["tokens"] = numpy.random.default_rng(1).integers(3, 96, 200).astype("u2")
+                file["doc_start"] = numpy.array([0, 20, 90, 200], "u8")
+                file.attrs["vocab_size"] = 97
+            self.convert(name + ".h5")
+            self.must(["bagpipe-data", "import", folder, "--out", self.at(name)])
+            self.must(self.command("keys-" + name, name, "score.states=yes", f"score.model={self.at(name)}"))
+            weights, fits = tensors_of(self.at(name)), []
+            keys = self.entries(os.path.join(self.at("keys-" + name), "score", "states.h5"))[0]
+            for norm in [tensor[:-len(".gain")] for tensor in weights if tensor.endswith(".gain")]:
+                plain = (keys - weights.get(norm + ".bias", 0)) / weights[norm + ".gain"]
+                if abs((plain ** 2).mean(1) - 1).max() < 1e-3:
+                    fits.append(norm)
+            self.assertEqual(fits, ["h.1.ln2"], name)
+
     def test_the_mixture_is_numpys_of_the_neighbours_of_scikit_learn(self):
         self.must(self.command("queries", "text", "score.states=yes", "score.tokens=yes"))
         keys, _, values = self.entries(self.store)
@@ -104,6 +125,10 @@ class Neighbours(ScoreFiles, JobTest):
         self.assertEqual({key: summary["neighbours"][key] for key in ("k", "temperature", "weight", "entries")},
                          {"k": K, "temperature": TEMPERATURE, "weight": WEIGHT, "entries": len(keys)})
         self.assertNotIn("neighbours", plain)
+        alone, mixed, _ = self.scored("neighbours-alone", 0, "neighbours.weight=1")
+        self.assertEqual((alone["zero_probability"], alone["perplexity"]), ((near == 0).sum(), None))
+        numpy.testing.assert_array_equal(mixed[rows] == -numpy.inf, near == 0)
+        numpy.testing.assert_allclose(mixed[rows][near > 0], numpy.log(near[near > 0]), atol=1e-6)
 
     def test_every_mesh_and_memory_gives_the_same(self):
         one, mixed, _ = self.scored("one")

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+/* What stands for a probability of 0, which a mixture of weight 1 may have (info.may_be_zero). */
+#define NO_PROBABILITY (2.0 * BP_MODEL_ZERO)
+
 typedef struct near_model {
     bp_model face;
     bp_model *model;
@@ -80,8 +83,10 @@ static bp_err score(bp_model *lm, const bp_model_batch *batch, float *values)
     for (int64_t i = 0, at = 0; i < places; i++) {
         values[i] = NAN;
         if (batch->targets[i] >= 0)
-            values[i] = (float)bp_neighbours_mix(
-                &self->spec, (double)own[i], self->found + at++ * self->spec.k, batch->targets[i]);
+            values[i] =
+                (float)fmax(bp_neighbours_mix(&self->spec, (double)own[i],
+                                              self->found + at++ * self->spec.k, batch->targets[i]),
+                            NO_PROBABILITY);
     }
     return BP_OK;
 }
