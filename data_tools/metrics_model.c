@@ -139,7 +139,6 @@ static bp_err encode(token_file *out, const metrics_model *self, const answer_fi
 {
     bp_encoder *encoder = NULL;
     bp_ids ids = {0};
-    int64_t cut = 0;
     bp_err err = bp_encoder_new(&encoder, self->tokenizer);
 
     *out = (token_file){.count = file->count,
@@ -147,13 +146,7 @@ static bp_err encode(token_file *out, const metrics_model *self, const answer_fi
     for (int64_t k = 0; k < file->count && err == BP_OK; k++) {
         err = bp_encode(encoder, file->lines[k].text, file->lines[k].bytes, &ids);
         out->starts[k + 1] = ids.count;
-        cut += ids.count - out->starts[k] > bp_texts_window(&self->rule);
     }
-    if (cut > 0)
-        BP_WARN("metrics.too_long",
-                "%" PRId64 " of %" PRId64 " texts have more tokens than the %" PRId64
-                " of a window of the model, which reads them in parts: at %s",
-                cut, file->count, bp_texts_window(&self->rule), file->path);
     out->tokens = bp_alloc("tool.metrics", ids.count, sizeof *out->tokens);
     for (int64_t i = 0; i < ids.count; i++)
         out->tokens[i] = (int32_t)ids.data[i];
@@ -195,6 +188,19 @@ bp_err metrics_model_perplexity(bp_text_answers *out, metrics_model *self,
 }
 
 /* ---- BERTScore ---- */
+
+static void warn_of_long(const metrics_model *self, const token_file *file, const char *path)
+{
+    int64_t window = bp_texts_window(&self->rule), cut = 0;
+
+    for (int64_t k = 0; k < file->count; k++)
+        cut += file->starts[k + 1] - file->starts[k] > window;
+    if (cut > 0)
+        BP_WARN("metrics.too_long",
+                "%" PRId64 " of %" PRId64 " texts have more tokens than the %" PRId64
+                " of a window of the model, which reads them in parts: at %s",
+                cut, file->count, window, path);
+}
 
 /* The hypothesis, and then its references. */
 typedef struct matching {
@@ -310,8 +316,13 @@ bp_err metrics_model_bertscore(bp_text_answers *out, metrics_model *self,
 
     *out = (bp_text_answers){n, BP_BERTSCORE_WIDTH,
                              bp_alloc("tool.metrics", n * BP_BERTSCORE_WIDTH, sizeof(double))};
-    for (int k = 0; k <= count && err == BP_OK; k++)
-        err = encode(&job.files[k], self, k == 0 ? hypothesis : &references[k - 1]);
+    for (int k = 0; k <= count && err == BP_OK; k++) {
+        const answer_file *file = k == 0 ? hypothesis : &references[k - 1];
+
+        err = encode(&job.files[k], self, file);
+        if (err == BP_OK)
+            warn_of_long(self, &job.files[k], file->path);
+    }
     if (err == BP_OK && self->spec.idf)
         find_weights(&job, n);
     for (int64_t first = 0, end; first < n && err == BP_OK; first = end) {
