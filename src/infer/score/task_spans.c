@@ -25,13 +25,13 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
     const float *values = task->values + 2 * w * T;
     float *row = task->table + r * task->width;
 
-    /* of both ends, which any place of the window tells */
+    /* of both ends, which any place of the window has */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
-        const float *values =
-            values + (k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION) *
-                         2 * batch->windows * T;
+        int64_t statistic =
+            k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION;
+        const float *both = values + statistic * 2 * batch->windows * T;
 
-        row[TASK_SPAN_COLUMNS + k] = values[2 * none] + values[2 * none + 1];
+        row[TASK_SPAN_COLUMNS + k] = both[2 * none] + both[2 * none + 1];
     }
     row[SPAN_SCORE] = -INFINITY;
     row[SPAN_NONE] = values[2 * none] + values[2 * none + 1];
