@@ -23,6 +23,8 @@
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
+    const char *kind = bp_optimizer_keys_of(config)->kind;
+    bool samples = strcmp(kind, "sgld") == 0 || strcmp(kind, "vogn") == 0; /* of all weights */
     const struct {
         const char *key;
         bool given;
@@ -30,7 +32,7 @@ static bp_err refuse_others(const trainer *self)
                   {"task.lm_weight", bp_task_keys_of(config)->lm_weight > 0},
                   {"adapter.kind", self->shape.adapter.kind != BP_ADAPTER_NONE},
                   {"train.softmax_samples", bp_train_keys_of(config)->softmax_samples > 0},
-                  {"optimizer.kind", strcmp(bp_optimizer_keys_of(config)->kind, "sgld") == 0}};
+                  {"optimizer.kind", samples}};
 
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
         if (others[k].given)
