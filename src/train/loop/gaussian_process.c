@@ -23,16 +23,16 @@
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
-    const char *optimizer = bp_optimizer_keys_of(config)->kind;
+    const char *kind = bp_optimizer_keys_of(config)->kind;
+    bool samples = strcmp(kind, "sgld") == 0 || strcmp(kind, "vogn") == 0; /* of all weights */
     const struct {
         const char *key;
         bool given;
-    } others[] = {
-        {"dirichlet.outside", bp_task_keys_of(config)->outside != NULL},
-        {"task.lm_weight", bp_task_keys_of(config)->lm_weight > 0},
-        {"adapter.kind", self->shape.adapter.kind != BP_ADAPTER_NONE},
-        {"train.softmax_samples", bp_train_keys_of(config)->softmax_samples > 0},
-        {"optimizer.kind", strcmp(optimizer, "sgld") == 0 || strcmp(optimizer, "vogn") == 0}};
+    } others[] = {{"dirichlet.outside", bp_task_keys_of(config)->outside != NULL},
+                  {"task.lm_weight", bp_task_keys_of(config)->lm_weight > 0},
+                  {"adapter.kind", self->shape.adapter.kind != BP_ADAPTER_NONE},
+                  {"train.softmax_samples", bp_train_keys_of(config)->softmax_samples > 0},
+                  {"optimizer.kind", samples}};
 
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
         if (others[k].given)
