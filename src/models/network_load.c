@@ -10,8 +10,9 @@
 /* A network that is being filled. */
 typedef struct loading {
     bp_network *network;
-    float *held, *staged; /* NULL: nothing goes there */
-    int64_t held_floats;  /* that are in use */
+    const bp_dropconnect *drops; /* NULL: none */
+    float *held, *staged;        /* NULL: nothing goes there */
+    int64_t held_floats;         /* that are in use */
     bp_slice *slices;
     int64_t slice_count, slice_capacity;
 } loading;
@@ -98,6 +99,21 @@ static void forget_group(const loading *self, bp_group *group)
             group->params[k].value = NULL;
 }
 
+static void drop_weights(const loading *self, int block)
+{
+    for (int g = 0; g < self->network->group_count; g++) {
+        const bp_group *group = &self->network->groups[g];
+
+        for (int k = 0; k < group->count && group->block == block; k++) {
+            const bp_param *param = &group->params[k];
+
+            if (bp_dropconnect_drops(self->network, group, param))
+                bp_dropconnect_apply(param->value, param->value, param, 0, bp_param_floats(param),
+                                     self->drops);
+        }
+    }
+}
+
 /* Block k, or none where this rank has fewer than another. */
 static bp_err load_block(loading *self, int block, bp_checkpoint *checkpoint, uint64_t seed)
 {
@@ -116,6 +132,8 @@ static bp_err load_block(loading *self, int block, bp_checkpoint *checkpoint, ui
             initialise_group(&network->groups[g], seed);
     if (err != BP_OK || block >= network->block_count)
         return err;
+    if (self->drops && self->drops->rate > 0)
+        drop_weights(self, block);
     err = network->blocks[block]->ops->bind(network->blocks[block]);
     if (err == BP_OK)
         bp_network_refresh_block(network, block);
@@ -126,9 +144,9 @@ static bp_err load_block(loading *self, int block, bp_checkpoint *checkpoint, ui
 }
 
 bp_err bp_network_load(bp_network *network, MPI_Comm member, bp_checkpoint *checkpoint,
-                       uint64_t seed, float **held)
+                       uint64_t seed, const bp_dropconnect *drops, float **held)
 {
-    loading self = {.network = network};
+    loading self = {.network = network, .drops = drops};
     bp_err err = bp_agree(member, allocate(&self, held));
     int blocks = (int)bp_all_max_int(network->block_count, member);
 

@@ -2,6 +2,7 @@
 #ifndef BP_MODELS_NETWORK_LOAD_PRIV_H
 #define BP_MODELS_NETWORK_LOAD_PRIV_H
 
+#include "models/dropconnect.h"
 #include "models/network.h"
 
 /** Bytes of a network of bp_gemm_new_forward: what is held in float32 (all,
@@ -18,11 +19,11 @@ bp_network_load_bytes bp_network_load_plan(const bp_network *network);
  * afterwards.
  *
  * Collective: over `member`, the communicator of the checkpoint. `checkpoint`
- * NULL: initial values of `seed`, on all ranks alike. Owns:       *held is the
- * caller's, bp_free() behind bp_network_free(), also on failure. Errors: those
- * of bp_checkpoint_load; BP_ERR_SYSTEM memory: the same on all ranks.
+ * NULL: initial values of `seed`, on all ranks alike. drops: masks that weights get; NULL: none.
+ * Owns:       *held is the caller's, bp_free() behind bp_network_free(), also on failure. Errors:
+ * those of bp_checkpoint_load; BP_ERR_SYSTEM memory: the same on all ranks.
  */
 bp_err bp_network_load(bp_network *network, MPI_Comm member, bp_checkpoint *checkpoint,
-                       uint64_t seed, float **held);
+                       uint64_t seed, const bp_dropconnect *drops, float **held);
 
 #endif

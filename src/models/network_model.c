@@ -563,13 +563,17 @@ bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_confi
     *out = NULL;
     if (err == BP_OK) {
         shape.context = network_model_context(&shape, wish.context);
+        err = bp_dropconnect_check(&shape, (double)wish.dropconnect.rate, "uncertainty.models");
+    }
+    if (err == BP_OK) {
         err = new_model(&self, mesh, config, &shape);
     }
     err = bp_agree(mesh->member, err);
     if (err == BP_OK && wish.keeps_head && network_is_last(self) && bp_model_is_softmax(&shape))
         bp_lm_head_keep_values(network_head(self));
     if (err == BP_OK)
-        err = bp_network_load(self->network, mesh->member, checkpoint, 0, &self->values);
+        err = bp_network_load(self->network, mesh->member, checkpoint, 0, &wish.dropconnect,
+                              &self->values);
     hand_over(out, self, err);
     return err;
 }
@@ -582,7 +586,7 @@ bp_err bp_network_model_new(bp_model **out, const bp_mesh *mesh, const bp_config
 
     *out = NULL;
     if (err == BP_OK)
-        err = bp_network_load(self->network, mesh->member, NULL, seed, &self->values);
+        err = bp_network_load(self->network, mesh->member, NULL, seed, NULL, &self->values);
     hand_over(out, self, err);
     return err;
 }

@@ -2,13 +2,15 @@
 #ifndef BP_MODELS_NETWORK_MODEL_H
 #define BP_MODELS_NETWORK_MODEL_H
 
+#include "models/dropconnect.h"
 #include "models/family.h"
 #include "models/model.h"
 
 /** What is asked of a model beside its weights. */
 typedef struct bp_model_wish {
-    bool keeps_head; /* as bp_model_open_with_head */
-    int64_t context; /* as bp_model_open_wide; 0: its own */
+    bool keeps_head;            /* as bp_model_open_with_head */
+    int64_t context;            /* as bp_model_open_wide; 0: its own */
+    bp_dropconnect dropconnect; /* of its weights, once for all */
 } bp_model_wish;
 
 /** As bp_model_estimate (models/open.h), of a network of this shape. decode_bytes 0: it can't

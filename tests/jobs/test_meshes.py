@@ -29,14 +29,14 @@ class Meshes(JobTest):
                         self.assertLess(abs(a - b), 2e-5)
 
     def test_masks_of_dropout_are_those_of_one_rank(self):
-        keys = ("model.dropout=0.2", "train.steps=6")
+        keys = ("model.dropout=0.2", "train.dropconnect=0.2", "train.steps=6")
         expected = self.losses("dropout", 0, *keys)
         for name, mesh in (("tensor", "mesh.tensor=2"), ("pipeline", "mesh.pipeline=2")):
             for a, b in zip(expected, self.losses("dropout-" + name, 2, mesh, *keys), strict=True):
                 self.assertLess(abs(a - b), 2e-5)
 
     def test_data_ranks_give_the_bits_of_one(self):
-        for extra in ((), ("mesh.pipeline=2", "mesh.schedule=gpipe"), ("model.dropout=0.1", "train.recompute=yes")):
+        for extra in ((), ("mesh.pipeline=2", "mesh.schedule=gpipe"), ("model.dropout=0.1", "train.dropconnect=0.1", "train.recompute=yes")):
             tag = "-".join(extra).replace("=", "_")
             factor = 2 if extra and extra[0].startswith("mesh.pipeline") else 1
             one = self.trained("data1" + tag, factor, "train.steps=8", "train.valid_every=4", *extra)

@@ -83,6 +83,10 @@ class Feedforward(JobTest):
             file.attrs["vocab_size"], file.attrs["eod_id"] = self.VOCABULARY, self.VOCABULARY - 1
         return self.convert(name)
 
+    def test_weights_of_no_transformer_are_not_dropped(self):
+        result = self.pretrain("dropped", 0, *COMMON, "train.dropconnect=0.1")
+        self.assert_error(result, 78, "[model.no_dropconnect]")
+
     def test_losses_gradients_and_updates_are_numpys(self):
         line = numpy.append(numpy.random.default_rng(3).integers(0, self.VOCABULARY - 1, 32), self.VOCABULARY - 1)  # one window of 32
         corpus = self.corpus("window.h5", [line])

@@ -6,6 +6,7 @@
 
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
+#include "models/dropconnect.h"
 #include "train/engine/gradient.h"
 #include "train/engine/optimizer.h"
 #include "train/engine/spectral.h"
@@ -22,6 +23,8 @@ struct bp_engine {
     bp_gemm *gemm;
     bp_network *network;
     float *values;
+    float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
+    bool masked;    /* in a step */
     bp_stage *stage;
     bp_optimizer optimizer;
     bp_spectral *spectral; /* NULL: no weights are bounded */
@@ -84,11 +87,14 @@ static bp_err allocate(bp_engine *engine)
 
     engine->slots = engine->spec.batch / mesh->datas;
     engine->values = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
+    if (engine->spec.dropconnect > 0)
+        engine->dropped = bp_try_alloc("parameters", engine->network->floats, sizeof(float));
     engine->scratch =
         bp_try_alloc("reduction", bp_gradient_scratch(mesh, engine->network), sizeof(float));
     engine->losses = bp_try_alloc("input", terms * (engine->spec.batch / engine->spec.micro_batch),
                                   sizeof(double));
-    if (!engine->values || !engine->scratch || !engine->losses || !allocate_carried(engine))
+    if (!engine->values || (engine->spec.dropconnect > 0 && !engine->dropped) || !engine->scratch ||
+        !engine->losses || !allocate_carried(engine))
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                        "memory is short: at %lld parameters on this rank; use more tensor or "
                        "pipeline ranks, see --plan",
@@ -147,7 +153,8 @@ static bp_err build(bp_engine *engine)
     if (err == BP_OK)
         err = allocate(engine);
     if (err == BP_OK)
-        err = bp_network_bind_values(engine->network, engine->values);
+        err = bp_network_bind_values(engine->network,
+                                     engine->dropped ? engine->dropped : engine->values);
     if (err == BP_OK)
         err = bp_stage_new(&engine->stage, mesh, engine->network, &stage);
     if (err != BP_OK)
@@ -186,6 +193,53 @@ bp_err bp_engine_new(bp_engine **out, const bp_mesh *mesh, const bp_engine_spec 
     return err;
 }
 
+static bp_dropconnect mask_of(const bp_engine *engine)
+{
+    return (bp_dropconnect){.rate = engine->masked ? engine->spec.dropconnect : 0,
+                            .seed = engine->spec.seed,
+                            .training = true,
+                            .draw = engine->step};
+}
+
+static void copy_values(const bp_engine *engine, int block)
+{
+    bp_dropconnect mask = mask_of(engine);
+
+    bp_dropconnect_copy(engine->network, block, engine->values, &mask);
+}
+
+/* From here on blocks read weights with the masks of a step, or without. */
+static void set_masked(bp_engine *engine, bool masked)
+{
+    if (engine->dropped && (masked || engine->masked))
+        engine->ready = 0;
+    engine->masked = masked;
+}
+
+static void mask_run(const bp_engine *engine, const bp_own_run *run, const bp_dropconnect *mask)
+{
+    float *g = engine->reduction.gradients + run->value,
+          *squares = engine->reduction.squares ? engine->reduction.squares + run->value : NULL;
+
+    bp_dropconnect_apply(g, g, run->param, run->within, run->count, mask);
+    for (int twice = 0; squares && twice < 2; twice++)
+        bp_dropconnect_apply(squares, squares, run->param, run->within, run->count, mask);
+}
+
+/* A weight's gradient is that of the masked one, masked: of this data rank's shards. */
+static void mask_gradients(const bp_engine *engine)
+{
+    bp_dropconnect mask = mask_of(engine);
+
+    for (int g = 0; engine->dropped && g < engine->network->group_count; g++)
+        for (int k = engine->optimizer.first_run[g]; k < engine->optimizer.first_run[g + 1]; k++) {
+            const bp_own_run *run = &engine->optimizer.runs[k];
+
+            if (bp_dropconnect_drops(engine->network, &engine->network->groups[g], run->param))
+                mask_run(engine, run, &mask);
+        }
+}
+
 /* Block k runs only when its parameters have come from all data ranks; its copies are made anew
  * then.
  */
@@ -198,6 +252,8 @@ static void make_ready(void *context, int k)
         for (int g = 0; g < network->group_count; g++)
             if (network->groups[g].block == engine->ready)
                 bp_optimizer_gathered(&engine->optimizer, g);
+        if (engine->dropped)
+            copy_values(engine, engine->ready);
         bp_network_refresh_block(network, engine->ready);
     }
 }
@@ -227,7 +283,7 @@ static void start_sum(void *context, int g)
 /* All values are new, and the same on all ranks that hold them. */
 static void begin_with_values(bp_engine *engine)
 {
-    engine->ready = engine->network->block_count;
+    engine->ready = engine->dropped ? 0 : engine->network->block_count;
     if (engine->spec.digest_every > 0)
         bp_optimizer_checksum(&engine->optimizer, engine->values);
 }
@@ -236,6 +292,8 @@ void bp_engine_initialise(bp_engine *engine)
 {
     end_gathers(engine);
     bp_network_initialise(engine->network, engine->spec.seed);
+    if (engine->dropped) /* that is where they are bound */
+        memcpy(engine->values, engine->dropped, (size_t)engine->network->floats * sizeof(float));
     begin_with_values(engine);
 }
 
@@ -246,6 +304,9 @@ void bp_engine_initialise_added(bp_engine *engine)
 
         for (int k = 0; k < group->count && group->added; k++)
             bp_param_initialise(&group->params[k], engine->spec.seed);
+        if (engine->dropped && group->added)
+            memcpy(engine->values + group->place, engine->dropped + group->place,
+                   (size_t)group->floats * sizeof(float));
     }
 }
 
@@ -262,6 +323,7 @@ void bp_engine_free(bp_engine **engine)
     bp_network_free(&self->network);
     bp_gemm_free(&self->gemm);
     bp_free(self->values);
+    bp_free(self->dropped);
     bp_free(self->scratch);
     bp_free(self->losses);
     bp_free(self->carried);
@@ -416,6 +478,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
 
     BP_ASSERT(batch->B == engine->slots);
     engine->step = step;
+    set_masked(engine, true);
     count_scored(engine, batch, scored);
     for (int t = 0; t < objective->terms; t++)
         work.loss_weight[t] =
@@ -432,6 +495,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     bp_fault_point("allreduce.before");
     bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");
+    mask_gradients(engine);
     result->grad_norm =
         bp_gradient_norm(mesh, engine->network, engine->stage->gradient, engine->scratch);
     bp_inject_sum(&engine->optimizer, engine->stage->gradient);
@@ -461,12 +525,14 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
 void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_sum[BP_TERMS],
                         int64_t loss_count[BP_TERMS])
 {
+    set_masked(engine, false);
     settle(engine);
     bp_stage_evaluate(engine->stage, of, loss_sum, loss_count);
 }
 
 bp_network *bp_engine_network(bp_engine *engine)
 {
+    set_masked(engine, false);
     settle(engine);
     return engine->network;
 }

@@ -59,6 +59,9 @@ const bp_option bp_train_options[] = {
      "it, "
      "validation's does not",
      false, .at = BP_AT(bp_train_keys, label_smoothing)},
+    {"train.dropconnect", BP_OPTION_REAL, "0", 0, 0.95, NULL, NULL,
+     "Transformers: share of the weights of layers that each step drops", false,
+     .at = BP_AT(bp_train_keys, dropconnect)},
     {"train.softmax_samples", BP_OPTION_INT, "0", 0, 1e9, NULL, "outcomes",
      "training's softmax of a larger vocabulary is over the target and so many sampled outcomes; "
      "validation and scoring compute all; 0: training too",
@@ -214,6 +217,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
     bp_engine_spec spec = {
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
+        .dropconnect = (float)bp_train_keys_of(config)->dropconnect,
         .label_smoothing = (float)bp_train_keys_of(config)->label_smoothing,
         .softmax_samples = bp_train_keys_of(config)->softmax_samples,
         .batch = bp_train_keys_of(config)->batch,

@@ -49,6 +49,7 @@ typedef struct bp_train_keys {
     int64_t digest_every;
     const char *reduction;
     double label_smoothing;
+    double dropconnect;
     int64_t softmax_samples;
     bool recompute;
     bool profile;
@@ -102,6 +103,7 @@ typedef enum bp_sequence_parallel {
 typedef struct bp_engine_spec {
     uint64_t seed;
     float dropout;
+    float dropconnect; /* share of weights (models/dropconnect.h) */
     float label_smoothing;
     int64_t softmax_samples;    /* of a larger vocabulary; 0: all outcomes */
     int64_t batch, micro_batch; /* sequences of a step, and of a micro-batch */

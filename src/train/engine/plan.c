@@ -56,7 +56,7 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
                          (network->groups[g].frozen ? 1 : 1 + moments);
     memset(plan, 0, sizeof *plan);
     plan->program = bp_mem_resident_peak_bytes() + LIBRARIES_BYTES;
-    plan->parameters = (size_t)network->floats * sizeof(float);
+    plan->parameters = (size_t)network->floats * sizeof(float) * (spec->dropconnect > 0 ? 2 : 1);
     plan->copies = products.copies;
     plan->gradients = bytes.gradients;
     plan->optimizer = (size_t)(network->trained_floats / mesh->datas * moments) * sizeof(float) +

@@ -9,6 +9,7 @@
 #include "data/corpus.h"
 #include "math/math.h"
 #include "mesh/collective.h"
+#include "models/dropconnect.h"
 #include "text/tokenizer.h"
 #include "train/loop/pretrain.h"
 
@@ -267,7 +268,10 @@ static bp_err check_shape(trainer *self)
     trainer_check_posterior(self);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
-    return bp_config_faults(config);
+    bp_err err = bp_config_faults(config);
+    return err == BP_OK ? bp_dropconnect_check(shape, bp_train_keys_of(config)->dropconnect,
+                                               "train.dropconnect")
+                        : err;
 }
 
 /* What initial values need of the tokenizer, on all ranks; a checkpoint that the model starts from
