@@ -14,6 +14,7 @@ typedef struct bp_adapter_keys {
     int64_t rank;
     double scale;
     const char *targets;
+    bool alone; /* checkpoints hold what trains, and name the base */
 } bp_adapter_keys;
 
 /** What adapter.* asks for, of a model of width C (0: not known) that starts from one with `known`

@@ -204,6 +204,10 @@ const bp_option bp_model_options[] = {
     {"adapter.targets", BP_OPTION_STRING, "q,v", 0, 0, NULL, NULL,
      "lora: weights that are adapted, of q,k,v,out (attention), up (with its gate) and down (MLP)",
      false, .at = BP_AT(bp_model_keys, adapter.targets)},
+    {"adapter.alone", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "checkpoints hold what is trained alone, and name the checkpoint of model.init, which has to "
+     "stay where it is",
+     false, .at = BP_AT(bp_model_keys, adapter.alone)},
     {"model.attention_activation", BP_OPTION_CHOICE, NULL, 0, 0, BP_VARIANT_ACTIVATIONS, NULL,
      "Transformers: what makes weights of scores; entmax15 gives low scores the weight 0 (Peters "
      "et al. 2019); softmax if not given",

@@ -249,9 +249,9 @@ static bool has_key(const bp_model_family *family, const char *key)
 /* Keys that other families have. */
 static void refuse_others(bp_config *config, const bp_model_family *family)
 {
-    static const char *const ALL[] = {
-        "model.kind",   "model.dropout", "model.init",      "adapter.kind",
-        "adapter.rank", "adapter.scale", "adapter.targets", NULL};
+    static const char *const ALL[] = {"model.kind",      "model.dropout", "model.init",
+                                      "adapter.kind",    "adapter.rank",  "adapter.scale",
+                                      "adapter.targets", "adapter.alone", NULL};
 
     for (const bp_option *row = bp_model_options; row->key; row++) {
         bool of_all = false;

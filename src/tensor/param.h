@@ -58,6 +58,7 @@ typedef struct bp_group {
     bool added;   /* an adapter's: a model that training starts from need not have it */
     bool passing; /* of training alone: no model that it starts from has it */
     bool frozen;  /* never updated: no gradients and no moments */
+    bool kept;    /* by another checkpoint, which those that are saved name: left out of them */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
                        and saves them */
     int64_t depth;  /* layers from here to the model's head: optimizer.layer_decay goes by it */

@@ -204,10 +204,10 @@ static void unknown_version_is_named(void **state)
     const char *folder = fresh_copy();
     bp_checkpoint *checkpoint;
 
-    make_version(folder, 3);
+    make_version(folder, 4);
     BP_MPI(MPI_Barrier(COMM));
     bp_test_check_err(COMM, bp_checkpoint_open(COMM, folder, &checkpoint), BP_ERR_FORMAT);
-    bp_test_check_said(COMM, "format_version 3 ... [manifest.unknown_version]");
+    bp_test_check_said(COMM, "format_version 4 ... [manifest.unknown_version]");
     bp_test_check(COMM, strstr(bp_err_message(), "damaged") == NULL);
 }
 

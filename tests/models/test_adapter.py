@@ -1,6 +1,8 @@
 """Adapters: LoRA or bottlenecks alone are trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
 with the same bits; merged by export it gives the same scores; what does not fit is refused."""
 import os
+import pathlib
+import shutil
 
 import numpy
 
@@ -112,6 +114,36 @@ class Adapter(JobTest):
         cut = self.adapted("cut", 0, *keys)
         self.assertEqual(digests(straight), digests(cut))
         self.assertEqual(timeless(metrics(straight)), timeless(metrics(cut)))
+
+    def test_checkpoints_of_adapters_alone(self):
+        """They hold what is trained, name the base, are read like whole ones with the same digest, and go on with the same bits."""
+        base = self.at("base-model")
+        shutil.copytree(os.path.join(self.at("gpt"), "checkpoints", steps(self.at("gpt"))[-1]), base)
+        keys = [f"model.init={base}", *LORA, "optimizer.lr=0.05", "checkpoint.every=2"]
+        whole = self.trained("whole", 0, *keys)
+        killed = run(["env", "BP_FAULT=step.end:5=kill", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('alone')}", *keys,
+                      "adapter.alone=yes"])
+        self.assertLess(killed.status, 0)
+        alone = self.trained("alone", 0, *keys, "adapter.alone=yes")
+        self.assertEqual({name.split("/")[-1] for name in self.last("alone")}, {name.split("/")[1] for name in self.last("whole") if "/" in name})
+        self.assertEqual(state_of(alone)["base"]["path"], os.path.realpath(base))
+        self.assertEqual(self.nll("score-whole", whole), self.nll("score-alone", alone))
+        digest = [bagpipe_test.read_json(self.at(name), "score", "summary.json")["model"]["digest"] for name in ("score-whole", "score-alone")]
+        self.assertEqual(digest[0], digest[1])
+        for tool in ("verify", "inspect"):
+            self.must(["bagpipe-data", tool, os.path.join(alone, "checkpoints", steps(alone)[-1])])
+        for name in ("whole", "alone"):
+            self.must(["bagpipe-data", "export", self.at(name), "--out", self.at(f"hf-{name}")])
+        exported = [pathlib.Path(self.at(name), "model.safetensors").read_bytes() for name in ("hf-whole", "hf-alone")]
+        self.assertEqual(exported[0], exported[1])
+        on = self.trained("alone-on", 2, f"model.init={alone}", *LORA, "adapter.alone=yes", "train.steps=1", "mesh.tensor=2")
+        self.assertEqual(state_of(on)["base"], state_of(alone)["base"])
+        os.rename(base, base + "-gone")
+        score = [program("bagpipe"), "score", self.at("small.ini"), f"score.model={alone}", f"score.corpus={self.at('valid.h5')}"]
+        self.assert_error(run([*score, f"run.dir={self.at('gone')}"]), 66, "[checkpoint.no_base]")
+        self.assert_error(self.pretrain("alone", 0, *keys, "adapter.alone=yes", "train.steps=8"), 66, "[checkpoint.missing]")
+        shutil.copytree(os.path.join(whole, "checkpoints", steps(whole)[-1]), base)
+        self.assert_error(run([*score, f"run.dir={self.at('other')}"]), 65, "[checkpoint.other_base]")
 
     def test_it_learns(self):
         trained = self.adapted("learns", 0, "train.steps=40", "model.dropout=0", "adapter.rank=16")

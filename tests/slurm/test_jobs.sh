@@ -52,11 +52,23 @@ start sweep --array=0-3 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" 
 until_true is_gone "$job" || fail "the sweep does not end"
 "$BAGPIPE_BIN/bagpipe" pretrain job.ini optimizer.lr=3e-3 run.seed=2 run.dir="$work/point" >>one.log 2>&1 || fail "one rank did not train"
 same_losses point "sweep/lr=3e-3_seed=2" 0
-"$BAGPIPE_BIN/bagpipe-data" table sweep/* >sweep.csv || fail "the trainings of a sweep are no table"
-[[ $(head -n 1 sweep.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, sweep.csv) == 4 ]] || { cat sweep.csv; fail "the table of the sweep is another"; }
+[[ $(head -n 1 sweep/table.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, sweep/table.csv) == 4 ]] ||
+    { cat sweep/table.csv; fail "the table of the sweep is another"; }
 start wrong --array=0-4 --nodes=1 --ntasks-per-node=1 "$top/slurm/sweep.sbatch" "${grid[@]}"
 until_true is_gone "$job" || fail "the array that does not fit does not end"
 [[ $(grep -c -- "--array=0-3" wrong.log) == 5 ]] || fail "the message about a wrong array lacks the right one"
+
+echo "a fine-tuning over a grid as an array of jobs"
+{
+    printf 'text\tkind\n'
+    for ((k = 0; k < 40; k++)); do printf 'int of %d;\tone\nstruct %d *\tother\n' "$k" "$k"; done
+} >task.tsv
+"$BAGPIPE_BIN/bagpipe-data" corpus --tokenizer tokenizer.json --format tsv --fields text --label kind --out task.h5 task.tsv >>corpus.log 2>&1 || fail "no corpus of a task"
+start tuned --array=0-3 --nodes=1 --ntasks-per-node=1 "$top/slurm/finetune.sbatch" job.ini run.dir="$work/tuned" model.init="$work/one" \
+    corpus.train="$work/task.h5" corpus.valid="$work/task.h5" task.kind=classes task.label=kind train.steps=4 train.batch=4 optimizer.lr=1e-3,3e-3 run.seed=1,2
+until_true is_gone "$job" || fail "the array of fine-tunings does not end"
+[[ $(head -n 1 tuned/table.csv) == *,run.seed,optimizer.lr && $(grep -c ,finished, tuned/table.csv) == 4 ]] ||
+    { cat tuned/table.csv; fail "the table of the fine-tunings is another"; }
 
 echo "a study of uncertainty on the nodes"
 cat >study.ini <<END

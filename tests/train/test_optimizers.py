@@ -60,7 +60,7 @@ class Twin:
         self.v[k] = beta2 * self.v[k] + (1 - beta2) * g * g
         step = self.m[k] / (1 - beta1 ** self.t) / (numpy.sqrt(self.v[k] / (1 - beta2 ** self.t)) + 1e-6) + decay * w
         norm, length = numpy.sqrt((w ** 2).sum()), numpy.sqrt((step ** 2).sum())
-        return w - self.rate * (norm / length if norm > 0 and length > 0 else 1) * step
+        return w - self.rate * (norm / length if w.ndim == 2 and norm > 0 and length > 0 else 1) * step
 
     def adafactor(self, k, w, g, decay):
         keep = 1 - self.t ** -0.8

@@ -113,6 +113,8 @@ typedef struct bp_checkpoint bp_checkpoint;
  * Errors:     BP_ERR_INPUT no such folder;
  *             BP_ERR_FORMAT with the word "damaged" and the step or file;
  *             BP_ERR_FORMAT an unknown version (named);
+ *             of one of an adapter alone BP_ERR_INPUT its base is gone, BP_ERR_FORMAT it is
+ *             another, and those of opening it;
  *             BP_ERR_DENIED, BP_ERR_IO: the same on all ranks.
  */
 bp_err bp_checkpoint_open(MPI_Comm comm, const char *folder, bp_checkpoint **out);
@@ -162,6 +164,9 @@ int64_t bp_checkpoint_newest_step(const char *parent);
 
 /* ---- what it holds: equal on all ranks; strings are borrowed ---- */
 
+/** What has the tensors that a checkpoint of an adapter alone lacks: it was opened with it, and all
+ * below is of both. Named by {"path", "digest"}, "base" of the state. NULL: it is whole. */
+const bp_checkpoint *bp_checkpoint_base(const bp_checkpoint *checkpoint);
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);
 const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
 /** Of all tensors without "/" in their name (the model, not the optimizer), whatever the pieces,

@@ -73,7 +73,7 @@ static bp_err walk(MPI_Comm comm, const char *parent, candidates *list, bp_check
             bp_warn_failure("%s", bp_err_text());
             damaged++;
             err = BP_OK;
-        } else if (err == BP_ERR_INPUT) { /* a running job has just removed it */
+        } else if (err == BP_ERR_INPUT && !foreign) { /* a running job has just removed it */
             err = BP_OK;
         }
         bp_free(folder);

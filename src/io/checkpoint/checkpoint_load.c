@@ -28,7 +28,9 @@ struct errands {
 bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice,
                                  const bp_manifest_tensor **out)
 {
-    const bp_manifest_tensor *tensor = bp_manifest_find(checkpoint->manifest, slice->name);
+    bool of_base = bp_checkpoint_is_of_base(checkpoint, slice->name);
+    const bp_manifest_tensor *tensor =
+        bp_manifest_find(of_base ? checkpoint->base->manifest : checkpoint->manifest, slice->name);
     char found[100] = "", wanted[100] = "";
 
     *out = tensor;
@@ -114,9 +116,34 @@ static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices
     return err;
 }
 
+typedef bp_err (*take_slices)(const bp_checkpoint *checkpoint, const bp_slice *slices,
+                              int64_t count);
+
+/* Of the checkpoint those that lie in it, and of its base those that lie there. */
+static bp_err take_both(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count,
+                        take_slices take)
+{
+    bp_slice *part;
+    bp_err err = BP_OK;
+
+    if (!checkpoint->base)
+        return take(checkpoint, slices, count);
+    part = bp_alloc("load.slices", count + 1, sizeof *part);
+    for (int of_base = 0; of_base < 2 && err == BP_OK; of_base++) {
+        int64_t used = 0;
+
+        for (int64_t k = 0; k < count; k++)
+            if (bp_checkpoint_is_of_base(checkpoint, slices[k].name) == (of_base == 1))
+                part[used++] = slices[k];
+        err = take(of_base ? checkpoint->base : checkpoint, part, used);
+    }
+    bp_free(part);
+    return err;
+}
+
 bp_err bp_checkpoint_load(bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
 {
-    return bp_agree(checkpoint->comm, load_local(checkpoint, slices, count));
+    return bp_agree(checkpoint->comm, take_both(checkpoint, slices, count, load_local));
 }
 
 /* ---- digests ---- */
@@ -246,7 +273,7 @@ bp_err bp_checkpoint_check_digests(bp_checkpoint *checkpoint, const bp_slice *sl
 {
     static const bp_slice none;
 
-    return check(checkpoint, slices != NULL ? slices : &none, count);
+    return take_both(checkpoint, slices != NULL ? slices : &none, count, check);
 }
 
 bp_err bp_checkpoint_verify_digests(const bp_checkpoint *checkpoint)

@@ -178,8 +178,9 @@ static void digest_model(bp_checkpoint *checkpoint)
     const bp_manifest *manifest = checkpoint->manifest;
     bp_sha256 *hash = bp_sha256_new();
 
-    for (int64_t k = 0; k < manifest->tensor_count; k++) {
-        const bp_manifest_tensor *tensor = &manifest->tensors[k];
+    bp_checkpoint_list_tensors(checkpoint);
+    for (int64_t k = 0; k < checkpoint->tensor_count; k++) {
+        const bp_manifest_tensor *tensor = checkpoint->tensors[k];
         char line[BP_TENSOR_NAME + 160], digest[33];
         int used = snprintf(line, sizeof line, "%s float32", tensor->name);
 
@@ -222,8 +223,8 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     return err;
 }
 
-bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint **out,
-                                 bool *foreign)
+bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *given, bp_checkpoint **out,
+                                bool *foreign)
 {
     char *text = NULL, *folder = bp_strdup(given);
     bp_err err = BP_OK;
@@ -254,6 +255,23 @@ bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *given, bp_checkpoint
     return err;
 }
 
+bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
+                                 bool *foreign)
+{
+    bp_err err = bp_checkpoint_open_alone(comm, folder, out, foreign);
+
+    if (err != BP_OK || !json_object_get((*out)->manifest->state, "base"))
+        return err;
+    err = bp_checkpoint_open_base(*out);
+    if (err == BP_OK) {
+        digest_model(*out);
+        return BP_OK;
+    }
+    *foreign = true;
+    bp_checkpoint_close(out);
+    return err;
+}
+
 bp_err bp_checkpoint_open(MPI_Comm comm, const char *folder, bp_checkpoint **out)
 {
     bool foreign;
@@ -265,7 +283,9 @@ void bp_checkpoint_close(bp_checkpoint **checkpoint)
 {
     if (*checkpoint == NULL)
         return;
+    bp_checkpoint_close(&(*checkpoint)->base);
     bp_manifest_free(&(*checkpoint)->manifest);
+    bp_free((*checkpoint)->tensors);
     bp_free((*checkpoint)->folder);
     bp_free((*checkpoint)->tokenizer);
     bp_free((*checkpoint)->attachment);
@@ -290,7 +310,8 @@ const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint)
 
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor)
 {
-    return bp_manifest_find(checkpoint->manifest, tensor) != NULL;
+    return bp_manifest_find(checkpoint->manifest, tensor) != NULL ||
+           bp_checkpoint_is_of_base(checkpoint, tensor);
 }
 
 const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint)
@@ -305,11 +326,11 @@ const char *bp_checkpoint_attachment(const bp_checkpoint *checkpoint)
 
 int64_t bp_checkpoint_tensors(const bp_checkpoint *checkpoint)
 {
-    return checkpoint->manifest->tensor_count;
+    return checkpoint->tensor_count;
 }
 
 bp_slice bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k)
 {
-    BP_ASSERT(k >= 0 && k < checkpoint->manifest->tensor_count);
-    return bp_manifest_slice(&checkpoint->manifest->tensors[k], NULL);
+    BP_ASSERT(k >= 0 && k < checkpoint->tensor_count);
+    return bp_manifest_slice(checkpoint->tensors[k], NULL);
 }

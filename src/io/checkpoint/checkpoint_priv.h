@@ -10,13 +10,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_MANIFEST_VERSION     2
-#define BP_MANIFEST_LIMIT_BYTES ((int64_t)64 << 20)
-#define BP_MANIFEST_FILE_NAME   24  /* "shard-00000.h5", "tokenizer.json" */
-#define BP_PIECE_DATASET        160 /* "/h.0.attn.q.weight/p0" */
-#define BP_PIECES_MAX           ((int64_t)1 << 20)
-#define BP_FILES_MOST           8                   /* of one writer */
-#define BP_PART_FLOATS          ((int64_t)64 << 10) /* a slice travels in parts that caches hold */
+#define BP_MANIFEST_VERSION       3 /* of an adapter alone */
+#define BP_MANIFEST_VERSION_WHOLE 2
+#define BP_MANIFEST_LIMIT_BYTES   ((int64_t)64 << 20)
+#define BP_MANIFEST_FILE_NAME     24  /* "shard-00000.h5", "tokenizer.json" */
+#define BP_PIECE_DATASET          160 /* "/h.0.attn.q.weight/p0" */
+#define BP_PIECES_MAX             ((int64_t)1 << 20)
+#define BP_FILES_MOST             8                   /* of one writer */
+#define BP_PART_FLOATS            ((int64_t)64 << 10) /* a slice travels in parts that caches hold */
 
 /* ---- manifest.c ---- */
 
@@ -169,12 +170,30 @@ struct bp_checkpoint {
     char *tokenizer;  /* path, NULL: none */
     char *attachment; /* the same */
     bp_manifest *manifest;
+    bp_checkpoint *base;                /* that has the tensors which it lacks; NULL: none */
+    const bp_manifest_tensor **tensors; /* [tensor_count] of both, sorted by name */
+    int64_t tensor_count;
     char digest[BP_SHA256_HEX];
 };
 
-/** As bp_checkpoint_open; *foreign says, on all ranks, that only the format version is unknown. */
+/** As bp_checkpoint_open; *foreign says, on all ranks, that only the format version is unknown, or
+ * that the checkpoint is whole, and its base is not there or is another. */
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
                                  bool *foreign);
+/** The same without its base, if it has one. */
+bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *folder, bp_checkpoint **out,
+                                bool *foreign);
+
+/* ---- checkpoint_base.c ---- */
+
+/** Opens what "base" of the state names; nothing where there is none. Collective over the
+ * checkpoint's communicator. Errors: BP_ERR_INPUT it is gone; BP_ERR_FORMAT it is another; those of
+ * bp_checkpoint_open: the same on all ranks. */
+bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint);
+/** Fills in checkpoint->tensors. Local. */
+void bp_checkpoint_list_tensors(bp_checkpoint *checkpoint);
+/** The tensor is read from the base. Local. */
+bool bp_checkpoint_is_of_base(const bp_checkpoint *checkpoint, const char *tensor);
 
 /* ---- checkpoint_load.c ---- */
 

@@ -452,8 +452,9 @@ bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
     for (int64_t k = 0; k < manifest->tensor_count; k++)
         (void)json_array_append_new(tensors, tensor_json(manifest, &manifest->tensors[k]));
     root = json_pack("{s:s, s:i, s:O, s:o, s:o}", "format", FORMAT_NAME, "format_version",
-                     BP_MANIFEST_VERSION, "state", manifest->state, "files", files, "tensors",
-                     tensors);
+                     json_object_get(manifest->state, "base") ? BP_MANIFEST_VERSION
+                                                              : BP_MANIFEST_VERSION_WHOLE,
+                     "state", manifest->state, "files", files, "tensors", tensors);
     *text = bp_json_text(root);
     json_decref(root);
     if (strlen(*text) > (size_t)BP_MANIFEST_LIMIT_BYTES) {

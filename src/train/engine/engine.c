@@ -331,6 +331,17 @@ void bp_engine_free(bp_engine **engine)
     *engine = NULL;
 }
 
+void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base)
+{
+    for (int g = 0; g < engine->network->group_count; g++) {
+        bp_group *group = &engine->network->groups[g];
+
+        group->kept = group->frozen;
+        for (int k = 0; k < group->count; k++)
+            group->kept = group->kept && bp_checkpoint_has(base, group->params[k].name);
+    }
+}
+
 void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher)
 {
     engine->stage->teacher = teacher;
@@ -594,7 +605,7 @@ bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
         int64_t first, shard;
 
         bp_optimizer_shard(engine->mesh, group, &first, &shard);
-        if (group->published)
+        if (group->published && !group->kept)
             bp_network_slices(engine->network, g, "", engine->values + group->place + first, first,
                               shard, slices, count, capacity);
     }

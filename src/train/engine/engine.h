@@ -57,6 +57,11 @@ void bp_engine_initialise_added(bp_engine *engine);
 /** Initial values, a function of (seed, tensor, place): the same on every mesh. Local. */
 void bp_engine_initialise(bp_engine *engine);
 
+/** What is frozen and lies in `base` (all parameters of a group) is left out of what is saved.
+ * Local.
+ */
+void bp_engine_save_beside(bp_engine *engine, const bp_checkpoint *base);
+
 /** Later steps learn from a teacher too (nn/distill.h): spec.distills was set. Borrowed; NULL:
  * none. Local. */
 void bp_engine_teach(bp_engine *engine, const struct bp_teacher *teacher);

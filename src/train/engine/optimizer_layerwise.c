@@ -256,15 +256,16 @@ static void prepare_lamb(const summing *s)
     visit_params(optimizer, NULL, sum_over_tensor);
 }
 
-/* The ratio of both norms; 1 where one of them is 0, as in the authors' program. */
+/* The ratio of both norms; as in the authors' program 1 where one of them is 0, and for what does
+ * not decay: biases and norms. */
 static void apply_lamb(const bp_optimizer *optimizer, const bp_own_run *run, const bp_updated *at,
                        const bp_update *with)
 {
     const double *totals = optimizer->totals + run->total;
     bp_adamw rule = bp_optimizer_adam(&optimizer->rule, run, with);
-    bool has_both = totals[WEIGHTS] > 0 && totals[STEPS] > 0;
+    bool adapts = run->param->decays && totals[WEIGHTS] > 0 && totals[STEPS] > 0;
 
-    bp_lamb_apply(at, &rule, has_both ? sqrt(totals[WEIGHTS] / totals[STEPS]) : 1);
+    bp_lamb_apply(at, &rule, adapts ? sqrt(totals[WEIGHTS] / totals[STEPS]) : 1);
 }
 
 /* ---- Adafactor ---- */

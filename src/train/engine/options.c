@@ -528,6 +528,7 @@ static void warn_of_unused(const bp_config *config)
          no_states = alone || bp_train_keys_of(config)->layers == NULL;
     const unused_key rows[] = {
         {"adapter.rank", none, "without adapter.kind there is no adapter"},
+        {"adapter.alone", none, "without adapter.kind there is no adapter"},
         {"adapter.scale", !lora, "only adapter.kind = lora has it"},
         {"adapter.targets", !lora, "only adapter.kind = lora has them"},
         {"distill.temperature", alone, "without distill.model there is no teacher"},

@@ -36,6 +36,8 @@ static json_t *state_of(const trainer *self)
     if (roles != NULL)
         json_object_set_new(state, "roles", roles);
     trainer_task_put_state(self, state);
+    if (self->base)
+        (void)json_object_set(state, "base", self->base);
     if (self->teacher_digest[0])
         (void)json_object_set_new(state, "teacher", json_string(self->teacher_digest));
     if (self->counted)

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The checkpoint that model.init names. A run that has begun may outlive it: its own newest one has
@@ -189,6 +190,25 @@ static bp_err load_source(trainer *self)
     err = bp_checkpoint_check_digests(self->source, slices, count);
     bp_free(slices);
     return err;
+}
+
+void trainer_save_beside(trainer *self)
+{
+    bool alone = self->shape.adapter.kind != BP_ADAPTER_NONE && self->source &&
+                 bp_model_keys_of(self->config)->adapter.alone;
+    const bp_checkpoint *base = alone ? bp_checkpoint_base(self->source) : NULL;
+    char *path;
+
+    if (!alone || (self->resumes && !base))
+        return;
+    if (!base)
+        base = self->source;
+    path = realpath(bp_checkpoint_folder(base), NULL);
+    self->base = json_pack("{s:s, s:s}", "path", path ? path : bp_checkpoint_folder(base), "digest",
+                           bp_checkpoint_digest(base));
+    free(path); /* realpath's */
+    if (self->engine)
+        bp_engine_save_beside(self->engine, base);
 }
 
 bp_err trainer_load(trainer *self)

@@ -499,6 +499,8 @@ bp_err trainer_build(trainer *self)
     }
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
+        trainer_save_beside(self);
+    if (err == BP_OK)
         trainer_teacher_share(self);
     if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
         int64_t count;
@@ -550,5 +552,6 @@ void trainer_close(trainer *self)
     bp_free(self->trace_path);
     bp_free(self->attachment);
     json_decref(self->counted);
+    json_decref(self->base);
     bp_mesh_free(&self->mesh);
 }

@@ -116,6 +116,8 @@ typedef struct trainer {
         *learner; /* of a family that has one (learning.c); NULL on a dedicated coordinator */
     bp_checkpoint *source; /* what to start from: the run's newest, or model.init; NULL: nothing */
     bool resumes;          /* it is the run's */
+    json_t *base; /* of checkpoints of an adapter alone: its path and digest; NULL: they are whole
+                   */
     char init_digest[BP_SHA256_HEX]; /* of the weights of model.init; "": none, or gone by now */
     bp_err report_err; /* on the coordinator: a metrics line that could not be written */
     char report_message[BP_ERR_LINE_BYTES]; /* why */
@@ -403,6 +405,9 @@ bp_err trainer_find_source(trainer *self);
 bp_err trainer_check_bag_version(const trainer *self);
 /** Load `source`, or draw initial values. Collective over world. */
 bp_err trainer_load(trainer *self);
+/** Of checkpoints of an adapter alone (adapter.alone): what lies in the model that it adapts is
+ * left out of them. After the engine is there, before anything is loaded. Local. */
+void trainer_save_beside(trainer *self);
 
 /* validation.c: collective over compute */
 bp_err trainer_validate(trainer *self, double *loss);

@@ -72,7 +72,7 @@ def manifest_seeds():
     put("manifest", "overlap-and-hole", manifest([tensor("a", [2, 2], [([0, 0], [2, 1]), ([0, 0], [2, 1])])]))
     put("manifest", "beyond", manifest([tensor("a", [4], [([0], [9223372036854775807])])]))
     put("manifest", "huge", manifest([tensor("a", [2147483648, 2147483648], [])]))
-    put("manifest", "version", manifest(two, format_version=3))
+    put("manifest", "version", manifest(two, format_version=4))
     put("manifest", "order", manifest(two[::-1]))
     put("manifest", "files", manifest([], files=("../x", "shard-00000.h5")))
     quick = [{"name": "shard-00000.h5", "bytes": 600, "xxh3_128": "0123456789abcdef" * 2}]
