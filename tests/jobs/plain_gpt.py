@@ -14,11 +14,6 @@ def norm(x, gain, bias):
 
 def gpt_logits(w, tokens, heads):
     """Of a GPT-2, in float64; tokens [windows][T]."""
-    return gpt_states(w, tokens, heads) @ w["wte"].T
-
-
-def gpt_states(w, tokens, heads):
-    """Behind the last norm."""
     T = tokens.shape[1]
     h = w["wte"][tokens] + w["wpe"][:T]
     hidden = numpy.triu(numpy.full((T, T), -numpy.inf), 1)
@@ -32,4 +27,4 @@ def gpt_states(w, tokens, heads):
         x = norm(h, of("ln2.gain"), of("ln2.bias")) @ of("mlp.up.weight").T + of("mlp.up.bias")
         x = 0.5 * x * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (x + 0.044715 * x ** 3)))
         h = h + x @ of("mlp.down.weight").T + of("mlp.down.bias")
-    return norm(h, w["ln_f.gain"], w["ln_f.bias"])
+    return norm(h, w["ln_f.gain"], w["ln_f.bias"]) @ w["wte"].T
