@@ -65,6 +65,8 @@ typedef struct bp_model_info {
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
     int64_t vocab_size;               /* outcomes; of a language model its words */
     int64_t words;                    /* that its inputs have */
+    int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
+                                it embeds */
     bp_task_shape task; /* whose outcomes they are; kind BP_TASK_NONE: a language model. Of a task a
                            target stands at any place of its text, whose state is that of all of
                            them */
@@ -79,8 +81,6 @@ typedef struct bp_model_info {
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
-    int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
-                                it embeds */
     bool reads_source;       /* it continues a target given a source (bp_model_decode_sources), */
     int64_t start_token;     /* which begins with this */
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is

@@ -269,6 +269,16 @@ static double cost(const bp_model_shape *shape, int block)
     }
 }
 
+/* A tied head has no parameters of its own, but BART's bias. */
+static bp_backbone backbone(const bp_model_shape *shape)
+{
+    return (bp_backbone){.blocks = blocks(shape) - 1,
+                         .layers_from = is_bart(shape) ? 3 : 1,
+                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .head_parameters = is_bart(shape) ? shape->vocab_size : 0,
+                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
+}
+
 /* FLOPs: of a token of the target, with a token of the source. */
 static bp_model_facts facts(const bp_model_shape *shape)
 {
@@ -287,25 +297,16 @@ static bp_model_facts facts(const bp_model_shape *shape)
                             .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
 }
 
-/* A tied head has no parameters of its own, but BART's bias. */
-static bp_backbone backbone(const bp_model_shape *shape)
-{
-    return (bp_backbone){.blocks = blocks(shape) - 1,
-                         .layers_from = is_bart(shape) ? 3 : 1,
-                         .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
-                         .head_parameters = is_bart(shape) ? shape->vocab_size : 0,
-                         .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
-}
-
 #define FAMILY(kind, tables, any, other)                                                           \
     {                                                                                              \
         .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
-        .start_token = bp_seq2seq_start_token, .objective = &bp_objective_seq2seq,                 \
-        .other_objective = other, .huggingface = tables, .blocks = blocks, .key_block = key_block, \
-        .backbone = backbone, .blocks_are = "embeddings, layers of encoder and decoder, head",     \
-        .cost = cost, .behind = bp_seq2seq_behind, .begin = begin,                                 \
-        .add_shared = bp_transformer_add_tied, .add_block = add_block                              \
+        .backbone = backbone, .start_token = bp_seq2seq_start_token,                               \
+        .objective = &bp_objective_seq2seq, .other_objective = other, .huggingface = tables,       \
+        .blocks = blocks, .key_block = key_block,                                                  \
+        .blocks_are = "embeddings, layers of encoder and decoder, head", .cost = cost,             \
+        .behind = bp_seq2seq_behind, .begin = begin, .add_shared = bp_transformer_add_tied,        \
+        .add_block = add_block                                                                     \
     }
 
 const bp_model_family bp_transformer_family =
