@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "infer/score/inference.h"
 #include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
@@ -43,23 +44,6 @@ static bp_err look_at_model(scorer *self, int64_t *members)
     return err;
 }
 
-static bp_err check_members(const scorer *self, int64_t members)
-{
-    int side_by_side = bp_mesh_shape_of(self->config).members;
-
-    if (!self->ensemble && side_by_side != 1)
-        return BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
-                       "mesh.members = %d, but score.model is one model: at mesh.members; leave it "
-                       "at 1, or name an ensemble",
-                       side_by_side);
-    if (members > 0 && side_by_side > members)
-        return BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
-                       "mesh.members = %d, but the ensemble has %" PRId64
-                       " in all: at mesh.members; use %" PRId64 " or less",
-                       side_by_side, members, members);
-    return BP_OK;
-}
-
 /* An ensemble, or one model? Before there is a mesh. Collective over world. */
 static bp_err find_kind(scorer *self, MPI_Comm world)
 {
@@ -71,47 +55,13 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
     if (err == BP_OK && bp_comm_is_root(world)) {
         err = look_at_model(self, &members);
         if (err == BP_OK)
-            err = check_members(self, members);
+            err = bp_inference_check_members(self->config, "score.model", self->ensemble, members);
     }
     bp_bcast_bytes(&self->ensemble, sizeof(self->ensemble), 0, world);
     return bp_agree(world, err);
 }
 
 /* ---- mesh and model ---- */
-
-static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
-{
-    bool alone = plan && bp_comm_size(world) == 1;
-    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
-
-    if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
-    if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
-    return err;
-}
-
-/* A run keeps the precision that its first start resolved; ranks on unlike CPUs take the least. */
-static bp_err resolve_precision(scorer *self)
-{
-    bp_config *config = self->config;
-    bp_precision precision = BP_F32;
-    char *before = NULL;
-    bp_err err =
-        bp_run_previous(self->mesh->world, bp_run_keys_of(config)->dir, "math.precision", &before);
-
-    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
-        err = bp_config_set(config, "math.precision", before);
-    bp_free(before);
-    if (err == BP_OK)
-        err = bp_math_precision(config, &precision);
-    err = bp_agree(self->mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
-    return bp_agree(self->mesh->world,
-                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
-}
 
 /* On the computing ranks. */
 static bp_err open_lm(scorer *self)
@@ -145,7 +95,8 @@ static bp_err open_model(scorer *self)
     bp_bcast_bytes(&self->info, sizeof(self->info), from, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
     if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
-        err = check_members(self, self->info.members);
+        err = bp_inference_check_members(self->config, "score.model", self->ensemble,
+                                         self->info.members);
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -295,13 +246,13 @@ bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
                         const bp_ensemble_spec *method, const bp_planned_world *plan)
 {
     *self = (scorer){.config = config, .method = method};
-    bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
 
     bp_err err = find_kind(self, world);
     if (err == BP_OK)
-        err = bp_agree(world, open_mesh(self, world, plan));
-    return err == BP_OK ? resolve_precision(self) : err;
+        err = bp_inference_open_mesh(&self->mesh, &self->mesh_shape, config, world, plan);
+    if (err == BP_OK)
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    return err;
 }
 
 bp_err scorer_open_model(scorer *self)
