@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/work_queue.h"
+#include "infer/score/inference.h"
 #include "mesh/collective.h"
-#include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -146,6 +146,16 @@ static bp_err lead(generate_worker *worker)
 
 /* ---- before and after ---- */
 
+static bp_inference_work work_of(const generator *self)
+{
+    return (bp_inference_work){.folder = self->folder,
+                               .parts_folder = self->parts_folder,
+                               .key = self->key,
+                               .units = self->plan.units,
+                               .mesh_keys = "mesh.pipeline, mesh.tensor, mesh.members",
+                               .again = "made"};
+}
+
 static bp_err prepare_unit(generate_worker *worker)
 {
     generator *self = worker->self;
@@ -162,46 +172,14 @@ static bp_err prepare_unit(generate_worker *worker)
 
 static bp_err prepare_part(generate_worker *worker, int64_t start)
 {
-    generator *self = worker->self;
-    char *path;
-    bp_err err;
+    const generator *self = worker->self;
+    bp_inference_work work = work_of(self);
 
-    if (!self->leads)
-        return BP_OK;
-    path = bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
-    err = bp_part_writer_new(&worker->writer, path, self->key);
-    bp_free(path);
-    return err;
+    return self->leads ? bp_inference_part_new(&worker->writer, &work, start, self->mesh->rank)
+                       : BP_OK;
 }
 
-/* What earlier starts have left, on the coordinator. */
-static bp_err open_parts(generator *self, bp_parts **parts)
-{
-    bp_err err = bp_dir_make(self->parts_folder);
-
-    bp_dir_sweep(self->folder);
-    if (err == BP_OK)
-        err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
-    if (err != BP_OK)
-        return err;
-    if ((*parts)->foreign > 0)
-        BP_WARN("parts.unusable",
-                "%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another mesh.pipeline, mesh.tensor, mesh.members or precision, or are damaged: at "
-                "%s; what they hold is made again",
-                (*parts)->foreign, self->parts_folder);
-    if ((*parts)->damaged > 0)
-        BP_WARN("parts.damaged",
-                "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
-                "after the damaged part is made again",
-                (*parts)->damaged, self->parts_folder);
-    if ((*parts)->done_count > 0)
-        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", (*parts)->done_count,
-               self->plan.units);
-    return BP_OK;
-}
-
-static bp_err work(generate_worker *worker)
+static bp_err do_units(generate_worker *worker)
 {
     const generator *self = worker->self;
 
@@ -212,29 +190,22 @@ static bp_err work(generate_worker *worker)
     return err;
 }
 
-/* All units there? Else somebody was asked to stop. */
-static bp_err count_units(const generator *self, int64_t done)
-{
-    int64_t missing = self->mesh->coordinates ? self->plan.units - done : 0;
-
-    if (missing == 0)
-        return BP_OK;
-    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
-                                   self->plan.units, self->folder);
-}
-
 /* `before`: units of earlier starts. */
 static bp_err do_work(generate_worker *worker, const bp_work_spec *spec, int64_t before)
 {
     const bp_mesh *mesh = worker->self->mesh;
+    bp_inference_work work = work_of(worker->self);
     bp_err err, closed;
 
     bp_work_queue_new(&worker->queue, spec);
-    err = work(worker);
+    err = do_units(worker);
     closed = bp_part_writer_close(&worker->writer);
     err = bp_agree(mesh->world, err != BP_OK ? err : closed);
     int64_t units = bp_all_sum_int(worker->units, mesh->world);
-    return err == BP_OK ? bp_agree(mesh->world, count_units(worker->self, before + units)) : err;
+    if (err != BP_OK)
+        return err;
+    return bp_agree(mesh->world,
+                    mesh->coordinates ? bp_inference_check_done(&work, before + units) : BP_OK);
 }
 
 static bp_err run_units(generator *self)
@@ -245,7 +216,8 @@ static bp_err run_units(generator *self)
     progress view = {.self = self, .began = bp_clock_now(), .printed = bp_clock_now()};
     bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = &view};
     int64_t start = 0;
-    bp_err err = mesh->coordinates ? open_parts(self, &parts) : BP_OK;
+    bp_inference_work work = work_of(self);
+    bp_err err = mesh->coordinates ? bp_inference_open_parts(&parts, &work) : BP_OK;
 
     if (err == BP_OK && parts) {
         start = parts->start;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/generate/memory.h"
+#include "infer/score/inference.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
@@ -22,7 +23,6 @@
 static bp_err find_kind(generator *self, MPI_Comm world)
 {
     const char *path = bp_generate_keys_of(self->config)->model;
-    int side_by_side = bp_mesh_shape_of(self->config).members;
     bp_ensemble_list list = {0};
     bp_err err = BP_OK;
 
@@ -30,67 +30,26 @@ static bp_err find_kind(generator *self, MPI_Comm world)
         self->ensemble = bp_ensemble_is(path);
         if (self->ensemble)
             err = bp_ensemble_list_load(&list, path);
-        if (err == BP_OK && !self->ensemble && side_by_side != 1)
-            err = BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
-                          "mesh.members = %d, but generate.model is one model: at mesh.members; "
-                          "leave it at 1, or name an ensemble",
-                          side_by_side);
-        if (err == BP_OK && self->ensemble && side_by_side > list.count)
-            err = BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
-                          "mesh.members = %d, but the ensemble has %" PRId64
-                          " in all: at mesh.members; use %" PRId64 " or less",
-                          side_by_side, list.count, list.count);
+        if (err == BP_OK)
+            err = bp_inference_check_members(self->config, "generate.model", self->ensemble,
+                                             list.count);
         bp_ensemble_list_clear(&list);
     }
     bp_bcast_bytes(&self->ensemble, sizeof self->ensemble, 0, world);
     return bp_agree(world, err);
 }
 
-static bp_err open_mesh(generator *self, MPI_Comm world, const bp_planned_world *plan)
-{
-    bool alone = plan && bp_comm_size(world) == 1;
-    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
-
-    if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
-    if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
-    return err;
-}
-
-/* A run keeps the precision that its first start resolved; ranks on unlike CPUs take the least. */
-static bp_err resolve_precision(generator *self)
-{
-    bp_config *config = self->config;
-    bp_precision precision = BP_F32;
-    char *before = NULL;
-    bp_err err =
-        bp_run_previous(self->mesh->world, bp_run_keys_of(config)->dir, "math.precision", &before);
-
-    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
-        err = bp_config_set(config, "math.precision", before);
-    bp_free(before);
-    if (err == BP_OK)
-        err = bp_math_precision(config, &precision);
-    err = bp_agree(self->mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
-    return bp_agree(self->mesh->world,
-                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
-}
-
 bp_err generator_open_mesh(generator *self, MPI_Comm world, bp_config *config,
                            const bp_planned_world *plan)
 {
     *self = (generator){.config = config};
-    bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
 
     bp_err err = find_kind(self, world);
     if (err == BP_OK)
-        err = bp_agree(world, open_mesh(self, world, plan));
-    return err == BP_OK ? resolve_precision(self) : err;
+        err = bp_inference_open_mesh(&self->mesh, &self->mesh_shape, config, world, plan);
+    if (err == BP_OK)
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    return err;
 }
 
 static bool fills(const generator *self)

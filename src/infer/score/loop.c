@@ -8,10 +8,10 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/work_queue.h"
+#include "infer/score/inference.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
-#include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -208,6 +208,16 @@ static bp_err lead(score_worker *worker)
 
 /* ---- before and after ---- */
 
+static bp_inference_work work_of(const scorer *self)
+{
+    return (bp_inference_work){.folder = self->folder,
+                               .parts_folder = self->parts_folder,
+                               .key = self->key,
+                               .units = self->plan.units,
+                               .mesh_keys = "mesh.tensor, mesh.members",
+                               .again = "scored"};
+}
+
 static bp_err prepare(score_worker *worker, int64_t start)
 {
     scorer *self = worker->self;
@@ -232,40 +242,19 @@ static bp_err prepare(score_worker *worker, int64_t start)
 
     if (err != BP_OK)
         return err;
-    char *path =
-        bp_sprintf("%s/%06" PRId64 "-%05d.part", self->parts_folder, start, self->mesh->rank);
-    err = bp_part_writer_new(&worker->writer, path, self->key);
-    bp_free(path);
-    return err;
+    bp_inference_work work = work_of(self);
+    return bp_inference_part_new(&worker->writer, &work, start, self->mesh->rank);
 }
 
 /* What earlier starts have left, on the coordinator. */
-static bp_err open_parts(scorer *self, bp_parts **parts)
+static bp_err open_parts(const scorer *self, bp_parts **parts)
 {
-    bp_err err = bp_dir_make(self->parts_folder);
+    bp_inference_work work = work_of(self);
+    bp_err err = bp_inference_open_parts(parts, &work);
 
-    bp_dir_sweep(self->folder);
-    if (err == BP_OK)
-        err = bp_parts_open(parts, self->parts_folder, self->key, self->plan.units);
-    if (err != BP_OK)
-        return err;
-    if ((*parts)->foreign > 0)
-        BP_WARN("parts.unusable",
-                "%" PRId64 " part files of an earlier start are of no use, they were made with "
-                "another mesh.tensor, mesh.members or precision, or are damaged: at %s; what they "
-                "hold is scored again",
-                (*parts)->foreign, self->parts_folder);
-    if ((*parts)->damaged > 0)
-        BP_WARN("parts.damaged",
-                "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
-                "after the damaged part is scored again",
-                (*parts)->damaged, self->parts_folder);
-    if ((*parts)->done_count > 0)
-        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", (*parts)->done_count,
-               self->plan.units);
-    else if (self->run != NULL && bp_run_is_resumed(self->run))
+    if (err == BP_OK && (*parts)->done_count == 0 && self->run && bp_run_is_resumed(self->run))
         bp_log("no work unit is done: scored from the first one on");
-    return BP_OK;
+    return err;
 }
 
 static bp_err run_units(scorer *self, score_worker *worker)
@@ -275,6 +264,7 @@ static bp_err run_units(scorer *self, score_worker *worker)
     progress view = {.self = self, .began = bp_clock_now(), .printed = bp_clock_now()};
     bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = &view};
     int64_t start = 0;
+    bp_inference_work work = work_of(self);
     bp_err err = bp_agree(mesh->world, mesh->coordinates ? open_parts(self, &parts) : BP_OK);
 
     if (err == BP_OK && parts) {
@@ -296,13 +286,9 @@ static bp_err run_units(scorer *self, score_worker *worker)
         bp_err closed = bp_part_writer_close(&worker->writer);
         err = bp_agree(mesh->world, err != BP_OK ? err : closed);
         int64_t done = view.done_before + bp_all_sum_int(worker->units, mesh->world);
-        if (err == BP_OK) /* units are missing where somebody was asked to stop */
+        if (err == BP_OK)
             err = bp_agree(mesh->world,
-                           mesh->coordinates && done < self->plan.units
-                               ? bp_stop_request_stopped("after %" PRId64 " of %" PRId64
-                                                         " work units, at %s",
-                                                         done, self->plan.units, self->folder)
-                               : BP_OK);
+                           mesh->coordinates ? bp_inference_check_done(&work, done) : BP_OK);
     }
     bp_parts_free(&parts);
     return err;

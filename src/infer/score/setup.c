@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "infer/score/inference.h"
 #include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
@@ -43,23 +44,6 @@ static bp_err look_at_model(scorer *self, int64_t *members)
     return err;
 }
 
-static bp_err check_members(const scorer *self, int64_t members)
-{
-    int side_by_side = bp_mesh_shape_of(self->config).members;
-
-    if (!self->ensemble && side_by_side != 1)
-        return BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
-                       "mesh.members = %d, but score.model is one model: at mesh.members; leave it "
-                       "at 1, or name an ensemble",
-                       side_by_side);
-    if (members > 0 && side_by_side > members)
-        return BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
-                       "mesh.members = %d, but the ensemble has %" PRId64
-                       " in all: at mesh.members; use %" PRId64 " or less",
-                       side_by_side, members, members);
-    return BP_OK;
-}
-
 /* An ensemble, or one model? Before there is a mesh. Collective over world. */
 static bp_err find_kind(scorer *self, MPI_Comm world)
 {
@@ -71,7 +55,7 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
     if (err == BP_OK && bp_comm_is_root(world)) {
         err = look_at_model(self, &members);
         if (err == BP_OK)
-            err = check_members(self, members);
+            err = bp_inference_check_members(self->config, "score.model", self->ensemble, members);
     }
     bp_bcast_bytes(&self->ensemble, sizeof(self->ensemble), 0, world);
     return bp_agree(world, err);
@@ -79,6 +63,7 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
 
 /* ---- mesh and model ---- */
 
+<<<<<<< HEAD
 static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
 {
     bool alone = plan && bp_comm_size(world) == 1;
@@ -129,6 +114,8 @@ static bp_err add_neighbours(scorer *self)
     return err;
 }
 
+=======
+>>>>>>> h-w14
 /* On the computing ranks. */
 static bp_err open_lm(scorer *self)
 {
@@ -164,7 +151,8 @@ static bp_err open_model(scorer *self)
     bp_bcast_bytes(&self->datastore, sizeof(self->datastore), from, mesh->world);
     self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
     if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
-        err = check_members(self, self->info.members);
+        err = bp_inference_check_members(self->config, "score.model", self->ensemble,
+                                         self->info.members);
     err = bp_agree(mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -318,13 +306,13 @@ bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
                         const bp_ensemble_spec *method, const bp_planned_world *plan)
 {
     *self = (scorer){.config = config, .method = method};
-    bp_math_set_threads(
-        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
 
     bp_err err = find_kind(self, world);
     if (err == BP_OK)
-        err = bp_agree(world, open_mesh(self, world, plan));
-    return err == BP_OK ? resolve_precision(self) : err;
+        err = bp_inference_open_mesh(&self->mesh, &self->mesh_shape, config, world, plan);
+    if (err == BP_OK)
+        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    return err;
 }
 
 bp_err scorer_open_model(scorer *self)
