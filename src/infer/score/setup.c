@@ -63,41 +63,6 @@ static bp_err find_kind(scorer *self, MPI_Comm world)
 
 /* ---- mesh and model ---- */
 
-<<<<<<< HEAD
-static bp_err open_mesh(scorer *self, MPI_Comm world, const bp_planned_world *plan)
-{
-    bool alone = plan && bp_comm_size(world) == 1;
-    bp_err err = bp_mesh_open(&self->mesh, &self->mesh_shape, self->config, world, plan);
-
-    if (err == BP_OK && !alone)
-        bp_math_warn_of_threads(self->mesh->world, self->mesh->computes);
-    if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
-    return err;
-}
-
-/* A run keeps the precision that its first start resolved; ranks on unlike CPUs take the least. */
-static bp_err resolve_precision(scorer *self)
-{
-    bp_config *config = self->config;
-    bp_precision precision = BP_F32;
-    char *before = NULL;
-    bp_err err =
-        bp_run_previous(self->mesh->world, bp_run_keys_of(config)->dir, "math.precision", &before);
-
-    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
-        err = bp_config_set(config, "math.precision", before);
-    bp_free(before);
-    if (err == BP_OK)
-        err = bp_math_precision(config, &precision);
-    err = bp_agree(self->mesh->world, err);
-    if (err != BP_OK)
-        return err;
-    bool f32 = bp_all_max_int(precision == BP_F32, self->mesh->world) != 0;
-    return bp_agree(self->mesh->world,
-                    bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
-}
-
 /* On the computing ranks: the model's distribution is mixed with that of its neighbours. */
 static bp_err add_neighbours(scorer *self)
 {
@@ -114,8 +79,6 @@ static bp_err add_neighbours(scorer *self)
     return err;
 }
 
-=======
->>>>>>> h-w14
 /* On the computing ranks. */
 static bp_err open_lm(scorer *self)
 {
