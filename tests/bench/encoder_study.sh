@@ -117,7 +117,6 @@ tuned answers squad task.kind=spans train.epochs=2 corpus.bucket=0
 # 3. Five members, pretrained and fine-tuned on the genres but three, which are the other domain
 bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed \
     train.steps=600 train.batch=8 optimizer.lr=1e-3 mask.rate=0.3 train.valid_every=600 checkpoint.every=300
-bagpipe score pretrain.ini run.dir=five-held score.model=five score.corpus=few.h5
 for member in 0 1 2 3 4; do
     bagpipe finetune task.ini run.dir=known/m0$member model.init=five/members/m0$member corpus.train=known-train.h5 \
         corpus.valid=known-valid.h5 task.kind=classes train.epochs=2 corpus.bucket=0 run.seed=$((member + 1))
