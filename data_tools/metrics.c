@@ -36,8 +36,10 @@ enum {
 };
 
 static const struct argp_option OPTIONS[] = {
-    {"kind", KEY_KIND, "bleu|chrf|rouge|meteor|bertscore|perplexity|classes|regression|tags|spans",
-     0, "what to measure (required)", 0},
+    {"kind", KEY_KIND, "KIND", 0,
+     "what to measure: bleu, chrf, rouge, meteor, bertscore, perplexity, classes, regression, tags "
+     "or spans (required)",
+     0},
     {"reference", KEY_REFERENCE, "FILE", 0,
      "what is right, a document a line (required, but of perplexity); of texts there may be "
      "several",

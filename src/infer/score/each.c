@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+_Static_assert(BP_SCORE_EACH_GROUP == TASK_GROUP, "units are groups of a task's documents");
+
 /* What one rank holds while it goes through its batches. */
 typedef struct sampler {
     const bp_score_each *each;

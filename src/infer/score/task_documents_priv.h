@@ -5,13 +5,12 @@
 
 #include "base/json.h"
 #include "data/document_table.h"
-#include "infer/score/each.h"
 #include "infer/score/plan.h"
 #include "mesh/mesh.h"
 #include "models/model.h"
 #include "models/task.h"
 
-#define TASK_GROUP BP_SCORE_EACH_GROUP /* documents of a batch */
+#define TASK_GROUP 32 /* documents of a batch */
 
 /** What is asked of a document: one row, or of tags one for each word that has a place. Of spans a
  * document is one window over a question and its context. */
