@@ -49,9 +49,9 @@ class UncertaintyTask(test_finetune.TaskTest):
         words = test_finetune.WORDS
         self.corpus("strange", [{"text": " ".join(draw.choice(words, 9)), "topic": "none"} for _ in range(20)])
         self.corpus("bare", [{"text": " ".join(draw.choice(words, 9))} for _ in range(20)])
-        models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, last={tuned[0]}:laplace"
+        models = f"one={tuned[0]}, pair={pair}, same={equal}, drop={tuned[0]}:dropout, weights={tuned[0]}:dropconnect, last={tuned[0]}:laplace"
         keys = [f"uncertainty.shifted={self.at('strange.h5')},{self.at('bare.h5')}", f"corpus.valid={self.at('valid.h5')}",
-                f"corpus.train={self.at('train.h5')}"]
+                f"corpus.train={self.at('train.h5')}", "uncertainty.dropconnect=0.5"]
         summary = self.studied("methods", models, *keys)
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('alone')}", f"score.model={tuned[0]}",
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
@@ -83,11 +83,11 @@ class UncertaintyTask(test_finetune.TaskTest):
             numpy.testing.assert_array_equal(a[column], b[column])
         self.assertEqual(b["mutual_information"].max(), 0)
         self.assertGreater(self.outcomes("methods", "pair")["mutual_information"].min(), 0)
-        for method in ("drop", "last"):
+        for method in ("drop", "weights", "last"):
             self.assertGreater(self.outcomes("methods", method)["mutual_information"].max(), 1e-7)
         self.assertGreater(summary["methods"]["last"]["fit_seconds"], 0)
         self.studied("methods-two", models.replace(f", last={tuned[0]}:laplace", ""), *keys, ranks=2)
-        for method in ("one", "pair", "drop"):
+        for method in ("one", "pair", "drop", "weights"):
             for column, values in self.outcomes("methods-two", method).items():
                 numpy.testing.assert_array_equal(values, self.outcomes("methods", method)[column])
         self.studied("methods-four", f"pair={pair}", keys[0], "mesh.members=2", "mesh.tensor=2", ranks=4)

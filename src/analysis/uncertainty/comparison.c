@@ -62,13 +62,13 @@ char *comparison_safe_name(const char *name)
 
 const char *comparison_way_name(comparison_way way)
 {
-    static const char *const NAMES[] = {"plain", "dropout", "laplace"};
+    static const char *const NAMES[] = {"plain", "dropout", "dropconnect", "laplace"};
 
     return NAMES[way];
 }
 
-/* FOLDER, FOLDER:dropout or FOLDER:laplace. What stands behind the last ':' is a word if there is
- * no '/' in it. */
+/* FOLDER, FOLDER:dropout, FOLDER:dropconnect or FOLDER:laplace. What stands behind the last ':' is
+ * a word if there is no '/' in it. */
 static bp_err take_folder(comparison_method *method, const char *text, const char *item)
 {
     const char *colon = strrchr(text, ':');
@@ -77,12 +77,15 @@ static bp_err take_folder(comparison_method *method, const char *text, const cha
         colon = NULL;
     if (colon && strcmp(colon, ":dropout") == 0)
         method->way = COMPARISON_DROPOUT;
+    else if (colon && strcmp(colon, ":dropconnect") == 0)
+        method->way = COMPARISON_DROPCONNECT;
     else if (colon && strcmp(colon, ":laplace") == 0)
         method->way = COMPARISON_LAPLACE;
     else if (colon)
         return BP_FAIL(BP_ERR_CONFIG, "comparison.unknown_method",
-                       "there is no method '%s' of '%s': at uncertainty.models; use :dropout or "
-                       ":laplace (a folder with a ':' in its name is given with a '/' at its end)",
+                       "there is no method '%s' of '%s': at uncertainty.models; use :dropout, "
+                       ":dropconnect or :laplace (a folder with a ':' in its name is given with a "
+                       "'/' at its end)",
                        colon, item);
     method->path = cut(text, colon ? (size_t)(colon - text) : strlen(text));
     if (method->path[0] == '\0')

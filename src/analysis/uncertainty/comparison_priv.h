@@ -15,6 +15,7 @@
 typedef enum comparison_way {
     COMPARISON_PLAIN,
     COMPARISON_DROPOUT,
+    COMPARISON_DROPCONNECT,
     COMPARISON_LAPLACE
 } comparison_way;
 
@@ -29,7 +30,7 @@ typedef struct comparison_methods {
     int64_t count;
 } comparison_methods;
 
-/** Parse `NAME=FOLDER, NAME=FOLDER:dropout, NAME=FOLDER:laplace`.
+/** Parse `NAME=FOLDER, NAME=FOLDER:dropout, NAME=FOLDER:dropconnect, NAME=FOLDER:laplace`.
  *
  * Local. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
@@ -41,7 +42,8 @@ void comparison_methods_clear(comparison_methods *methods);
  * agree to rounding at any number of ranks. */
 bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
                            const char *now);
-const char *comparison_way_name(comparison_way way); /* "plain", "dropout", "laplace" */
+const char *
+comparison_way_name(comparison_way way); /* "plain", "dropout", "dropconnect", "laplace" */
 
 /** Documents: of all files of a corpus, or those of them with one value of a label. */
 typedef struct comparison_part {

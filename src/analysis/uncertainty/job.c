@@ -187,7 +187,8 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    if (method->way == COMPARISON_DROPOUT)
+    way.drops_weights = method->way == COMPARISON_DROPCONNECT;
+    if (method->way == COMPARISON_DROPOUT || way.drops_weights)
         way.dropout_passes = self->results.members[m];
     if (err == BP_OK && method->way == COMPARISON_LAPLACE) { /* the fit, and then its samples */
         spec.more_bytes = fit_bytes(self, m);
@@ -251,7 +252,7 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, comparison_way_name(method->way), method->path,
                method->way == COMPARISON_PLAIN ? "" : "; what follows is for the model alone");
-        if (method->way == COMPARISON_DROPOUT)
+        if (method->way == COMPARISON_DROPOUT || method->way == COMPARISON_DROPCONNECT)
             bp_log("  %" PRId64 " passes take up to so many times as long",
                    self->results.members[m]);
         if (method->way == COMPARISON_LAPLACE)

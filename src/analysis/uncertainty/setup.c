@@ -241,12 +241,14 @@ static void warn_of_laplace(const comparison_job *self, int64_t m)
 static void warn_of_dropout(const comparison_job *self, int64_t m)
 {
     const char *name = self->results.methods.items[m].name;
+    comparison_way way = self->results.methods.items[m].way;
+    const bp_uncertainty_keys *keys = bp_uncertainty_keys_of(self->config);
 
-    if (!(bp_uncertainty_keys_of(self->config)->dropout > 0))
+    if (!((way == COMPARISON_DROPOUT ? keys->dropout : keys->dropconnect) > 0))
         BP_WARN("comparison.no_dropout",
-                "all passes of method %s are the same without dropout: at uncertainty.dropout; "
+                "all passes of method %s are the same without dropout: at uncertainty.%s; "
                 "give a rate, such as 0.1",
-                name);
+                name, comparison_way_name(way));
     if (bp_uncertainty_keys_of(self->config)->passes == 1)
         BP_WARN("comparison.one_pass",
                 "one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
@@ -270,6 +272,7 @@ static void share(comparison_job *self)
     results->classes = results->task != BP_TASK_NONE;
     for (int64_t m = 0; m < results->methods.count; m++) {
         const int64_t members[] = {results->metadata[m].members,
+                                   bp_uncertainty_keys_of(self->config)->passes,
                                    bp_uncertainty_keys_of(self->config)->passes,
                                    bp_laplace_keys_of(self->config)->samples};
 
@@ -315,7 +318,8 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
          m++) {
         if (self->results.methods.items[m].way == COMPARISON_LAPLACE)
             warn_of_laplace(self, m);
-        if (self->results.methods.items[m].way == COMPARISON_DROPOUT)
+        if (self->results.methods.items[m].way == COMPARISON_DROPOUT ||
+            self->results.methods.items[m].way == COMPARISON_DROPCONNECT)
             warn_of_dropout(self, m);
     }
     return err;

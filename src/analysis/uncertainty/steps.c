@@ -76,6 +76,10 @@ static void spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *spe
     if (method->way == COMPARISON_DROPOUT) {
         spec->dropout_passes = bp_uncertainty_keys_of(config)->passes;
         spec->dropout = (float)bp_uncertainty_keys_of(config)->dropout;
+    } else if (method->way == COMPARISON_DROPCONNECT) {
+        spec->dropout_passes = bp_uncertainty_keys_of(config)->passes;
+        spec->dropout = (float)bp_uncertainty_keys_of(config)->dropconnect;
+        spec->drops_weights = true;
     } else if (method->way == COMPARISON_LAPLACE) {
         spec->samples = *samples = comparison_samples_path(self, m);
     }

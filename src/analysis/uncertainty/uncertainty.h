@@ -1,7 +1,7 @@
 /* The uncertainty of language models or classifiers, side by side: each method (a model, an
- * ensemble, passes with dropout, samples of a Laplace approximation) scores the same documents;
- * what it says of its own errors is measured on those in the domain, and what it says of other
- * texts on those that are shifted. */
+ * ensemble, passes with dropout or DropConnect, samples of a Laplace approximation) scores the same
+ * documents; what it says of its own errors is measured on those in the domain, and what it says of
+ * other texts on those that are shifted. */
 #ifndef BP_ANALYSIS_UNCERTAINTY_UNCERTAINTY_H
 #define BP_ANALYSIS_UNCERTAINTY_UNCERTAINTY_H
 
@@ -17,6 +17,7 @@ typedef struct bp_uncertainty_keys {
     const char *shifted;
     int64_t passes;
     double dropout;
+    double dropconnect;
     int64_t resamples;
     int64_t temper_tokens;
     const char *valid;

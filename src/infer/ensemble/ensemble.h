@@ -17,6 +17,7 @@ typedef struct bp_ensemble_spec {
                          of one member, or, with one of the next two, of passes or samples of it */
     int64_t dropout_passes; /* > 0: so many passes of the CHECKPOINT with dropout */
     float dropout;
+    bool drops_weights;  /* DropConnect instead, at that rate: each pass is a model of its own */
     uint64_t seed;       /* of the masks */
     const char *samples; /* a file of sampled last-layer matrices (io/checkpoint/head_samples.h);
                             NULL: none */
@@ -24,8 +25,8 @@ typedef struct bp_ensemble_spec {
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
 } bp_ensemble_spec;
 
-/** Open an ensemble. Member k lives on the ranks of mesh member k mod mesh->members; passes and
- * samples share one backbone and live on all of them in turn.
+/** Open an ensemble. Member k lives on the ranks of mesh member k mod mesh->members; passes with
+ * dropout and samples share one backbone and live on all of them in turn.
  *
  * info.digest is of all members' weights, their order and the way (passes, rate, seed, samples);
  * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.

@@ -46,6 +46,12 @@ static char *name_of(const opening *o, int64_t k)
     return bp_strdup("model");
 }
 
+/* Listed, or each with masks of its own. */
+static bool are_many(const opening *o)
+{
+    return o->listed || o->spec->drops_weights;
+}
+
 static const char *path_of(const opening *o, int64_t model)
 {
     return o->listed ? o->list.members[model].path : o->spec->path;
@@ -86,7 +92,7 @@ static bp_err describe(opening *o)
         return err;
     self->member_count = count_members(o);
     self->rounds = (self->member_count + A - 1) / A;
-    o->models = o->listed ? o->list.count : 1;
+    o->models = are_many(o) ? self->member_count : 1;
     self->members = bp_alloc("infer.ensemble", self->member_count, sizeof *self->members);
     self->models = bp_alloc("infer.ensemble", o->models, sizeof(bp_model *));
     self->backbones = bp_alloc("infer.ensemble", self->rounds, sizeof *self->backbones);
@@ -121,7 +127,7 @@ static bool is_here(const opening *o, int64_t model)
 {
     const bp_mesh *mesh = o->self->mesh;
 
-    if (o->listed)
+    if (are_many(o))
         return model % mesh->members == mesh->member_at;
     return mesh->member_at < o->self->member_count;
 }
@@ -269,8 +275,10 @@ static void digest(const opening *o, char out[65])
         return;
     }
     if (o->spec->dropout_passes > 0)
-        snprintf(way, sizeof way, "dropout %lld %.9g %llu", (long long)o->spec->dropout_passes,
-                 (double)o->spec->dropout, (unsigned long long)o->spec->seed);
+        snprintf(way, sizeof way, "%s %lld %.9g %llu",
+                 o->spec->drops_weights ? "dropconnect" : "dropout",
+                 (long long)o->spec->dropout_passes, (double)o->spec->dropout,
+                 (unsigned long long)o->spec->seed);
     if (o->samples)
         snprintf(way, sizeof way, "samples %s", bp_head_samples_info_of(o->samples)->digest);
     hash = bp_sha256_new();
@@ -336,9 +344,12 @@ static bp_err open_models(opening *o)
     for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
         if (!is_here(o, k))
             continue;
-        err =
-            bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
-                                   o->checkpoints[k], (bp_model_wish){.context = o->spec->context});
+        err = bp_model_of_checkpoint(
+            &self->models[self->model_count], self->mesh, o->config, o->checkpoints[k],
+            (bp_model_wish){.context = o->spec->context,
+                            .dropconnect = {.rate = o->spec->drops_weights ? o->spec->dropout : 0,
+                                            .seed = o->spec->seed,
+                                            .draw = k}});
         bp_checkpoint_close(&o->checkpoints[k]);
         if (err == BP_OK)
             self->model_count++;
@@ -389,7 +400,7 @@ static bp_err place_members(opening *o)
 
     for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
         int64_t t = self->backbone_count++;
-        bp_model *lm = self->models[o->listed ? t : 0];
+        bp_model *lm = self->models[are_many(o) ? t : 0];
         bool drops = o->spec->dropout_passes > 0;
 
         BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
@@ -401,12 +412,15 @@ static bp_err place_members(opening *o)
         if (drops && !lm->ops->set_dropout)
             return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
                            "a model of kind %s has no dropout for passes at test time: at member "
-                           "%lld; leave :dropout out",
-                           lm->info.kind, (long long)k);
+                           "%lld; leave :%s out",
+                           lm->info.kind, (long long)k,
+                           o->spec->drops_weights ? "dropconnect" : "dropout");
         self->members[k].backbone = t;
-        self->backbones[t] = (ensemble_backbone){
-            .lm = lm, .pass = drops ? k : BP_MODEL_NO_DROPOUT, .width = lm->info.width};
-        if (drops)
+        self->backbones[t] =
+            (ensemble_backbone){.lm = lm,
+                                .pass = drops && !o->spec->drops_weights ? k : BP_MODEL_NO_DROPOUT,
+                                .width = lm->info.width};
+        if (drops && !o->spec->drops_weights)
             lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);
     }
     return BP_OK;

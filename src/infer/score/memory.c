@@ -54,7 +54,9 @@ static void open_models(models *self, bool *known)
 
     if (bp_ensemble_is(path))
         *known = bp_ensemble_list_load(&list, path) == BP_OK;
-    self->count = list.count > 0 ? list.count : 1;
+    self->count = list.count > 0                    ? list.count
+                  : method && method->drops_weights ? method->dropout_passes
+                                                    : 1;
     self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
     for (int64_t k = 0; k < self->count && *known; k++)
         *known = read_state(&self->states[k], list.count > 0 ? list.members[k].path : path);
