@@ -70,6 +70,8 @@ static bp_err open_model(citing *self)
     bp_config *config = NULL;
     bp_err err = bp_config_new(&config, TABLES, TABLES);
 
+    if (err == BP_OK) /* the same queries on any CPU */
+        err = bp_config_set(config, "math.precision", "f32");
     if (err == BP_OK)
         err = bp_mesh_open(&self->mesh, &shape, config, MPI_COMM_WORLD, NULL);
     if (err == BP_OK) {

@@ -235,10 +235,11 @@ static bp_err convert(const corpus_arguments *arguments)
     if (err == BP_OK)
         err = bp_corpus_convert(&conversion, &converted);
     if (err == BP_OK && converted.left_out[0])
-        BP_WARN("corpus.left_out",
-                "%s: at %s; a conversion carries tokens, documents and labels over, and these "
-                "columns are left out: make a corpus of a task from its text",
-                converted.left_out, conversion.source);
+        BP_WARN(
+            "corpus.left_out",
+            "columns of tasks are left out, %s: at %s; a conversion carries tokens, documents and "
+            "labels over: make a corpus of a task from its text",
+            converted.left_out, conversion.source);
     if (err == BP_OK && converted.open_ends > 0)
         BP_WARN("corpus.open_ends",
                 "%" PRId64 " of %" PRId64 " documents do not end with the end-of-document token: "

@@ -41,7 +41,7 @@ static const struct argp_option OPTIONS[] = {
      "or spans (required)",
      0},
     {"reference", KEY_REFERENCE, "FILE", 0,
-     "what is right, a document a line (required, but of perplexity); of texts there may be "
+     "what is right, a document a line (required, except for perplexity); of texts there may be "
      "several",
      0},
     {"hypothesis", KEY_HYPOTHESIS, "FILE", 0, "what a system says, a document a line (required)",
@@ -446,6 +446,12 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
         return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
                        "--kind %s is measured without a model: at --model; leave it out",
                        kind->metric->kind);
+    if (!kind->needs_model && (arguments->model.tokenizer ||
+                               arguments->model.layer != BP_TEXTS_LAST || arguments->model.idf))
+        return BP_FAIL(BP_ERR_USAGE, "metrics.unused_model",
+                       "--kind %s is measured without a model: at --tokenizer, --layer or --idf; "
+                       "leave it out",
+                       kind->metric->kind);
     if (arguments->references.count > 1 && !kind->several)
         return BP_FAIL(BP_ERR_USAGE, "metrics.several_references",
                        "%d references: at --reference; --kind %s has one",
@@ -470,7 +476,7 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_WORDNET, .text = &arguments.wordnet},
         {.key = KEY_MODEL, .text = &arguments.model.model},
         {.key = KEY_TOKENIZER, .text = &arguments.model.tokenizer},
-        {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT64_MAX},
+        {.key = KEY_LAYER, .number = &arguments.model.layer, .low = 0, .high = INT16_MAX},
         {.key = KEY_IDF, .flag = &arguments.model.idf},
         {.key = KEY_SEED, .number = &arguments.seed, .low = 0, .high = INT64_MAX},
         {0}};

@@ -121,6 +121,14 @@ bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, b
                        "the corpus has no labels: at %s; make it with bagpipe-data corpus "
                        "--label NAME",
                        bp_corpus_file_path(file));
+    if (numbers && info->values == 1) { /* the one column of numbers, whatever labels there are */
+        bp_corpus_value value;
+
+        err = bp_corpus_file_value(file, 0, &value);
+        if (err == BP_OK)
+            *out = bp_strdup(value.name);
+        return err;
+    }
     err = list_names(&names, file, true, numbers);
     if (err == BP_OK && columns > 1)
         err =

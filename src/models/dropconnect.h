@@ -27,7 +27,7 @@ bp_err bp_dropconnect_check(const bp_model_shape *shape, double rate, const char
 
 /** Is it a weight of a product in a Transformer layer, an adapter's aside? Local. */
 bool bp_dropconnect_drops(const bp_network *network, const bp_group *group, const bp_param *param);
-/** y = x with the mask of elements [first, first + count) of the slab of a matrix: weights, or
+/** y = x with the mask of elements [first, first + count) of the slice of a matrix: weights, or
  * their gradients. y may be x. Local. */
 void bp_dropconnect_apply(float *y, const float *x, const bp_param *param, int64_t first,
                           int64_t count, const bp_dropconnect *with);

@@ -34,7 +34,7 @@ bp_err bp_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *confi
 bp_err bp_model_open_wide(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                           const char *path, int64_t context);
 
-/** As bp_model_open, and bp_model_ops.head_weights tells its output map, for which
+/** As bp_model_open, and bp_model_ops.head_weights returns its output map, for which
  * memory is taken where products read another form of it. */
 bp_err bp_model_open_with_head(bp_model **out, const bp_mesh *mesh, const bp_config *config,
                                const char *path);

@@ -97,11 +97,11 @@ static void match_refresh(bp_block *block)
         bp_weight_refresh(self->map);
 }
 
-static bool match_cache(const bp_block *block, int64_t slots, int64_t room, bp_cache_need *need)
+static bool match_cache(const bp_block *block, int64_t slots, int64_t capacity, bp_cache_need *need)
 {
     const bp_block *inner = ((const state_match *)block)->inner;
 
-    return inner->ops->cache && inner->ops->cache(inner, slots, room, need);
+    return inner->ops->cache && inner->ops->cache(inner, slots, capacity, need);
 }
 
 static float *kept_states(const state_match *self, const bp_pass *pass, void *saved)
@@ -253,4 +253,9 @@ void bp_state_match_new(bp_block **out, bp_block *inner, const bp_state_match *m
                                            (float)sqrt(1 / (double)match->C));
     }
     *out = &self->block;
+}
+
+const bp_block *bp_state_match_inner(const bp_block *block)
+{
+    return block->ops == &OPS ? ((const state_match *)block)->inner : block;
 }

@@ -107,6 +107,8 @@ class Distill(JobTest):
             with self.subTest(name):
                 for a, b in zip(metrics(one), metrics(self.trained(f"states-{name}", ranks, *keys, *mesh)), strict=True):
                     self.assertLess(abs(a["loss"] - b["loss"]), 4e-5)
+        dropped = metrics(self.trained("states-dropped", 0, *keys, "train.dropconnect=0.3"))
+        self.assertGreater(abs(dropped[0]["loss"] - metrics(one)[0]["loss"]), 1e-3)  # compared layers are masked too
         other = self.trained("states-data2", 2, *keys)
         self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
         self.assertEqual(digests(one), digests(other))
@@ -154,7 +156,8 @@ class Distill(JobTest):
         self.assert_error(self.pretrain("never", 0, f"distill.model={other}"), 78, "[distill.vocabulary]")
         self.assert_error(self.pretrain("never", 0, f"distill.model={self.at('a')}", "model.context=64"), 78, "[distill.short_context]")
         counted = self.trained("counted", 0, "model.kind=ngram", "model.heads=", "model.layers=", "model.width=", "model.context=")
-        self.assert_error(self.pretrain("never", 0, f"distill.model={counted}"), 78, "[distill.no_teacher]")
+        for weight in ("0.5", "0"):
+            self.assert_error(self.pretrain("never", 0, f"distill.model={counted}", f"distill.weight={weight}"), 78, "[distill.no_teacher]")
         self.assert_error(self.pretrain("never", 0, "model.kind=lstm", "model.heads=", "mask.rate=0.15", f"distill.model={counted}"), 78, "[distill.no_teacher]")
         self.assert_error(self.pretrain("never", 0, "model.kind=word2vec", "model.heads=", "model.layers=", "model.context=",
                                         f"distill.model={self.at('a')}"), 78, "[distill.no_student]")

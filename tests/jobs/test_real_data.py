@@ -121,26 +121,28 @@ class RealTasks(bagpipe_test.FolderTest):
                     "model.width=32", "model.heads=2", "model.context=96", "train.batch=8", "train.steps=20", "train.log_every=5", "checkpoint.every=5",
                     "optimizer.lr=5e-3", *keys])
 
-    def tuned_twice(self, train, *keys):
-        whole = self.finetune("whole", train, *keys)
-        self.assertEqual(whole.status, 0, str(whole))
-        killed = self.finetune("killed", train, *keys, env=["env", "BP_FAULT=step.end:13=kill"])
+    def tuned_twice(self, kind, train):
+        whole, broken = f"{kind}-whole", f"{kind}-killed"
+        first = self.finetune(whole, train, f"task.kind={kind}")
+        self.assertEqual(first.status, 0, str(first))
+        killed = self.finetune(broken, train, f"task.kind={kind}", env=["env", "BP_FAULT=step.end:13=kill"])
         self.assertEqual(killed.status, -9, str(killed))
-        resumed = self.finetune("killed", train, *keys)
+        resumed = self.finetune(broken, train, f"task.kind={kind}")
         self.assertEqual(resumed.status, 0, str(resumed))
-        lines = bagpipe_test.metrics(self.at("whole"))
+        lines = bagpipe_test.metrics(self.at(whole))
         self.assertLess(lines[-1]["loss"], lines[0]["loss"])
-        self.assertEqual(bagpipe_test.digests(self.at("whole")), bagpipe_test.digests(self.at("killed")))
-        return self.at("whole")
+        self.assertEqual(bagpipe_test.digests(self.at(whole)), bagpipe_test.digests(self.at(broken)))
+        return self.at(whole)
 
-    def scored(self, model, corpus):
-        result = run([program("bagpipe"), "score", self.at("empty.ini"), f"run.dir={self.at('score')}", f"score.model={model}", f"score.corpus={corpus}"])
+    def scored(self, kind, model, corpus):
+        name = f"{kind}-score"
+        result = run([program("bagpipe"), "score", self.at("empty.ini"), f"run.dir={self.at(name)}", f"score.model={model}", f"score.corpus={corpus}"])
         self.assertEqual(result.status, 0, str(result))
-        return bagpipe_test.read_json(self.at("score"), "score", "summary.json")
+        return bagpipe_test.read_json(self.at(name), "score", "summary.json")
 
     def test_tags_of_tweets(self):
-        train, dev = (self.corpus(f"{name}.h5", "conll", WNUT, f"{name}.conll") for name in ("train", "dev"))
-        summary = self.scored(self.tuned_twice(train, "task.kind=tags"), dev)
+        train, dev = (self.corpus(f"tags-{name}.h5", "conll", WNUT, f"{name}.conll") for name in ("train", "dev"))
+        summary = self.scored("tags", self.tuned_twice("tags", train), dev)
         with open(os.path.join(shared(WNUT), "dev.conll"), encoding="utf-8") as file:
             words = [line.rstrip("\n").split("\t") for line in file if line.strip()]
         self.assertEqual(summary["words"] + summary["words_cut"], len(words))
@@ -149,11 +151,11 @@ class RealTasks(bagpipe_test.FolderTest):
         self.assertGreater(summary["task"]["accuracy"]["value"], 0.9 * outside)
 
     def test_answers_of_squad(self):
-        train, test = (self.corpus(f"{name}.h5", "squad", SQUAD, f"{name}.json") for name in ("train", "test"))
-        summary = self.scored(self.tuned_twice(train, "task.kind=spans"), test)
+        train, test = (self.corpus(f"spans-{name}.h5", "squad", SQUAD, f"{name}.json") for name in ("train", "test"))
+        summary = self.scored("spans", self.tuned_twice("spans", train), test)
         with open(os.path.join(shared(SQUAD), "test.json"), encoding="utf-8") as file:
             asked = [(text["context"], one["id"]) for title in json.load(file)["data"] for text in title["paragraphs"] for one in text["qas"]]
-        said = bagpipe_test.read_json(self.at("score"), "score", "predictions.json")
+        said = bagpipe_test.read_json(self.at("spans-score"), "score", "predictions.json")
         self.assertEqual((summary["documents"], list(said)), (len(asked), [name for _, name in asked]))
         self.assertTrue(all(said[name] and said[name] in context for context, name in asked))
         self.assertGreater(summary["windows"], len(asked))

@@ -103,13 +103,16 @@ class Bert(FolderTest):
             tokens, logprobs = plain.fill(hole, vocabulary, 3)
             self.assertEqual(line["tokens"], tokens)
             numpy.testing.assert_allclose(line["logprobs"], logprobs, atol=2e-5)
-        again = self.filled(f"{kind}-again", model, 0, "generate.rounds=3", "generate.remask=yes")
+        again = self.filled(f"{kind}-remasked", model, 0, "generate.rounds=3", "generate.remask=yes")
         for hole, line in zip([*holes, texts[0][:4] + [mask] * 5], again):
             tokens, logprobs = plain.fill_again(hole, vocabulary, 3)
             self.assertEqual(line["tokens"], tokens)
             numpy.testing.assert_allclose(line["logprobs"], logprobs, atol=2e-5)
         self.write("prompts.jsonl", json.dumps({"tokens": texts[0][:1] * 21 + [mask]}) + "\n")  # context - 2
-        self.assertEqual(len(self.filled(f"{kind}-whole", model, 0)[0]["tokens"]), 1)
+        self.assertEqual(len(self.filled(f"{kind}-filled-whole", model, 0)[0]["tokens"]), 1)
+        words = [vocabulary[token] for token in texts[0][:3]]
+        self.write("prompts.jsonl", json.dumps({"prompt": f"{words[0]} [MASK] {words[1]} [MASK] {words[2]}"}) + "\n")
+        self.assertEqual(len(self.filled(f"{kind}-filled-text", model, 0)[0]["tokens"]), 2)
         self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('never-' + kind)}",
                                f"generate.model={model}", f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy"]), 78,
                           "[model.not_causal]")

@@ -245,7 +245,7 @@ class Seq2Seq(JobTest):
             self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "conll", "--out", self.at("tags.h5"),
                    self.write("tags.txt", "a1 B-X\na2 O\n\na3 O\n")])
-        for keys, identifier in ((["task.kind=tags", f"corpus.train={self.at('tags.h5')}", "corpus.valid="], "task.no_places"),
+        for keys, identifier in ((["task.kind=tags", "task.label=", f"corpus.train={self.at('tags.h5')}", "corpus.valid="], "task.no_places"),
                                  (["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={still}"], "distill.other_frame")):
             self.assert_error(bagpipe_test.run([program("bagpipe"), "finetune", self.at("topics.ini"), f"run.dir={self.at('never')}", base, "train.steps=1",
                                                 *keys]), 78, f"[{identifier}]")

@@ -135,6 +135,8 @@ class GaussianProcess(test_finetune.TaskTest):
         self.assert_error(export, 65, "[export.no_counterpart]", "sngp")
         adapted = self.finetune("adapted", 0, *SNGP, f"model.init={model}", "adapter.kind=lora")
         self.assert_error(adapted, 78, "[sngp.other_method]", "at adapter.kind")
+        scaled = self.finetune("scaled", 0, *SNGP, f"model.init={model}", "sngp.length_scale=3")
+        self.assert_error(scaled, 65, "[task.other_task]", "sngp.length_scale")
 
     def test_meshes_and_kills(self):
         keys = ["train.steps=12", "optimizer.lr=1e-2", "checkpoint.every=5", "checkpoint.async=no", "corpus.valid="]
@@ -157,7 +159,7 @@ class GaussianProcess(test_finetune.TaskTest):
     def test_what_has_no_meaning_is_refused(self):
         self.assert_error(self.finetune("few", 0, *TINY, "sngp.features=2"), 78, "[sngp.few_features]")
         self.assert_error(self.finetune("many", 0, *TINY, "model.width=2", "model.heads=1", "sngp.features=8"), 78, "[sngp.many_classes]")
-        for key in ("dirichlet.outside=sea", "train.softmax_samples=2", "optimizer.kind=sgld"):
+        for key in ("dirichlet.outside=sea", "train.softmax_samples=2", "train.dropconnect=0.1", "optimizer.kind=sgld"):
             self.assert_error(self.finetune("other", 0, *TINY, "sngp.features=8", key), 78, "[sngp.other_method]", "at " + key.split("=")[0])
         number = ["task.kind=regression", "task.label=length"]
         self.assert_error(self.finetune("kind", 0, *TINY, *number, "sngp.features=8"), 78, "[task.unused_key]", "at sngp.features")

@@ -1,5 +1,5 @@
 /* An ensemble of models that have no softmax over outcomes: values of texts, and where in a text a
- * span begins and ends. What members tell meets as it is, in member order on each rank. */
+ * span begins and ends. What members return meets as it is, in member order on each rank. */
 #include "infer/ensemble/ensemble_priv.h"
 
 #include "base/err.h"
@@ -11,7 +11,7 @@
 typedef struct texts {
     const bp_model_batch *batch;
     int64_t count, stride; /* values of a member; of a statistic */
-    float *told;           /* [members, filled up to whole rounds][count] */
+    float *values;         /* [members, filled up to whole rounds][count] */
     int32_t *targets;      /* [windows][length][ENDS] of spans: all places are asked */
     double *mixture;       /* [length] log p */
 } texts;
@@ -28,7 +28,7 @@ static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
     int64_t slots = self->rounds * self->mesh->members;
 
     work->mixture = ensemble_take(arena, work->batch->length, sizeof *work->mixture);
-    work->told = ensemble_take(arena, slots * work->count, sizeof *work->told);
+    work->values = ensemble_take(arena, slots * work->count, sizeof *work->values);
     work->targets = ensemble_take(arena, work->count, sizeof *work->targets);
 }
 
@@ -51,7 +51,7 @@ static bp_err run_members(ensemble *self, texts *work)
         const ensemble_backbone *backbone = &self->backbones[self->members[k].backbone];
 
         err = backbone->lm->ops->score_pass(backbone->lm, &asked, backbone->pass,
-                                            work->told + k * work->count);
+                                            work->values + k * work->count);
     }
     return bp_comm_size(mesh->ensemble) > 1 ? bp_agree(mesh->ensemble, err) : err;
 }
@@ -59,19 +59,19 @@ static bp_err run_members(ensemble *self, texts *work)
 static void share(const ensemble *self, const texts *work)
 {
     int64_t A = self->mesh->members;
-    int bytes = bp_mpi_count(work->count * (int64_t)sizeof *work->told);
+    int bytes = bp_mpi_count(work->count * (int64_t)sizeof *work->values);
 
     for (int64_t round = 0; A > 1 && round < self->rounds; round++)
         BP_MPI_WAIT("all_gather", MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL,
-                                                work->told + round * A * work->count, bytes,
+                                                work->values + round * A * work->count, bytes,
                                                 MPI_BYTE, self->mesh->across));
 }
 
 /* ---- values ---- */
 
-static double told_by(const texts *work, int64_t member, int64_t k)
+static double value_of(const texts *work, int64_t member, int64_t k)
 {
-    return (double)work->told[member * work->count + k];
+    return (double)work->values[member * work->count + k];
 }
 
 /* Of value k: the members', their mean, and their variance. */
@@ -81,12 +81,12 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
     double mean = 0, squares = 0, M = (double)self->member_count;
 
     for (int64_t m = 0; m < self->member_count; m++) {
-        mean += told_by(work, m, k);
-        values[(BP_MODEL_MEMBER + m) * work->stride] = (float)told_by(work, m, k);
+        mean += value_of(work, m, k);
+        values[(BP_MODEL_MEMBER + m) * work->stride] = (float)value_of(work, m, k);
     }
     mean /= M;
     for (int64_t m = 0; m < self->member_count; m++)
-        squares += (told_by(work, m, k) - mean) * (told_by(work, m, k) - mean);
+        squares += (value_of(work, m, k) - mean) * (value_of(work, m, k) - mean);
     *variance = squares / M;
     return mean;
 }
@@ -105,7 +105,7 @@ static void mix_values(const ensemble *self, const texts *work, float *values)
     }
 }
 
-/* What is told of where a span of one window begins, or ends. */
+/* The figures of where a span of one window begins, or ends. */
 typedef struct place_mixture {
     double entropy, information, squares, most; /* most: the largest log p */
     int64_t top, agreeing;
@@ -116,9 +116,9 @@ static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
     double most = -INFINITY, sum = 0;
 
     for (int64_t m = 0; m < self->member_count; m++)
-        most = fmax(most, told_by(work, m, k));
+        most = fmax(most, value_of(work, m, k));
     for (int64_t m = 0; m < self->member_count; m++)
-        sum += exp(told_by(work, m, k) - most);
+        sum += exp(value_of(work, m, k) - most);
     return most + log(sum / (double)self->member_count);
 }
 
@@ -142,11 +142,11 @@ static place_mixture mix_places(const ensemble *self, const texts *work, int64_t
         int64_t top = 0;
 
         for (int64_t t = 0; t < T; t++) {
-            double logprob = told_by(work, m, first + t * ENDS), p = exp(logprob);
+            double logprob = value_of(work, m, first + t * ENDS), p = exp(logprob);
 
             out.entropy -= p * logprob / M;
             out.information += p * (logprob - work->mixture[t]) / M;
-            if (logprob > told_by(work, m, first + top * ENDS))
+            if (logprob > value_of(work, m, first + top * ENDS))
                 top = t;
         }
         out.agreeing += top == out.top;

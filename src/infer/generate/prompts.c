@@ -212,7 +212,9 @@ static bp_err check_length(const reader *self, int64_t length)
             BP_ERR_FORMAT, "prompt.too_long",
             "the prompt has %" PRId64 " tokens, more than the model's context of %" PRId64 "%s",
             length, spec->context,
-            spec->reserved > 0 ? " less 3: two frame a text, and one is left to fill in" : "");
+            spec->reserved == 0      ? ""
+            : has_mask(self, length) ? " less 2, which frame a text"
+                                     : " less 3: two frame a text, and one is left to fill in");
     for (int64_t i = prompts->ids.count - length; i < prompts->ids.count; i++)
         if (prompts->ids.data[i] >= self->spec->vocab_size)
             return BP_FAIL(BP_ERR_FORMAT, "prompt.unknown_token",
@@ -280,6 +282,8 @@ bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
     *prompts = (bp_prompts){.cut = spec->cut};
     if (spec->tokenizer)
         err = bp_encoder_new(&self.encoder, spec->tokenizer);
+    if (self.encoder) /* a mask by its name */
+        bp_encoder_find_specials(self.encoder, spec->mask >= 0 || spec->are_sources);
     if (err == BP_OK && spec->template_path)
         err = bp_prompt_template_read(&self.template_text, spec->template_path);
     if (err == BP_OK)

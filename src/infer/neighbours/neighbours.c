@@ -32,6 +32,8 @@ double bp_neighbours_mix(const bp_neighbours_spec *spec, double logprob,
         all += each;
         own += neighbours[i].token == token ? each : 0;
     }
+    if (own == 0 && spec->weight < 1) /* a small probability does not become 0 */
+        return log1p(-spec->weight) + logprob;
     return log(spec->weight * (own / all) + (1 - spec->weight) * exp(logprob));
 }
 
@@ -132,7 +134,7 @@ bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
 
     self->face = (bp_model){.ops = &OPS, .info = model->info};
     self->face.info.statistics = 2;
-    self->face.info.may_be_zero = model->info.may_be_zero || spec->weight == 1;
+    self->face.info.may_be_zero = spec->weight == 1;
     self->model = model;
     self->spec = *spec;
     self->group = mesh->model;
@@ -141,6 +143,12 @@ bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
                       "a model of kind %s has no keys of a datastore: at score.neighbours; take a "
                       "Transformer that continues texts, or leave the key out",
                       model->info.kind);
+    else if (model->info.may_be_zero)
+        err =
+            BP_FAIL(BP_ERR_CONFIG, "neighbours.no_logarithm",
+                    "head.activation = entmax15 gives tokens the probability 0, which the figures "
+                    "without neighbours can't hold: at score.neighbours; take a model with a "
+                    "softmax, or leave the key out");
     if (err == BP_OK)
         err = bp_datastore_open(&self->store, mesh->compute, mesh->model, &store);
     if (err == BP_OK)

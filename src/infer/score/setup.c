@@ -94,7 +94,8 @@ static bp_err open_lm(scorer *self)
     err = self->ensemble
               ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
               : bp_model_open_wide(&self->lm, self->mesh, self->config, path, spec.context);
-    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
+    if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
+        self->lm->info.task.kind == BP_TASK_NONE)
         err = add_neighbours(self);
     if (err == BP_OK)
         self->info = self->lm->info;
@@ -156,19 +157,25 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
 /* What was asked for, but has no meaning here. */
 static void warn_of_settings(const scorer *self)
 {
+    static const char *const of_neighbours[] = {"neighbours.k", "neighbours.temperature",
+                                                "neighbours.weight", "neighbours.memory"};
     const bp_config *config = self->config;
+
+    for (size_t k = 0; k < sizeof of_neighbours / sizeof of_neighbours[0]; k++)
+        if (bp_config_is_given(config, of_neighbours[k]) && !bp_score_keys_of(config)->neighbours)
+            BP_WARN("config.unused_key", "%s has no effect without score.neighbours; leave it out",
+                    of_neighbours[k]);
 
     if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
         strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0)
-        BP_WARN("config.unused_key",
-                "score.prefix = eod is passed over: %s; the summary says \"none\"",
+        BP_WARN("config.unused_key", "score.prefix = eod is ignored: %s; the summary says \"none\"",
                 self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
                                    : "only score.convention = rolling has a prefix");
     if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
         BP_WARN("config.unused_key",
                 "score.cut has no effect on a model that reads no source; leave it out");
     if (bp_score_rule_keys_of(config)->end && !self->rule.end)
-        BP_WARN("config.unused_key", "score.end = yes is passed over: %s; the summary says false",
+        BP_WARN("config.unused_key", "score.end = yes is ignored: %s; the summary says false",
                 bp_score_masks(self->rule.convention)
                     ? "of a masked model the text alone is scored"
                     : "neither corpus nor model names an end-of-document token");

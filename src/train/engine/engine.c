@@ -444,6 +444,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
 {
     if (engine->spec.digest_every == 0)
         return;
+    set_masked(engine, false);
     settle(engine);
     (void)bp_optimizer_check(&engine->optimizer, engine->values);
     note_own_corruption(engine, step);

@@ -39,7 +39,8 @@ static bool ends_in(const char *name, const char *end)
 /* The matrices of layers have a place in them: "h.0.attn.q.weight", "h.0.mlp.up.weight". */
 static bool is_bounded(const bp_group *group, const bp_param *param, const bp_task_shape *task)
 {
-    bool of_layer = strstr(param->name, ".attn.") || strstr(param->name, ".mlp.");
+    bool of_layer = strstr(param->name, ".attn.") || strstr(param->name, ".cross.") ||
+                    strstr(param->name, ".mlp.");
 
     if (task->features == 0 || task->bound == 0 || group->frozen || param->dims != 2)
         return false;

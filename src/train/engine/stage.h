@@ -78,8 +78,9 @@ typedef struct bp_stage_step {
 } bp_stage_step;
 
 /** One step's micro-batches: stage->gradient holds the sum of their gradients; of each term t
- * loss_sums[t * stride + micro-batch] is filled on the stage of the term's head (elsewhere zero);
- * Collective over mesh->pipeline and mesh->tensor. */
+ * loss_sums[t * stride + micro-batch] is filled on the stage of the term's head (elsewhere zero),
+ * step->states_sums[micro-batch] on the stages of compared layers. Collective over mesh->pipeline
+ * and mesh->tensor. */
 void bp_stage_accumulate(bp_stage *stage, const bp_stage_step *step, double *loss_sums,
                          int64_t stride);
 

@@ -262,8 +262,16 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
 
     if (known->kind == asked->kind && known->outcomes == asked->outcomes &&
         known->pool == asked->pool && known->features == asked->features &&
+        (known->features == 0 || known->length_scale == asked->length_scale) &&
         (!self->task->names || json_equal(names, self->task->names)))
         return BP_OK;
+    if (known->features != asked->features || known->length_scale != asked->length_scale)
+        return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
+                       "the checkpoint has sngp.features = %" PRId64
+                       " and sngp.length_scale = %g, not %" PRId64
+                       " and %g: at %s; give the same, or start from the language model",
+                       known->features, known->length_scale, asked->features, asked->length_scale,
+                       init ? init : bp_run_keys_of(self->config)->dir);
     return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                    "the checkpoint has the head of another task, %s of %" PRId64
                    " outcomes, and task.kind = %s has %" PRId64

@@ -32,6 +32,7 @@ static bp_err refuse_others(const trainer *self)
                   {"task.lm_weight", bp_task_keys_of(config)->lm_weight > 0},
                   {"adapter.kind", self->shape.adapter.kind != BP_ADAPTER_NONE},
                   {"train.softmax_samples", bp_train_keys_of(config)->softmax_samples > 0},
+                  {"train.dropconnect", bp_train_keys_of(config)->dropconnect > 0},
                   {"optimizer.kind", samples}};
 
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
@@ -57,7 +58,7 @@ bp_err trainer_sngp_shape(const trainer *self, bp_task_shape *task)
                       "libscalapack-openmpi-dev), and build anew");
     else if (keys->features < task->outcomes)
         err = BP_FAIL(BP_ERR_CONFIG, "sngp.few_features",
-                      "sngp.features = %" PRId64 " can't tell %" PRId64 " classes: at "
+                      "sngp.features = %" PRId64 " are too few for %" PRId64 " classes: at "
                       "sngp.features; use %" PRId64 " or more",
                       keys->features, task->outcomes, task->outcomes);
     else if (task->outcomes > width)

@@ -199,6 +199,9 @@ void trainer_save_beside(trainer *self)
     const bp_checkpoint *base = alone ? bp_checkpoint_base(self->source) : NULL;
     char *path;
 
+    if (alone && self->resumes && !base)
+        BP_WARN("config.unused_key", "adapter.alone = yes has no effect on a training that began "
+                                     "without it; leave it out, or begin another one");
     if (!alone || (self->resumes && !base))
         return;
     if (!base)

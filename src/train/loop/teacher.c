@@ -71,6 +71,12 @@ static bool gives_soft_targets(const bp_model_shape *shape)
     return (task == BP_TASK_CLASSES && shape->task.precision == 0) || task == BP_TASK_TAGS;
 }
 
+/* Where states alone are learned, any teacher will do that has them. */
+static bool needs_soft_targets(const trainer *self)
+{
+    return self->spec.distills || self->taught.count == 0;
+}
+
 /* The same task, of texts that are framed alike. */
 static bp_err check_task(const trainer *self, const bp_model_shape *shape, const json_t *state,
                          const char *path)
@@ -122,7 +128,7 @@ static bp_err check_state(trainer *self, const json_t *state, const char *path)
     err = check_task(self, &shape, state, path);
     if (err != BP_OK)
         return err;
-    if (self->spec.distills && !gives_soft_targets(&shape))
+    if (needs_soft_targets(self) && !gives_soft_targets(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
                        "a causal or masked network whose head is one softmax, or one of classes or "
@@ -204,7 +210,7 @@ bp_err trainer_teacher_check(trainer *self)
     if (err != BP_OK)
         return err;
     if (trainer_learner(self) || trainer_counts(self) ||
-        (self->spec.distills && !gives_soft_targets(&self->shape)))
+        (needs_soft_targets(self) && !gives_soft_targets(&self->shape)))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
                        "targets here: at distill.model; leave it out, train a causal or masked "
@@ -247,7 +253,7 @@ static bp_err check_opened(const trainer *self, const bp_model_info *info, const
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
         info->task.kind == self->shape.task.kind && info->masks == masks_words(&self->shape) &&
-        (teaches || !self->spec.distills) && info->context >= self->shape.context)
+        (teaches || !needs_soft_targets(self)) && info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "

@@ -183,7 +183,7 @@ typedef struct comparison_results {
     uint64_t seed;
     bool scaled;  /* there is validation text */
     int64_t task; /* bp_task_kind of all models */
-    bool classes; /* of a task: outcomes.h5 tells of its predictions */
+    bool classes; /* of a task: outcomes.h5 has its predictions */
 
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */

@@ -67,7 +67,8 @@ const comparison_definition comparison_definitions[] = {
      "the logarithm of the largest probability; Hendrycks and Gimpel 2017). No label of a shifted "
      "document is used. A method of one distribution has no mutual information, so no figure and "
      "no difference by it: null",
-     "is a document of the shift told from one in the domain by the mean score of its predictions? "
+     "is a document of the shift distinguished from one in the domain by the mean score of its "
+     "predictions? "
      "Positive class: shifted; a higher score speaks for it. Scores: mutual_information (between "
      "the prediction and the member), entropy (of the mixture), confidence (minus the logarithm of "
      "the largest probability). No label of a shifted document is used. A method of one "

@@ -29,7 +29,8 @@ const comparison_definition comparison_value_definitions[] = {
      "variance over all k (Geifman et al. 2019), lower is better; null of a method of one member, "
      "whose predictions have one variance"},
     {"ood", "Shift detection",
-     "is a document of the shift told from one in the domain by its variance? Positive class: "
+     "is a document of the shift distinguished from one in the domain by its variance? Positive "
+     "class: "
      "shifted. Scores: mutual_information (log(1 + variance / noise_variance) / 2), entropy (of "
      "the "
      "Gaussian), confidence (minus the logarithm of its largest density); each grows with the "

@@ -162,20 +162,20 @@ bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes)
 bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, const float *label)
 {
     int64_t n = outcomes->count, M = outcomes->statistics->members;
-    const float *told = outcomes->values;
+    const float *values = outcomes->values;
     float *grid = bp_alloc("score.tables", n * M, sizeof *grid);
     bp_h5_draft draft = {0};
     bp_err err = bp_h5_draft_begin(&draft, path, VERSION);
 
     for (int64_t k = 0; k < n * M; k++)
-        grid[k] = told[(BP_MODEL_MEMBER + k % M) * n + k / M];
+        grid[k] = values[(BP_MODEL_MEMBER + k % M) * n + k / M];
     if (err == BP_OK)
         err = bp_h5_write(draft.file, "label", BP_H5_F32, label, n);
     if (err == BP_OK)
-        err = bp_h5_write(draft.file, "prediction", BP_H5_F32, told + BP_MODEL_LOGPROB * n, n);
+        err = bp_h5_write(draft.file, "prediction", BP_H5_F32, values + BP_MODEL_LOGPROB * n, n);
     if (err == BP_OK)
-        err =
-            bp_h5_write(draft.file, "variance", BP_H5_F32, told + BP_MODEL_LOGPROB_VARIANCE * n, n);
+        err = bp_h5_write(draft.file, "variance", BP_H5_F32, values + BP_MODEL_LOGPROB_VARIANCE * n,
+                          n);
     if (err == BP_OK)
         err = bp_h5_make_array(draft.file, "member_prediction", BP_H5_F32, 2,
                                (const int64_t[]){n, M}, NULL);

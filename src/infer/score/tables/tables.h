@@ -36,7 +36,7 @@ typedef struct bp_outcomes {
 } bp_outcomes;
 /** outcomes.h5. Errors: BP_ERR_IO, those of bp_h5_create and of the corpora. */
 bp_err bp_outcomes_write(const char *path, const bp_outcomes *outcomes);
-/** The same of regressions, whose members tell values: label[count] beside. */
+/** The same of regressions, whose members return values: label[count] beside. */
 bp_err bp_outcomes_write_values(const char *path, const bp_outcomes *outcomes, const float *label);
 
 /** documents.h5, from the merged table. Errors: BP_ERR_IO, those of bp_h5_create and of the
