@@ -415,7 +415,7 @@ const bp_tool bp_tool_cite = {
                      "ends with the token that followed. Under mpirun ranks share the datastore "
                      "out.",
              .options = OPTIONS,
-             .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 "
-                         "\"In the beginning\"\n",
+             .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
+                         "      \"In the beginning\"\n",
              .statuses = STATUSES},
     .run = run};

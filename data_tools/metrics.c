@@ -495,8 +495,7 @@ const bp_tool bp_tool_metrics = {
     .name = "metrics",
     .help = {.name = "bagpipe-data metrics",
              .usage = "--kind KIND --reference FILE --hypothesis FILE\n"
-                      "--kind bertscore --model CHECKPOINT --reference FILE --hypothesis FILE\n"
-                      "--kind perplexity --model CHECKPOINT --hypothesis FILE",
+                      "--kind KIND --model CHECKPOINT OPTION...",
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
                  "Line n of each file is of document n; a hypothesis may be the outputs.jsonl of "
