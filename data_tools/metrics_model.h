@@ -15,7 +15,8 @@ typedef struct metrics_model_spec {
     bool idf;
 } metrics_model_spec;
 
-/** Errors: BP_ERR_CONFIG a model that gives no probabilities of texts, or has no tokenizer;
+/** On one rank, local. Owns: *out is the caller's, metrics_model_free(). Errors: BP_ERR_CONFIG a
+ * model that gives no probabilities of texts, or has no tokenizer;
  * BP_ERR_FORMAT a tokenizer that is not its own; those of bp_model_open. */
 bp_err metrics_model_open(metrics_model **out, const metrics_model_spec *spec);
 void metrics_model_free(metrics_model **self);

@@ -1,12 +1,12 @@
 #!/bin/bash
-# The study of docs/results.md of a small BERT: pretrained on two meshes and killed between them, fine-tuned for
+# A study of a small BERT: pretrained on two meshes and killed between them, fine-tuned for
 # genres, pairs, tags and answers beside the same model from random weights, an ensemble of classifiers and a
 # student of it. On one core about an hour and a half.
 #
 #   tests/bench/encoder_study.sh TEXTS OUT
 #
 # TEXTS holds brown, wikitext-2, sick, wnut17 and squad. All results lie in OUT; the same command again goes on
-# where it was stopped. At its end encoder_study.py adds the bag-of-words models and prints the tables of results.md.
+# where it was stopped. At its end encoder_study.py adds the bag-of-words models and prints the tables.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)

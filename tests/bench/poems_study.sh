@@ -1,5 +1,5 @@
 #!/bin/bash
-# The study of docs/results.md of damaged poems: a BART learns to fill gaps in Tang poems (text infilling), and restores
+# A study of damaged poems: a BART learns to fill gaps in Tang poems (text infilling), and restores
 # poems that it has not seen. On one core half an hour.
 #
 #   tests/bench/poems_study.sh TEXTS OUT

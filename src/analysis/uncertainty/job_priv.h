@@ -5,6 +5,7 @@
 #include "analysis/uncertainty/results/results_priv.h"
 #include "analysis/uncertainty/uncertainty.h"
 #include "infer/ensemble/ensemble.h"
+#include "infer/score/each.h"
 #include "run/run_folder.h"
 
 typedef struct comparison_job {
@@ -37,6 +38,15 @@ bp_err comparison_job_compute(comparison_job *self);
  * log. Collective over world; `config` is that of the method's score run. Errors: those of
  * bp_laplace_fit; the same on all ranks. */
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
+/** Open the method's model into *lm, and call each's callbacks for the batches of corpus.valid (at
+ * most uncertainty.temper_tokens of them); `each` has its mesh, configuration and callbacks, the
+ * rest is filled in.
+ *
+ * Collective: over each->mesh->compute.
+ * Owns:       *lm is the caller's, bp_model_free(), after an error too (it may be NULL then).
+ * Errors:     those of bp_ensemble_open and bp_score_each_batch; the same on all ranks. */
+bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
+                           bp_score_each *each, bp_model **lm);
 /** Of a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
  * on. */
 typedef struct comparison_noise {

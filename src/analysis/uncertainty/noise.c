@@ -87,20 +87,13 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
 {
     noise_work work = {.mesh = mesh};
     bp_score_each each = {.mesh = mesh,
-                          .corpus = bp_corpus_keys_of(self->config)->valid,
                           .config = config,
-                          .path = spec->path,
-                          .tokens = bp_uncertainty_keys_of(self->config)->temper_tokens,
                           .begin = begin_units,
                           .batch = add_batch,
                           .look = look_around,
                           .context = &work};
-    bp_err err = bp_ensemble_open(&work.lm, mesh, config, spec);
+    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
 
-    if (err == BP_OK) {
-        each.model = &work.lm->info;
-        err = bp_score_each_batch(&each, NULL);
-    }
     if (err == BP_OK)
         fit(&work, out);
     bp_free(work.facts);

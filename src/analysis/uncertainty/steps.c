@@ -213,26 +213,33 @@ static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
     }
 }
 
+bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
+                           bp_score_each *each, bp_model **lm)
+{
+    bp_err err = bp_ensemble_open(lm, each->mesh, each->config, spec);
+
+    if (err != BP_OK)
+        return err;
+    each->corpus = bp_corpus_keys_of(self->config)->valid;
+    each->tokens = bp_uncertainty_keys_of(self->config)->temper_tokens;
+    each->path = spec->path;
+    each->model = &(*lm)->info;
+    return bp_score_each_batch(each, NULL);
+}
+
 /* On the computing ranks. */
 static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const bp_config *config,
                          const bp_ensemble_spec *spec, bp_scaled_sums *sums)
 {
     temperature_scaling work = {.mesh = mesh};
     bp_score_each each = {.mesh = mesh,
-                          .corpus = bp_corpus_keys_of(self->config)->valid,
                           .config = config,
-                          .path = spec->path,
-                          .tokens = bp_uncertainty_keys_of(self->config)->temper_tokens,
                           .begin = begin_units,
                           .batch = add_batch,
                           .look = look_around,
                           .context = &work};
-    bp_err err = bp_ensemble_open(&work.lm, mesh, config, spec);
+    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
 
-    if (err == BP_OK) {
-        each.model = &work.lm->info;
-        err = bp_score_each_batch(&each, NULL);
-    }
     if (err == BP_OK)
         add_units(&work, sums);
     bp_free(work.units);

@@ -163,7 +163,7 @@ int64_t bp_ensemble_work_bytes(const bp_model_memory *widest, const bp_mesh_shap
     return (int64_t)arena.used_bytes;
 }
 
-bp_err ensemble_reserve(ensemble *self, size_t bytes)
+static bp_err grow(ensemble *self, size_t bytes)
 {
     if (bytes <= self->memory_size_bytes)
         return BP_OK;
@@ -179,6 +179,16 @@ bp_err ensemble_reserve(ensemble *self, size_t bytes)
     return BP_OK;
 }
 
+bp_err ensemble_reserve(ensemble *self, bp_arena *arena)
+{
+    bp_err err = grow(self, arena->used_bytes);
+
+    if (bp_comm_size(self->mesh->ensemble) > 1)
+        err = bp_agree(self->mesh->ensemble, err);
+    *arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
+    return err;
+}
+
 bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batch *batch,
                         bool temperature)
 {
@@ -192,12 +202,9 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batc
         work->rows += batch->targets[i] >= 0;
     work->chunk = chunk_rows(self, work->rows);
     lay_out(&of, work, &arena);
-    err = ensemble_reserve(self, arena.used_bytes);
-    if (bp_comm_size(self->mesh->ensemble) > 1)
-        err = bp_agree(self->mesh->ensemble, err);
+    err = ensemble_reserve(self, &arena);
     if (err != BP_OK)
         return err;
-    arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
     lay_out(&of, work, &arena);
     for (int64_t i = 0; i < tokens; i++)
         if (batch->targets[i] >= 0) {

@@ -73,9 +73,10 @@ int64_t ensemble_columns(int64_t count, int r, int size, int64_t *first);
 void ensemble_take_part(const ensemble *self, const bp_model_batch *batch, int64_t first,
                         bp_model_batch *part);
 
-/** The ensemble's block of memory grows to so many bytes; what lay in it is lost. Errors:
- * BP_ERR_SYSTEM. Local. */
-bp_err ensemble_reserve(ensemble *self, size_t bytes);
+/** The ensemble's block of memory grows to the bytes that `arena` has counted, and `arena` begins
+ * anew in it; what lay there is lost. Errors: BP_ERR_SYSTEM, the same on all ranks. Collective over
+ * mesh->ensemble. */
+bp_err ensemble_reserve(ensemble *self, bp_arena *arena);
 /** Space for n objects in it; of an arena without a base they are counted. */
 void *ensemble_take(bp_arena *arena, int64_t n, size_t size);
 

@@ -202,12 +202,9 @@ static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *w
                     .count = spans ? places * ENDS : places,
                     .stride = places * bp_model_batch_asks(batch)};
     lay_out(self, work, &arena);
-    err = ensemble_reserve(self, arena.used_bytes);
-    if (bp_comm_size(self->mesh->ensemble) > 1)
-        err = bp_agree(self->mesh->ensemble, err);
+    err = ensemble_reserve(self, &arena);
     if (err != BP_OK)
         return err;
-    arena = (bp_arena){.base = self->memory, .size_bytes = self->memory_size_bytes};
     lay_out(self, work, &arena);
     err = run_members(self, work);
     if (err == BP_OK)

@@ -23,7 +23,7 @@ typedef struct bp_neighbours_spec {
  *             datastore out; data ranks search for tokens of their own.
  * Owns:       *out is the caller's, bp_model_free(); it owns `model`, after an error too.
  * Errors:     those of bp_datastore_open; BP_ERR_CONFIG k is more than there are entries, a model
- *             that gives no keys: the same on all ranks, *out NULL.
+ *             that gives no keys, or may give a probability of 0: the same on all ranks, *out NULL.
  */
 bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
                          const bp_neighbours_spec *spec);

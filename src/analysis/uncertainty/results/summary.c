@@ -27,22 +27,18 @@ const comparison_definition comparison_definitions[] = {
     {"ece", "ECE",
      "expected calibration error of the top prediction, sum_b n_b / N |accuracy_b - confidence_b| "
      "over 15 equal-width bins (k/15, (k+1)/15], confidence_b the mean in the bin (L1; Guo et al. "
-     "2017). Noise alone makes it larger than 0, so it has no interval: see "
-     "rms_calibration_error"},
+     "2017). Noise alone makes it larger than 0, so it has no interval: see rms_calibration_error"},
     {"ece_adaptive", "Adaptive ECE",
      "the same over 15 bins of equal token count (Nguyen and O'Connor 2015)",
      "the same over 15 bins of equal document count (Nguyen and O'Connor 2015)",
      "the same over 15 bins of equal count (Nguyen and O'Connor 2015)"},
     {"squared_calibration_error", "Squared calibration error",
      "sum_b n_b / N (accuracy_b - confidence_b)^2 over the bins of the ECE, less what noise adds "
-     "to "
-     "it, estimated from differences between documents (debiased; Kumar, Liang and Ma 2019): a "
-     "little "
-     "below 0 where the truth is near 0"},
+     "to it, estimated from differences between documents (debiased; Kumar, Liang and Ma 2019): a "
+     "little below 0 where the truth is near 0"},
     {"rms_calibration_error", "RMS calibration error",
      "the root of squared_calibration_error and of its interval, 0 of what is below 0; the true "
-     "one "
-     "is never below the true ECE"},
+     "one is never below the true ECE"},
     {"aurc", "AURC",
      "area under the risk-coverage curve: mean error rate of the k most confident tokens over all "
      "k (Geifman et al. 2019), lower is better",
@@ -55,24 +51,22 @@ const comparison_definition comparison_definitions[] = {
      "method is too sure of itself (Guo et al. 2017); null without corpus.valid"},
     {"ood", "Shift detection",
      "is a document of the shift distinguished from one in the domain by its mean score a token? "
-     "Positive "
-     "class: shifted; a higher score speaks for it. Scores: mutual_information (between the "
-     "prediction and the member: what the model does not know), entropy (of the mixture: all that "
-     "is uncertain), nll. A method of one distribution has no mutual information (it is 0 for all "
-     "text), so no figure and no difference by it: null",
-     "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
-     "higher "
-     "score speaks for it. Scores: mutual_information (between the prediction and the member: what "
-     "the model does not know), entropy (of the mixture: all that is uncertain), confidence (minus "
-     "the logarithm of the largest probability; Hendrycks and Gimpel 2017). No label of a shifted "
-     "document is used. A method of one distribution has no mutual information, so no figure and "
-     "no difference by it: null",
-     "is a document of the shift distinguished from one in the domain by the mean score of its "
-     "predictions? "
      "Positive class: shifted; a higher score speaks for it. Scores: mutual_information (between "
-     "the prediction and the member), entropy (of the mixture), confidence (minus the logarithm of "
-     "the largest probability). No label of a shifted document is used. A method of one "
-     "distribution has no mutual information, so no figure and no difference by it: null"},
+     "the prediction and the member: what the model does not know), entropy (of the mixture: all "
+     "that is uncertain), nll. A method of one distribution has no mutual information (it is 0 for "
+     "all text), so no figure and no difference by it: null",
+     "is a document of the shift distinguished from one in the domain? Positive class: shifted; a "
+     "higher score speaks for it. Scores: mutual_information (between the prediction and the "
+     "member: what the model does not know), entropy (of the mixture: all that is uncertain), "
+     "confidence (minus the logarithm of the largest probability; Hendrycks and Gimpel 2017). No "
+     "label of a shifted document is used. A method of one distribution has no mutual information, "
+     "so no figure and no difference by it: null",
+     "is a document of the shift distinguished from one in the domain by the mean score of its "
+     "predictions? Positive class: shifted; a higher score speaks for it. Scores: "
+     "mutual_information (between the prediction and the member), entropy (of the mixture), "
+     "confidence (minus the logarithm of the largest probability). No label of a shifted document "
+     "is used. A method of one distribution has no mutual information, so no figure and no "
+     "difference by it: null"},
     {"members", "Members",
      "M, the distributions that are mixed: members, passes or samples. Mutual information is a "
      "plug-in estimate: it grows with M on average, and never exceeds log M. Compare its values "
@@ -80,8 +74,8 @@ const comparison_definition comparison_definitions[] = {
     {"auroc", "AUROC",
      "chance that a shifted document scores higher than one in the domain, ties counting half"},
     {"aupr", "AUPR",
-     "average precision over thresholds, without interpolation; its value without "
-     "skill is the share of shifted documents"},
+     "average precision over thresholds, without interpolation; its value without skill is the "
+     "share of shifted documents"},
     {"fpr95", "FPR95",
      "share of in-domain documents that are called shifted at the highest threshold that finds 95 "
      "% of the shifted ones, lower is better"},
@@ -93,8 +87,7 @@ const comparison_definition comparison_definitions[] = {
     {"differences", "Differences", "differences.A.B is A minus B"},
     {"train_seconds", "Training",
      "wall-clock seconds of the training steps of all models of the method, one after another; "
-     "null "
-     "for models that were imported"},
+     "null for models that were imported"},
     {"fit_seconds", "Fit", "seconds to fit the Laplace approximation; null for other methods"},
     {"score_seconds", "Scoring",
      "wall-clock seconds to score all corpora, over all starts but those that were killed"},
