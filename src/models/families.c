@@ -51,6 +51,10 @@ const bp_option bp_model_options[] = {
      "attention heads; a multiple of mesh.tensor", false, .at = BP_AT(bp_model_keys, heads)},
     {"model.context", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, "tokens",
      "longest context of the model", false, .at = BP_AT(bp_model_keys, context)},
+    {"model.positions", BP_OPTION_INT, NULL, 1, 1 << 24, NULL, NULL,
+     "gpt, bert, roberta, electra, bart: rows of the table of learned positions; model.context if "
+     "not given. Training may begin with a shorter model.context than later",
+     false, .at = BP_AT(bp_model_keys, positions)},
     {"model.encoder_layers", BP_OPTION_INT, NULL, 1, 10000, NULL, NULL,
      "transformer, bart, t5: layers of the encoder; model.layers if not given", false,
      .at = BP_AT(bp_model_keys, encoder_layers)},

@@ -36,6 +36,9 @@ static void settle(bp_model_shape *shape)
     if (shape->family->settle)
         shape->family->settle(shape);
     shape->softmaxes = shape->softmaxes > 0 ? shape->softmaxes : 1;
+    for (const bp_model_size *size = shape->family->sizes; size->name; size++)
+        if (size->at == BP_SIZE_AT(positions))
+            shape->positions = bp_model_positions(shape);
 }
 
 /* In a checkpoint. */
@@ -167,10 +170,12 @@ static double value_in(const bp_config *config, const char *key, const bp_model_
                                           : (double)bp_config_int(config, key);
 }
 
-/* Than in the checkpoint that a model starts from. */
-static bool may_differ(const bp_model_family *family, const bp_model_size *size)
+/* Than in the checkpoint that a model starts from, `known`; a longer context than its positions is
+ * refused later. */
+static bool may_differ(const bp_model_shape *known, const bp_model_size *size)
 {
-    return size->of_training || (family->any_context && size->at == BP_SIZE_AT(context));
+    return size->of_training || (size->at == BP_SIZE_AT(context) &&
+                                 (known->family->any_context || known->positions > 0));
 }
 
 /* As read_size, of a key that is set. */
@@ -220,7 +225,7 @@ static void read_size(bp_model_shape *shape, bp_config *config, const bp_model_s
     value = value_in(config, key, size);
     set_text(text, size, value);
     set_text(text_before, size, before);
-    if (known && value != before && !may_differ(shape->family, size))
+    if (known && value != before && !may_differ(shape, size))
         bp_config_fault(config, "model.init_mismatch",
                         "%s = %s, but the checkpoint of model.init has %s: at %s; leave the "
                         "key out, or change it",
@@ -369,6 +374,12 @@ void bp_model_shape_check(const bp_model_shape *shape, int tensors, int stages, 
         return;
     shape->family->check(shape, tensors, config);
     check_adapter(shape, tensors, config);
+    if (!bp_model_may_read(shape, shape->context))
+        bp_config_fault(config, "model.few_positions",
+                        "model.context = %lld is more than model.positions = %lld: at "
+                        "model.context; use %lld or less",
+                        (long long)shape->context, (long long)shape->positions,
+                        (long long)shape->positions);
     if (shape->head_entmax == 1 && shape->softmaxes > 1)
         bp_config_fault(config, "model.two_heads",
                         "head.activation = entmax15 does not go with head.softmaxes = %lld: at "
@@ -523,12 +534,22 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
                       "a model of kind %s has no head of a task: at %s; the checkpoint was not "
                       "written by bagpipe",
                       kind, where);
+    if (err == BP_OK && !bp_model_may_read(shape, shape->context))
+        err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                      "the model's positions are %lld, and its context is %lld: at %s; the "
+                      "checkpoint was not written by bagpipe",
+                      (long long)shape->positions, (long long)shape->context, where);
     return err == BP_OK ? shape->family->check_read(shape, where) : err;
 }
 
 int64_t bp_model_state_width(const bp_model_shape *shape)
 {
     return shape->family->state_width ? shape->family->state_width(shape) : shape->width;
+}
+
+bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs)
+{
+    return shape->family->any_context || inputs <= bp_model_positions(shape);
 }
 
 int64_t bp_model_most_inputs(const bp_model_shape *shape)

@@ -27,6 +27,7 @@ typedef struct bp_model_keys {
     int64_t width;
     int64_t heads;
     int64_t context;
+    int64_t positions;
     int64_t encoder_layers;
     int64_t decoder_layers;
     int64_t start_token;
@@ -107,6 +108,7 @@ struct bp_learner_ops;
 #define BP_MODEL_OWN_REALS 8
 typedef struct bp_model_shape {
     int64_t layers, width, heads, context, vocab_size; /* L, C, H, T, V; 0: not known */
+    int64_t positions; /* rows of a table of learned positions, from T on; 0: T */
     int64_t softmaxes; /* that the head mixes: head.softmaxes; 1: it is one (models/variants.h) */
     int64_t head_entmax, attention_entmax; /* 1: head.activation, model.attention_activation are
                                               entmax15 */
@@ -150,6 +152,11 @@ typedef struct bp_model_size {
 } bp_model_size;
 #define BP_SIZE_AT(field) offsetof(bp_model_shape, field)
 #define BP_MODEL_PAIRS    16
+/** Of families with learned positions: windows of training may be shorter than the table. */
+#define BP_POSITIONS_SIZE                                                                          \
+    {                                                                                              \
+        .name = "positions", .at = BP_SIZE_AT(positions), .optional = true, .quiet = true          \
+    }
 /** The halves of a pair. */
 static inline int64_t bp_pair_first(int64_t pair)
 {
@@ -374,6 +381,14 @@ bool bp_model_has_depth(const bp_model_shape *shape);
  * shape->layers: of a model that has depth. */
 int bp_model_state_block(const bp_model_shape *shape, int64_t layer);
 int64_t bp_model_state_width(const bp_model_shape *shape);
+/** Rows of a table of learned positions. */
+static inline int64_t bp_model_positions(const bp_model_shape *shape)
+{
+    return shape->positions > 0 ? shape->positions : shape->context;
+}
+/** May windows have so many inputs, other than the context says? Where no parameter is of a
+ * position, or the table of positions has a row for each. */
+bool bp_model_may_read(const bp_model_shape *shape, int64_t inputs);
 /** The most inputs that a window may have outside training: the context, or BP_MODEL_UNLIMITED. */
 int64_t bp_model_most_inputs(const bp_model_shape *shape);
 /** Of the model, without those of an adapter; and those that training changes. */

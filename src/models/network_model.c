@@ -549,7 +549,7 @@ static void hand_over(bp_model **out, network_model *self, bp_err err)
 
 int64_t network_model_context(const bp_model_shape *shape, int64_t wish)
 {
-    return shape->family->any_context && wish > shape->context ? wish : shape->context;
+    return wish > shape->context && bp_model_may_read(shape, wish) ? wish : shape->context;
 }
 
 bp_err bp_network_model_open(bp_model **out, const bp_mesh *mesh, const bp_config *config,

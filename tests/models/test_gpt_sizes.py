@@ -51,6 +51,29 @@ class Sizes(JobTest):
         self.assert_error(run([program("bagpipe-data"), "export", self.at("wide"), "--out", self.at("refused"), "--no-tokenizer"]), 65,
                           "[export.no_counterpart]", "head_width = 16")
 
+    def test_windows_may_be_shorter_than_the_table_of_positions(self):
+        sizes = {}
+        for name, keys in (("short", ["model.context=16", "model.positions=32"]), ("long", [f"model.init={self.at('short')}", "model.context=32"]),
+                           ("shorter", [f"model.init={self.at('long')}", "model.context=8", "mesh.micro_batch=4"])):
+            model = state_of(self.trained(name, 0, "train.steps=2", *keys))["model"]
+            sizes[name] = (model["context"], model.get("positions"))
+        self.assertEqual(sizes, {"short": (16, 32), "long": (32, None), "shorter": (8, 32)})
+        for keys, words in (([f"model.init={self.at('short')}", "model.context=33"], ["[model.few_positions]", "model.context = 33", "32"]),
+                            (["model.positions=31", "model.context=32"], ["[model.few_positions]", "model.positions = 31"]),
+                                (["model.kind=llama", "model.positions=64"], ["[model.unused_key]", "model.positions"])):
+            self.assert_error(self.pretrain("refused", 0, *keys), 78, *words)
+        self.must(["bagpipe-data", "export", self.at("short"), "--out", self.at("all-rows"), "--no-tokenizer"])
+        self.assertEqual(read_json(self.at("all-rows"), "config.json")["n_positions"], 32)
+        self.must(["bagpipe-data", "import", self.at("all-rows"), "--out", self.at("wide-again"), "--no-tokenizer"])
+        perplexity = {}
+        for model, context in (("short", 16), ("short", 32), ("wide-again", 32)):
+            scored = self.at(f"{model}-{context}-scored")
+            self.must(["bagpipe", "score", self.at("small.ini"), f"run.dir={scored}", f"score.model={self.at(model)}",
+                       f"score.corpus={self.at('valid.h5')}", f"score.context={context}"])
+            perplexity[model, context] = read_json(scored, "score", "summary.json")["perplexity"]
+        self.assertEqual(perplexity["short", 32], perplexity["wide-again", 32])
+        self.assertNotEqual(perplexity["short", 32], perplexity["short", 16])
+
     def test_one_with_a_head_of_its_own_is_scored_and_continues_texts(self):
         trained = self.trained("own", 0, *SIZES, "model.tied=no")
         with open(self.at("valid.txt"), encoding="utf-8") as file:

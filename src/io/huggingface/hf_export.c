@@ -28,6 +28,14 @@ static bp_err read_choice(double *out, const json_t *model, const bp_hf_size *si
     return err;
 }
 
+/* Of their learned positions all rows are written, though training may have read shorter windows.
+ */
+static const char *name_in(const json_t *model, const bp_hf_size *size)
+{
+    return strcmp(size->ours, "context") == 0 && json_object_get(model, "positions") ? "positions"
+                                                                                     : size->ours;
+}
+
 static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *model,
                         const bp_hf_size *size, const char *where)
 {
@@ -48,7 +56,7 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
         *out = flag;
         return err;
     }
-    err = bp_json_get_int(model, size->ours, &count, where);
+    err = bp_json_get_int(model, name_in(model, size), &count, where);
     if (err == BP_OK && (count < (size->otherwise ? 0 : 1) || count > most))
         err = BP_FAIL(BP_ERR_FORMAT, "export.bad_model", "\"%s\" of the model is %lld: at %s",
                       size->ours, (long long)count, where);

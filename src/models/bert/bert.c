@@ -19,7 +19,7 @@
 #define COMMON_SIZES                                                                               \
     {.name = "layers", .at = BP_SIZE_AT(layers)}, {.name = "width", .at = BP_SIZE_AT(width)},      \
         {.name = "heads", .at = BP_SIZE_AT(heads)},                                                \
-        {.name = "context", .at = BP_SIZE_AT(context)},                                            \
+        {.name = "context", .at = BP_SIZE_AT(context)}, BP_POSITIONS_SIZE,                         \
         {.name = "head_width",                                                                     \
          .at = BP_SIZE_AT(own[BP_BERT_HEAD_WIDTH]),                                                \
          .optional = true,                                                                         \
@@ -199,7 +199,8 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     int64_t first = bp_bert_first_position(shape), C = shape->width;
     bp_embedding_part own = {
         .wte = wte,
-        .wpe = bp_group_add_matrix(whole, "wpe", first + shape->context, C, BP_TRANSFORMER_STD),
+        .wpe = bp_group_add_matrix(whole, "wpe", first + bp_model_positions(shape), C,
+                                   BP_TRANSFORMER_STD),
         .segments = bp_group_add_matrix(whole, "segments", segments(shape), C, BP_TRANSFORMER_STD),
         .first_position = first,
         .keeps_all = true};
@@ -376,7 +377,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     int64_t L = shape->layers, C = shape->width, heads = shape->heads * head_width(shape),
             V = shape->vocab_size, tables = shape->own[BP_BERT_UNTIED] ? 2 : 1;
     int64_t layers = L * (4 * C * heads + 2 * C * inner(shape) + 3 * heads + inner(shape) + 6 * C),
-            embedding = (tables * V + bp_bert_first_position(shape) + shape->context +
+            embedding = (tables * V + bp_bert_first_position(shape) + bp_model_positions(shape) +
                          segments(shape) + 2) *
                         C,
             head = C * C + 3 * C + V + boundary_parameters(shape),

@@ -25,6 +25,7 @@ static const bp_model_size SIZES[] = {
     {.name = "width", .at = BP_SIZE_AT(width)},
     {.name = "heads", .at = BP_SIZE_AT(heads)},
     {.name = "context", .at = BP_SIZE_AT(context)},
+    BP_POSITIONS_SIZE,
     {.name = "inner", .at = BP_SIZE_AT(own[BP_ELECTRA_INNER]), .optional = true},
     {.name = "segments", .at = BP_SIZE_AT(own[BP_ELECTRA_SEGMENTS]), .optional = true},
     {.name = "embedding", .at = BP_SIZE_AT(own[BP_ELECTRA_EMBEDDING]), .optional = true},
@@ -286,7 +287,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape)
     bp_vocab_share(&network->nn, shape->vocab_size, &first, &count);
     bp_group_add_matrix_part(split, "wte", shape->vocab_size, E, BP_TRANSFORMER_STD, 0, first,
                              count);
-    bp_group_add_matrix(whole, "wpe", shape->context, E, BP_TRANSFORMER_STD);
+    bp_group_add_matrix(whole, "wpe", bp_model_positions(shape), E, BP_TRANSFORMER_STD);
     bp_group_add_matrix(whole, "segments", shape->own[BP_ELECTRA_SEGMENTS], E, BP_TRANSFORMER_STD);
     bp_embedding_part own = embedding_of(network);
     bp_embedding_new(&block, &network->nn, &own, 1);
@@ -454,8 +455,8 @@ static bp_model_facts facts(const bp_model_shape *shape)
 {
     stack g = stack_of(shape, BP_ELECTRA_GENERATOR), d = stack_of(shape, BP_ELECTRA_DISCRIMINATOR);
     int64_t E = shape->own[BP_ELECTRA_EMBEDDING], V = shape->vocab_size, C = d.C;
-    bp_model_facts out = {.parameters =
-                              (V + shape->context + shape->own[BP_ELECTRA_SEGMENTS] + 2) * E};
+    bp_model_facts out = {
+        .parameters = (V + bp_model_positions(shape) + shape->own[BP_ELECTRA_SEGMENTS] + 2) * E};
     double forward = 0;
 
     if (has(shape, BP_ELECTRA_GENERATOR))

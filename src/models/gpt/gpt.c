@@ -13,6 +13,7 @@ static const bp_model_size SIZES[] = {
     {.name = "width", .at = BP_SIZE_AT(width)},
     {.name = "heads", .at = BP_SIZE_AT(heads)},
     {.name = "context", .at = BP_SIZE_AT(context)},
+    BP_POSITIONS_SIZE,
     {.name = "head_width",
      .at = BP_SIZE_AT(own[BP_GPT_HEAD_WIDTH]),
      .optional = true,
@@ -107,8 +108,8 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
     if (number == 0) {
         bp_param *wte = shared ? shared : bp_transformer_add_table(network, shape, "wte");
         bp_group *whole = bp_network_add_group(network, true);
-        bp_param *wpe =
-            bp_group_add_matrix(whole, "wpe", shape->context, shape->width, BP_TRANSFORMER_STD / 2);
+        bp_param *wpe = bp_group_add_matrix(whole, "wpe", bp_model_positions(shape), shape->width,
+                                            BP_TRANSFORMER_STD / 2);
         bp_embedding_new(&block, &network->nn, &(bp_embedding_part){.wte = wte, .wpe = wpe}, 1);
     } else if (number == bp_transformer_blocks(shape) - 1) {
         bp_head_shape head = {.norm = "ln_f", .epsilon = (float)shape->real[BP_GPT_EPSILON]};
@@ -153,7 +154,7 @@ static bp_model_facts facts(const bp_model_shape *shape)
     return (bp_model_facts){
         .parameters =
             L * (4 * C * heads + 2 * C * inner(shape) + 3 * heads + inner(shape) + 6 * C) +
-            (tables * shape->vocab_size + shape->context + 2) * C,
+            (tables * shape->vocab_size + bp_model_positions(shape) + 2) * C,
         .train_flops = 6 * matrices + 12 * (double)L * (double)shape->context * (double)heads};
 }
 

@@ -14,7 +14,8 @@
        */
 #define WAVELENGTH_BASE 10000.0
 
-static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}};
+static const bp_model_size SIZES[] = {BP_SEQ2SEQ_SIZES, {0}},
+                           BART_SIZES[] = {BP_SEQ2SEQ_SIZES, BP_POSITIONS_SIZE, {0}};
 
 static bool is_bart(const bp_model_shape *shape)
 {
@@ -133,8 +134,9 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
         *own = (bp_embedding_part){
             .wte = shared, .item = stream, .stream = stream, .mask = BP_SEQ2SEQ_MASK + stream};
         if (is_bart(shape)) {
-            own->wpe = bp_group_add_matrix(whole, TABLES[stream], FIRST_POSITION + shape->context,
-                                           shape->width, BP_TRANSFORMER_STD);
+            own->wpe = bp_group_add_matrix(whole, TABLES[stream],
+                                           FIRST_POSITION + bp_model_positions(shape), shape->width,
+                                           BP_TRANSFORMER_STD);
             own->first_position = FIRST_POSITION;
             own->keeps_all = true;
         } else {
@@ -291,15 +293,16 @@ static bp_model_facts facts(const bp_model_shape *shape)
            attention = (double)E * bp_seq2seq_attention(shape, false) +
                        (double)D * bp_seq2seq_attention(shape, true);
     int64_t vectors = E * (3 * heads + inner + 6 * C) + D * (6 * heads + inner + 9 * C),
-            own = is_bart(shape) ? 2 * (FIRST_POSITION + shape->context) * C + 4 * C + V : 0;
+            own = is_bart(shape) ? 2 * (FIRST_POSITION + bp_model_positions(shape)) * C + 4 * C + V
+                                 : 0;
 
     return (bp_model_facts){.parameters = (int64_t)matrices + vectors + V * C + own,
                             .train_flops = 6 * (matrices + (double)(V * C)) + 3 * attention};
 }
 
-#define FAMILY(kind, tables, any, other)                                                           \
+#define FAMILY(kind, list, tables, any, other)                                                     \
     {                                                                                              \
-        .name = kind, .sizes = SIZES, .any_context = any, .settle = settle,                        \
+        .name = kind, .sizes = list, .any_context = any, .settle = settle,                         \
         .check = bp_seq2seq_check, .check_read = bp_seq2seq_check_read, .facts = facts,            \
         .backbone = backbone, .start_token = bp_seq2seq_start_token,                               \
         .objective = &bp_objective_seq2seq, .other_objective = other, .huggingface = tables,       \
@@ -310,6 +313,6 @@ static bp_model_facts facts(const bp_model_shape *shape)
     }
 
 const bp_model_family bp_transformer_family =
-                          FAMILY("transformer", bp_transformer_huggingface, true, NULL),
-                      bp_bart_family =
-                          FAMILY("bart", bp_bart_huggingface, false, &bp_objective_denoise);
+                          FAMILY("transformer", SIZES, bp_transformer_huggingface, true, NULL),
+                      bp_bart_family = FAMILY("bart", BART_SIZES, bp_bart_huggingface, false,
+                                              &bp_objective_denoise);
