@@ -35,7 +35,7 @@ def table(name):
 
 
 def predictions(name):
-    with open(OUT / f"{name}-scored" / "predictions.csv", encoding="utf-8", newline="") as file:
+    with open(OUT / f"{name}-scored" / "score/predictions.csv", encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -99,7 +99,7 @@ def classes(name, groups, words):
     guesses = [np.array([row["prediction"] for row in rows]) for rows in (new, tuned)] + [np.array(words)]
     for label, measure in (("accuracy", accuracy), ("macro F1", macro_f1)):
         print_row(f"{name}, {label}", groups, measure, truth, *guesses)
-    told = json.loads((OUT / f"{name}-from-scored/summary.json").read_text())
+    told = json.loads((OUT / f"{name}-from-scored/score/summary.json").read_text())
     assert abs(find(told, "accuracy") - accuracy(truth, guesses[1])) < 1e-9
 
 

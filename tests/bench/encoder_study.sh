@@ -25,7 +25,7 @@ corpus() { # corpus NAME FILE [OPTION...]: NAME.h5 of FILE
     [ -e "$name.h5" ] || bagpipe-data corpus --tokenizer bert.json --out "$name.h5" "$@" "$file"
 }
 [ -e text ] || /usr/bin/python3 "$here/encoder_text.py" "$texts" text
-[ -e bert.json ] || bagpipe-data tokenizer --kind wordpiece --size 6000 --format jsonl --out bert.json text/pretrain.jsonl
+[ -e bert.json ] || bagpipe-data tokenizer --kind wordpiece --size 2500 --format jsonl --out bert.json text/pretrain.jsonl
 corpus pretrain text/pretrain.jsonl --format jsonl --sentences punctuation
 corpus held text/held.jsonl --format jsonl --sentences punctuation
 corpus few text/few.jsonl --format jsonl
@@ -45,18 +45,23 @@ kind = bert
 layers = 2
 width = 128
 heads = 4
+positions = 128
 context = 128
 END
 cat shape.ini - >pretrain.ini <<'END'
 [corpus]
 train = pretrain.h5
 valid = held.h5
+[mask]
+rate = 0.3
+next_sentence = no
 [train]
-steps = 1500
-batch = 32
-valid_every = 500
+steps = 3500
+batch = 16
+valid_every = 250
+log_every = 100
 [optimizer]
-lr = 2e-3
+lr = 1.5e-3
 warmup = 100
 [mesh]
 micro_batch = 8
@@ -66,10 +71,13 @@ every = 50
 threads = 1
 END
 
-# 1. Pretraining on tensor 2 x data 2: killed behind its first checkpoint, resumed there, stopped behind the second,
-# and ended on one rank. pretrained_until CHECKPOINT SIGNAL: starts it, and sends all ranks SIGNAL once it is there.
+# 1. Pretraining in short windows, in which attention soon finds a word's neighbours. Then in long ones on
+# tensor 2 x data 2: killed behind its first checkpoint, resumed there, stopped behind the second, and ended on one
+# rank. pretrained_until CHECKPOINT SIGNAL: starts it, and sends all ranks SIGNAL once it is there.
+bagpipe pretrain pretrain.ini run.dir=short model.context=16 train.steps=2800 train.batch=64 mesh.micro_batch=64 \
+    optimizer.lr=3e-3 optimizer.warmup=200 optimizer.decay=constant checkpoint.every=500
 pretrained_until() {
-    mpirun -n 4 bagpipe pretrain pretrain.ini run.dir=bert mesh.tensor=2 &
+    mpirun -n 4 bagpipe pretrain pretrain.ini run.dir=bert model.init=short mesh.tensor=2 &
     while [ ! -e "bert/checkpoints/$1" ] && kill -0 $! 2>/dev/null; do sleep 1; done
     pkill "-$2" -f "^bagpipe pretrain pretrain.ini run.dir=bert" || true
     wait $! || true
@@ -79,7 +87,7 @@ if [ ! -e four.txt ]; then
     pretrained_until step-000000000100 TERM
     cp bert/events.jsonl four.txt
 fi
-bagpipe pretrain pretrain.ini run.dir=bert
+bagpipe pretrain pretrain.ini run.dir=bert model.init=short
 bagpipe score pretrain.ini run.dir=bert-held score.model=bert score.corpus=few.h5
 
 # 2. The tasks, each from the pretrained model and from random weights
@@ -88,11 +96,11 @@ tuned() { # tuned NAME STEPS-OR-EPOCHS... : NAME-from and NAME-new, scored on th
     shift 2
     for start in from new; do
         if [ $start = from ]; then model=model.init=bert; else model=model.kind=bert; fi
-        cat shape.ini task.ini >tuned.ini
-        [ $start = new ] || cp task.ini tuned.ini
-        bagpipe finetune tuned.ini "run.dir=$name-$start" "corpus.train=$corpora-train.h5" "corpus.valid=$corpora-valid.h5" \
+        cp task.ini "$start.ini"
+        [ $start = from ] || cat shape.ini task.ini >new.ini
+        bagpipe finetune $start.ini "run.dir=$name-$start" "corpus.train=$corpora-train.h5" "corpus.valid=$corpora-valid.h5" \
             "$model" "$@"
-        [ -e "$name-$start-scored/summary.json" ] || bagpipe score tuned.ini "run.dir=$name-$start-scored" \
+        bagpipe score $start.ini "run.dir=$name-$start-scored" \
             "score.model=$name-$start/checkpoints/best" "score.corpus=$corpora-test.h5"
     done
 }
@@ -108,18 +116,19 @@ micro_batch = 32
 [math]
 threads = 1
 END
-tuned genres genres task.kind=classes train.epochs=2 corpus.bucket=0
-tuned entailment sick task.kind=classes train.epochs=6
-tuned relatedness sick task.kind=regression task.label=relatedness_score train.epochs=6
+tuned genres genres task.kind=classes task.pool=mean train.epochs=2 corpus.bucket=0
+tuned entailment sick task.kind=classes task.pool=mean train.epochs=5
+tuned relatedness sick task.kind=regression task.label=relatedness_score task.pool=mean train.epochs=5
 tuned names wnut task.kind=tags train.epochs=6
 tuned answers squad task.kind=spans train.epochs=2 corpus.bucket=0
 
-# 3. Five members, pretrained and fine-tuned on the genres but three, which are the other domain
-bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed \
-    train.steps=600 train.batch=8 optimizer.lr=1e-3 mask.rate=0.3 train.valid_every=600 checkpoint.every=300
+# 3. Five members, each of which goes on from the pretrained model over a bag of its own, and is fine-tuned on the
+# genres but three, which are the other domain
+bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=bag model.init=bert \
+    train.steps=400 optimizer.lr=5e-4 train.valid_every=400 checkpoint.every=200
 for member in 0 1 2 3 4; do
     bagpipe finetune task.ini run.dir=known/m0$member model.init=five/members/m0$member corpus.train=known-train.h5 \
-        corpus.valid=known-valid.h5 task.kind=classes train.epochs=2 corpus.bucket=0 run.seed=$((member + 1))
+        corpus.valid=known-valid.h5 task.kind=classes task.pool=mean train.epochs=2 corpus.bucket=0 run.seed=$((member + 1))
 done
 printf '{"format_version": 1, "members": [%s]}\n' "$(for m in 0 1 2 3 4; do
     printf '%s{"name": "m0%s", "path": "m0%s"}' "$([ $m = 0 ] || echo ', ')" $m $m
@@ -151,7 +160,7 @@ END
 cat task.ini >>student.ini
 for weight in 0 0.8; do
     bagpipe finetune student.ini run.dir=student-$weight corpus.train=known-train.h5 corpus.valid=known-valid.h5 \
-        task.kind=classes train.epochs=6 corpus.bucket=0 optimizer.lr=2e-3 distill.model=known distill.weight=$weight
+        task.kind=classes task.pool=mean train.epochs=6 corpus.bucket=0 optimizer.lr=2e-3 distill.model=known distill.weight=$weight
     bagpipe score student.ini run.dir=student-$weight-scored score.model=student-$weight/checkpoints/best \
         score.corpus=known-test.h5
 done

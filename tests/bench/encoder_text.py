@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 
-WORDS = 80
+WORDS = 64
 OTHER = {"religion", "reviews", "government"}
 PART_OF = ["train", "train", "test", "train", "valid", "train", "test", "train", "test", "train"]
 

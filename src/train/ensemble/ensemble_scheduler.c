@@ -170,9 +170,11 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
     bool early = ensemble_member_ended_early(scheduler->self, message->member);
     char oob[64] = "";
 
-    state->phase = TRAINED;
     state->step =
         early ? ensemble_member_step(scheduler->self, message->member) : scheduler->self->steps;
+    if (state->phase != TRAINS) /* it was trained by an earlier start, which took no time of this */
+        state->first_step = state->step;
+    state->phase = TRAINED;
     state->oob_perplexity = message->value;
     ensemble_metrics_ended(scheduler->metrics, message->member,
                            early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
