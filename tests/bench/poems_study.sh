@@ -32,6 +32,7 @@ kind = bart
 layers = 2
 width = 128
 heads = 4
+positions = 64
 context = 64
 [noise]
 kinds = infill
@@ -51,7 +52,9 @@ threads = 1
 [generate]
 strategy = beam
 END
-bagpipe pretrain poems.ini run.dir=bart
+# First in short windows, in which a decoder soon finds the place that it copies from.
+bagpipe pretrain poems.ini run.dir=short model.context=16 train.steps=2000 train.batch=64 mesh.micro_batch=64 optimizer.decay=constant
+bagpipe pretrain poems.ini run.dir=bart model.init=short
 
 # Damage as in training, of 300 poems: spans of 1 to 3 characters become one mask each, a fifth of the characters in all
 /usr/bin/python3 - "$texts/tang/test.jsonl" <<'END'
