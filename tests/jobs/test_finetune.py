@@ -50,10 +50,10 @@ class TaskTest(FolderTest):
                   cls.at(f"{name}.jsonl")])
         return cls.at(f"{name}.h5")
 
-    def conll(self, name, sentences):
+    def conll(self, name, sentences, *options):
         self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
-                   self.at(f"{name}.conll")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", *options, "--out",
+                   self.at(f"{name}.h5"), self.at(f"{name}.conll")])
         return self.at(f"{name}.h5")
 
     @staticmethod

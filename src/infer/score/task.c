@@ -202,7 +202,8 @@ static bp_err prepare(task_scoring *task)
                                 .model = &self->info,
                                 .path = bp_score_keys_of(self->config)->model,
                                 .corpus = reads ? self->corpus : NULL,
-                                .plan = &self->plan};
+                                .plan = &self->plan,
+                                .unlabelled = true};
     bp_err err = bp_agree(self->mesh->world, check(self));
 
     if (!has_places(task)) /* as many outcomes as there are places are asked for at once */
