@@ -1,5 +1,6 @@
 /* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
 #include "arguments.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -165,7 +166,19 @@ static bp_err check_arguments(const corpus_arguments *arguments)
 
 /* ---- the work ---- */
 
-static void report(const corpus_arguments *arguments, const bp_corpus_built *built, double seconds)
+static void warn_of_unknown(const bp_tokenizer *tokenizer, const bp_corpus_built *built)
+{
+    bp_buffer name = {0};
+
+    if (bp_tokenizer_token_text(tokenizer, bp_tokenizer_unk(tokenizer), &name) == BP_OK)
+        BP_WARN("corpus.unknown_tokens",
+                "%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (%.*s)",
+                built->unknown, built->tokens, (int)name.bytes, name.data);
+    bp_buffer_clear(&name);
+}
+
+static void report(const corpus_arguments *arguments, const bp_tokenizer *tokenizer,
+                   const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
         BP_WARN("text.not_utf8",
@@ -175,9 +188,7 @@ static void report(const corpus_arguments *arguments, const bp_corpus_built *bui
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);
     if (built->unknown > 0)
-        BP_WARN("corpus.unknown_tokens",
-                "%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (<unk>)",
-                built->unknown, built->tokens);
+        warn_of_unknown(tokenizer, built);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
     if (arguments->sentences != NULL)
@@ -219,7 +230,7 @@ static bp_err build(const corpus_arguments *arguments)
         err = bp_corpus_build_file(MPI_COMM_WORLD, &spec, &built);
     }
     if (err == BP_OK)
-        report(arguments, &built, bp_clock_now() - start);
+        report(arguments, tokenizer, &built, bp_clock_now() - start);
     bp_tokenizer_free(&tokenizer);
     return err;
 }

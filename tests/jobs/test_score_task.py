@@ -177,6 +177,9 @@ class ScoreTask(test_finetune.TaskTest):
         for name, label in (("pairs", ["--label", "same"]), ("pairs-bare", [])):
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "tsv", "--fields", "a,b", *label, "--out",
                        self.at(f"{name}.h5"), self.at("pairs.tsv")])
+        self.write("unknown.txt", "the zebra\n")
+        self.assert_warning(self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--out", self.at("unknown.h5"),
+                                       self.at("unknown.txt")]), "[corpus.unknown_tokens]", "([UNK])")
         tuned = self.tuned("pair-classifier", 0, *MODEL, "task.label=same", f"corpus.train={self.at('pairs.h5')}", "corpus.valid=", "train.steps=1")
         self.scored("pairs-score", tuned, corpus="pairs.h5")
         self.same_without_labels("pairs-bare-score", tuned, "pairs-bare.h5", "pairs-score")
@@ -188,6 +191,11 @@ class ScoreTask(test_finetune.TaskTest):
         members = read_json(self.at("ensemble"), "ensemble.json")["members"]
         self.assertEqual(len(members), 3)
         self.assertTrue(all(1 < member["oob_perplexity"] < 4 for member in members), members)
+        self.assertIn(f"out-of-bag loss {math.log(members[0]['oob_perplexity']):.4f}", result.out)
+        self.assertNotIn("perplexity", result.out)
+        for arguments in (["export", self.at("ensemble"), "--out", self.at("never")],
+                          ["metrics", "--kind", "perplexity", "--model", self.at("ensemble"), "--hypothesis", self.at("vocab.txt")]):
+            self.assert_error(run([bagpipe_test.program("bagpipe-data"), *arguments]), 66, "[ensemble.not_one_model]", "members/m00")
         summary = self.scored("ensemble-score", self.at("ensemble"))
         self.assertGreater(summary["task"]["mutual_information"], 0)
         self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
@@ -244,7 +252,9 @@ class ScoreTask(test_finetune.TaskTest):
         self.same_without_labels("tags-bare-both", self.at("tags-pair/ensemble.json"), "tags-bare.h5", "tags-both")
         self.assert_error(self.finetune("tags-untold", 0, *keys, f"corpus.train={bare}"), 65, "[task.one_class]")
         self.conll("tags-long", [[("the", "O")] * 30, [("the", "O")]])
-        cut = self.scored("tags-cut", tuned, corpus="tags-long.h5")
+        result = self.score("tags-cut", tuned, corpus="tags-long.h5")
+        self.assertIn("the end of each is cut", result.out)
+        cut = read_json(self.at("tags-cut"), "score", "summary.json")
         self.assertEqual((cut["words"], cut["words_cut"], cut["documents_cut"]), (22 + 1, 8, 1))
 
     def test_tags_that_do_not_fit_are_refused(self):
@@ -272,6 +282,7 @@ class ScoreTask(test_finetune.TaskTest):
         for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
             for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(self.tuned(f"answerer-{name}", ranks, *keys, *mesh)), strict=True):
                 self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        self.assertIn(f"{len(train)} questions", pathlib.Path(tuned, "log.txt").read_text(encoding="utf-8"))
         task = read_json(tuned, "task.json")
         self.assertEqual((task["documents"], task["answers_lost"], task["unanswered"]), (len(train), 0, True))
         self.assertGreater(task["windows"], 1.5 * len(train))

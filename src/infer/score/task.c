@@ -134,8 +134,9 @@ static bp_err score_groups(task_scoring *task)
         if (first + mesh->data_at < groups)
             err = score_group(task, first + mesh->data_at);
         if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_stop_request_stopped("at document %" PRId64 " of %" PRId64, first * TASK_GROUP,
-                                          task->documents.count);
+            err = bp_stop_request_stopped("at %s %" PRId64 " of %" PRId64,
+                                          finds_spans(task) ? "window" : "document",
+                                          first * TASK_GROUP, task->documents.count);
         err = bp_agree(mesh->compute, err);
     }
     return err;

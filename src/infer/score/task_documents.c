@@ -257,12 +257,25 @@ void task_documents_clear(task_documents *self)
     *self = (task_documents){0};
 }
 
+static bool has_pairs(const task_documents *self)
+{
+    for (int64_t d = 0; d < bp_corpus_documents(self->corpus); d++)
+        if (self->pair[d])
+            return self->kind != BP_TASK_TAGS;
+    return false;
+}
+
 void task_documents_tell_cut(const task_documents *self)
 {
-    if (self->cut > 0)
+    if (self->cut > 0 && self->kind == BP_TASK_SPANS)
+        bp_log("%" PRId64 " questions are longer than half of the model's %" PRId64
+               " places: their end is cut",
+               self->cut, self->length);
+    else if (self->cut > 0)
         bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
-               " places: their longer text is cut",
-               self->cut, self->count, self->length);
+               " places: the end of %s is cut",
+               self->cut, self->count, self->length,
+               has_pairs(self) ? "their longer text" : "each");
     if (self->words_cut > 0)
         bp_log("%" PRId64 " words have no place, and count for nothing", self->words_cut);
 }
