@@ -1,5 +1,6 @@
 /* bagpipe-data corpus: text, or another program's HDF5 file of tokens, to a compressed corpus. */
 #include "arguments.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,11 +18,12 @@ typedef struct corpus_arguments {
     const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;
+    bool no_tags;
     tool_texts labels, values;
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_SENTENCES };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES };
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
@@ -46,6 +48,10 @@ static const struct argp_option OPTIONS[] = {
     {"value", KEY_VALUE, "NAME", 0,
      "with jsonl and tsv: keep this field, a number, as a value of the document (for regression). "
      "May be given several times",
+     1},
+    {"no-tags", KEY_NO_TAGS, NULL, 0,
+     "with conll: the first field of a line is a word, whose tag is not known (to be tagged by a "
+     "model)",
      1},
     {"sentences", KEY_SENTENCES, "none|lines|punctuation", 0,
      "with text, lines and jsonl: keep where sentences begin: at each line, or behind full stops "
@@ -114,6 +120,10 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_fields",
                        "%s: at --fields; --format tsv and --fields go together",
                        is_tsv ? "no column is named" : "there are no columns");
+    if (arguments->no_tags && !is_format(arguments, "conll"))
+        return BP_FAIL(BP_ERR_USAGE, "command.needs_conll",
+                       "--format %s has no tags: at --no-tags; leave it out, or use conll",
+                       arguments->format);
     if (is_pairs && arguments->files.count != 2)
         return BP_FAIL(
             BP_ERR_USAGE, "command.needs_two",
@@ -156,7 +166,19 @@ static bp_err check_arguments(const corpus_arguments *arguments)
 
 /* ---- the work ---- */
 
-static void report(const corpus_arguments *arguments, const bp_corpus_built *built, double seconds)
+static void warn_of_unknown(const bp_tokenizer *tokenizer, const bp_corpus_built *built)
+{
+    bp_buffer name = {0};
+
+    if (bp_tokenizer_token_text(tokenizer, bp_tokenizer_unk(tokenizer), &name) == BP_OK)
+        BP_WARN("corpus.unknown_tokens",
+                "%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (%.*s)",
+                built->unknown, built->tokens, (int)name.bytes, name.data);
+    bp_buffer_clear(&name);
+}
+
+static void report(const corpus_arguments *arguments, const bp_tokenizer *tokenizer,
+                   const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
         BP_WARN("text.not_utf8",
@@ -166,9 +188,7 @@ static void report(const corpus_arguments *arguments, const bp_corpus_built *bui
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);
     if (built->unknown > 0)
-        BP_WARN("corpus.unknown_tokens",
-                "%" PRId64 " of %" PRId64 " tokens are unknown to the tokenizer (<unk>)",
-                built->unknown, built->tokens);
+        warn_of_unknown(tokenizer, built);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
     if (arguments->sentences != NULL)
@@ -191,6 +211,7 @@ static bp_err build(const corpus_arguments *arguments)
                             .field_count = arguments->field_count,
                             .label_count = arguments->labels.count,
                             .value_count = arguments->values.count,
+                            .no_tags = arguments->no_tags,
                             .sentences_name = arguments->sentences,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
@@ -209,7 +230,7 @@ static bp_err build(const corpus_arguments *arguments)
         err = bp_corpus_build_file(MPI_COMM_WORLD, &spec, &built);
     }
     if (err == BP_OK)
-        report(arguments, &built, bp_clock_now() - start);
+        report(arguments, tokenizer, &built, bp_clock_now() - start);
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -263,6 +284,7 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_FIELDS, .text = &arguments.field_list},
                                  {.key = 'l', .texts = &arguments.labels},
                                  {.key = KEY_VALUE, .texts = &arguments.values},
+                                 {.key = KEY_NO_TAGS, .flag = &arguments.no_tags},
                                  {.key = KEY_SENTENCES, .text = &arguments.sentences},
                                  {0}};
     char *fields = NULL;
@@ -299,7 +321,8 @@ const bp_tool bp_tool_corpus = {
                  "--format pairs and tsv make the documents of tasks: a document is a line, its "
                  "texts behind one another; files of pairs have as many lines and no empty one. "
                  "The first field of a line of conll "
-                 "is the word, the last one its tag.\n"
+                 "is the word, the last one its tag. A question of squad without the member "
+                 "\"answers\" is one whose answers are not known.\n"
                  "--format hdf5 keeps ids and documents as they are: /tokens of any integer "
                  "type (gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], "
                  "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "

@@ -99,7 +99,7 @@ static bp_err find_tags(bp_corpus_file *file, bp_corpus_label *tags)
         return bp_corpus_file_tags(file, tags);
     return BP_FAIL(BP_ERR_FORMAT, "corpus.no_tags",
                    "the corpus has no tags of words: at %s; make it with bagpipe-data corpus "
-                   "--format conll",
+                   "--format conll (with --no-tags of words that are to be tagged)",
                    bp_corpus_file_path(file));
 }
 
@@ -299,19 +299,26 @@ static bp_err fail_unknown(const char *name, int64_t count, const char *kind, co
                               name, count, path);
 }
 
+/* Does it stand for no label, where there may be none? */
+static bool is_none(const char *text, const bp_document_columns *asked)
+{
+    return asked->unlabelled && text[0] == '\0';
+}
+
 static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
                          const bp_document_columns *asked)
 {
     bp_corpus_label label = {0};
-    bp_err err = asked->may_lack_label ? look_for_label(file, asked->label, &label)
-                                       : find_label(file, asked->label, &label);
+    bp_err err = asked->may_lack_label || asked->unlabelled
+                     ? look_for_label(file, asked->label, &label)
+                     : find_label(file, asked->label, &label);
 
     if (err != BP_OK || !label.name)
         return err;
     out->codes = label.codes;
     out->class_of = number_codes(&label, asked->classes, asked->class_count);
     for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && asked->all_known; d++)
-        if (out->class_of[label.codes[d]] < 0)
+        if (out->class_of[label.codes[d]] < 0 && !is_none(label.values[label.codes[d]], asked))
             return fail_unknown(label.values[label.codes[d]], asked->class_count, "class",
                                 bp_corpus_file_path(file));
     return BP_OK;
@@ -329,7 +336,7 @@ static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
     out->tag_names = tags.value_count;
     out->tag_of = number_codes(&tags, asked->tags, asked->tag_count);
     for (int64_t v = 0; v < tags.value_count; v++)
-        if (out->tag_of[v] < 0 && asked->all_known)
+        if (out->tag_of[v] < 0 && asked->all_known && !is_none(tags.values[v], asked))
             return fail_unknown(tags.values[v], asked->tag_count, "tag", bp_corpus_file_path(file));
         else if (out->tag_of[v] < 0)
             out->tag_of[v] = -2; /* a word all the same */
@@ -350,8 +357,10 @@ static bp_err number_of(float *out, const char *text, const char *path)
 }
 
 /* A column of numbers, or the numbers that a label's texts are. */
-static bp_err load_values(bp_file_columns *out, bp_corpus_file *file, const char *name)
+static bp_err load_values(bp_file_columns *out, bp_corpus_file *file,
+                          const bp_document_columns *asked)
 {
+    const char *name = asked->value;
     int64_t documents = bp_corpus_file_info(file)->documents;
     bp_corpus_value value = {0};
     bp_corpus_label label = {0};
@@ -361,17 +370,22 @@ static bp_err load_values(bp_file_columns *out, bp_corpus_file *file, const char
     if (err != BP_OK || value.name)
         return err;
     err = look_for_label(file, name, &label);
-    if (err == BP_OK && !label.name)
+    if (err == BP_OK && !label.name && !asked->unlabelled)
         err = fail_column(file, false, name);
-    if (err != BP_OK)
+    if (err != BP_OK || !label.name)
         return err;
     out->values = out->parsed = bp_alloc("data.classes", documents, sizeof *out->parsed);
     for (int64_t d = 0; d < documents && err == BP_OK; d++)
-        err = number_of(&out->parsed[d], label.values[label.codes[d]], bp_corpus_file_path(file));
+        if (is_none(label.values[label.codes[d]], asked))
+            out->parsed[d] = NAN;
+        else
+            err =
+                number_of(&out->parsed[d], label.values[label.codes[d]], bp_corpus_file_path(file));
     return err;
 }
 
-static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file)
+static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file,
+                         const bp_document_columns *asked)
 {
     const char *texts;
     bp_err err = find_spans(file, &out->spans, &texts);
@@ -383,6 +397,13 @@ static bp_err load_spans(bp_file_columns *out, bp_corpus_file *file)
                           " is no question with its context: at %s; make the corpus with "
                           "bagpipe-data corpus --format squad",
                           d, bp_corpus_file_path(file));
+        else if (!asked->unlabelled &&
+                 strcmp(texts + out->spans[d * BP_CORPUS_SPAN + BP_SPAN_ANSWERS], "null") == 0)
+            err =
+                BP_FAIL(BP_ERR_FORMAT, "corpus.no_answers",
+                        "the answers to question %" PRId64
+                        " are not known: at %s; give \"answers\" to each question of SQuAD's JSON",
+                        d, bp_corpus_file_path(file));
     return err;
 }
 
@@ -398,9 +419,9 @@ bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
     if (err == BP_OK && asked->tags)
         err = load_tags(out, file, asked);
     if (err == BP_OK && asked->spans)
-        err = load_spans(out, file);
+        err = load_spans(out, file, asked);
     if (err == BP_OK && asked->value)
-        err = load_values(out, file, asked->value);
+        err = load_values(out, file, asked);
     return err;
 }
 

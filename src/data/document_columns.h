@@ -17,6 +17,9 @@ typedef struct bp_document_columns {
     bp_window_rule windows; /* of spans: what an entry is */
     bool all_known;         /* a class or tag that is not asked for is an error, and no -1 */
     bool may_lack_label;    /* documents of a file without the label column have the class -1 */
+    bool unlabelled;        /* so have those whose label is ""; what has no value (no column, or "")
+                               has NAN, words without a tag ("") have -2, and answers may not be
+                               known */
 } bp_document_columns;
 
 /** The label column that `name` is, or with `numbers` a column of values; NULL: the only one there
@@ -36,8 +39,8 @@ bp_err bp_corpus_tags(const bp_corpus *corpus, char ***names, int64_t *count);
 /** Are there answers, and do some documents have none? Errors: BP_ERR_FORMAT a file has no answers.
  */
 bp_err bp_corpus_has_unanswered(bool *unanswered, const bp_corpus *corpus);
-/** The context and the answers (a JSON list) of document d of all files. Borrowed. Errors: as
- * above.
+/** The context and the answers (a JSON list; null: they are not known) of document d of all files.
+ * Borrowed. Errors: as above.
  */
 bp_err bp_corpus_answers(const bp_corpus *corpus, int64_t document, const char **context,
                          const char **answers);
@@ -59,7 +62,8 @@ typedef struct bp_file_columns {
 
 /** Owns:      bp_file_columns_clear(), also after an error.
  * Errors:     BP_ERR_FORMAT the file lacks a column; a class or tag that is not known (all_known);
- *             a text that is no finite number; what reading columns gives. */
+ *             a text that is no finite number; answers that are not known (but unlabelled); what
+ *             reading columns gives. */
 bp_err bp_file_columns_load(bp_file_columns *out, bp_corpus_file *file,
                             const bp_document_columns *asked);
 void bp_file_columns_clear(bp_file_columns *columns);

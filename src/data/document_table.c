@@ -5,6 +5,7 @@
 #include "io/corpus/corpus_writer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct described {
@@ -351,7 +352,7 @@ const bp_document *bp_document_table_describe(bp_document_table *table, int64_t 
                                   .is_run = is_run,
                                   .is_cut = tokens_read < all,
                                   .label = c->codes ? c->class_of[c->codes[d]] : -1,
-                                  .value = c->values ? c->values[d] : 0};
+                                  .value = c->values ? c->values[d] : NAN};
     if (table->spec.columns.windows.places > 0)
         out->document.window = table->segment[entry];
     if (c->spans)

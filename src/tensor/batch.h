@@ -110,7 +110,7 @@ typedef struct bp_document {
         *tags;         /* [count]: of the task's tags, at the first token of each word, -2 where it
                           is none of them; BP_DOCUMENT_NO_WORD elsewhere; NULL: none were asked for */
     int32_t label;     /* its class; -1: none, or none that was asked for */
-    float value;       /* 0: none was asked for */
+    float value;       /* NAN: none */
     int64_t window;    /* of windows over a document: which one the example is of */
     int64_t answer[2]; /* its first token, and the one behind its last; 0, 0: none */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */

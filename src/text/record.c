@@ -28,7 +28,8 @@ void bp_text_record_init(bp_text_record *record, const bp_documents_options *opt
 
     *record = (bp_text_record){.label_count = options->label_count,
                                .value_count = options->value_count,
-                               .field_count = options->field_count};
+                               .field_count = options->field_count,
+                               .no_tags = options->no_tags};
     record->text_field =
         bp_strdup(options->text_field != NULL ? options->text_field : BP_TEXT_FIELD);
     record->names = copy_names(options->labels, options->label_count);

@@ -26,6 +26,7 @@ typedef struct bp_text_record {
     char **names, **value_names, **fields; /* as asked for */
     int label_count, value_count, field_count;
     char *text_field; /* of jsonl */
+    bool no_tags;     /* of conll: each is "" */
     json_t *object;
     bp_buffer joined; /* texts of a line, one behind the other; words of a sentence */
     bp_buffer tags;   /* conll: of words, each ended by a zero byte; squad: context and answers */
@@ -50,8 +51,8 @@ bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes);
 bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes);
 
 /** A word and its tag, the first and the last field of a line; the word goes to the end of
- * `joined`, behind a space if it is not the first. Errors: BP_ERR_FORMAT there is one field; the
- * tag is no UTF-8, has a zero byte or is too long. */
+ * `joined`, behind a space if it is not the first. Errors: BP_ERR_FORMAT there is one field (but
+ * no_tags); the tag is no UTF-8, has a zero byte or is too long. */
 bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
 /** Two texts behind each other. Errors: BP_ERR_FORMAT one of them is empty or white space. */

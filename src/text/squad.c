@@ -110,7 +110,8 @@ static size_t byte_of(const char *text, json_int_t at)
     return byte;
 }
 
-/* Texts of answers to a new list, and where the first one lies in the context. */
+/* Texts of answers to a new list, and where the first one lies in the context; JSON's null: the
+ * question does not say. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
                            const char *context, const char *id)
 {
@@ -118,10 +119,10 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     bool none = json_is_true(json_object_get(question, "is_impossible"));
     size_t k;
 
-    *texts = json_array();
+    *texts = answers || none ? json_array() : json_null();
     answer[0] = answer[1] = 0;
     if (!json_is_array(answers))
-        return none ? BP_OK : fail_form("the list \"answers\"", id);
+        return none || !answers ? BP_OK : fail_form("the list \"answers\"", id);
     json_array_foreach((json_t *)answers, k, one)
     {
         const json_t *start = json_object_get(one, "answer_start");
@@ -170,7 +171,7 @@ static bp_err take_question(bp_text_record *record, const json_t *question, cons
         record->starts[1] = strlen(text);
         for (int k = 0; k < 2; k++)
             record->answer[k] += record->answer[1] > 0 ? record->starts[1] : 0;
-        dumped = json_dumps(texts, JSON_COMPACT);
+        dumped = json_dumps(texts, JSON_COMPACT | JSON_ENCODE_ANY);
         BP_CHECK(dumped != NULL);
         bp_buffer_add(&record->tags, context, strlen(context) + 1);
         bp_buffer_add(&record->tags, dumped, strlen(dumped) + 1);

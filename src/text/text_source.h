@@ -115,6 +115,7 @@ typedef struct bp_documents_options {
     const char *const *labels; /* jsonl, tsv: names of the label fields [label_count] ... */
     const char *const *values; /* ... and of those that hold numbers [value_count] */
     int field_count, label_count, value_count;
+    bool no_tags;           /* conll: a line's first field is a word, whose tag is "" */
     bp_sentences sentences; /* pieces say where they begin, and are cut there alone */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
@@ -153,7 +154,8 @@ typedef struct bp_piece {
     bool apart;       /* texts: each is encoded on its own */
     const char *tags; /* conll: of words, each ended by a zero byte; NULL: none */
     size_t tags_bytes;
-    /* squad: the context and a JSON list of answers, each ended by a zero byte; NULL: none. starts
+    /* squad: the context and a JSON list of answers ("null": the question does not say), each
+     * ended by a zero byte; NULL: none. starts
      * are of the question and of the words of its context then (text/answers.h); bytes [answer[0],
      * answer[1]) of text are the first answer, 0 and 0: there is none. */
     const char *spans;

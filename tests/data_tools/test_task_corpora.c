@@ -233,6 +233,40 @@ static void answers_are_found_in_contexts(void **state)
     assert_true(bp_test_has(output, ",6,6,2")); /* those of the question, and of the context */
 }
 
+/* The answers of a question without the member are null, which is not an empty list. */
+static void what_a_model_is_to_say_needs_no_target(void **state)
+{
+    static const char text[] = SQUAD("the cat sat", "\"title\": 1"),
+                      words[] = "the\ncat O\n\nrat\n";
+    bp_corpus_file *file;
+    bp_corpus_label found;
+    const int64_t *spans;
+    const char *texts;
+    int count = 0;
+
+    (void)state;
+    make_input();
+    write_squad("new.json", text);
+    same_bytes_on_any_ranks("--format squad new.json", "new");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("new0.h5")), BP_OK);
+    bp_test_expect(bp_corpus_file_spans(file, &spans, &texts), BP_OK);
+    assert_int_equal(spans[BP_SPAN_END], 0);
+    assert_string_equal(texts + spans[BP_SPAN_ANSWERS], "null");
+    assert_string_equal(texts + spans[BP_CORPUS_SPAN + BP_SPAN_ANSWERS], "[]");
+    bp_corpus_file_close(&file);
+    bp_test_write("words.conll", words, sizeof words - 1);
+    same_bytes_on_any_ranks("--format conll --no-tags words.conll", "word");
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("word0.h5")), BP_OK);
+    bp_test_expect(bp_corpus_file_tags(file, &found), BP_OK);
+    assert_int_equal(bp_corpus_file_info(file)->documents, 2);
+    assert_int_equal(found.value_count, 1);
+    assert_string_equal(found.values[0], "");
+    for (int64_t t = 0; t < bp_corpus_file_info(file)->tokens; t++)
+        count += found.codes[t] == 0;
+    assert_int_equal(count, 3);
+    bp_corpus_file_close(&file);
+}
+
 /* No token for other characters, nor for unknown ones. */
 static const char LETTERS[] =
     "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
@@ -252,7 +286,7 @@ static void questions_that_do_not_fit_are_refused(void **state)
          "[squad.other_answer]"},
         {SQUAD("the cat", "\"answers\": [{\"text\": \"cat\"}]"),
          "question q1 ... [squad.bad_form]"},
-        {SQUAD("the cat", "\"title\": 1"), "\"answers\" ... [squad.bad_form]"},
+        {SQUAD("the cat", "\"answers\": 1"), "\"answers\" ... [squad.bad_form]"},
         {SQUAD("", "\"answers\": []"), "\"context\" ... [squad.bad_form]"},
         {"{\"data\": {}}", "\"data\" ... the file ... [squad.bad_form]"},
         {"{\"data\": [{}]}", "\"paragraphs\" ... [squad.bad_form]"},
@@ -287,6 +321,7 @@ static void what_does_not_fit_is_refused(void **state)
         {"--format tsv --fields a, t.tsv", 64, "[command.bad_fields]"},
         {"--format lines --label class t.tsv", 64, "[command.needs_jsonl]"},
         {"--format pairs --value score a.de a.en", 64, "[command.needs_jsonl]"},
+        {"--format tsv --fields a --no-tags t.tsv", 64, "[command.needs_conll]"},
         {"--format pairs a.de", 64, "[command.needs_two]"},
         {"--format pairs --sentences lines a.de a.en", 64, "[command.no_sentences]"},
         {"--sentences words prose.txt", 64, "[text.unknown_sentences]"},
@@ -320,6 +355,7 @@ int main(void)
         cmocka_unit_test(sentences_change_no_token),
         cmocka_unit_test(words_carry_their_tags),
         cmocka_unit_test(answers_are_found_in_contexts),
+        cmocka_unit_test(what_a_model_is_to_say_needs_no_target),
         cmocka_unit_test(questions_that_do_not_fit_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };

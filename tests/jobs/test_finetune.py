@@ -50,10 +50,10 @@ class TaskTest(FolderTest):
                   cls.at(f"{name}.jsonl")])
         return cls.at(f"{name}.h5")
 
-    def conll(self, name, sentences):
+    def conll(self, name, sentences, *options):
         self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{tag}\n" for word, tag in words) for words in sentences))
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", "--out", self.at(f"{name}.h5"),
-                   self.at(f"{name}.conll")])
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "conll", *options, "--out",
+                   self.at(f"{name}.h5"), self.at(f"{name}.conll")])
         return self.at(f"{name}.h5")
 
     @staticmethod
@@ -139,6 +139,8 @@ class Finetune(TaskTest):
     def test_a_backbone_is_taken_and_new_heads_are_named(self):
         self.must([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('pretrained')}", *MODEL,
                    "train.steps=3", "train.batch=4", "mask.next_sentence=no"])
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('never')}", *MODEL, "train.steps=3",
+                               "train.batch=4", "sngp.features=8"]), 78, "[task.unused_key]", "sngp.features")
         result = self.finetune("from-bert", 0, f"model.init={self.at('pretrained')}", "optimizer.lr=0", "train.steps=1")
         self.assertEqual(result.status, 0, str(result))
         self.assertIn("new, with initial values of run.seed: task.weight", result.out)

@@ -51,6 +51,21 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual([row for row in rows if row], confusion)
         self.assertRegex(page, r"(?s)<svg.*expected calibration error is 0\.\d{4}|There is no plot")
 
+    def same_without_labels(self, name, model, bare, labelled):
+        """Of `bare`, the texts of score folder `labelled` without labels: the predictions are the same, with an empty label, and there are no figures."""
+        result = self.score(name, model, corpus=bare)
+        self.assertEqual(result.status, 0, str(result))
+        self.assertIn("without figures", result.out)
+        summary = read_json(self.at(name), "score", "summary.json")
+        self.assertFalse({"nll_nats", "perplexity"} & set(summary))
+        self.assertEqual({key for key, value in summary["task"].items() if isinstance(value, dict) or key == "confusion"}, set())
+        self.assertEqual(summary["task"]["unlabelled"], len(self.predictions(labelled)))
+        self.assertEqual(self.predictions(name), [{**row, "label": ""} for row in self.predictions(labelled)])
+        self.assertIn("no labels", pathlib.Path(self.at(name), "score", "index.html").read_text(encoding="utf-8"))
+
+    def texts(self, name):
+        return [json.loads(line) for line in pathlib.Path(self.at(f"{name}.jsonl")).read_text(encoding="utf-8").splitlines()]
+
     def test_figures_are_those_of_the_predictions(self):
         for kind, model in (("bert", MODEL), ("gpt", GPT)):
             tuned = self.tuned(f"{kind}", 0, *model, "train.steps=25")
@@ -95,6 +110,9 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual(made.status, 0, str(made))
         members = [f"{self.at('number-pair')}/members/{name}" for name in sorted(os.listdir(f"{self.at('number-pair')}/members"))]
         self.check_mixed_values("numbers", [tuned, *members])
+        self.corpus("number-bare", [{"text": row["text"]} for row in self.texts("valid")])
+        self.same_without_labels("number-bare-score", tuned, "number-bare.h5", "number-score")
+        self.same_without_labels("numbers-bare-score", self.at("numbers/ensemble.json"), "number-bare.h5", "numbers-score")
         both = self.scored("equal-numbers", self.ensemble("twice", tuned, tuned, tuned))
         self.assertEqual(both["task"].pop("variance"), 0)
         self.assertEqual(both["task"], summary["task"])
@@ -131,6 +149,40 @@ class ScoreTask(test_finetune.TaskTest):
             for a, b in zip(self.predictions("one-member"), self.predictions(name), strict=True):
                 self.assertEqual(a, {key: b[key] for key in a})
                 self.assertEqual(float(b["mutual_information"]), 0)
+        self.check_new_texts(tuned, equal)
+
+    def check_new_texts(self, tuned, equal):
+        """Texts without labels, scored by a model, an ensemble and an import; some with labels and some without."""
+        rows = [{"text": row["text"], "topic": row["topic"]} for row in self.texts("valid")]
+        self.corpus("new", [{"text": row["text"]} for row in rows])
+        self.same_without_labels("new-score", tuned, "new.h5", "one-member")
+        self.same_without_labels("new-equal", equal, "new.h5", "equal-score")
+        self.scored("new-two", tuned, 2, corpus="new.h5")
+        self.assertEqual(self.bytes_of("new-two", "summary.json"), self.bytes_of("new-score", "summary.json"))
+        self.must(["bagpipe-data", "export", tuned, "--out", self.at("classifier")])
+        self.must(["bagpipe-data", "import", self.at("classifier"), "--out", self.at("classifier-back")])
+        self.same_without_labels("new-back", self.at("classifier-back"), "new.h5", "one-member")
+        self.corpus("half", [row if k % 2 == 0 else {"text": row["text"]} for k, row in enumerate(rows)])
+        summary = self.scored("half-score", tuned, corpus="half.h5")["task"]
+        known = [row for k, row in enumerate(self.predictions("one-member")) if k % 2 == 0]
+        truth, said = [row["label"] for row in known], [row["prediction"] for row in known]
+        self.assertEqual(summary["unlabelled"], len(rows) - len(known))
+        self.assertAlmostEqual(summary["accuracy"]["value"], sklearn.metrics.accuracy_score(truth, said), 9)
+        self.assertEqual(summary["confusion"], sklearn.metrics.confusion_matrix(truth, said, labels=sorted(KINDS)).tolist())
+        self.assertEqual([row for k, row in enumerate(self.predictions("half-score")) if k % 2 == 0], known)
+
+    def test_new_pairs_need_no_label(self):
+        lines = [("a", "b", "same"), ("the ship", "the sail", "yes"), ("a tree", "the house of salt", "no"), ("lamp", "a lamp", "yes")]
+        self.write("pairs.tsv", "".join("\t".join(line) + "\n" for line in lines))
+        for name, label in (("pairs", ["--label", "same"]), ("pairs-bare", [])):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "tsv", "--fields", "a,b", *label, "--out",
+                       self.at(f"{name}.h5"), self.at("pairs.tsv")])
+        self.write("unknown.txt", "the zebra\n")
+        self.assert_warning(self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--out", self.at("unknown.h5"),
+                                       self.at("unknown.txt")]), "[corpus.unknown_tokens]", "([UNK])")
+        tuned = self.tuned("pair-classifier", 0, *MODEL, "task.label=same", f"corpus.train={self.at('pairs.h5')}", "corpus.valid=", "train.steps=1")
+        self.scored("pairs-score", tuned, corpus="pairs.h5")
+        self.same_without_labels("pairs-bare-score", tuned, "pairs-bare.h5", "pairs-score")
 
     def test_an_ensemble_is_fine_tuned(self):
         result = run([bagpipe_test.program("bagpipe"), "ensemble", self.at("tune.ini"), f"run.dir={self.at('ensemble')}", *test_finetune.TUNE, *MODEL,
@@ -139,6 +191,11 @@ class ScoreTask(test_finetune.TaskTest):
         members = read_json(self.at("ensemble"), "ensemble.json")["members"]
         self.assertEqual(len(members), 3)
         self.assertTrue(all(1 < member["oob_perplexity"] < 4 for member in members), members)
+        self.assertIn(f"out-of-bag loss {math.log(members[0]['oob_perplexity']):.4f}", result.out)
+        self.assertNotIn("perplexity", result.out)
+        for arguments in (["export", self.at("ensemble"), "--out", self.at("never")],
+                          ["metrics", "--kind", "perplexity", "--model", self.at("ensemble"), "--hypothesis", self.at("vocab.txt")]):
+            self.assert_error(run([bagpipe_test.program("bagpipe-data"), *arguments]), 66, "[ensemble.not_one_model]", "members/m00")
         summary = self.scored("ensemble-score", self.at("ensemble"))
         self.assertGreater(summary["task"]["mutual_information"], 0)
         self.assertLess(summary["task"]["entropy"], math.log(3) + 1e-6)
@@ -190,8 +247,14 @@ class ScoreTask(test_finetune.TaskTest):
         both = self.scored("tags-both", self.ensemble("tags-pair", tuned, tuned), corpus="tags-valid.h5")
         self.assertAlmostEqual(both["nll_nats"], summary["nll_nats"], 4)
         self.assertLess(both["task"]["mutual_information"], 1e-6)
+        bare = self.conll("tags-bare", [[(word, "") for word, _ in words] for words in valid], "--no-tags")
+        self.same_without_labels("tags-bare-score", tuned, "tags-bare.h5", "tags-score")
+        self.same_without_labels("tags-bare-both", self.at("tags-pair/ensemble.json"), "tags-bare.h5", "tags-both")
+        self.assert_error(self.finetune("tags-untold", 0, *keys, f"corpus.train={bare}"), 65, "[task.one_class]")
         self.conll("tags-long", [[("the", "O")] * 30, [("the", "O")]])
-        cut = self.scored("tags-cut", tuned, corpus="tags-long.h5")
+        result = self.score("tags-cut", tuned, corpus="tags-long.h5")
+        self.assertIn("the end of each is cut", result.out)
+        cut = read_json(self.at("tags-cut"), "score", "summary.json")
         self.assertEqual((cut["words"], cut["words_cut"], cut["documents_cut"]), (22 + 1, 8, 1))
 
     def test_tags_that_do_not_fit_are_refused(self):
@@ -219,6 +282,7 @@ class ScoreTask(test_finetune.TaskTest):
         for name, ranks, mesh in (("data", 2, ()), ("mesh", 4, ("mesh.tensor=2", "mesh.pipeline=2"))):
             for a, b in zip(bagpipe_test.metrics(tuned), bagpipe_test.metrics(self.tuned(f"answerer-{name}", ranks, *keys, *mesh)), strict=True):
                 self.assertLessEqual(abs(a["loss"] - b["loss"]), 0 if name == "data" else 5e-3)
+        self.assertIn(f"{len(train)} questions", pathlib.Path(tuned, "log.txt").read_text(encoding="utf-8"))
         task = read_json(tuned, "task.json")
         self.assertEqual((task["documents"], task["answers_lost"], task["unanswered"]), (len(train), 0, True))
         self.assertGreater(task["windows"], 1.5 * len(train))
@@ -251,6 +315,17 @@ class ScoreTask(test_finetune.TaskTest):
         self.ensemble("spans-three", tuned, *(self.tuned(f"answerer-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in (2, 3)))
         self.assertGreater(self.scored("spans-three-score", self.at("spans-three/ensemble.json"), corpus="spans-valid.h5")["task"]["mutual_information"], 0)
         self.same_on_meshes("spans-three", "spans-valid.h5", "summary.json", "predictions.csv", "predictions.json")
+        asked = read_json(self.at("spans-valid.json"))
+        for paragraph in asked["data"][0]["paragraphs"]:
+            for question in paragraph["qas"]:
+                del question["answers"], question["is_impossible"]
+        self.write("spans-bare.json", json.dumps(asked))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at("spans-bare.h5"),
+                   self.at("spans-bare.json")])
+        self.same_without_labels("spans-bare-score", tuned, "spans-bare.h5", "spans-score")
+        self.same_without_labels("spans-bare-pair", self.at("spans-both/ensemble.json"), "spans-bare.h5", "spans-pair")
+        self.assertEqual(self.bytes_of("spans-bare-score", "predictions.json"), self.bytes_of("spans-score", "predictions.json"))
+        self.assert_error(self.finetune("spans-untold", 0, *keys, f"corpus.valid={self.at('spans-bare.h5')}"), 65, "[corpus.no_answers]")
         self.assert_error(self.finetune("spans-bucket", 0, *keys, "corpus.bucket=4"), 78, "[corpus.bucket_unused]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
 
@@ -265,8 +340,8 @@ class ScoreTask(test_finetune.TaskTest):
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
-        self.corpus("bare", [{"text": "the ship"}])
-        self.assert_error(self.score("bare", tuned, corpus="bare.h5"), 65, "[corpus.no_column]")
+        self.assert_error(self.score("untagged", self.tuned("tagless", 0, *MODEL, "task.kind=tags", "train.steps=1", "corpus.valid=",
+                                                            f"corpus.train={self.conll('two', self.sentences(2, 1))}")), 65, "[corpus.no_tags]")
         self.scored("plain-score", tuned)
         compared = run([bagpipe_test.program("bagpipe-data"), "compare", self.at("plain-score"), self.at("plain-score")])
         self.assert_error(compared, 65, "[scores.of_task]")

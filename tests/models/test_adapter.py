@@ -1,5 +1,6 @@
 """Adapters: LoRA or bottlenecks alone are trained, on every mesh to the same losses, on 1, 2 and 4 data ranks to the same bits; a run that was killed goes on
 with the same bits; merged by export it gives the same scores; what does not fit is refused."""
+import json
 import os
 import pathlib
 import shutil
@@ -142,6 +143,9 @@ class Adapter(JobTest):
         score = [program("bagpipe"), "score", self.at("small.ini"), f"score.model={alone}", f"score.corpus={self.at('valid.h5')}"]
         self.assert_error(run([*score, f"run.dir={self.at('gone')}"]), 66, "[checkpoint.no_base]")
         self.assert_error(self.pretrain("alone", 0, *keys, "adapter.alone=yes", "train.steps=8"), 66, "[checkpoint.missing]")
+        for name, missing in (("alone", os.path.realpath(base)), ("whole", None)):
+            self.assertEqual(json.loads(self.must(["bagpipe", "status", self.at(name), "--json"]).out).get("missing_base"), missing)
+            self.assertEqual("base model" in self.must(["bagpipe", "status", self.at(name)]).out, missing is not None)
         shutil.copytree(os.path.join(whole, "checkpoints", steps(whole)[-1]), base)
         self.assert_error(run([*score, f"run.dir={self.at('other')}"]), 65, "[checkpoint.other_base]")
 

@@ -98,6 +98,9 @@ class Bert(FolderTest):
         self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('none-' + kind)}",
                                f"generate.model={self.at('wordless-' + kind)}", f"generate.prompts={self.at('prompts.jsonl')}"]), 78,
                           "[generate.no_special_token]")
+        self.assert_error(run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at('greedy-' + kind)}",
+                               f"generate.model={model}", f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy"]), 78,
+                          "[model.not_causal]", "use fill")
         plain = plain_bert.Bert(self.at(f"fill-plain-{kind}"))
         for hole, line in zip([*holes, texts[0][:4] + [mask] * 5], one):
             tokens, logprobs = plain.fill(hole, vocabulary, 3)

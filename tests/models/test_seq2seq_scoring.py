@@ -341,6 +341,7 @@ class Scoring(ScoreFiles, FolderTest):
         result = run(self.job("left", *keys))
         self.assertEqual(result.status, 0, str(result))
         self.assert_warning(result, "[score.too_long]", "2 of 3")
+        self.assertNotIn("score.prefix", result.out)
         self.assertEqual([int((~numpy.isnan(x)).sum()) for x in self.tokens("left")], [4, 0, 0])
         result = run(self.job("cut", *keys, "score.cut=yes"))
         self.assert_warning(result, "[score.too_long]", "2 of 3")

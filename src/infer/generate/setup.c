@@ -77,6 +77,11 @@ static bp_err open_lm(generator *self)
                       "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
                       "generate.model = %s; name one model of masked words",
                       self->ensemble ? "an ensemble" : "a model", self->info.kind, path);
+    if (err == BP_OK && !fills(self) && self->info.masks && !self->ensemble)
+        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
+                      "generate.strategy = %s continues text, and a model of kind %s fills in "
+                      "masks: at generate.strategy; use fill, or name a causal model",
+                      bp_generate_keys_of(self->config)->strategy, self->info.kind);
     if (err == BP_OK && !fills(self) && !self->lm->ops->decode)
         err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
                       "a model of kind %s does not continue text: at generate.model = %s; name a "

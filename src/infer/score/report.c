@@ -183,7 +183,7 @@ void scorer_report(const scorer *self)
     if (self->statistics.members > 0)
         print_table(ENSEMBLE, COUNT(ENSEMBLE), rows);
     json_decref(rows);
-    if (self->unscored > 0)
+    if (self->unscored > 0 && self->rule.convention != BP_SCORE_PAIRS) /* see score.too_long */
         bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
                self->unscored, bp_score_convention_name(self->rule.convention),
                bp_score_prefix_name(&self->rule));

@@ -134,8 +134,9 @@ static bp_err score_groups(task_scoring *task)
         if (first + mesh->data_at < groups)
             err = score_group(task, first + mesh->data_at);
         if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_stop_request_stopped("at document %" PRId64 " of %" PRId64, first * TASK_GROUP,
-                                          task->documents.count);
+            err = bp_stop_request_stopped("at %s %" PRId64 " of %" PRId64,
+                                          finds_spans(task) ? "window" : "document",
+                                          first * TASK_GROUP, task->documents.count);
         err = bp_agree(mesh->compute, err);
     }
     return err;
@@ -202,7 +203,8 @@ static bp_err prepare(task_scoring *task)
                                 .model = &self->info,
                                 .path = bp_score_keys_of(self->config)->model,
                                 .corpus = reads ? self->corpus : NULL,
-                                .plan = &self->plan};
+                                .plan = &self->plan,
+                                .unlabelled = true};
     bp_err err = bp_agree(self->mesh->world, check(self));
 
     if (!has_places(task)) /* as many outcomes as there are places are asked for at once */

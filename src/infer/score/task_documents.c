@@ -9,6 +9,7 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- what they are ---- */
@@ -46,16 +47,19 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     int64_t count = (int64_t)json_array_size(names), outcomes = spec->model->task.outcomes;
     bool numbers = self->kind == BP_TASK_REGRESSION;
     bp_document_columns *columns = &self->columns;
+    const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(self->corpus, 0));
+    bool named = label && label[0];
+    bool none = spec->unlabelled && !named && info->labels + (numbers ? info->values : 0) == 0;
     bp_err err = BP_OK;
 
-    if (numbers || self->kind == BP_TASK_CLASSES)
-        err = bp_corpus_column(&self->column, self->corpus, label && label[0] ? label : NULL,
-                               numbers);
+    if ((numbers || self->kind == BP_TASK_CLASSES) && !none)
+        err = bp_corpus_column(&self->column, self->corpus, named ? label : NULL, numbers);
     self->names = bp_alloc("score.task", outcomes + count, sizeof *self->names);
     for (int64_t k = 0; k < outcomes + count; k++)
         self->names[k] = k < count ? json_string_value(json_array_get(names, (size_t)k)) : "";
     columns->all_known = !spec->open;
     columns->may_lack_label = spec->open;
+    columns->unlabelled = spec->unlabelled;
     if (numbers) {
         columns->value = self->column;
     } else if (self->kind == BP_TASK_SPANS) {
@@ -151,7 +155,8 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
         self->cut += document->window == 0 && pair->tokens[0] < document->starts[1];
     } else if (self->kind == BP_TASK_REGRESSION) {
         add_row(self, capacity,
-                (task_row){bp_target_of_value(document->value), .value = document->value});
+                (task_row){isnan(document->value) ? -1 : bp_target_of_value(document->value),
+                           .value = document->value});
     } else if (self->kind == BP_TASK_CLASSES) {
         add_row(self, capacity, (task_row){document->label});
     }
@@ -252,12 +257,25 @@ void task_documents_clear(task_documents *self)
     *self = (task_documents){0};
 }
 
+static bool has_pairs(const task_documents *self)
+{
+    for (int64_t d = 0; d < bp_corpus_documents(self->corpus); d++)
+        if (self->pair[d])
+            return self->kind != BP_TASK_TAGS;
+    return false;
+}
+
 void task_documents_tell_cut(const task_documents *self)
 {
-    if (self->cut > 0)
+    if (self->cut > 0 && self->kind == BP_TASK_SPANS)
+        bp_log("%" PRId64 " questions are longer than half of the model's %" PRId64
+               " places: their end is cut",
+               self->cut, self->length);
+    else if (self->cut > 0)
         bp_log("%" PRId64 " of %" PRId64 " documents are longer than the model's %" PRId64
-               " places: their longer text is cut",
-               self->cut, self->count, self->length);
+               " places: the end of %s is cut",
+               self->cut, self->count, self->length,
+               has_pairs(self) ? "their longer text" : "each");
     if (self->words_cut > 0)
         bp_log("%" PRId64 " words have no place, and count for nothing", self->words_cut);
 }

@@ -16,7 +16,7 @@
  * document is one window over a question and its context. */
 typedef struct task_row {
     int32_t label;       /* a class or tag, -1: none that the model knows; of a value its target */
-    float value;         /* of a regression */
+    float value;         /* of a regression; NAN: none */
     int32_t word, place; /* of tags: the number of the word, and where its first token stands */
     int32_t window;      /* of spans: its number in its document, */
     int32_t none;        /* the place of no answer, */
@@ -56,9 +56,11 @@ typedef struct task_documents_spec {
     const char *path;          /* of the model, or of an ensemble */
     bp_corpus *corpus;         /* on ranks that read; NULL on others */
     const bp_score_plan *plan; /* documents that it leaves out are not taken; NULL: all are */
-    bool open;      /* documents may have no class or tag, or one that the model does not know */
-    int64_t wanted; /* so many documents at even steps; 0: all */
-    int64_t least;  /* places that a group has at least; 0 is 1 */
+    bool open;       /* documents may have no class, and a class or tag that the model does not
+                        know */
+    bool unlabelled; /* documents may have no class, value, tags or known answers */
+    int64_t wanted;  /* so many documents at even steps; 0: all */
+    int64_t least;   /* places that a group has at least; 0 is 1 */
 } task_documents_spec;
 
 /** Take documents of corpora.

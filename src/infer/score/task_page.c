@@ -13,9 +13,10 @@
 
 #define CONFUSION_SHOWN 40 /* classes of a matrix that a page can show */
 
+/* And labels to compare them with. */
 static bool has_classes(const task_scoring *task)
 {
-    return task->kind == BP_TASK_CLASSES || task->kind == BP_TASK_TAGS;
+    return (task->kind == BP_TASK_CLASSES || task->kind == BP_TASK_TAGS) && task_has_figures(task);
 }
 
 static json_t *figures_of(const json_t *results)
@@ -83,6 +84,8 @@ static bp_calibration calibration_of(const task_scoring *task)
         const float *row = task->table + r * task->width;
         int32_t best = task_best_of(task, r);
 
+        if (!task_has_label(task, r))
+            continue;
         bp_calibration_add(&sums, expf(row[best]), best == task->documents.row[r].label,
                            -(double)row[task->documents.row[r].label], 0);
     }
@@ -119,13 +122,13 @@ bp_err task_page_write(const task_scoring *task)
     const char *model = bp_score_keys_of(self->config)->model;
     char *path = bp_path_join(self->folder, "index.html");
     json_t *page = json_pack(
-        "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b}", "model",
+        "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b}", "model",
         score_page_text(model, strlen(model)), "kind", bp_task_name(task->kind), "figures",
         figures_of(results), "documents", json_object_get(summary, "documents"), "step",
         json_object_get(json_object_get(summary, "model"), "step"), "context",
         (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",
         self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
-        task->kind == BP_TASK_TAGS);
+        task->kind == BP_TASK_TAGS, "measured", task_has_figures(task));
     bp_err err = BP_OK;
 
     add_confusion(page, task, results);

@@ -16,19 +16,31 @@ typedef struct task_scoring {
     scorer *self;
     int64_t kind, outcomes;
     task_documents documents;
-    int64_t questions; /* of spans, whose documents are windows */
-    int64_t asks;      /* outcomes that are asked for at a place at once */
-    int64_t width;     /* of a row of the table: an outcome each, and of an ensemble more */
-    float *table;      /* [documents.rows][width] */
-    bool *asked;       /* [TASK_GROUP][documents.length] places of a group */
-    int32_t *targets;  /* [TASK_GROUP][documents.length][asks] */
-    float *values;     /* [statistics][TASK_GROUP][documents.length][asks] */
+    int64_t asked_of; /* predictions: of texts, words, or questions, whose windows are documents */
+    int64_t unlabelled; /* those without a label, which count for no figure */
+    int64_t asks;       /* outcomes that are asked for at a place at once */
+    int64_t width;      /* of a row of the table: an outcome each, and of an ensemble more */
+    float *table;       /* [documents.rows][width] */
+    bool *asked;        /* [TASK_GROUP][documents.length] places of a group */
+    int32_t *targets;   /* [TASK_GROUP][documents.length][asks] */
+    float *values;      /* [statistics][TASK_GROUP][documents.length][asks] */
 } task_scoring;
 
 /* task_report.c */
 /** summary.json and predictions.csv, and lines for people. On the coordinator. Errors: those of
  * writing; BP_ERR_SYSTEM memory. */
 bp_err task_report(task_scoring *task);
+
+/** Has row r, not of spans, a class, a value or a tag? */
+static inline bool task_has_label(const task_scoring *task, int64_t r)
+{
+    return task->documents.row[r].label >= 0;
+}
+
+static inline bool task_has_figures(const task_scoring *task)
+{
+    return task->unlabelled < task->asked_of;
+}
 
 /** The outcome of row r that is the most probable. */
 int32_t task_best_of(const task_scoring *task, int64_t r);
@@ -44,8 +56,8 @@ bp_err task_page_write(const task_scoring *task);
 /* task_spans.c */
 /** Row r, of window w of the batch. */
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w);
-/** Figures, and predictions.csv and predictions.json. Errors: those of writing and of reading the
- * corpus. */
+/** Figures (none of questions whose answers are not known), and predictions.csv and
+ * predictions.json. Errors: those of writing and of reading the corpus. */
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);
 
 #endif

@@ -59,7 +59,8 @@ static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, 
 
     bp_buffer_printf(out, "%" PRId64 ",", task->documents.number[d]);
     if (task->kind == BP_TASK_REGRESSION) {
-        add_value(out, task->documents.row[r].value);
+        if (task_has_label(task, r))
+            add_value(out, task->documents.row[r].value);
         bp_buffer_printf(out, ",%.9g", (double)row[0]);
         if (task->width > task->outcomes)
             bp_buffer_printf(out, ",%.9g", (double)row[task->outcomes]);
@@ -68,7 +69,8 @@ static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, 
     }
     if (task->kind == BP_TASK_TAGS)
         bp_buffer_printf(out, "%" PRId32 ",", task->documents.row[r].word);
-    task_add_field(out, task->documents.names[task->documents.row[r].label]);
+    if (task_has_label(task, r))
+        task_add_field(out, task->documents.names[task->documents.row[r].label]);
     bp_buffer_printf(out, ",");
     task_add_field(out, task->documents.names[best]);
     bp_buffer_printf(out, ",%.9g", exp((double)row[best]));
@@ -113,7 +115,8 @@ static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
     counts = bp_alloc("score.task", K * K, sizeof *counts);
     rows = json_array();
     for (int64_t r = 0; r < task->documents.rows; r++)
-        counts[task->documents.row[r].label * K + predicted[r]]++;
+        if (task_has_label(task, r))
+            counts[task->documents.row[r].label * K + predicted[r]]++;
     for (int64_t k = 0; k < K; k++) {
         json_t *row = json_array();
 
@@ -129,14 +132,17 @@ static bp_err estimate_classes(const task_scoring *task, json_t **out, const int
                                uint64_t seed)
 {
     bp_figure figures[BP_METRIC_FIGURES];
-    int64_t count = task->documents.count;
-    int32_t *label = bp_alloc("score.task", count, sizeof *label);
-    bp_class_answers answers = {count, task->outcomes, label, predicted};
+    int32_t *label = bp_alloc("score.task", 2 * task->documents.count, sizeof *label),
+            *said = label + task->documents.count;
+    bp_class_answers answers = {0, task->outcomes, label, said};
     bp_err err;
 
-    for (int64_t d = 0; d < count; d++)
-        label[d] = task->documents.row[d].label;
-    err = bp_metric_estimate(figures, &bp_metric_classes, &answers, count, seed);
+    for (int64_t d = 0; d < task->documents.count; d++)
+        if (task_has_label(task, d)) {
+            label[answers.documents] = task->documents.row[d].label;
+            said[answers.documents++] = predicted[d];
+        }
+    err = bp_metric_estimate(figures, &bp_metric_classes, &answers, answers.documents, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_classes, figures);
     bp_free(label);
@@ -149,22 +155,24 @@ static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_
 {
     static const char *const OF_ENTITIES[] = {"precision", "recall", "f1"};
     bp_figure figures[BP_METRIC_FIGURES];
-    const char **tags = bp_alloc("score.task", 2 * task->documents.rows, sizeof *tags);
+    const char **tags = bp_alloc("score.task", 2 * task->documents.rows, sizeof *tags),
+               **said = tags + task->documents.rows;
     bp_entity_counts *counts = bp_alloc("score.task", task->documents.count, sizeof *counts);
-    bp_tag_answers answers = {task->documents.count, counts};
+    bp_tag_answers answers = {0, counts};
     bp_err err;
 
-    for (int64_t r = 0; r < task->documents.rows; r++) {
-        tags[r] = task->documents.names[task->documents.row[r].label];
-        tags[task->documents.rows + r] = task->documents.names[predicted[r]];
-    }
     for (int64_t d = 0; d < task->documents.count; d++) {
-        int64_t first = task->documents.first_row[d];
+        int64_t first = task->documents.first_row[d], words = 0;
 
-        counts[d] = bp_entities_compare(tags + first, tags + task->documents.rows + first,
-                                        task->documents.first_row[d + 1] - first);
+        for (int64_t r = first; r < task->documents.first_row[d + 1]; r++)
+            if (task_has_label(task, r)) {
+                tags[first + words] = task->documents.names[task->documents.row[r].label];
+                said[first + words++] = task->documents.names[predicted[r]];
+            }
+        if (words > 0)
+            counts[answers.documents++] = bp_entities_compare(tags + first, said + first, words);
     }
-    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, task->documents.count, seed);
+    err = bp_metric_estimate(figures, &bp_metric_tags, &answers, answers.documents, seed);
     if (err == BP_OK)
         *out = bp_metric_json(&bp_metric_tags, figures);
     for (size_t k = 0; k < 3 && err == BP_OK; k++)
@@ -199,10 +207,16 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
         for (int k = 0; k < TASK_MORE && task->width > task->outcomes; k++)
             sums[k] += (double)more[k];
     }
-    err = task->kind == BP_TASK_TAGS ? estimate_tags(task, out, predicted, seed)
-                                     : estimate_classes(task, out, predicted, seed);
+    if (!task_has_figures(task)) {
+        *out = json_object();
+        err = BP_OK;
+    } else {
+        err = task->kind == BP_TASK_TAGS ? estimate_tags(task, out, predicted, seed)
+                                         : estimate_classes(task, out, predicted, seed);
+    }
     if (err == BP_OK) {
-        (void)json_object_set_new(*out, "confusion", confusion_of(task, predicted));
+        if (task_has_figures(task))
+            (void)json_object_set_new(*out, "confusion", confusion_of(task, predicted));
         if (labels)
             (void)json_object_set(*out, "labels", (json_t *)labels);
         if (task->width > task->outcomes)
@@ -217,19 +231,24 @@ static bp_err measure_values(const task_scoring *task, json_t **out, uint64_t se
     bp_figure figures[BP_METRIC_FIGURES];
     double *label = bp_alloc("score.task", task->documents.count, sizeof *label),
            *predicted = bp_alloc("score.task", task->documents.count, sizeof *predicted);
+    int64_t count = 0;
     double variance = 0;
     bp_real_answers answers;
-    bp_err err;
+    bp_err err = BP_OK;
 
     for (int64_t d = 0; d < task->documents.count; d++) {
-        label[d] = (double)task->documents.row[d].value;
-        predicted[d] = (double)task->table[d * task->width];
         variance += (double)task->table[(d + 1) * task->width - 1];
+        if (!task_has_label(task, d))
+            continue;
+        label[count] = (double)task->documents.row[d].value;
+        predicted[count++] = (double)task->table[d * task->width];
     }
-    bp_real_answers_init(&answers, label, predicted, task->documents.count);
-    err = bp_metric_estimate(figures, &bp_metric_regression, &answers, task->documents.count, seed);
+    bp_real_answers_init(&answers, label, predicted, count);
+    if (task_has_figures(task))
+        err = bp_metric_estimate(figures, &bp_metric_regression, &answers, count, seed);
     if (err == BP_OK)
-        *out = bp_metric_json(&bp_metric_regression, figures);
+        *out =
+            task_has_figures(task) ? bp_metric_json(&bp_metric_regression, figures) : json_object();
     if (err == BP_OK && task->width > task->outcomes)
         (void)json_object_set_new(*out, "variance",
                                   bp_json_real(variance / (double)task->documents.count));
@@ -243,13 +262,21 @@ static void add_likelihood(const task_scoring *task, json_t *summary)
 {
     double nll = 0;
 
-    if (task->kind == BP_TASK_REGRESSION || task->kind == BP_TASK_SPANS)
+    if (task->kind == BP_TASK_REGRESSION || task->kind == BP_TASK_SPANS || !task_has_figures(task))
         return;
     for (int64_t r = 0; r < task->documents.rows; r++)
-        nll -= (double)task->table[r * task->width + task->documents.row[r].label];
+        if (task_has_label(task, r))
+            nll -= (double)task->table[r * task->width + task->documents.row[r].label];
     (void)json_object_set_new(summary, "nll_nats", bp_json_real(nll));
     (void)json_object_set_new(summary, "perplexity",
-                              bp_json_real(exp(nll / (double)task->documents.rows)));
+                              bp_json_real(exp(nll / (double)(task->asked_of - task->unlabelled))));
+}
+
+static void count_unlabelled(task_scoring *task)
+{
+    task->asked_of = task->documents.rows;
+    for (int64_t r = 0; r < task->documents.rows; r++)
+        task->unlabelled += !task_has_label(task, r);
 }
 
 static bp_err summarise(task_scoring *task)
@@ -264,9 +291,12 @@ static bp_err summarise(task_scoring *task)
 
     if (err == BP_OK) {
         (void)json_object_set_new(results, "kind", json_string(bp_task_name(task->kind)));
+        if (task->unlabelled > 0)
+            (void)json_object_set_new(results, "unlabelled",
+                                      json_integer((json_int_t)task->unlabelled));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-            (json_int_t)(task->kind == BP_TASK_SPANS ? task->questions : task->documents.count),
+            (json_int_t)(task->kind == BP_TASK_SPANS ? task->asked_of : task->documents.count),
             "documents_cut", (json_int_t)task->documents.cut, "task", results, "convention", "name",
             "task", "context", (json_int_t)task->documents.length, "tokenizer_hash",
             self->info.tokenizer_hash, "model", "digest", self->info.digest, "step",
@@ -285,6 +315,24 @@ static bp_err summarise(task_scoring *task)
     return err;
 }
 
+/* What predictions without labels are not compared with. */
+static void say_unlabelled(const task_scoring *task)
+{
+    bool words = task->kind == BP_TASK_TAGS, spans = task->kind == BP_TASK_SPANS;
+    const char *texts = words   ? "words"
+                        : spans ? "questions"
+                                : "documents",
+               *label = words   ? "tag"
+                        : spans ? "known answers"
+                                : "label";
+    const char *column = task->documents.column;
+
+    bp_log("%" PRId64 " of %" PRId64 " %s have no %s%s%s%s: %s", task->unlabelled, task->asked_of,
+           texts, label, column ? " '" : "", column ? column : "", column ? "'" : "",
+           task_has_figures(task) ? "they are predicted, and count for no figure"
+                                  : "they are predicted, without figures");
+}
+
 static void say(const task_scoring *task)
 {
     const json_t *results = json_object_get(task->self->summary, "task"), *value;
@@ -299,6 +347,8 @@ static void say(const task_scoring *task)
                    json_number_value(json_object_get(value, "low")),
                    json_number_value(json_object_get(value, "high")));
     }
+    if (task->unlabelled > 0)
+        say_unlabelled(task);
     bp_log("in %s: summary.json, predictions.csv%s%s", task->self->folder,
            task->kind == BP_TASK_SPANS ? ", predictions.json" : "",
            task->self->page ? ", index.html" : "");
@@ -306,8 +356,12 @@ static void say(const task_scoring *task)
 
 bp_err task_report(task_scoring *task)
 {
-    bp_err err = task->kind == BP_TASK_SPANS ? BP_OK : write_predictions(task);
+    bp_err err = BP_OK;
 
+    if (task->kind != BP_TASK_SPANS) { /* whose questions are found with their answers */
+        count_unlabelled(task);
+        err = write_predictions(task);
+    }
     if (err == BP_OK)
         err = summarise(task);
     if (err == BP_OK && task->self->page && task_page_write(task) != BP_OK) {

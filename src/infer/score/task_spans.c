@@ -55,7 +55,7 @@ typedef struct question {
     char *answer; /* the prediction; "": none */
     double probability;
     const float *more; /* [TASK_MORE] of an ensemble: of the best span's window */
-    json_t *expected;  /* a list of texts; empty: there is no answer */
+    json_t *expected;  /* a list of texts; empty: there is no answer; null: it is not known */
 } question;
 
 /* The best of windows [first, end), or none where that is more probable in each of them. */
@@ -83,8 +83,8 @@ static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t firs
     err = bp_corpus_answers(task->self->corpus, out->document, &context, &answers);
     if (err != BP_OK)
         return err;
-    out->expected = json_loads(answers, 0, NULL);
-    if (!json_is_array(out->expected))
+    out->expected = json_loads(answers, JSON_DECODE_ANY, NULL);
+    if (!json_is_array(out->expected) && !json_is_null(out->expected))
         return BP_FAIL(BP_ERR_FORMAT, "corpus.bad_answers",
                        "answers of document %" PRId64 " are no list: at %s, span_texts",
                        out->document, bp_score_keys_of(task->self->config)->corpus);
@@ -238,6 +238,28 @@ static bp_err estimate(const question *questions, int64_t count, uint64_t seed, 
     return err;
 }
 
+/* Of questions whose answers are known. */
+static bp_err measure(task_scoring *task, const question *questions, int64_t count, uint64_t seed,
+                      json_t **out)
+{
+    question *known = bp_alloc("score.task", count, sizeof *known);
+    int64_t labelled = 0;
+    bp_err err = BP_OK;
+
+    for (int64_t k = 0; k < count; k++)
+        if (json_is_array(questions[k].expected))
+            known[labelled++] = questions[k];
+    task->asked_of = count;
+    task->unlabelled = count - labelled;
+    *out = NULL;
+    if (task_has_figures(task))
+        err = estimate(known, labelled, seed, out);
+    else
+        *out = json_object();
+    bp_free(known);
+    return err;
+}
+
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
 {
     question *questions = bp_alloc("score.task", task->documents.count, sizeof *questions);
@@ -248,8 +270,7 @@ bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed)
     if (err == BP_OK)
         err = write_answers(task, questions, count);
     if (err == BP_OK)
-        err = estimate(questions, count, seed, out);
-    task->questions = count;
+        err = measure(task, questions, count, seed, out);
     for (int64_t k = 0; k < count; k++) {
         for (int c = 0; c < TASK_MORE && task->width > TASK_SPAN_COLUMNS && err == BP_OK; c++)
             sums[c] += (double)questions[k].more[c];

@@ -6,6 +6,7 @@
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,22 @@ int64_t bp_checkpoint_newest_step(const char *parent)
     return newest;
 }
 
+/* Where one model is asked for. */
+static bp_err fail_ensemble(const char *path)
+{
+    bp_ensemble_list list;
+    bp_err err = bp_ensemble_list_load(&list, path);
+
+    if (err == BP_OK)
+        err =
+            BP_FAIL(BP_ERR_INPUT, "ensemble.not_one_model",
+                    "an ensemble of %" PRId64 " members is not one model: at %s; name one of them, "
+                    "for example %s",
+                    list.count, path, list.members[0].path);
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
 /* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
 static bp_err look_at(const char *path, char **parent)
 {
@@ -176,6 +193,8 @@ static bp_err look_at(const char *path, char **parent)
                        "there is no checkpoint: in %s, an ensemble without ensemble.json; finish "
                        "or gather it first, or name one of its members",
                        path);
+    if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is(path))
+        return fail_ensemble(path);
     if (bp_checkpoint_newest_step(*parent) < 0)
         return BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "

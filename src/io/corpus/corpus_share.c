@@ -188,6 +188,7 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
                                           .field_count = build->field_count,
                                           .label_count = build->label_count,
                                           .value_count = build->value_count,
+                                          .no_tags = build->no_tags,
                                           .sentences = build->sentences,
                                           .share_rank = rank,
                                           .share_size = size,

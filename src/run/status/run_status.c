@@ -215,6 +215,22 @@ static int64_t folder_bytes(const char *folder)
     return sum;
 }
 
+/* A checkpoint of an adapter alone is of no use without the model that it names. */
+static void put_missing_base(const reading *self)
+{
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    const json_t *base;
+
+    if (bp_checkpoint_read_metadata(self->folder, &folder, &manifest) == BP_OK) {
+        base = json_object_get(json_object_get(manifest, "state"), "base");
+        if (base && !bp_path_exists(text_of(base, "path")))
+            set(self->out, "missing_base", json_string(text_of(base, "path")));
+    }
+    json_decref(manifest);
+    bp_free(folder);
+}
+
 static void put_checkpoints(const reading *self)
 {
     char *newest, name[BP_STEP_NAME];
@@ -235,6 +251,7 @@ static void put_checkpoints(const reading *self)
             set_real(commit, "seconds_ago", fmax(0, self->now - (double)status.st_mtime));
         set(self->out, "commit", commit);
         bp_free(newest);
+        put_missing_base(self);
     }
     if (statvfs(self->folder, &disk) != 0)
         return;

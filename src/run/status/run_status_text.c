@@ -161,6 +161,12 @@ static void add_disk(bp_buffer *out, const json_t *status)
     } else if (has(status, "steps")) {
         bp_buffer_printf(out, LABEL "nothing yet\n", "committed");
     }
+    if (has(status, "missing_base"))
+        bp_buffer_printf(out,
+                         LABEL
+                         "%s is not there: the checkpoints hold an adapter alone, and cannot be "
+                         "used until that model is back\n",
+                         "base model", text_of(status, "missing_base"));
     if (!has(status, "free_bytes"))
         return;
     bp_buffer_printf(out, LABEL "%s", "free", bp_size_text(real_of(status, "free_bytes")).text);

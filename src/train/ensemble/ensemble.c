@@ -102,6 +102,12 @@ bool ensemble_counts(const bp_config *config)
     return family && family->count;
 }
 
+bool ensemble_has_task(const ensemble *self)
+{
+    return bp_task_is_asked(self->config) &&
+           bp_task_kind_of(bp_task_keys_of(self->config)->kind) > BP_TASK_NONE;
+}
+
 /* Without a task its keys say nothing. */
 static void refuse_task_keys(bp_config *config)
 {

@@ -221,7 +221,8 @@ static double read_perplexity(const ensemble *self, int64_t member)
     if (json_integer_value(json_object_get(summary, "documents")) == 0)
         BP_WARN("ensemble.no_out_of_bag",
                 "no document of corpus.train is out of the bag, so there is no out-of-bag "
-                "perplexity; cut the corpus into more documents");
+                "%s; give more documents",
+                ensemble_has_task(self) ? "loss" : "perplexity");
     json_decref(summary);
     return perplexity;
 }

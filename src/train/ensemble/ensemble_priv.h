@@ -29,6 +29,8 @@ typedef struct ensemble {
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
 /** Does its family count (an n-gram model) instead of training by gradients? Local. */
 bool ensemble_counts(const bp_config *config);
+/** Have its members the head of a task? */
+bool ensemble_has_task(const ensemble *self);
 /** What a member's bits depend on is settled once for all of them, over all ranks: wherever a
  * member trains, and whatever beside it, it trains alike. Collective over `world`. Errors: those of
  * trainer_precision: the same on all ranks. */

@@ -179,7 +179,9 @@ static void on_trained(ensemble_scheduler *scheduler, const ensemble_message *me
     ensemble_metrics_ended(scheduler->metrics, message->member,
                            early ? ENSEMBLE_ENDED_EARLY : ENSEMBLE_TRAINED);
     add_event(scheduler, "member_trained", message, "oob_perplexity", bp_json_real(message->value));
-    if (isfinite(message->value))
+    if (isfinite(message->value) && ensemble_has_task(scheduler->self))
+        snprintf(oob, sizeof oob, ", out-of-bag loss %.4f", log(message->value));
+    else if (isfinite(message->value))
         snprintf(oob, sizeof oob, ", out-of-bag perplexity %.4f", message->value);
     bp_log("%s is trained%s (%" PRId64 " of %" PRId64 ")", state->name, oob,
            count(scheduler, TRAINED), scheduler->self->members);

@@ -551,12 +551,14 @@ bp_err trainer_task_begin(trainer *self)
                task->tokens_cut);
     else if (task->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
-               ": %" PRId64 " tokens are cut from the end of their longer text",
-               task->documents_cut, task->documents, self->shape.context, task->tokens_cut);
-    bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " documents", kind,
+               ": %" PRId64 " tokens are cut from the end of %s",
+               task->documents_cut, task->documents, self->shape.context, task->tokens_cut,
+               self->rules.pairs ? "their longer text" : "each");
+    bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " %s", kind,
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
-           self->shape.task.outcomes == 1 ? "" : "s", task->documents);
+           self->shape.task.outcomes == 1 ? "" : "s", task->documents,
+           self->columns.spans ? "questions" : "documents");
     bp_log("task: %.1f %% of the places of examples are padding", 100 * task->padding);
     json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
                                task->column, "documents", (json_int_t)task->documents, "outcomes",

@@ -29,7 +29,7 @@ const bp_option bp_checkpoint_options[] = {
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
 
-void bp_pretrain_check(bp_config *config)
+static void check_one(bp_config *config)
 {
     int64_t members = bp_mesh_keys_of(config)->members;
 
@@ -39,6 +39,26 @@ void bp_pretrain_check(bp_config *config)
             "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
             (long long)members);
     bp_pretrain_check_model(config);
+}
+
+/* A configuration may serve a fine-tuning too; one that names no task asks for a language model
+ * that these methods do not have. */
+static void refuse_methods(bp_config *config)
+{
+    for (const bp_option *option = bp_task_options; option->key; option++)
+        if (strncmp(option->key, "task.", strlen("task.")) != 0 &&
+            bp_config_departs(config, option->key))
+            bp_config_fault(config, "task.unused_key",
+                            "%s has no meaning in pretraining: at %s; use finetune, or leave it "
+                            "out",
+                            option->key, option->key);
+}
+
+void bp_pretrain_check(bp_config *config)
+{
+    check_one(config);
+    if (!bp_config_is_set(config, "task.kind"))
+        refuse_methods(config);
 }
 
 /* One form of each list: a resume compares texts. */
@@ -120,7 +140,7 @@ void bp_finetune_check_model(bp_config *config)
 void bp_finetune_check(bp_config *config)
 {
     bp_finetune_check_model(config);
-    bp_pretrain_check(config);
+    check_one(config);
 }
 
 bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
