@@ -356,12 +356,12 @@ static void close_parts(parts *p)
     bp_free(p->values);
 }
 
-/* Log-probabilities of each end at each place, by the folder's logits of it. */
+/* Log-probabilities of each end at each place that is no padding, by the folder's logits of it. */
 static double span_logprob(const fixture *f, const float *logits, int64_t b, int64_t t)
 {
     double norm = 0;
 
-    for (int64_t k = 0; k < f->T; k++)
+    for (int64_t k = 0; k < f->lengths[b]; k++)
         norm += exp((double)logits[b * f->T + k]);
     return (double)logits[b * f->T + t] - log(norm);
 }
