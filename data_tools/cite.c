@@ -2,6 +2,7 @@
  */
 #include "arguments.h"
 #include "base/buffer.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
 #include "infer/neighbours/datastore.h"
@@ -62,6 +63,15 @@ typedef struct citing {
 
 /* ---- the model and the text ---- */
 
+static void warn_of_rounding(const bp_datastore_info *store, const char *path)
+{
+    if (store->precision[0] && strcmp(store->precision, "f32") != 0)
+        BP_WARN("datastore.rounded_keys",
+                "the keys of the datastore were computed in %s, those of the text are in f32: at "
+                "%s; distances differ by what was rounded away",
+                store->precision, path);
+}
+
 static bp_err open_model(citing *self)
 {
     static const bp_option *const TABLES[] = {bp_mesh_options, bp_math_options, NULL};
@@ -86,9 +96,13 @@ static bp_err open_model(citing *self)
                       self->lm->info.kind, arguments->files.list[0]);
     if (err != BP_OK)
         return err;
-    return bp_datastore_open(&self->store, MPI_COMM_WORLD, MPI_COMM_WORLD,
-                             &(bp_datastore_spec){arguments->files.list[1], &self->lm->info,
-                                                  arguments->memory_mib << 20});
+    err = bp_datastore_open(&self->store, MPI_COMM_WORLD, MPI_COMM_WORLD,
+                            &(bp_datastore_spec){.path = arguments->files.list[1],
+                                                 .model = &self->lm->info,
+                                                 .memory_bytes = arguments->memory_mib << 20});
+    if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
+        warn_of_rounding(bp_datastore_info_of(self->store), arguments->files.list[1]);
+    return err;
 }
 
 static bp_err encode(citing *self)

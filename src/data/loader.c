@@ -443,7 +443,8 @@ static bp_err open_sources(bp_loader *loader)
         bp_bucket_new(&loader->bucket,
                       &(bp_bucket_spec){.order = &loader->sources->order,
                                         .table = loader->table,
-                                        .apart = spec->maker.form.stream[1].T > 0,
+                                        .apart = spec->maker.feed == BP_FEED_DOCUMENTS &&
+                                                 spec->maker.form.stream[1].T > 0,
                                         .capacity = spec->maker.form.stream[0].T,
                                         .steps = loader->length,
                                         .batches = spec->bucket < loader->length ? spec->bucket

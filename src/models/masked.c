@@ -301,5 +301,9 @@ static bp_example_maker masked_maker(const bp_model_shape *shape, int64_t T,
         .make_document = make_pair};
 }
 
-const bp_objective bp_objective_masked = {
-    .name = "masked", .terms = 3, .weight = {1, 1, 1}, .masks = true, .maker = masked_maker};
+const bp_objective bp_objective_masked = {.name = "masked",
+                                          .terms = 3,
+                                          .weight = {1, 1, 1},
+                                          .term = {"masked", "next_sentence", "boundary"},
+                                          .masks = true,
+                                          .maker = masked_maker};

@@ -2,6 +2,7 @@
 #include "models/open.h"
 
 #include "models/network_model_priv.h"
+#include "models/network_states_priv.h"
 #include "models/open_priv.h"
 #include "models/task.h"
 
@@ -101,6 +102,14 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     memcpy(info->tokenizer_hash, found.tokenizer_hash, sizeof found.tokenizer_hash);
     memcpy(info->digest, found.digest, sizeof found.digest);
     return BP_OK;
+}
+
+bp_state_form bp_model_state_form_of(const json_t *state)
+{
+    bp_model_shape shape;
+
+    return bp_model_shape_read(&shape, state, "manifest.json") == BP_OK ? network_state_form(&shape)
+                                                                        : (bp_state_form){0};
 }
 
 int64_t bp_model_state_context(const json_t *state)

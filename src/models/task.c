@@ -455,13 +455,26 @@ static const bp_objective OBJECTIVES[] = {
     [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
     [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
     [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_SPANS] = {.name = "spans", .terms = 2, .weight = {0.5, 0.5}, .maker = task_maker}};
+    [BP_TASK_SPANS] = {.name = "spans",
+                       .terms = 2,
+                       .weight = {0.5, 0.5},
+                       .term = {"begin", "end"},
+                       .maker = task_maker}};
 
 /* The same with the words that follow, whose weight the shape has. */
 static const bp_objective WITH_WORDS[] = {
-    [BP_TASK_CLASSES] = {.name = "classes", .terms = 2, .weight = {1}, .maker = task_maker},
-    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 2, .weight = {1}, .maker = task_maker},
-    [BP_TASK_TAGS] = {.name = "tags", .terms = 2, .weight = {1}, .maker = task_maker}};
+    [BP_TASK_CLASSES] = {.name = "classes",
+                         .terms = 2,
+                         .weight = {1},
+                         .term = {"classes", "words"},
+                         .maker = task_maker},
+    [BP_TASK_REGRESSION] = {.name = "regression",
+                            .terms = 2,
+                            .weight = {1},
+                            .term = {"regression", "words"},
+                            .maker = task_maker},
+    [BP_TASK_TAGS] = {
+        .name = "tags", .terms = 2, .weight = {1}, .term = {"tags", "words"}, .maker = task_maker}};
 
 static const bp_objective *objective_of(const bp_model_shape *shape)
 {

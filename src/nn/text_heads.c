@@ -137,22 +137,34 @@ static float *logit_at(const work *w, const bp_pass *pass, int64_t b, int64_t t,
     return &w->logits[(b * pass->T + t) * ENDS + end];
 }
 
+/* Padding has the probability 0, but in training: there the softmax is over all places, as in the
+ * models whose losses the references are. */
+static int64_t places_of(const text_head *self, const bp_pass *pass, int64_t b)
+{
+    const int32_t *lengths = pass->batch.stream[self->block.stream].lengths;
+
+    return lengths && !pass->training ? lengths[b] : pass->T;
+}
+
 static double end_logprob(const work *w, const bp_pass *pass, int64_t b, int64_t t, int64_t end)
 {
     return (double)(*logit_at(w, pass, b, t, end) - w->max[b * ENDS + end]) -
            log((double)w->total[b * ENDS + end]);
 }
 
-static void softmax_over_places(const bp_pass *pass, const work *w)
+static void softmax_over_places(const text_head *self, const bp_pass *pass, const work *w)
 {
     for (int64_t b = 0; b < pass->B; b++)
         for (int64_t end = 0; end < ENDS; end++) {
+            int64_t places = places_of(self, pass, b);
             float max = -INFINITY;
             double total = 0;
 
-            for (int64_t t = 0; t < pass->T; t++)
+            for (int64_t t = 0; t < places; t++)
                 max = fmaxf(max, *logit_at(w, pass, b, t, end));
-            for (int64_t t = 0; t < pass->T; t++)
+            for (int64_t t = places; t < pass->T; t++)
+                *logit_at(w, pass, b, t, end) = -INFINITY;
+            for (int64_t t = 0; t < places; t++)
                 total += exp((double)(*logit_at(w, pass, b, t, end) - max));
             w->max[b * ENDS + end] = max;
             w->total[b * ENDS + end] = (float)total;
@@ -164,7 +176,7 @@ static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
     int64_t a_place = pass->batch.term[self->shape.term].count / pass->T;
 
-    softmax_over_places(pass, w);
+    softmax_over_places(self, pass, w);
     for (int64_t k = 0; k < pass->B * pass->T * a_place; k++) {
         int32_t end = pass->batch.term[self->shape.term].targets[k];
         int64_t row = k / a_place;

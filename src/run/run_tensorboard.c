@@ -27,6 +27,7 @@ enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5, EVENT_SESSI
 enum { SESSION_STATUS = 1, SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE };
 #define SESSION_START 1
 
+/* Besides, losses of an objective's terms (is_term). */
 static const char *const TAGS[] = {"loss", "valid_loss", "lr", "grad_norm", "tokens_per_second",
                                    "mfu",  NULL};
 
@@ -169,22 +170,35 @@ bp_err run_tensorboard_open(run_journal *out, const char *run_dir, int64_t step)
     return write_records(out, &records);
 }
 
+static void add_figure(bp_buffer *summary, const char *tag, float figure)
+{
+    bp_buffer value = {0};
+    uint32_t bits;
+
+    if (isnan(figure)) /* null: it was not finite, or is not known */
+        return;
+    memcpy(&bits, &figure, sizeof bits);
+    add_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    add_key(&value, VALUE_SIMPLE, FIXED32);
+    add_fixed(&value, bits, 4);
+    add_message(summary, SUMMARY_VALUE, &value);
+}
+
+static bool is_term(const char *key)
+{
+    return strncmp(key, "loss_", 5) == 0 || strncmp(key, "valid_loss_", 11) == 0;
+}
+
 bp_err run_tensorboard_add(run_journal *file, const json_t *line)
 {
-    bp_buffer records = {0}, event = {0}, summary = {0}, value = {0};
+    bp_buffer records = {0}, event = {0}, summary = {0};
+    const char *key;
+    json_t *value;
 
-    for (int k = 0; TAGS[k] != NULL; k++) {
-        float figure = (float)real_of(line, TAGS[k]);
-        uint32_t bits;
-
-        if (isnan(figure)) /* null: it was not finite, or is not known */
-            continue;
-        memcpy(&bits, &figure, sizeof bits);
-        add_bytes(&value, VALUE_TAG, TAGS[k], strlen(TAGS[k]));
-        add_key(&value, VALUE_SIMPLE, FIXED32);
-        add_fixed(&value, bits, 4);
-        add_message(&summary, SUMMARY_VALUE, &value);
-    }
+    for (int k = 0; TAGS[k] != NULL; k++)
+        add_figure(&summary, TAGS[k], (float)real_of(line, TAGS[k]));
+    json_object_foreach((json_t *)line, key, value) if (is_term(key) && json_is_number(value))
+        add_figure(&summary, key, (float)json_number_value(value));
     add_double(&event, EVENT_TIME, wall_time());
     add_integer(&event, EVENT_STEP, json_integer_value(json_object_get(line, "step")));
     add_message(&event, EVENT_SUMMARY, &summary);

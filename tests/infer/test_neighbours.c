@@ -50,6 +50,7 @@ static void make_world(void)
 
 typedef struct facts {
     const char *kind, *digest, *tokenizer;
+    const char *precision; /* NULL: as older files, which do not say it */
 } facts;
 
 static const char *write_store(const char *name, const facts *of)
@@ -62,6 +63,8 @@ static const char *write_store(const char *name, const facts *of)
         bp_test_expect(bp_h5_draft_begin(&draft, path, 1), BP_OK);
         bp_test_expect(bp_h5_put_text(draft.file, "/", "model_digest", of->digest), BP_OK);
         bp_test_expect(bp_h5_put_text(draft.file, "/", "tokenizer_hash", of->tokenizer), BP_OK);
+        if (of->precision)
+            bp_test_expect(bp_h5_put_text(draft.file, "/", "precision", of->precision), BP_OK);
         bp_test_expect(bp_h5_make_array(draft.file, "layer_0", BP_H5_F32, 2, extent, NULL), BP_OK);
         bp_test_expect(bp_h5_write_slab(draft.file, "layer_0", BP_H5_F32, 0, keys, ROWS * COLUMNS),
                        BP_OK);
@@ -196,6 +199,32 @@ static void what_is_no_datastore_of_the_model_is_refused(void **state)
     refuse(&SOUND, "[datastore.not_finite]");
 }
 
+static void keys_of_another_precision_are_refused(void **state)
+{
+    /* of the file, and of the queries */
+    static const char *const CASES[][2] = {
+        {"bf16", "f32"}, {"f32", "f32"}, {NULL, "bf16"}, {"bf16", NULL}};
+    MPI_Comm world = MPI_COMM_WORLD;
+
+    (void)state;
+    make_world();
+    for (int k = 0; k < 4; k++) {
+        facts of = SOUND;
+        bp_datastore_spec spec = {
+            .model = &MODEL, .memory_bytes = 1 << 20, .precision = CASES[k][1]};
+        bp_datastore *store;
+
+        of.precision = CASES[k][0];
+        spec.path = write_store("precision.h5", &of);
+        bp_err err = bp_datastore_open(&store, world, world, &spec);
+        bp_test_check_err(world, err, k == 0 ? BP_ERR_CONFIG : BP_OK);
+        if (k == 0)
+            bp_test_check_said(world, "[datastore.other_precision]");
+        bp_test_check(world, (store == NULL) == (k == 0));
+        bp_datastore_close(&store);
+    }
+}
+
 static void far_neighbours_and_weights_at_the_ends_mix_without_overflow(void **state)
 {
     const bp_neighbour far[] = {{1e6, 0, 3}, {1e6 + 1, 1, 5}, {1e6 + 1, 2, 3}};
@@ -218,6 +247,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_nearest_are_those_of_a_plain_loop),
         cmocka_unit_test(each_group_of_ranks_searches_alone),
         cmocka_unit_test(what_is_no_datastore_of_the_model_is_refused),
+        cmocka_unit_test(keys_of_another_precision_are_refused),
         cmocka_unit_test(far_neighbours_and_weights_at_the_ends_mix_without_overflow)};
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

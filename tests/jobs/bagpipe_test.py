@@ -145,6 +145,13 @@ def timeless(lines):
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second", "mfu")} for line in lines]
 
 
+def parts_miss(line, weights, loss="loss"):
+    """How far from a line's loss the sum of weight times part is; `weights` names all parts."""
+    parts = {key.removeprefix(f"{loss}_"): value for key, value in line.items() if key.startswith(f"{loss}_")}
+    assert set(parts) == set(weights), parts
+    return abs(line[loss] - sum(weights[name] * value for name, value in parts.items()))
+
+
 def steps(folder):
     return sorted(os.path.basename(p) for p in glob.glob(os.path.join(folder, "checkpoints", "step-*")))
 

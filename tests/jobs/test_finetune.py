@@ -8,7 +8,7 @@ import random
 import numpy
 
 import bagpipe_test
-from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, state_of, timeless
 from plain_gpt import gpt_logits, log_softmax
 from tensors import tensors_of
 
@@ -176,6 +176,9 @@ class Finetune(TaskTest):
             total -= sum(values[t, ids[t + 1]] for t in range(len(ids) - 1))
             count += len(ids) - 1
         self.assertAlmostEqual(one[0]["loss"], metrics(start)[0]["loss"] + 0.5 * total / count, delta=1e-4)
+        self.assertAlmostEqual(one[0]["loss_words"], total / count, delta=1e-4)
+        self.assertLess(parts_miss(one[0], {"classes": 1, "words": 0.5}), 1e-12)
+        self.assertFalse([key for key in metrics(start)[0] if key.startswith("loss_")])
         self.assertAlmostEqual((one[0]["loss"] - one[1]["loss"]) / 1e-3, one[0]["grad_norm"] ** 2, delta=0.05 * one[0]["grad_norm"] ** 2)
         keys = [*GPT, "task.lm_weight=0.5", "model.dropout=0.1"]
         one = self.tuned("words-one", 0, *keys)

@@ -2,6 +2,7 @@
 bytes on every number of data ranks, and in any memory; what cite prints; and what is refused."""
 import math
 import os
+import re
 
 import bagpipe_test
 from bagpipe_test import JobTest, ScoreFiles, program, read_json, run, steps
@@ -68,6 +69,7 @@ class Neighbours(ScoreFiles, JobTest):
             with h5py.File(os.path.join(self.at(name), "score", "states.h5")) as file:
                 tokens, starts, got, scored = (file[key][:] for key in ("tokens", "doc_start", "layer_0", "scored"))
                 self.assertEqual(file.attrs["model_digest"].decode(), read_json(self.at(name), "score", "summary.json")["model"]["digest"])
+                self.assertEqual(file.attrs["precision"].decode(), "f32")
             want = numpy.full(got.shape, numpy.nan)
             for a, b in zip(starts[:-1], starts[1:]):
                 line = [eod, *tokens[a:b - 1].astype(int)]  # place j of the line is token a + j - 1
@@ -129,6 +131,17 @@ class Neighbours(ScoreFiles, JobTest):
         self.assertEqual((alone["zero_probability"], alone["perplexity"]), ((near == 0).sum(), None))
         numpy.testing.assert_array_equal(mixed[rows] == -numpy.inf, near == 0)
         numpy.testing.assert_allclose(mixed[rows][near > 0], numpy.log(near[near > 0]), atol=1e-6)
+
+    def test_plan_counts_the_buffers_of_states(self):
+        def planned(*keys):
+            found = self.must([*self.command("planned", "part"), "--plan", *keys])
+            return float(re.search(r"takes? about ([\d.]+) MiB", found.out)[1])
+        wide = ["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('wide')}", "train.steps=1", "model.width=256", "model.heads=4"]
+        self.must(wide)
+        model = f"score.model={self.at('wide')}"
+        rows = 16384 + 4096 + 2048 + 32  # of a unit, a batch, a gap; a window more
+        more = planned(model, "score.states=yes") - planned(model)
+        self.assertLess(abs(more - (rows * 256 * 4 / 2**20 + 3)), 3)  # and what a unit is described by
 
     def test_every_mesh_and_memory_gives_the_same(self):
         one, mixed, _ = self.scored("one")

@@ -274,6 +274,23 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(self.finetune("tags-label", 0, *keys, "task.label=topic"), 78, "[task.unused_key]", "at task.label")
         self.assert_error(self.finetune("tags-other", 0, *keys, f"corpus.train={strange}", f"model.init={tuned}"), 65, "[task.other_task]")
 
+    def check_padding(self):
+        """A short context has the same figures alone as beside a long one, whose padding has no probability."""
+        text = {"is_impossible": False, "question": "what is on the sea"}
+        paragraphs = [{"context": context, "qas": [{"id": name, **text, "answers": [{"text": "Ship", "answer_start": context.index("Ship")}]}]}
+                      for name, context in (("short", "the Ship of"), ("long", "the town of the Ship is on a road to the town of it"))]
+        for name, count in (("alone", 1), ("group", 2)):
+            self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": name, "paragraphs": paragraphs[:count]}]}))
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "squad", "--out", self.at(f"{name}.h5"),
+                       self.at(f"{name}.json")])
+            self.scored(f"padding-{name}", self.at("spans-both/ensemble.json"), corpus=f"{name}.h5")
+        alone, group = (self.predictions(f"padding-{name}") for name in ("alone", "group"))
+        self.assertEqual((len(alone), len(group), alone[0]["prediction"]), (1, 2, group[0]["prediction"]))
+        for figure in ("probability", "entropy", "nll"):
+            if figure in alone[0]:
+                self.assertAlmostEqual(float(alone[0][figure]), float(group[0][figure]), 6, figure)
+        self.assertLess(float(alone[0]["entropy"]), 2 * math.log(10))  # of eight words and what frames them
+
     def test_answers_in_long_contexts(self):
         train, valid = self.squad("spans", 200, 1), self.squad("spans-valid", 30, 2)
         keys = [*MODEL, "task.kind=spans", f"corpus.train={self.at('spans.h5')}", f"corpus.valid={self.at('spans-valid.h5')}", "task.stride=8",
@@ -312,6 +329,7 @@ class ScoreTask(test_finetune.TaskTest):
         for a, b in zip(self.predictions("spans-score"), self.predictions("spans-pair"), strict=True):
             self.assertEqual(a, {key: b[key] for key in a})
             self.assertLess(float(b["entropy"]), 2 * math.log(24))
+        self.check_padding()
         self.ensemble("spans-three", tuned, *(self.tuned(f"answerer-{k}", 0, *keys, f"run.seed={k}", "train.steps=20") for k in (2, 3)))
         self.assertGreater(self.scored("spans-three-score", self.at("spans-three/ensemble.json"), corpus="spans-valid.h5")["task"]["mutual_information"], 0)
         self.same_on_meshes("spans-three", "spans-valid.h5", "summary.json", "predictions.csv", "predictions.json")

@@ -593,6 +593,58 @@ static void threads_do_not_change_bits(void **state)
     bp_free(many);
 }
 
+/* Adafactor's sums of rows, of columns, and of squared steps, of a matrix in two runs. */
+static void sum_factored(double *out, const float *g, int64_t rows, int64_t C, int64_t cut)
+{
+    const float *row = g + 1, *column = g + 2;
+
+    memset(out, 0, (size_t)(rows + C + 1) * sizeof *out);
+    for (int64_t first = 0, end = cut; first < rows * C; first = end, end = rows * C) {
+        bp_factored at = {.place = first,
+                          .n = end - first,
+                          .columns = C,
+                          .first = 77 + first,
+                          .row_sums = out,
+                          .column_sums = out + rows,
+                          .row = row,
+                          .column = column};
+        bp_factor_sums(&at, g + first, 0.5, 1e-3);
+        bp_factor_squares(out + rows + C, &at, g + first);
+    }
+}
+
+static void factored_sums_equal_plain_loops_with_any_threads(void **state)
+{
+    enum { rows = 700, C = 130, n = rows * C, all = rows + C + 1 }; /* more parts than fit a list */
+    float *g = randoms(n, 3);
+    double plain[all] = {0}, *one = doubles(all), *many = doubles(all);
+
+    (void)state;
+    for (int64_t i = 0; i < n; i++) {
+        double square = 0.25 * (double)g[i] * (double)g[i] + (double)1e-3f,
+               step = (double)g[i] * (double)g[1 + i / C] * (double)g[2 + i % C];
+        plain[i / C] += square;
+        plain[rows + i % C] += square;
+        plain[rows + C] += step * step;
+    }
+    bp_math_set_threads(1);
+    sum_factored(one, g, rows, C, n);
+    for (int k = 0; k < all; k++)
+        assert_true(fabs(one[k] - plain[k]) < 1e-6 * plain[k]);
+    for (int threads = 1; threads <= 5; threads++) {
+        bp_math_set_threads(threads);
+        /* shards of ranks are cut where blocks are */
+        for (int64_t cut = threads * BP_NORM_BLOCK - 77; cut > 0; cut = cut < n ? n : 0) {
+            sum_factored(many, g, rows, C, cut);
+            assert_memory_equal(one, many, all * sizeof *one);
+        }
+    }
+    bp_math_set_threads(0);
+    bp_free(g);
+    bp_free(one);
+    bp_free(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -611,6 +663,7 @@ int main(void)
         cmocka_unit_test(softmax_statistics_follow_the_maximum),
         cmocka_unit_test(softmax_and_norms_show_nan),
         cmocka_unit_test(threads_do_not_change_bits),
+        cmocka_unit_test(factored_sums_equal_plain_loops_with_any_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, no_leaks);

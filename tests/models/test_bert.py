@@ -8,7 +8,7 @@ import struct
 import bagpipe_test
 import numpy
 import plain_bert
-from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, timeless
+from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, state_of, timeless
 
 WORDS = """the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have this one all were
 when your can said there each which do how their if will up other about out many then them these so some would make like him""".split()
@@ -64,6 +64,9 @@ class Bert(FolderTest):
                     for a, b in zip(one, metrics(self.trained(f"{kind}-{name}", ranks, *keys, *mesh)), strict=True):
                         self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
                         self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 2e-5)
+                        if kind == "roberta":
+                            self.assertLess(parts_miss(b, {"masked": 1, "boundary": 1}), 1e-12)
+                            self.assertLess(abs(a["loss_boundary"] - b["loss_boundary"]), 2e-5)
 
     def filled(self, name, model, ranks, *keys):
         result = run([bagpipe_test.program("bagpipe"), "generate", self.at("fill.ini"), f"run.dir={self.at(name)}", f"generate.model={model}",

@@ -8,7 +8,7 @@ import subprocess
 import scipy.stats
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, timeless
+from bagpipe_test import JobTest, digests, metrics, program, run, timeless
 from english import english
 from noise_numpy import END, FIRST_SENTINEL, MASKED, NAMES, Noise
 
@@ -121,10 +121,35 @@ class Training(JobTest):
         with open(os.path.join(one, "config.ini"), encoding="utf-8") as file:
             self.assertIn("objective = denoise", file.read())
 
+    def test_batches_of_similar_lengths_are_short(self):
+        """The same on any mesh, and after a kill; windows are all of one length."""
+        words = english(1500).split()
+        with open(self.at("varied.txt"), "w", encoding="utf-8") as file:
+            for k in range(0, len(words) - 9, 9):
+                file.write(" ".join(words[k:k + 1 + k // 9 % 8]) + ".\n")  # a document each
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("pieces.json"), "--format", "lines", "--sentences", "punctuation",
+                   "--out", self.at("varied.h5"), self.at("varied.txt")])
+        keys = ["train.batch=8", "mesh.micro_batch=4", "checkpoint.every=2", "corpus.bucket=10", "model.context=48", "train.log_every=1"]
+        one = self.noised("bucket", 0, "varied", *keys)
+        mean, as_they_come = (sum(line["padding"] for line in metrics(run)) / 6 for run in
+                              (one, self.noised("unsorted", 0, "varied", *keys, "corpus.bucket=1")))
+        self.assertLess(mean, 0.9 * as_they_come)  # what noise takes away is padding too
+        result = run(["env", "BP_FAULT=step.end:3=kill", program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('bucket-killed')}",
+                      *SIZES, f"corpus.train={self.at('varied.h5')}", f"corpus.valid={self.at('varied.h5')}", *keys])
+        self.assertEqual(result.status, -9, str(result))
+        for other in (self.noised("bucket-two", 2, "varied", *keys), self.noised("bucket-killed", 0, "varied", *keys)):
+            self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))
+            self.assertEqual(digests(one), digests(other))
+        for name, mesh in (("tensor", "mesh.tensor=2"), ("stages", "mesh.pipeline=2")):
+            for a, b in zip(metrics(one), metrics(self.noised(f"bucket-{name}", 2, "varied", *keys, mesh)), strict=True):
+                self.assertLess(abs(a["loss"] - b["loss"]), 2e-5, name)
+        self.assert_error(self.pretrain("bucket-windows", 0, *SIZES, *(f"corpus.{part}={self.at('windows.h5')}" for part in ("train", "valid")), "noise.kinds=mask", "corpus.bucket=4"), 78,
+                          "[corpus.bucket_unused]")
+
     def test_windows_and_sentinels_train(self):
         self.noised("windows", 0, "windows", "noise.kinds=mask,delete,infill,rotate")
-        run = self.noised("t5", 0, "sentinels", "model.kind=t5", "noise.kinds=sentinels", "noise.rate=0.15", "train.steps=30")
-        self.assertLess(metrics(run)[-1]["loss"], metrics(run)[0]["loss"])
+        t5 = self.noised("t5", 0, "sentinels", "model.kind=t5", "noise.kinds=sentinels", "noise.rate=0.15", "train.steps=30")
+        self.assertLess(metrics(t5)[-1]["loss"], metrics(t5)[0]["loss"])
 
     def test_what_is_not_there_is_said(self):
         for what, corpus, keys in (("78 [corpus.no_sentences]", "windows", []), ("78 [corpus.no_special_token]", "sentinels", ["noise.kinds=infill"]),

@@ -11,7 +11,7 @@ import numpy
 from scipy.special import erf
 
 import bagpipe_test
-from bagpipe_test import FolderTest, digests, metrics, read_json, run, state_of, steps, timeless
+from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, state_of, steps, timeless
 from tensors import tensors_of
 from test_bert import ENDS, WORDS
 from test_finetune import SPECIAL, TaskTest
@@ -54,6 +54,13 @@ class Electra(FolderTest):
             for a, b in zip(metrics(one), metrics(self.trained(name, ranks, *mesh)), strict=True):
                 self.assertLess(abs(a["loss"] - b["loss"]), 1e-4 * a["loss"], name)
                 self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 1e-2, name)
+                for part in ("masked", "replaced"):
+                    self.assertLess(abs(a[f"loss_{part}"] - b[f"loss_{part}"]), 1e-4, name)
+        for line in metrics(one):
+            self.assertLess(parts_miss(line, {"masked": 1, "replaced": 50}), 1e-12)
+        self.assertLess(parts_miss(metrics(one)[-1], {"masked": 1, "replaced": 50}, "valid_loss"), 1e-12)
+        self.assertLess(0.1, metrics(one)[0]["loss_replaced"])  # of a yes or no, at the start
+        self.assertLess(metrics(one)[0]["loss_replaced"], 1)
 
     def test_a_killed_training_goes_on_and_both_halves_learn(self):
         keys = ["checkpoint.every=2", "train.steps=40", "model.dropout=0", "train.batch=16"]

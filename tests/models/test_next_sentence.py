@@ -1,10 +1,11 @@
 """BERT's second objective, whether a sentence follows another: the same bits on 1, 2 and 4 data ranks and across a kill, the same losses on
 other meshes; where it is not trained, its head keeps its values. The loss itself is held to PyTorch's in models.references."""
 import json
+import os
 import random
 
 import bagpipe_test
-from bagpipe_test import FolderTest, digests, metrics, read_json, run, timeless
+from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, timeless
 
 WORDS = "the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have".split()
 KEYS = ["model.kind=bert", "model.layers=2", "model.width=32", "model.heads=4", "model.context=24", "model.dropout=0.1", "train.batch=8",
@@ -44,6 +45,12 @@ class NextSentence(FolderTest):
         for a, b in zip(metrics(one), metrics(mesh), strict=True):
             self.assertLess(abs(a["loss"] - b["loss"]), 2e-5)
             self.assertLess(abs(a.get("valid_loss", 0) - b.get("valid_loss", 0)), 2e-5)
+            self.assertLess(abs(a["loss_next_sentence"] - b["loss_next_sentence"]), 2e-5)
+            self.assertLess(parts_miss(b, {"masked": 1, "next_sentence": 1}), 1e-12)
+        self.assertLess(parts_miss(metrics(mesh)[-1], {"masked": 1, "next_sentence": 1}, "valid_loss"), 1e-12)
+        with open(os.path.join(one, "log.txt"), encoding="utf-8") as log:
+            self.assertRegex(log.read(),
+                             r"loss [0-9.]+ \(masked [0-9.]+, next_sentence [0-9.]+\)  valid [0-9.]+ \(masked")
 
     def test_a_killed_training_goes_on(self):
         keys = ["checkpoint.every=2", "train.epochs=2", "corpus.resample=bag"]

@@ -356,12 +356,12 @@ static void close_parts(parts *p)
     bp_free(p->values);
 }
 
-/* Log-probabilities of each end at each place, by the folder's logits of it. */
+/* Log-probabilities of each end at each place that is no padding, by the folder's logits of it. */
 static double span_logprob(const fixture *f, const float *logits, int64_t b, int64_t t)
 {
     double norm = 0;
 
-    for (int64_t k = 0; k < f->T; k++)
+    for (int64_t k = 0; k < f->lengths[b]; k++)
         norm += exp((double)logits[b * f->T + k]);
     return (double)logits[b * f->T + t] - log(norm);
 }
@@ -513,6 +513,28 @@ static void check_judgements(fixture *f, parts *p)
     bp_test_check(MPI_COMM_WORLD, worst < 1e-5);
 }
 
+/* Of BERT both losses of the first step; half of ELECTRA has one. Others have no parts. */
+static void check_terms(const fixture *f, const bp_step_result *result, int step)
+{
+    const bp_objective *objective = bp_model_objective(&f->shape);
+    bool both = json_object_get(f->figures, "nsp_loss") != NULL,
+         half = f->shape.family->objective == &f->objective;
+
+    for (int t = 0; t < BP_TERMS; t++)
+        bp_test_check(MPI_COMM_WORLD,
+                      isnan(result->term[t]) == !(t < objective->terms && objective->term[t] &&
+                                                  (t == 0 ? !f->judges
+                                                   : half ? f->judges
+                                                          : f->next && t == 1)));
+    if (both && step == 1)
+        bp_test_check(MPI_COMM_WORLD,
+                      fabs(result->term[0] - json_real_value(figure(f, "mlm_loss"))) < 1e-5 &&
+                          fabs(result->term[1] - json_real_value(figure(f, "nsp_loss"))) < 1e-5);
+    if (half)
+        bp_test_check(MPI_COMM_WORLD,
+                      result->term[f->judges ? BP_ELECTRA_REPLACED : 0] == result->loss);
+}
+
 static void check_adamw(fixture *f, int tensors)
 {
     int size = bp_comm_size(MPI_COMM_WORLD),
@@ -563,6 +585,7 @@ static void check_adamw(fixture *f, int tensors)
                         expected);
         bp_test_check(MPI_COMM_WORLD, fabs(result.loss - expected) < 1e-5);
         bp_test_check(MPI_COMM_WORLD, step > 1 || fabs(result.grad_norm - norm) < 1e-4);
+        check_terms(f, &result, step);
     }
     bp_engine_free(&engine);
     bp_mesh_free(&mesh);

@@ -117,9 +117,9 @@ static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
 
     for (int64_t m = 0; m < self->member_count; m++)
         most = fmax(most, value_of(work, m, k));
-    for (int64_t m = 0; m < self->member_count; m++)
+    for (int64_t m = 0; m < self->member_count && most > -INFINITY; m++)
         sum += exp(value_of(work, m, k) - most);
-    return most + log(sum / (double)self->member_count);
+    return sum > 0 ? most + log(sum / (double)self->member_count) : -INFINITY;
 }
 
 /* Of the places of the window whose values begin at `first`, and step by ENDS. */
@@ -144,6 +144,8 @@ static place_mixture mix_places(const ensemble *self, const texts *work, int64_t
         for (int64_t t = 0; t < T; t++) {
             double logprob = value_of(work, m, first + t * ENDS), p = exp(logprob);
 
+            if (p == 0) /* padding */
+                continue;
             out.entropy -= p * logprob / M;
             out.information += p * (logprob - work->mixture[t]) / M;
             if (logprob > value_of(work, m, first + top * ENDS))
@@ -241,6 +243,8 @@ static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
         for (int64_t t = 0; t < work->batch->length; t++) {
             double logprob = work->mixture[t], p = exp(b * (logprob - most));
 
+            if (p == 0) /* padding */
+                continue;
             power += p;
             mean += p * logprob;
             square += p * logprob * logprob;

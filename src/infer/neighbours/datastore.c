@@ -73,14 +73,32 @@ static bp_err check_model(const bp_datastore *store, const bp_model_info *model)
                : wrong(store, "its keys have not the model's width");
 }
 
-static bp_err open_file(bp_datastore *store, const bp_model_info *model)
+/* Older files do not say it. */
+static bp_err check_precision(bp_datastore *store, const char *wanted)
+{
+    char *found = store->info.precision;
+    bp_err err = BP_OK;
+
+    if (bp_h5_has_attribute(store->file, "/", "precision"))
+        err = bp_h5_get_text(store->file, "/", "precision", found, sizeof store->info.precision);
+    if (err != BP_OK || !wanted || !found[0] || strcmp(found, wanted) == 0)
+        return err;
+    return BP_FAIL(BP_ERR_CONFIG, "datastore.other_precision",
+                   "the keys of the datastore were computed in %s, and those of this job are in "
+                   "%s: at %s; set math.precision=%s, or " REMEDY,
+                   found, wanted, store->path, found);
+}
+
+static bp_err open_file(bp_datastore *store, const bp_datastore_spec *spec)
 {
     bp_err err = bp_h5_open(&store->file, store->path);
 
     if (err == BP_OK)
         err = check_columns(store);
     if (err == BP_OK)
-        err = check_model(store, model);
+        err = check_model(store, spec->model);
+    if (err == BP_OK)
+        err = check_precision(store, spec->precision);
     return err == BP_OK ? bp_gemm_new_forward(&store->gemm, BP_F32) : err;
 }
 
@@ -216,7 +234,7 @@ bp_err bp_datastore_open(bp_datastore **out, MPI_Comm everyone, MPI_Comm group,
     bp_bcast_bytes(block.hash, sizeof block.hash, 0, everyone);
     memcpy(store->info.hash, block.hash, sizeof block.hash);
     if (err == BP_OK)
-        err = bp_agree(everyone, open_file(store, spec->model));
+        err = bp_agree(everyone, open_file(store, spec));
     if (err == BP_OK)
         err = bp_agree(everyone, alloc_share(store, spec->memory_bytes));
     if (err == BP_OK)

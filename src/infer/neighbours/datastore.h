@@ -17,12 +17,14 @@ typedef struct bp_datastore_spec {
     const char *path;
     const bp_model_info *model; /* whose keys they are */
     int64_t memory_bytes;       /* of this rank, for keys */
+    const char *precision;      /* in which queries are computed; NULL: any keys will do */
 } bp_datastore_spec;
 
 typedef struct bp_datastore_info {
     int64_t rows;    /* of the file: its tokens */
     int64_t entries; /* those that have a key */
     int64_t columns;
+    char precision[8]; /* in which keys were computed, "f32", "bf16"; "": the file does not say */
     char hash[BP_USER_BLOCK_HASH]; /* of the file */
 } bp_datastore_info;
 
@@ -31,8 +33,8 @@ typedef struct bp_datastore_info {
  * Collective: over `everyone`, which `group` is a part of; spec is equal on all ranks.
  * Owns:       *out is the caller's, bp_datastore_close(); NULL after an error.
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT it is damaged, no datastore, of another
- *             model or tokenizer, or holds a key that is not finite; BP_ERR_SYSTEM memory: the same
- *             on all ranks.
+ *             model or tokenizer, or holds a key that is not finite; BP_ERR_CONFIG its keys have
+ *             another precision; BP_ERR_SYSTEM memory: the same on all ranks.
  */
 bp_err bp_datastore_open(bp_datastore **out, MPI_Comm everyone, MPI_Comm group,
                          const bp_datastore_spec *spec);

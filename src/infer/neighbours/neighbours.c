@@ -129,7 +129,7 @@ bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
                          const bp_neighbours_spec *spec)
 {
     near_model *self = bp_alloc("neighbours", 1, sizeof *self);
-    bp_datastore_spec store = {spec->path, &model->info, spec->memory_bytes};
+    bp_datastore_spec store = {spec->path, &model->info, spec->memory_bytes, spec->precision};
     bp_err err = BP_OK;
 
     self->face = (bp_model){.ops = &OPS, .info = model->info};

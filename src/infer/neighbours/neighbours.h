@@ -12,7 +12,8 @@ typedef struct bp_neighbours_spec {
     const char *path; /* of the datastore */
     int64_t k;
     double temperature, weight;
-    int64_t memory_bytes; /* of a rank, for keys */
+    int64_t memory_bytes;  /* of a rank, for keys */
+    const char *precision; /* of the model's products */
 } bp_neighbours_spec;
 
 /** p(w) = weight p_k(w) + (1 - weight) p_model(w), where p_k(w) is proportional to the sum of

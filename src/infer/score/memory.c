@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/keys.h"
+#include "infer/score/states_priv.h"
 #include "infer/score/unit.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
@@ -117,6 +118,26 @@ static int64_t neighbours_bytes(const models *self, const bp_model_memory *model
                                     keys->nearest);
 }
 
+/* Of score.states, which come after the scores; of a job without them nothing. */
+static int64_t kept_bytes(const models *self, int64_t inputs)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->spec->config);
+    bp_state_form form =
+        keys && keys->states ? bp_model_state_form_of(self->states[0]) : (bp_state_form){0};
+
+    return form.layers > 0 ? states_bytes(self->spec->config, &form, inputs,
+                                          bp_model_state_context(self->states[0]))
+                           : 0;
+}
+
+/* Of a token, as bp_model_info.statistics. */
+static int64_t count_statistics(const models *self)
+{
+    const bp_score_keys *keys = bp_score_keys_of(self->spec->config);
+
+    return self->ensemble ? 9 + self->members : keys && keys->neighbours ? 2 : 1;
+}
+
 /* What a rank of one stage and one member of the mesh takes. */
 static bp_err estimate_rank(const models *self, const bp_model_task *task, int member,
                             bp_rank_memory *out)
@@ -158,7 +179,7 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
 {
     int ranks = bp_mesh_shape_ranks(mesh),
         dedicated = mesh->coordinator == BP_COORDINATOR_DEDICATED;
-    int64_t inputs = find_inputs(self), statistics = self->ensemble ? 9 + self->members : 1;
+    int64_t inputs = find_inputs(self), statistics = count_statistics(self);
     bp_model_task task = {.mesh = mesh, .length = inputs};
     bp_rank_memory *all = bp_alloc("score.memory", ranks, sizeof *all);
     bp_err err = BP_OK;
@@ -176,7 +197,8 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
             all[r] = all[r - 1];
     }
     for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
-        all[r].own_bytes += (int64_t)bp_score_unit_bytes(inputs, statistics);
+        all[r].own_bytes +=
+            (int64_t)bp_score_unit_bytes(inputs, statistics) + kept_bytes(self, inputs);
     if (err != BP_OK)
         bp_free(all);
     *out = err == BP_OK ? all : NULL;

@@ -71,7 +71,8 @@ static bp_err add_neighbours(scorer *self)
                                .k = keys->nearest,
                                .temperature = keys->temperature,
                                .weight = keys->weight,
-                               .memory_bytes = keys->neighbours_memory};
+                               .memory_bytes = keys->neighbours_memory,
+                               .precision = bp_math_keys_of(self->config)->precision};
     bp_err err = bp_neighbours_new(&self->lm, self->lm, self->mesh, &spec);
 
     if (err == BP_OK)

@@ -6,6 +6,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "infer/score/tables/tables.h"
+#include "math/math.h"
 #include "mesh/mesh.h"
 
 #include <string.h>
@@ -132,6 +133,15 @@ static bp_err alloc_batch(state_job *job)
     return job->keys ? BP_OK : states_no_memory(tokens);
 }
 
+int64_t states_key_bytes(int64_t columns, int64_t inputs)
+{
+    int64_t tokens = bp_score_batch_tokens(inputs),
+            rows = tokens + BP_SCORE_UNIT_INPUTS + inputs + GAP_ROWS;
+
+    return rows * columns * (int64_t)sizeof(float) + tokens * (int64_t)sizeof(float) +
+           (int64_t)bp_score_unit_bytes(inputs, 1);
+}
+
 bp_err states_prepare_keys(state_job *job)
 {
     scorer *self = job->self;
@@ -158,6 +168,8 @@ bp_err states_begin_keys(state_job *job)
     bp_h5 *file = job->draft.file;
     bp_err err = bp_h5_put_text(file, "/", "model_digest", job->self->info.digest);
 
+    if (err == BP_OK)
+        err = bp_h5_put_text(file, "/", "precision", bp_math_keys_of(job->self->config)->precision);
     if (err == BP_OK)
         err = bp_h5_make(file, "scored", BP_H5_U8, rows);
     if (err == BP_OK)

@@ -131,19 +131,27 @@ void LOOP(lamb_apply)(float *w, const float *m, const float *v, int64_t n,
         w[i] -= k.rate * lamb_step(w[i], m[i], v[i], &k);
 }
 
-double LOOP(factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor)
+double LOOP(factor_sum)(const float *g, int64_t n, float scale, float floor)
 {
     double lanes[LANES] = {0};
 
     for (int64_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? (int)(n - i) : LANES;
         for (int l = 0; l < count; l++) {
-            double gradient = g[i + l] * scale, square = gradient * gradient + (double)floor;
-            lanes[l] += square;
-            columns[i + l] += square;
+            double gradient = g[i + l] * scale;
+            lanes[l] += gradient * gradient + (double)floor;
         }
     }
     return wide_sum(lanes);
+}
+
+void LOOP(factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        double gradient = g[i] * scale;
+        columns[i] += gradient * gradient + (double)floor;
+    }
 }
 
 double LOOP(factor_squares)(const float *g, const float *column, int64_t n, float row)

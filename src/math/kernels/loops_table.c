@@ -48,6 +48,7 @@ const bp_loops LOOP(table) = {
     .lamb_squares = LOOP(lamb_squares),
     .lamb_apply = LOOP(lamb_apply),
     .factor_sum = LOOP(factor_sum),
+    .factor_columns = LOOP(factor_columns),
     .factor_squares = LOOP(factor_squares),
     .factor_apply = LOOP(factor_apply),
     .multiply_adds = LOOP(multiply_adds),

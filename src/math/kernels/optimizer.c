@@ -223,24 +223,92 @@ static row_part part_at(const bp_factored *at, int64_t begin)
     return (row_part){row, place % at->columns, begin, end < at->n ? end : at->n};
 }
 
-/* A row's parts are added in their order, whoever holds them; so are a column's rows. */
-void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor)
+#define PARTS_AT_ONCE 512 /* what they hold is still in a cache when it is read again */
+
+/* Parts of a run that threads share out, and what each comes to. */
+typedef struct part_list {
+    row_part part[PARTS_AT_ONCE];
+    double sum[PARTS_AT_ONCE];
+    int count;
+    int64_t floats;
+} part_list;
+
+/* The next parts, from element `begin` of the run on; false: there are none. */
+static bool list_parts(part_list *list, const bp_factored *at, int64_t begin)
+{
+    int64_t first = begin;
+
+    for (list->count = 0; list->count < PARTS_AT_ONCE && begin < at->n; list->count++) {
+        list->part[list->count] = part_at(at, begin);
+        begin = list->part[list->count].end;
+    }
+    list->floats = begin - first;
+    return list->count > 0;
+}
+
+static int64_t list_end(const part_list *list)
+{
+    return list->part[list->count - 1].end;
+}
+
+/* Adds what the parts have of columns [first, end): of each the rows in their order. */
+static void add_columns(const part_list *list, const bp_factored *at, const float *g, int64_t first,
+                        int64_t end, const float floats[2])
 {
     const bp_loops *loops = bp_loops_best();
 
-    for (row_part part = part_at(at, 0); part.begin < at->n; part = part_at(at, part.end))
-        at->row_sums[part.row] +=
-            loops->factor_sum(at->column_sums + part.column, g + part.begin, part.end - part.begin,
-                              (float)scale, (float)floor);
+    for (int k = 0; k < list->count; k++) {
+        const row_part *part = &list->part[k];
+        int64_t from = first > part->column ? first : part->column,
+                behind = part->column + part->end - part->begin;
+
+        behind = behind < end ? behind : end;
+        if (from < behind)
+            loops->factor_columns(at->column_sums + from, g + part->begin + from - part->column,
+                                  behind - from, floats[0], floats[1]);
+    }
+}
+
+/* A row's parts are added in their order, whoever holds them; so are a column's rows. Threads share
+ * out the parts, then the columns. */
+void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor)
+{
+    const bp_loops *loops = bp_loops_best();
+    const float floats[2] = {(float)scale, (float)floor};
+    part_list list;
+
+    for (int64_t begin = 0; list_parts(&list, at, begin); begin = list_end(&list)) {
+#pragma omp parallel if (list.floats > SERIAL_FLOATS)
+        {
+            int64_t first, end;
+
+#pragma omp for schedule(static) nowait
+            for (int k = 0; k < list.count; k++)
+                list.sum[k] =
+                    loops->factor_sum(g + list.part[k].begin, list.part[k].end - list.part[k].begin,
+                                      floats[0], floats[1]);
+            bp_share(at->columns, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &end);
+            add_columns(&list, at, g, first, end, floats);
+        }
+        for (int k = 0; k < list.count; k++)
+            at->row_sums[list.part[k].row] += list.sum[k];
+    }
 }
 
 void bp_factor_squares(double *sum, const bp_factored *at, const float *g)
 {
     const bp_loops *loops = bp_loops_best();
+    part_list list;
 
-    for (row_part part = part_at(at, 0); part.begin < at->n; part = part_at(at, part.end))
-        *sum += loops->factor_squares(g + part.begin, at->column + part.column,
-                                      part.end - part.begin, at->row[part.row]);
+    for (int64_t begin = 0; list_parts(&list, at, begin); begin = list_end(&list)) {
+#pragma omp parallel for schedule(static) if (list.floats > SERIAL_FLOATS)
+        for (int k = 0; k < list.count; k++)
+            list.sum[k] = loops->factor_squares(
+                g + list.part[k].begin, at->column + list.part[k].column,
+                list.part[k].end - list.part[k].begin, at->row[list.part[k].row]);
+        for (int k = 0; k < list.count; k++)
+            *sum += list.sum[k];
+    }
 }
 
 void bp_factor_apply(float *w, const bp_factored *at, const float *g, double rate, double keep)

@@ -32,5 +32,6 @@ static bp_example_maker replaced_maker(const bp_model_shape *shape, int64_t T,
 const bp_objective bp_objective_replaced = {.name = "replaced",
                                             .terms = 2,
                                             .weight = {1, BP_ELECTRA_WEIGHT},
+                                            .term = {"masked", "replaced"},
                                             .masks = true,
                                             .maker = replaced_maker};

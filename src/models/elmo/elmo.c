@@ -329,8 +329,12 @@ static bp_example_maker maker(const bp_model_shape *shape, int64_t T, const bp_e
                               .make = make};
 }
 
-static const bp_objective OBJECTIVE = {
-    .name = "bidirectional", .terms = 2, .weight = {0.5, 0.5}, .scores_all = true, .maker = maker};
+static const bp_objective OBJECTIVE = {.name = "bidirectional",
+                                       .terms = 2,
+                                       .weight = {0.5, 0.5},
+                                       .term = {"forward", "backward"},
+                                       .scores_all = true,
+                                       .maker = maker};
 
 const bp_model_family bp_elmo_family = {.name = "elmo",
                                         .sizes = SIZES,

@@ -396,19 +396,25 @@ static double mean_of(bp_engine *engine, int row, int64_t count)
 
 /* The batch's loss, of the means over each term's targets, and over the places of compared states.
  */
-static double mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places)
+static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t places,
+                      bp_step_result *result)
 {
-    const bp_mesh *mesh = engine->mesh;
     const bp_objective *objective = bp_model_objective(&engine->shape);
-    double loss = 0;
+    double sums[1 + BP_TERMS] = {0}, *loss = sums;
 
     for (int t = 0; t < objective->terms; t++)
-        if (scored[t] > 0)
-            loss += bp_model_term_weight(&engine->shape, t) * mean_of(engine, t, scored[t]);
+        if (scored[t] > 0) {
+            sums[1 + t] = mean_of(engine, t, scored[t]);
+            *loss += bp_model_term_weight(&engine->shape, t) * sums[1 + t];
+        }
     if (places > 0)
-        loss += engine->stage->teacher->states_weight * mean_of(engine, objective->terms, places);
-    bp_all_sum_double(&loss, 1, mesh->pipeline);
-    return loss;
+        *loss += engine->stage->teacher->states_weight * mean_of(engine, objective->terms, places);
+    bp_all_sum_double(sums, 1 + (objective->term[0] ? objective->terms : 0),
+                      engine->mesh->pipeline);
+    result->loss = *loss;
+    for (int t = 0; t < BP_TERMS; t++)
+        result->term[t] =
+            t < objective->terms && objective->term[t] && scored[t] > 0 ? sums[1 + t] : NAN;
 }
 
 /* What the guard of this rank's shards has seen, if anything. */
@@ -503,7 +509,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     }
     bp_stage_accumulate(engine->stage, &work, engine->losses + mesh->data_at * each,
                         each * mesh->datas);
-    result->loss = mean_loss(engine, scored, places);
+    mean_loss(engine, scored, places, result);
     bp_fault_point("allreduce.before");
     bp_gradient_finish(&engine->reduction);
     bp_fault_point("allreduce.after");

@@ -168,7 +168,7 @@ void bp_engine_spec_read_mesh(bp_engine_spec *spec, const bp_config *config)
                                   : BP_SEQUENCE_PARALLEL_AUTO;
 }
 
-static bp_optimizer_kind kind_of(const bp_config *config)
+bp_optimizer_kind bp_optimizer_kind_of(const bp_config *config)
 {
     int kind = 0;
 
@@ -179,7 +179,7 @@ static bp_optimizer_kind kind_of(const bp_config *config)
 
 void bp_optimizer_resolve(bp_config *config)
 {
-    const bp_optimizer_row *row = &bp_optimizer_rows[kind_of(config)];
+    const bp_optimizer_row *row = &bp_optimizer_rows[bp_optimizer_kind_of(config)];
     const char *const keys[][2] = {{"optimizer.epsilon", row->epsilon},
                                    {"optimizer.momentum", row->momentum},
                                    {"optimizer.clip", row->clip},
@@ -213,7 +213,7 @@ static bp_rate_decay decay_of(const bp_config *config, const char *of_kind)
 
 bp_engine_spec bp_engine_spec_of(const bp_config *config)
 {
-    const bp_optimizer_row *kinds = &bp_optimizer_rows[kind_of(config)];
+    const bp_optimizer_row *kinds = &bp_optimizer_rows[bp_optimizer_kind_of(config)];
     bp_engine_spec spec = {
         .seed = (uint64_t)bp_run_keys_of(config)->seed,
         .dropout = (float)bp_model_keys_of(config)->dropout,
@@ -226,7 +226,7 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .distills =
             bp_train_keys_of(config)->teacher != NULL && bp_train_keys_of(config)->soft_weight > 0,
         .digest_every = bp_train_keys_of(config)->digest_every,
-        .optimizer = {.kind = kind_of(config),
+        .optimizer = {.kind = bp_optimizer_kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,
                       .beta2 = usual(config, "optimizer.beta2", kinds->beta2),
                       .epsilon = usual(config, "optimizer.epsilon", kinds->epsilon),
@@ -536,7 +536,7 @@ static void warn_of_unused(const bp_config *config)
         {"distill.layers", alone, "without distill.model there is no teacher"},
         {"distill.states", no_states, "without distill.layers no states are compared"},
         {"distill.states_weight", no_states, "without distill.layers no states are compared"},
-        {"optimizer.temperature", !bp_optimizer_rows[kind_of(config)].samples,
+        {"optimizer.temperature", !bp_optimizer_rows[bp_optimizer_kind_of(config)].samples,
          "only optimizer.kind = sgld and vogn have it"},
         {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),
          "only mesh.schedule = interleaved has chunks"},

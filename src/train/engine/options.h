@@ -68,6 +68,8 @@ static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
     return bp_config_bound(config, bp_train_options);
 }
 
+/** optimizer.kind. */
+bp_optimizer_kind bp_optimizer_kind_of(const bp_config *config);
 /** Set optimizer.epsilon, .momentum, .clip and .decay, where they were not given, to what the
  * kind's authors have. */
 void bp_optimizer_resolve(bp_config *config);

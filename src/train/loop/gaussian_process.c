@@ -23,8 +23,7 @@
 static bp_err refuse_others(const trainer *self)
 {
     const bp_config *config = self->config;
-    const char *kind = bp_optimizer_keys_of(config)->kind;
-    bool samples = strcmp(kind, "sgld") == 0 || strcmp(kind, "vogn") == 0; /* of all weights */
+    bool samples = bp_optimizer_rows[bp_optimizer_kind_of(config)].samples; /* of all weights */
     const struct {
         const char *key;
         bool given;

@@ -26,23 +26,45 @@ static double number_of(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+#define TERMS_BYTES 96
+
+/* " (masked 4.9530, next_sentence 0.6246)", or "" where terms are not told apart. */
+static const char *list_terms(const json_t *line, const char *prefix, char out[TERMS_BYTES])
+{
+    size_t used = 0;
+    const char *key;
+    json_t *value;
+
+    out[0] = '\0';
+    json_object_foreach((json_t *)line, key, value) if (strncmp(key, prefix, strlen(prefix)) == 0 &&
+                                                        used < TERMS_BYTES - 1) used +=
+        (size_t)snprintf(out + used, TERMS_BYTES - used, "%s%s %.4f", used > 0 ? ", " : " (",
+                         key + strlen(prefix), json_number_value(value));
+    if (used > 0 && used < TERMS_BYTES - 1)
+        (void)snprintf(out + used, TERMS_BYTES - used, ")");
+    return out;
+}
+
 static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
     double speed = number_of(line, "tokens_per_second");
     double left =
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
-    char time_left[64], validated[64] = "", committed[64] = "", padded[32] = "";
+    char time_left[64], validated[160] = "", committed[64] = "", padded[32] = "";
+    char terms[TERMS_BYTES], valid_terms[TERMS_BYTES];
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
-        snprintf(validated, sizeof validated, "  valid %.4f", number_of(line, "valid_loss"));
+        snprintf(validated, sizeof validated, "  valid %.4f%s", number_of(line, "valid_loss"),
+                 list_terms(line, "valid_loss_", valid_terms));
     if (json_object_get(line, "valid_accuracy"))
-        snprintf(validated, sizeof validated, "  valid %.4f (%.1f %% right)",
-                 number_of(line, "valid_loss"), 100 * number_of(line, "valid_accuracy"));
+        snprintf(validated, sizeof validated, "  valid %.4f%s (%.1f %% right)",
+                 number_of(line, "valid_loss"), valid_terms,
+                 100 * number_of(line, "valid_accuracy"));
     if (json_object_get(line, "valid_f1"))
-        snprintf(validated, sizeof validated, "  valid %.4f (F1 %.3f)",
-                 number_of(line, "valid_loss"), number_of(line, "valid_f1"));
+        snprintf(validated, sizeof validated, "  valid %.4f%s (F1 %.3f)",
+                 number_of(line, "valid_loss"), valid_terms, number_of(line, "valid_f1"));
     if (self->unreported_commit > 0) /* since the line before */
         snprintf(committed, sizeof committed, "  committed %lld%s",
                  (long long)self->unreported_commit,
@@ -50,9 +72,10 @@ static void log_metric(trainer *self, const json_t *line)
     self->unreported_commit = self->unreported_best = 0;
     if (json_object_get(line, "padding"))
         snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
-    bp_log_progress("step %lld/%lld  loss %.4f%s%s%s  %.0f tokens/s  %s left  lr %.2e",
-                    (long long)step, (long long)steps, number_of(line, "loss"), validated,
-                    committed, padded, speed, time_left, number_of(line, "lr"));
+    bp_log_progress("step %lld/%lld  loss %.4f%s%s%s%s  %.0f tokens/s  %s left  lr %.2e",
+                    (long long)step, (long long)steps, number_of(line, "loss"),
+                    list_terms(line, "loss_", terms), validated, committed, padded, speed,
+                    time_left, number_of(line, "lr"));
     if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
         bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
                                     self->commit_seconds);
@@ -287,6 +310,22 @@ static double share_computed(trainer *self, double *padding)
     return all > 0 ? computed / all : 1;
 }
 
+/* The means of the objective's terms, where several are asked for. */
+static void set_terms(const trainer *self, json_t *line, const char *prefix, const double *mean)
+{
+    const bp_objective *objective = bp_model_objective(&self->shape);
+    char key[64];
+    int asked = 0;
+
+    for (int t = 0; t < objective->terms; t++)
+        asked += objective->term[t] && isfinite(mean[t]);
+    for (int t = 0; t < objective->terms && asked > 1; t++)
+        if (isfinite(mean[t])) {
+            (void)snprintf(key, sizeof key, "%s%s", prefix, objective->term[t]);
+            json_object_set_new(line, key, json_real(mean[t]));
+        }
+}
+
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
 {
     int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
@@ -305,10 +344,13 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         (json_int_t)(step * batch * T), "loss", bp_json_real(result->loss), "lr",
         bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
         bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
+    set_terms(self, line, "loss_", result->term);
     if (self->fits)
         json_object_set_new(line, "padding", bp_json_real(padding));
-    if (valid_loss)
+    if (valid_loss) {
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
+        set_terms(self, line, "valid_loss_", self->valid_term);
+    }
     if (valid_loss && isfinite(self->valid_accuracy))
         json_object_set_new(line, "valid_accuracy", bp_json_real(self->valid_accuracy));
     if (valid_loss && isfinite(self->valid_f1))

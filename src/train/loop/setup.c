@@ -383,11 +383,14 @@ bp_example_maker trainer_maker(const trainer *self, int64_t T)
     return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
 
-/* Batches of similar lengths are shortened, micro-batch by micro-batch. */
+/* Batches of similar lengths are shortened, micro-batch by micro-batch. Runs of sentences are
+ * sorted by their length without noise; a pair of runs, of next sentences, fills its places. */
 static bp_err open_bucket(trainer *self, int64_t slots)
 {
-    bool of_documents =
-        self->maker.feed == BP_FEED_DOCUMENTS && !self->columns.spans && !self->learner;
+    const bp_objective *objective = bp_model_objective(&self->shape);
+    bool of_documents = !self->columns.spans && !self->learner &&
+                        (self->maker.feed == BP_FEED_DOCUMENTS ||
+                         (self->maker.feed == BP_FEED_RUNS && objective->noises));
 
     if (bp_corpus_keys_of(self->config)->bucket == 0)
         return BP_OK;

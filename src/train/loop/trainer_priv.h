@@ -134,7 +134,8 @@ typedef struct trainer {
     fine_tuning *task;     /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
     double valid_f1;       /* of its entities; NaN: likewise */
-    json_t *counted;       /* and what its checkpoint's state has besides; NULL: nothing */
+    double valid_term[BP_TERMS]; /* its terms' means; NaN: nothing was asked for */
+    json_t *counted;             /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;
     bp_node_memory node;   /* the one that lacks most memory; ranks 0: it was not looked for */

@@ -275,20 +275,27 @@ static bp_err run_pieces(trainer *self, const layout *all, double *sums, double 
     return BP_OK;
 }
 
-/* Adds weight times a term's mean, its sums in their order over counts; false: nothing was counted.
- */
-static bool add_mean(double *loss, double weight, const double *sums, const double *counts,
-                     int64_t pieces)
+/* Of each term that something was asked for weight times its mean: sums in their order over counts;
+ * NaN: nothing was counted. */
+static double mean_loss(trainer *self, const double *sums, const double *counts, int64_t pieces)
 {
-    double total = 0, counted = 0;
+    const bp_objective *objective = bp_model_objective(&self->shape);
+    double loss = 0;
+    bool any = false;
 
-    for (int64_t k = 0; k < pieces; k++) {
-        total += sums[k];
-        counted += counts[k];
+    for (int t = 0; t < objective->terms; t++) {
+        double total = 0, counted = 0;
+
+        for (int64_t k = t * pieces; k < (t + 1) * pieces; k++) {
+            total += sums[k];
+            counted += counts[k];
+        }
+        self->valid_term[t] = total / counted;
+        if (counted > 0)
+            loss += bp_model_term_weight(&self->shape, t) * self->valid_term[t];
+        any = any || counted > 0;
     }
-    if (counted > 0)
-        *loss += weight * (total / counted);
-    return counted > 0;
+    return any ? loss : NAN;
 }
 
 /* Of documents whose class, or places whose tag, has the highest probability. */
@@ -319,15 +326,7 @@ bp_err trainer_validate(trainer *self, double *loss)
         bp_all_sum_double(sums, all_values, mesh->pipeline); /* a term's head is on one stage */
         if (!self->learner)
             bp_all_sum_double(sums, all_values, mesh->data);
-        bool any = false;
-
-        *loss = 0;
-        for (int t = 0; t < objective->terms; t++)
-            any = add_mean(loss, bp_model_term_weight(&self->shape, t), sums + t * pieces,
-                           sums + values + t * pieces, pieces) ||
-                  any;
-        if (!any)
-            *loss = NAN;
+        *loss = mean_loss(self, sums, sums + values, pieces);
         self->valid_accuracy = share_right(self, sums + values, pieces, rights[RIGHT]);
         self->valid_f1 = NAN;
         if (has_entities(self)) {
