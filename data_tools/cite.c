@@ -18,16 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKENS_SHOWN 16 /* before an entry, and its own */
+#define TOKENS_SHOWN 16   /* before an entry, and its own */
+#define BATCH_TOKENS 4096 /* of windows side by side */
 
 typedef struct cite_arguments {
     tool_files files; /* CHECKPOINT DATASTORE TEXT */
     int64_t k, count, memory_mib;
-    const char *temperature;
+    const char *temperature, *source;
     bool entries;
 } cite_arguments;
 
-enum { KEY_K = 'k', KEY_COUNT = 256, KEY_TEMPERATURE, KEY_MEMORY, KEY_ENTRIES };
+enum { KEY_K = 'k', KEY_COUNT = 256, KEY_TEMPERATURE, KEY_MEMORY, KEY_ENTRIES, KEY_SOURCE };
 
 static const struct argp_option OPTIONS[] = {
     {"neighbours", KEY_K, "K", 0, "entries that each token of the text looks at (default: 16)", 0},
@@ -35,6 +36,7 @@ static const struct argp_option OPTIONS[] = {
     {"temperature", KEY_TEMPERATURE, "T", 0, "by which squared distances are divided (default: 1)",
      0},
     {"entries", KEY_ENTRIES, NULL, 0, "print every entry that a token looks at instead", 0},
+    {"source", KEY_SOURCE, "SOURCE", 0, "of an encoder-decoder: what TEXT is written for", 0},
     {"memory", KEY_MEMORY, "MIB", 0, "of a rank, for keys of the datastore (default: 1024)", 0},
     {0}};
 
@@ -53,7 +55,7 @@ typedef struct citing {
     bp_model *lm;
     bp_datastore *store;
     bp_tokenizer *tokenizer;
-    bp_ids ids;          /* of the text */
+    bp_ids ids, source;  /* of the text; of what it is written for */
     float *queries;      /* [ids.count][columns]: of each token in its context */
     bp_neighbour *found; /* [ids.count][k] */
     int64_t documents;
@@ -89,11 +91,16 @@ static bp_err open_model(citing *self)
         err = bp_model_open(&self->lm, self->mesh, config, arguments->files.list[0]);
     }
     bp_config_free(&config);
-    if (err == BP_OK && (!self->lm->info.states.keys || self->lm->info.reads_source))
+    if (err == BP_OK && !self->lm->info.states.keys)
         err = BP_FAIL(BP_ERR_CONFIG, "cite.no_keys",
                       "a model of kind %s has no keys of texts: at %s; take a Transformer that "
-                      "continues texts",
+                      "continues texts or fills them in",
                       self->lm->info.kind, arguments->files.list[0]);
+    if (err == BP_OK && self->lm->info.reads_source != (arguments->source != NULL))
+        err = BP_FAIL(BP_ERR_USAGE, "cite.other_source",
+                      "a model of kind %s reads %s: at --source; %s", self->lm->info.kind,
+                      arguments->source ? "no source" : "the source that the text is written for",
+                      arguments->source ? "leave it out" : "give it");
     if (err != BP_OK)
         return err;
     err = bp_datastore_open(&self->store, MPI_COMM_WORLD, MPI_COMM_WORLD,
@@ -107,7 +114,7 @@ static bp_err open_model(citing *self)
 
 static bp_err encode(citing *self)
 {
-    const char *text = self->arguments->files.list[2];
+    const char *text = self->arguments->files.list[2], *source = self->arguments->source;
     bp_encoder *encoder = NULL;
     bp_err err = score_tokenizer_load(&self->tokenizer, bp_datastore_file(self->store));
 
@@ -119,56 +126,142 @@ static bp_err encode(citing *self)
         err = bp_encoder_new(&encoder, self->tokenizer);
     if (err == BP_OK)
         err = bp_encode(encoder, text, strlen(text), &self->ids);
+    if (err == BP_OK && source)
+        err = bp_encode(encoder, source, strlen(source), &self->source);
+    if (err == BP_OK && source && self->lm->info.eod_id >= 0) {
+        bp_ids_reserve(&self->source, 1);
+        self->source.data[self->source.count++] = (uint32_t)self->lm->info.eod_id;
+    }
     bp_encoder_free(&encoder);
     return err;
 }
 
-static bp_err check_text(const citing *self, bool prefix)
+static bp_err check_text(const char *what, int64_t count, int64_t most)
 {
-    int64_t count = self->ids.count, most = self->lm->info.context - prefix;
-
     if (count == 0)
         return BP_FAIL(BP_ERR_FORMAT, "cite.empty_text",
-                       "the text has no token: at the command line; give one");
+                       "the %s has no token: at the command line; give one", what);
     if (count <= most)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "cite.long_text",
-                   "the text has %" PRId64 " tokens, and %" PRId64
+                   "the %s has %" PRId64 " tokens, and %" PRId64
                    " fit into the model's context: at the command line; give a part of it",
-                   count, most);
+                   what, count, most);
 }
 
-/* The state behind each token of the text, which the end of a document precedes. */
-static bp_err find_queries(citing *self)
+static bp_err check_texts(const citing *self, int64_t frame)
 {
-    bool prefix = self->lm->info.eod_id >= 0;
-    int64_t count = self->ids.count, length = count + prefix, C = self->lm->info.states.columns;
-    bp_err err = bp_agree(MPI_COMM_WORLD, check_text(self, prefix));
-    int32_t *inputs = NULL, *targets = NULL;
-    float *values = NULL;
+    int64_t context = self->lm->info.context;
+    bp_err err = check_text("text", self->ids.count, context - frame);
 
-    if (err != BP_OK)
-        return err;
-    inputs = bp_alloc("tool.cite", length, sizeof *inputs);
-    targets = bp_alloc("tool.cite", length, sizeof *targets);
-    values = bp_alloc("tool.cite", length, sizeof *values);
-    self->queries = bp_alloc("tool.cite", length * C, sizeof *self->queries);
+    return err == BP_OK && self->arguments->source
+               ? check_text("source", self->source.count, context)
+               : err;
+}
+
+/* What a window's tokens are predicted from: keys[windows][length][columns]. */
+static bp_err find_keys(citing *self, const bp_model_batch *batch, float **keys)
+{
+    int64_t places = batch->windows * batch->length;
+    float *values = bp_alloc("tool.cite", places, sizeof *values);
+
+    *keys = bp_alloc("tool.cite", places * self->lm->info.states.columns, sizeof **keys);
+    bp_err err = self->lm->ops->keys(self->lm, batch, values, *keys);
+    bp_free(values);
+    return err;
+}
+
+/* Behind each token of the text, which the end of a document precedes; a target begins with the
+ * token that its decoder begins with. */
+static bp_err find_behind(citing *self, bool prefix)
+{
+    const bp_model_info *info = &self->lm->info;
+    int64_t count = self->ids.count, length = count + prefix, C = info->states.columns;
+    int32_t *inputs = bp_alloc("tool.cite", length, sizeof *inputs),
+            *targets = bp_alloc("tool.cite", length, sizeof *targets),
+            *sources = bp_alloc("tool.cite", self->source.count + 1, sizeof *sources),
+            source_length = (int32_t)self->source.count;
+    bp_model_batch batch = {.windows = 1, .length = length, .inputs = inputs, .targets = targets};
+    float *keys = NULL;
+
+    if (info->reads_source) {
+        batch.source_length = source_length;
+        batch.sources = sources;
+        batch.source_lengths = &source_length;
+    }
+    for (int64_t t = 0; t < self->source.count; t++)
+        sources[t] = (int32_t)self->source.data[t];
     if (prefix)
-        inputs[0] = (int32_t)self->lm->info.eod_id;
+        inputs[0] = (int32_t)(info->reads_source ? info->start_token : info->eod_id);
     for (int64_t t = 0; t < length; t++)
         targets[t] = -1;
     for (int64_t t = 0; t < count; t++)
         inputs[t + prefix] = (int32_t)self->ids.data[t];
     targets[length - 1] = inputs[0]; /* a batch has a target */
-    err = self->lm->ops->keys(
-        self->lm,
-        &(bp_model_batch){.windows = 1, .length = length, .inputs = inputs, .targets = targets},
-        values, self->queries);
-    if (prefix)
-        memmove(self->queries, self->queries + C, (size_t)(count * C) * sizeof *self->queries);
-    bp_free(values);
+    bp_err err = find_keys(self, &batch, &keys);
+    if (err == BP_OK)
+        memcpy(self->queries, keys + prefix * C, (size_t)(count * C) * sizeof *keys);
+    bp_free(keys);
+    bp_free(sources);
     bp_free(targets);
     bp_free(inputs);
+    return err;
+}
+
+/* A window of a masked model: the text in its frame, one token of it masked. */
+static void fill_masked(const citing *self, int64_t masked, int32_t *inputs, int32_t *targets)
+{
+    int64_t count = self->ids.count;
+
+    inputs[0] = (int32_t)bp_tokenizer_role(self->tokenizer, BP_ROLE_CLS);
+    inputs[count + 1] = (int32_t)bp_tokenizer_role(self->tokenizer, BP_ROLE_SEP);
+    for (int64_t t = 0; t < count; t++)
+        inputs[t + 1] = (int32_t)self->ids.data[t];
+    for (int64_t t = 0; t < count + 2; t++)
+        targets[t] = t == masked + 1 ? inputs[t] : -1;
+    inputs[masked + 1] = (int32_t)bp_tokenizer_role(self->tokenizer, BP_ROLE_MASK);
+}
+
+/* In the place of each token, which is masked. */
+static bp_err find_masked(citing *self)
+{
+    int64_t count = self->ids.count, length = count + 2, C = self->lm->info.states.columns;
+    int64_t side = length < BATCH_TOKENS ? BATCH_TOKENS / length : 1;
+    int32_t *inputs = bp_alloc("tool.cite", side * length, sizeof *inputs),
+            *targets = bp_alloc("tool.cite", side * length, sizeof *targets);
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; first < count && err == BP_OK; first += side) {
+        bp_model_batch batch = {.windows = count - first < side ? count - first : side,
+                                .length = length,
+                                .inputs = inputs,
+                                .targets = targets};
+        float *keys = NULL;
+
+        for (int64_t w = 0; w < batch.windows; w++)
+            fill_masked(self, first + w, inputs + w * length, targets + w * length);
+        err = find_keys(self, &batch, &keys);
+        for (int64_t w = 0; w < batch.windows && err == BP_OK; w++)
+            memcpy(self->queries + (first + w) * C, keys + (w * length + first + w + 1) * C,
+                   (size_t)C * sizeof *keys);
+        bp_free(keys);
+    }
+    bp_free(targets);
+    bp_free(inputs);
+    return err;
+}
+
+static bp_err find_queries(citing *self)
+{
+    const bp_model_info *info = &self->lm->info;
+    bool prefix = info->reads_source || info->eod_id >= 0;
+    bp_err err = bp_agree(MPI_COMM_WORLD, check_texts(self, info->masks ? 2 : prefix));
+
+    if (err != BP_OK)
+        return err;
+    self->queries =
+        bp_alloc("tool.cite", self->ids.count * info->states.columns, sizeof *self->queries);
+    err = info->masks ? find_masked(self) : find_behind(self, prefix);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
@@ -393,6 +486,7 @@ static bp_err run(int argc, char **argv)
         {.key = KEY_COUNT, .number = &arguments.count, .low = 1, .high = INT64_MAX},
         {.key = KEY_TEMPERATURE, .text = &arguments.temperature},
         {.key = KEY_ENTRIES, .flag = &arguments.entries},
+        {.key = KEY_SOURCE, .text = &arguments.source},
         {.key = KEY_MEMORY, .number = &arguments.memory_mib, .low = 1, .high = INT64_C(1) << 40},
         {0}};
     bp_err err = tool_parse(&bp_tool_cite, values, &arguments.files, argc, argv);
@@ -405,6 +499,7 @@ static bp_err run(int argc, char **argv)
     bp_free(self.starts);
     bp_free(self.found);
     bp_free(self.queries);
+    bp_ids_clear(&self.source);
     bp_ids_clear(&self.ids);
     bp_tokenizer_free(&self.tokenizer);
     bp_datastore_close(&self.store);
@@ -418,16 +513,18 @@ const bp_tool bp_tool_cite = {
     .help = {.name = "bagpipe-data cite",
              .usage = "CHECKPOINT DATASTORE TEXT",
              .summary = "finds the training documents that stand nearest to a text",
-             .text = "DATASTORE is the file score/states.h5 that bagpipe score wrote of the "
-                     "training text under CHECKPOINT, with score.states=yes.\n"
-                     "Each token of TEXT, in its context, looks at the K nearest entries. Their "
-                     "weights are proportional to exp(-d / T), d being squared distances, and sum "
-                     "to 1. A document's share is the weight of its entries, as a mean over the "
-                     "tokens of the text.\n"
-                     "A line has the share, the squared distance of the document's nearest entry, "
-                     "the document's number and id, the entry's position in it, and the text that "
-                     "ends with the token that followed. Under mpirun ranks share the datastore "
-                     "out.",
+             .text =
+                 "DATASTORE is the file score/states.h5 that bagpipe score wrote of the "
+                 "training text under CHECKPOINT, with score.states=yes.\n"
+                 "Each token of TEXT, in its context, looks at the K nearest entries: by what "
+                 "follows it, and of a masked model by its own place, where it is masked. Their "
+                 "weights are proportional to exp(-d / T), d being squared distances, and sum "
+                 "to 1. A document's share is the weight of its entries, as a mean over the "
+                 "tokens of the text.\n"
+                 "A line has the share, the squared distance of the document's nearest entry, "
+                 "the document's number and id, the entry's position in it, and the text that "
+                 "ends with the entry's token. Under mpirun ranks share the datastore "
+                 "out.",
              .options = OPTIONS,
              .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
                          "      \"In the beginning\"\n",

@@ -246,8 +246,9 @@ struct bp_model_family {
     /** The part of it that an activation behind a block is; false: it is none. */
     bool (*state_part)(const bp_model_shape *shape, int block, const char *what,
                        bp_state_part *out);
-    /** The block of the last Transformer layer of what continues texts: what its MLP reads is the
-     * key of what follows (bp_model_ops.keys). NULL: there is none. */
+    /** The block of the last Transformer layer of what continues texts or fills them in: what its
+     * MLP reads is the key of the token that is predicted (bp_model_ops.keys). NULL: there is none.
+     */
     int (*key_block)(const bp_model_shape *shape);
     const bp_objective *objective;         /* that pretraining minimises */
     const bp_objective *other_objective;   /* or this one: train.objective. NULL: there is none */

@@ -342,11 +342,11 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
 
 void bp_task_mirror(bp_example *example, int64_t T, int32_t start)
 {
-    int32_t *target = example->inputs[0], length = *example->length[0];
+    int32_t *target = example->inputs[0];
 
     memcpy(example->inputs[1], target, (size_t)T * sizeof *target);
-    *example->length[1] = length;
-    memmove(target + 1, target, (size_t)(length - 1) * sizeof *target);
+    *example->length[1] = *example->length[0];
+    memmove(target + 1, target, (size_t)(T - 1) * sizeof *target);
     target[0] = start;
 }
 
@@ -418,6 +418,8 @@ static void make_spans(const bp_example_maker *self, const bp_document *document
     (void)step, (void)slot;
     *out->length[0] =
         (int32_t)bp_task_fill(out->inputs[0], out->segments[0], T, &rules->frame, &pair, &cut);
+    if (self->form.stream[1].T > 0)
+        bp_task_mirror(out, T, (int32_t)rules->start);
     none = bp_task_no_answer(&rules->frame, *out->length[0]);
     for (int end = 0; end < 2; end++)
         out->targets[end][0] = (int32_t)none;

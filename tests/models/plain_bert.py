@@ -88,6 +88,7 @@ class Bert:
             name = f"{kind}encoder.layer.{layer}"
             rows = [self.norm(name + ".attention.output.LayerNorm", [a + b for a, b in zip(x, y)])
                     for x, y in zip(rows, self.attend(name + ".attention", rows))]
+            self.keys = rows  # of the last layer: what its MLP reads
             inner = [[gelu(a) for a in self.linear(name + ".intermediate.dense", x)] for x in rows]
             rows = [self.norm(name + ".output.LayerNorm", [a + b for a, b in zip(x, self.linear(name + ".output.dense", y))])
                     for x, y in zip(rows, inner)]
@@ -138,9 +139,9 @@ class Bert:
         return result
 
     def score(self, lines, vocabulary, window, words):
-        """The negated pseudo-log-likelihood of documents in disjoint windows, and how many tokens they have."""
+        """The negated pseudo-log-likelihood of documents in disjoint windows, and of each token what the last MLP reads in its place."""
         cls, sep, mask = (vocabulary.index(name) for name in ("[CLS]", "[SEP]", "[MASK]"))
-        total = count = 0
+        total, keys = 0, []
         for line in lines:
             ids = words_of(line, vocabulary)
             for first in range(0, len(ids), window):
@@ -152,5 +153,5 @@ class Bert:
                         end += 1
                     masked[1 + k:1 + end] = [mask] * (end - k)
                     total -= self.logprob(masked, 1 + k, token)
-                    count += 1
-        return total, count
+                    keys.append(self.keys[1 + k])
+        return total, keys

@@ -41,12 +41,13 @@ class T5:
     def norm(self, name, x):
         return x / numpy.sqrt((x * x).mean(-1, keepdims=True) + self.config["layer_norm_epsilon"]) * self.tensors[name + ".weight"]
 
-    def attend(self, name, x, source, bias, causal):
+    def attend(self, name, x, source, bias, causal, seen=None):
         heads, width = self.config["num_heads"], self.config["d_kv"]
         q, k, v = ((y @ self.tensors[f"{name}.{part}.weight"].T).reshape(-1, heads, width) for part, y in (("q", x), ("k", source), ("v", source)))
         scores = numpy.einsum("thd,shd->hts", q, k) + bias
         if causal:
             scores = numpy.where(numpy.tril(numpy.ones(scores.shape[1:], bool)), scores, -numpy.inf)
+        scores[:, :, seen if seen else len(source):] = -numpy.inf
         weights = numpy.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         return numpy.einsum("hts,shd->thd", weights, v).reshape(len(x), -1) @ self.tensors[name + ".o.weight"].T
@@ -63,12 +64,13 @@ class T5:
         gelu = gate / 2 * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
         return (gelu * (x @ self.tensors[name + ".wi_1.weight"].T)) @ self.tensors[name + ".wo.weight"].T
 
-    def stack(self, name, ids, source=None):
+    def stack(self, name, ids, source=None, seen=None):
+        """seen: inputs that are no padding; None: all."""
         x, bias = self.tensors["shared.weight"][ids], self.bias(name, len(ids))
         for k in range(self.config["num_layers" if source is None else "num_decoder_layers"]):
             layer = f"{name}.block.{k}.layer."
             y = self.norm(layer + "0.layer_norm", x)
-            x = x + self.attend(layer + "0.SelfAttention", y, y, bias, source is not None)
+            x = x + self.attend(layer + "0.SelfAttention", y, y, bias, source is not None, seen)
             if source is not None:
                 x = x + self.attend(layer + "1.EncDecAttention", self.norm(layer + "1.layer_norm", x), source, 0, False)
             last = layer + ("1" if source is None else "2")

@@ -6,6 +6,7 @@ import pathlib
 import struct
 
 import bagpipe_test
+import h5py
 import numpy
 import plain_bert
 from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, state_of, timeless
@@ -188,6 +189,32 @@ class Bert(FolderTest):
                    f"score.corpus={self.at('few.h5')}", *keys], ranks)
         return pathlib.Path(self.at(name), "score", "summary.json").read_bytes()
 
+    def store(self, name):
+        return os.path.join(self.at(name), "score", "states.h5")
+
+    def check_neighbours(self, model):
+        """In its own datastore each token of a text finds itself, with a distance of rounding; half of the mixture is that one then."""
+        for name, ranks, mesh in (("tensor", 2, ["mesh.tensor=2"]), ("stages", 2, ["mesh.pipeline=2"]), ("data", 2, [])):
+            self.score(f"store-{name}", model, ranks, "score.states=yes", *mesh)
+            with h5py.File(self.store(f"store-{name}")) as file, h5py.File(self.store("roberta-pll")) as one:
+                numpy.testing.assert_allclose(file["layer_0"][:], one["layer_0"][:], atol=2e-5)
+        self.score("near", model, 2, f"score.neighbours={self.store('roberta-pll')}", "neighbours.k=1", "neighbours.weight=0.5", "score.tokens=yes")
+        with h5py.File(os.path.join(self.at("near"), "score", "tokens.h5")) as file:
+            mixed, alone = file["logprob"][:].astype(float), file["logprob_alone"][:].astype(float)
+        numpy.testing.assert_allclose(mixed, numpy.log(0.5 + 0.5 * numpy.exp(alone)), atol=1e-6)
+        cite = [bagpipe_test.program("bagpipe-data"), "cite", "--neighbours", "1"]
+        for ranks in (0, 2):
+            lines = self.must([*cite, "--entries", model, self.store("roberta-pll"), " ".join(WORDS[:8])], ranks).out.splitlines()[1:]
+            rows = [line.split("\t") for line in lines]
+            self.assertEqual([(row[3], row[5]) for row in rows], [("2", str(k)) for k in range(8)])
+            self.assertLess(max(float(row[2]) for row in rows), 1e-6)
+        for status, name, rest in ((65, "cite.long_text", [" ".join(WORDS[:9])]), (64, "cite.other_source", ["--source", "the", "the"])):
+            self.assert_error(run([*cite, model, self.store("roberta-pll"), *rest]), status, f"[{name}]")
+        self.write("pair.json", json.dumps({"members": [{"name": name, "path": model} for name in "ab"]}))
+        for keys, name in (([f"score.neighbours={self.store('roberta-pll')}"], "neighbours.no_keys"), (["score.states=yes"], "score.no_states")):
+            self.assert_error(run([bagpipe_test.program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at('no')}",
+                                   f"score.model={self.at('pair.json')}", f"score.corpus={self.at('few.h5')}", *keys]), 78, f"[{name}]")
+
     def test_pseudo_log_likelihoods_are_those_of_a_plain_program(self):
         """Of plain_bert.py, which masks each token itself: pll and pll_word, documents longer than a window, an ensemble of one model."""
         lines = ["the man", "looking for it the had theyed ing . thes wased", " ".join(WORDS[:9])]
@@ -200,12 +227,15 @@ class Bert(FolderTest):
             self.must(["bagpipe-data", "export", model, "--out", self.at(f"plain-{kind}"), "--no-tokenizer"])
             plain = plain_bert.Bert(self.at(f"plain-{kind}"))
             for convention in ("pll", "pll_word"):
-                summary = json.loads(self.score(f"{kind}-{convention}", model, 0, f"score.convention={convention}"))
+                summary = json.loads(self.score(f"{kind}-{convention}", model, 0, f"score.convention={convention}", "score.states=yes"))
                 vocabulary = pathlib.Path(self.at("vocab.txt")).read_text(encoding="utf-8").split("\n")
-                total, count = plain.score(lines, vocabulary, 8, convention == "pll_word")
-                self.assertEqual(summary["tokens"], count)
+                total, keys = plain.score(lines, vocabulary, 8, convention == "pll_word")
+                self.assertEqual(summary["tokens"], len(keys))
                 self.assertLess(abs(summary["nll_nats"] - total), 1e-4, (kind, convention))
                 self.assertEqual(summary["convention"]["name"], convention)
+                with h5py.File(self.store(f"{kind}-{convention}")) as file:
+                    numpy.testing.assert_allclose(file["layer_0"][:][file["scored"][:] == 1], keys, atol=2e-5)
+        self.check_neighbours(model)
         one = self.score("default", model)
         self.assertEqual(one, pathlib.Path(self.at("roberta-pll"), "score", "summary.json").read_bytes())
         self.assertEqual(one, self.score("two", model, 2))

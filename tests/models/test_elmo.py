@@ -303,6 +303,7 @@ class Elmo(JobTest):
                 job, *keys = arguments
                 result = run([program("bagpipe"), job, self.at("small.ini"), f"run.dir={self.at('refused')}", *KEYS, *keys], ranks)
                 self.assert_error(result, 78, f"[{identifier}]")
+        self.assert_error(run([program("bagpipe-data"), "cite", self.gru(), self.at("none.h5"), "the"]), 78, "[cite.no_keys]")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /* The gradient of a network of two streams and two heads (test_family.c), and of encoder-decoders
- * with each variant of attention and head and with adapters, is the slope of its loss: along each
- * tensor's gradient, by central differences. */
+ * with each variant of attention and head, with adapters and with heads of tags and spans, is the
+ * slope of its loss: along each tensor's gradient, by central differences. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
@@ -41,6 +41,32 @@ static bp_model_shape shape_of(const char *kind)
     if (shape.family->settle)
         shape.family->settle(&shape);
     return shape;
+}
+
+/* A task's texts of several lengths, which the decoder reads a place later; a tag of most places,
+ * or two ends of a span. */
+static void make_texts(fixture *f, const bp_model_shape *shape)
+{
+    bool spans = shape->task.kind == BP_TASK_SPANS;
+
+    f->maker = bp_model_objective(shape)->maker(shape, T, NULL);
+    f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
+    f->batch = bp_batch_over(&f->maker.form, B, f->bytes);
+    for (int i = 0; i < B * T; i++) {
+        int length = T - 4 * (i / T), t = i % T,
+            before = t == 0 ? 1 : ((i - 1) * 11 + 5) % VOCABULARY;
+
+        ((int32_t *)f->batch.stream[1].inputs)[i] = (i * 11 + 5) % VOCABULARY;
+        ((int32_t *)f->batch.stream[0].inputs)[i] = before;
+        if (!spans)
+            ((int32_t *)f->batch.term[0].targets)[i] = t < length && i % 5 != 3 ? i % 3 : -1;
+    }
+    for (int b = 0; b < B; b++) {
+        for (int s = 0; s < 2; s++)
+            ((int32_t *)f->batch.stream[s].lengths)[b] = T - 4 * b;
+        for (int s = 0; s < 2 && spans; s++)
+            ((int32_t *)f->batch.term[s].targets)[b] = b + 2 * s;
+    }
 }
 
 /* Pairs: sources of several lengths, and targets with a place that is not asked for. */
@@ -86,7 +112,9 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
                                             : grow * values[i];
     }
     bp_network_refresh(f->network);
-    if (shape->family->start_token) {
+    if (shape->task.kind != BP_TASK_NONE) {
+        make_texts(f, shape);
+    } else if (shape->family->start_token) {
         make_pairs(f);
     } else {
         f->maker = shape->family->objective->maker(shape, T, NULL);
@@ -247,12 +275,31 @@ static void those_of_their_adapters_are(void **state)
         }
 }
 
+static void those_of_heads_of_places_are(void **state)
+{
+    static const char *const KINDS[] = {"transformer", "bart", "t5"};
+
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int spans = 0; spans < 2; spans++) {
+            bp_model_shape shape = shape_of(KINDS[k]);
+            fixture f = {0};
+
+            shape.task = (bp_task_shape){.kind = spans ? BP_TASK_SPANS : BP_TASK_TAGS,
+                                         .outcomes = spans ? 2 : 3};
+            open_fixture(&f, &shape, k == 2 ? 7 : 8);
+            assert_in_range(check_slopes(&f), k == 2 ? 25 : 60, 1000);
+            close_fixture(&f);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(those_of_variants_of_encoder_decoders_are),
-        cmocka_unit_test(those_of_their_adapters_are)};
+        cmocka_unit_test(those_of_their_adapters_are),
+        cmocka_unit_test(those_of_heads_of_places_are)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

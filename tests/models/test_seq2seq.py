@@ -214,6 +214,42 @@ class Seq2Seq(JobTest):
         self.must(["bagpipe", "finetune", self.at("topics.ini"), f"run.dir={self.at(name)}", *keys], ranks)
         return self.at(name)
 
+    def check_places(self, base, twin, ids, end):
+        """As BartForQuestionAnswering: the decoder's state at a place, which has read the tokens before it and the whole source, tells of the token there."""
+        sentences = [[(f"{'ab'[j % 2]}{(k + j) % 9}", "O" if (k + j) % 9 > 3 else "XY"[j % 2]) for j in range(2 + k % 4)] for k in range(12)]
+        self.write("tags.txt", "\n".join("".join(f"{word} {tag}\n" for word, tag in words) for words in sentences))
+        contexts = [[f"{'ab'[(k + j) % 2]}{(k * 2 + j) % 9}" for j in range(3 + k % 3)] for k in range(12)]
+        questions = [{"context": " ".join(words), "qas": [{"id": str(k), "question": f"b{k % 9} a1", "is_impossible": k % 4 == 0,
+                                                           "answers": [{"text": " ".join(words[1:2 + k % 2]), "answer_start": 3}] if k % 4 else []}]} for k, words in enumerate(contexts)]
+        self.write("spans.txt", json.dumps({"version": "v2.0", "data": [{"title": "a", "paragraphs": questions}]}))
+        for kind, form in (("tags", "conll"), ("spans", "squad")):
+            corpus = self.at(kind + ".h5")
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", form, "--out", corpus, self.at(kind + ".txt")])
+            keys = [base, f"task.kind={kind}", "task.label=", f"corpus.train={corpus}", f"corpus.valid={corpus}", "train.batch=12", "model.context=16"]
+            still = self.tuned(kind + "-still", 0, *keys, "optimizer.lr=0", "train.steps=1")
+            w, losses = tensors_of(os.path.join(still, "checkpoints", steps(still)[-1])), []
+            for k in range(12):
+                text = [ids[word] for word, _ in sentences[k]] + [end] if kind == "tags" else [ids[f"b{k % 9}"], ids["a1"], end, *(ids[word] for word in contexts[k]), end]
+                padded = text + [0] * (16 - len(text))  # where a span begins is one of all places
+                states = twin.stack("decoder", [0] + padded[:-1], twin.stack("encoder", text), len(text))
+                if kind == "tags":
+                    names = read_json(still, "task.json")["labels"]
+                    targets, rows = [names.index(tag) for _, tag in sentences[k]], states[:len(text) - 1] @ w["task.weight"].T + w["task.bias"]
+                else:
+                    targets = [len(text) - 1] * 2 if k % 4 == 0 else [4, 4 + k % 2]
+                    rows = (states @ w["task.weight"].T + w["task.bias"]).T
+                for row, target in zip(rows, targets, strict=True):
+                    losses.append(numpy.log(numpy.exp(row).sum()) - row[target])
+            self.assertLess(abs(metrics(still)[-1]["valid_loss"] - numpy.mean(losses)), 1e-5)
+            one = metrics(self.tuned(kind + "-learn", 0, *keys, "optimizer.lr=1e-2", "train.steps=30"))
+            self.assertLess(one[-1]["valid_loss"], 0.5 * one[0]["loss"])
+            for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"])):
+                other = metrics(self.tuned(f"{kind}-{name}", ranks, *keys, "optimizer.lr=1e-2", "train.steps=4", *mesh))
+                self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)
+            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at(kind + '-scored')}", f"score.model={self.at(kind + '-learn')}", f"score.corpus={corpus}"])
+            scored = read_json(self.at(kind + "-scored"), "score", "summary.json")["task"]
+            self.assertGreater(scored["accuracy" if kind == "tags" else "exact_match"]["value"], 0.7)
+
     def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):
         """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later."""
         self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("words.json"),
@@ -243,10 +279,8 @@ class Seq2Seq(JobTest):
         for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"]), ("lora", 0, ["adapter.kind=lora", "adapter.rank=3"])):
             other = metrics(self.tuned("topics-" + name, ranks, base, "optimizer.lr=1e-2", "train.steps=4", "model.dropout=0.1", *mesh))
             self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)
-        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", "conll", "--out", self.at("tags.h5"),
-                   self.write("tags.txt", "a1 B-X\na2 O\n\na3 O\n")])
-        for keys, identifier in ((["task.kind=tags", "task.label=", f"corpus.train={self.at('tags.h5')}", "corpus.valid="], "task.no_places"),
-                                 (["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={still}"], "distill.other_frame")):
+        self.check_places(base, twin, ids, end)
+        for keys, identifier in ((["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={still}"], "distill.other_frame")):
             self.assert_error(bagpipe_test.run([program("bagpipe"), "finetune", self.at("topics.ini"), f"run.dir={self.at('never')}", base, "train.steps=1",
                                                 *keys]), 78, f"[{identifier}]")
 

@@ -130,6 +130,23 @@ class Scoring(ScoreFiles, FolderTest):
                 self.assertEqual(len(got), sum(label >= 0 for label in labels))
                 self.assertLess(abs(got - want[:len(got)]).max(), 2e-5)
 
+    def test_a_target_cites_itself_with_its_source(self):
+        """What follows each token of a target of the datastore is found there, with a distance of rounding; another source is further off."""
+        self.scored("store", 0, "score.states=yes")
+        store = os.path.join(self.at("store"), "score", "states.h5")
+        with open(self.at("valid.src"), encoding="utf-8") as file:
+            number, source = next((k, line.strip()) for k, line in enumerate(file) if len(line) > 6)
+        cite = [program("bagpipe-data"), "cite", "--neighbours", "1", "--entries"]
+        for ranks in (0, 2):
+            lines = self.must([*cite, "--source", source, self.model, store, source[::-1]], ranks).out.splitlines()[1:]
+            rows = [line.split("\t") for line in lines]
+            self.assertEqual([(row[3], int(row[5])) for row in rows], [(str(number), len(source) + 1 + k) for k in range(len(source))])
+            self.assertLess(max(float(row[2]) for row in rows), 1e-6)
+        other = self.must([*cite, "--source", source[:3], self.model, store, source[::-1]]).out.splitlines()[1:]
+        self.assertGreater(float(other[0].split("\t")[2]), 1e-4)
+        for status, name, rest in ((64, "cite.other_source", ["a"]), (65, "cite.long_text", ["--source", "a" * 16, "a"]), (65, "cite.long_text", ["--source", "a", "a" * 16])):
+            self.assert_error(run([*cite[:4], *rest[:-1], self.model, store, rest[-1]]), status, f"[{name}]")
+
     def test_scores_are_those_of_validation_on_every_mesh(self):
         one = self.scored("one")
         self.assertLess(abs(math.log(one["perplexity"]) - metrics(self.model)[-1]["valid_loss"]), 1e-6)

@@ -5,6 +5,7 @@ where pandas is installed.
 """
 import argparse
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -15,9 +16,11 @@ sys.path.insert(0, str(TOP / "tests/jobs"))
 from english import english  # noqa: E402
 
 # in the order in which a user would read them: each uses the files of those before
-PAGES = ["training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md"]
+PAGES = ["training.md", "scoring.md", "generation.md", "uncertainty.md", "performance.md", "parallelism.md", "troubleshooting.md",
+         "finetuning.md", "ngram.md", "word2vec.md"]
 ELSEWHERE = r"\b(sbatch|srun)\b|large\.ini"  # blocks for a cluster, or a machine with more memory
-SHORTER = [("steps = 200", "steps = 24"), ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
+SHORTER = [("steps = 200\n", "steps = 24\n"), ("steps = 10000", "steps = 6"), ("width = 256\n", "width = 32\n"),
+           ("bagpipe bench run.dir=runs/bench", "bagpipe bench run.dir=runs/bench bench.seconds=0.02 bench.models=tiny")]
 
 
 def blocks(page, language):
@@ -31,6 +34,18 @@ def write_text(folder):
         (folder / f"{name}.txt").write_text(english(size, seed))
 
 
+def write_tasks(folder):
+    """A table of pairs, of which the second text begins the first one or does not; and words with tags."""
+    draw, words = random.Random(1), english(4000, 5).split()
+    for name, count in {"train": 96, "valid": 32, "test": 32}.items():
+        rows = ["premise\thypothesis\tentailment"]
+        for k in range(count):
+            premise = draw.choices(words, k=6)
+            rows.append("\t".join([" ".join(premise), " ".join(premise[:3] if k % 2 else draw.choices(words, k=3)), ("no", "yes")[k % 2]]))
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    (folder / "names.conll").write_text("\n".join(f"{word} {'O' if k % 3 else 'B-X'}" + "\n" * (k % 7 == 6) for k, word in enumerate(words[:200])) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=str(TOP / "build/release"))
@@ -42,6 +57,7 @@ def main():
         for name in ("jobs", "slurm", "docs"):
             (work / name).symlink_to(TOP / name)
         write_text(work / "text")
+        write_tasks(work)
         commands = [f"echo '== {page}'\n{block}" for page in PAGES for block in blocks(page, "sh") if not re.search(ELSEWHERE, block)]
         assert len(commands) > 12, "the pages have hardly any commands"
         script = "\n".join(commands)

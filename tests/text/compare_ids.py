@@ -250,7 +250,7 @@ RUST, HUGGINGFACE, XENOVA, TIKTOKEN, SPM = "tokenizers", "huggingface", "xenova"
 CASES = [("gpt2", make_gpt2, [RUST, HUGGINGFACE, XENOVA, TIKTOKEN]), ("llama3", make_llama3, [RUST, HUGGINGFACE, TIKTOKEN]),
          ("split", make_split, [RUST, TIKTOKEN]), ("digits", make_roberta, [RUST]), ("llama2", make_llama2, [RUST, SPM]),
          ("unigram", make_unigram, [RUST, SPM]), ("charsmap", make_charsmap, [RUST, SPM]),
-         ("ours", make_ours, [RUST, HUGGINGFACE]), ("bert", make_bert, [RUST, HUGGINGFACE]),
+         ("ours", make_ours, [RUST, HUGGINGFACE]), ("bert", make_bert, [RUST, HUGGINGFACE, XENOVA]),
          ("wordpiece", make_wordpiece, [RUST, HUGGINGFACE, XENOVA]), ("cased", make_cased, [RUST, HUGGINGFACE, XENOVA])]
 PLAIN = (TIKTOKEN, SPM)
 PACKAGES = {RUST: "tokenizers", HUGGINGFACE: "@huggingface/tokenizers", XENOVA: "@xenova/transformers", TIKTOKEN: "tiktoken"}
@@ -283,9 +283,9 @@ def without_ties(bad, ours, theirs, tokenizer):
 def is_read_otherwise(library, name, line):
     """BERT's normalizer in JavaScript sees halves of characters beyond U+FFFF, Chinese ones too, and xenova's strips the marks
     U+0300 to U+036F alone."""
-    if name not in ("wordpiece", "cased") or library not in (HUGGINGFACE, XENOVA):
+    if name not in ("bert", "wordpiece", "cased") or library not in (HUGGINGFACE, XENOVA):
         return False
-    marks = library == XENOVA and name == "wordpiece"
+    marks = library == XENOVA and name != "cased"
     return any(c > "\uffff" or marks and not "\u0300" <= c <= "\u036f" and unicodedata.category(c) == "Mn"
                for c in unicodedata.normalize("NFD", line.decode()))
 
@@ -296,13 +296,15 @@ def compare(args, name, library, tokenizer, text):
     theirs = subprocess.run(foreign(args, library, name, tokenizer, text), check=True, capture_output=True,
                             cwd=args.modules or ".").stdout.split(b"\n")
     lines, ties = text.read_bytes().split(b"\n"), 0
-    bad = [k for k in range(max(len(ours), len(theirs)))
-           if ours[k:k + 1] != theirs[k:k + 1] and not is_read_otherwise(library, name, lines[k])]
+    bad = [k for k in range(max(len(ours), len(theirs))) if ours[k:k + 1] != theirs[k:k + 1]]
+    otherwise = {k for k in bad if is_read_otherwise(library, name, lines[k])}
+    bad = [k for k in bad if k not in otherwise]
     if library == SPM and name in ("unigram", "charsmap"):
         bad, ties = without_ties(bad, ours, theirs, tokenizer)
     tokens = sum(len(line.split()) for line in theirs)
     print(f"{name:9} {library:14} {text.stem:9} {text.stat().st_size:9} bytes {len(lines) - 1:7} lines {tokens:8} tokens: "
-          f"{len(bad)} lines differ" + (f", {ties} ties" if ties else ""), flush=True)
+          f"{len(bad)} lines differ" + (f", {ties} ties" if ties else "")
+          + (f", {len(otherwise)} read otherwise" if otherwise else ""), flush=True)
     for k in bad[:args.show]:
         print(f"  line {k + 1}: {lines[k].decode()!r}\n    ours   {ours[k].decode()}\n    theirs {theirs[k].decode()}")
     return len(bad)

@@ -138,10 +138,14 @@ bp_err bp_neighbours_new(bp_model **out, bp_model *model, const bp_mesh *mesh,
     self->model = model;
     self->spec = *spec;
     self->group = mesh->model;
-    if (!model->info.states.keys)
+    if (model->info.members > 0)
+        err = BP_FAIL(BP_ERR_CONFIG, "neighbours.no_keys",
+                      "each member of an ensemble has keys of its own, and a datastore those of "
+                      "one model: at score.neighbours; take one member, or leave the key out");
+    else if (!model->info.states.keys)
         err = BP_FAIL(BP_ERR_CONFIG, "neighbours.no_keys",
                       "a model of kind %s has no keys of a datastore: at score.neighbours; take a "
-                      "Transformer that continues texts, or leave the key out",
+                      "Transformer that continues texts or fills them in, or leave the key out",
                       model->info.kind);
     else if (model->info.may_be_zero)
         err =

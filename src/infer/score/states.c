@@ -87,8 +87,8 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
         bp_config_fault(
             config, "score.no_states",
             "score.states = yes, but no states are returned of %s of kind %s: at "
-            "score.states; take one model of kind elmo, or a Transformer that continues "
-            "texts, or leave the key out",
+            "score.states; take one model of kind elmo, or a Transformer that continues texts or "
+            "fills them in, or leave the key out",
             model->members > 0 ? "an ensemble" : "a model", model->kind ? model->kind : "unknown");
     else if (keys->mix && model->states.keys)
         bp_config_fault(config, "score.bad_mix",

@@ -155,6 +155,12 @@ static int blocks(const bp_model_shape *shape)
     return (int)shape->layers + 4 + bp_bert_has_pooler(shape) + boundary_blocks(shape);
 }
 
+/* The last of the layers, behind the embedding and its norm. */
+static int key_block(const bp_model_shape *shape)
+{
+    return (int)shape->layers + 1;
+}
+
 static part part_of(const bp_model_shape *shape, int block)
 {
     int behind = block - (int)shape->layers - 2;
@@ -408,7 +414,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     {                                                                                              \
         .name = kind, .sizes = sizes_of, .settle = settle, .check = check,                         \
         .check_read = check_read, .facts = facts, .objective = &bp_objective_masked,               \
-        .huggingface = tables, .blocks = blocks,                                                   \
+        .huggingface = tables, .blocks = blocks, .key_block = key_block,                           \
         .blocks_are = "embedding, its norm, layers, heads", .cost = cost, .backbone = backbone,    \
         .behind = behind, .add_shared = add_shared, .add_block = add_block                         \
     }

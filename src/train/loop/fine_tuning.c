@@ -301,16 +301,11 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
     return BP_OK;
 }
 
-/* An encoder-decoder has one state of a text for a task: its decoder's behind all of it. */
-static bp_err check_decoder(const trainer *self, const bp_task_shape *task, int64_t frozen)
+/* An encoder-decoder reads a text twice, and has two stacks. */
+static bp_err check_decoder(const trainer *self, int64_t frozen)
 {
     if (!self->shape.family->start_token)
         return BP_OK;
-    if (task->kind == BP_TASK_TAGS || task->kind == BP_TASK_SPANS)
-        return BP_FAIL(BP_ERR_CONFIG, "task.no_places",
-                       "task.kind = %s is of a text's words, and model.kind = %s has one state of "
-                       "a text for a task: at task.kind; use bert, roberta, electra or gpt",
-                       bp_task_name(task->kind), self->shape.family->name);
     if (frozen > 0)
         return BP_FAIL(BP_ERR_CONFIG, "task.frozen_decoder",
                        "task.frozen_layers = %" PRId64 " counts layers of one stack, and "
@@ -337,7 +332,7 @@ static bp_err find_shape(trainer *self)
                            "model.kind = %s can't have the head of a task: at model.kind; use a "
                            "Transformer",
                            shape->family->name);
-    bp_err decodes = check_decoder(self, &task, frozen);
+    bp_err decodes = check_decoder(self, frozen);
     if (decodes != BP_OK)
         return decodes;
     bp_backbone backbone = shape->family->backbone(shape);
