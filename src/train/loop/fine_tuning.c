@@ -83,12 +83,20 @@ static void warn_of_method(const trainer *self, const char *const *keys, const c
             BP_WARN("config.unused_key", "%s is ignored: without %s", keys[k], why);
 }
 
+/* A configuration may serve a fine-tuning too, whose task.kind the command line has. */
 static void warn_of_methods(const trainer *self)
 {
-    static const char *const OF_OUTSIDE[] = {"dirichlet.precision", "dirichlet.smoothing", NULL},
+    static const char *const OF_TASKS[] = {"dirichlet.outside", "sngp.features", "task.lm_weight",
+                                           NULL},
+                             *const OF_OUTSIDE[] = {"dirichlet.precision", "dirichlet.smoothing",
+                                                    NULL},
                              *const OF_FEATURES[] = {"sngp.length_scale", "sngp.prior",
                                                      "sngp.bound", "sngp.bounded", NULL};
 
+    if (!bp_task_is_asked(self->config)) {
+        warn_of_method(self, OF_TASKS, "task.kind a language model is trained");
+        return;
+    }
     if (!outside_of(self))
         warn_of_method(self, OF_OUTSIDE, "dirichlet.outside there is no prior network");
     if (bp_task_keys_of(self->config)->features == 0)
@@ -390,7 +398,7 @@ bp_err trainer_task_shape(trainer *self)
     bool asked = bp_task_is_asked(self->config);
     bp_err err = asked ? refuse_keys(self) : BP_OK;
 
-    if (err == BP_OK && asked && self->mesh->coordinates)
+    if (err == BP_OK && self->mesh->coordinates)
         warn_of_methods(self);
     if (err == BP_OK && self->task)
         err = find_shape(self);

@@ -41,24 +41,9 @@ static void check_one(bp_config *config)
     bp_pretrain_check_model(config);
 }
 
-/* A configuration may serve a fine-tuning too; one that names no task asks for a language model
- * that these methods do not have. */
-static void refuse_methods(bp_config *config)
-{
-    for (const bp_option *option = bp_task_options; option->key; option++)
-        if (strncmp(option->key, "task.", strlen("task.")) != 0 &&
-            bp_config_departs(config, option->key))
-            bp_config_fault(config, "task.unused_key",
-                            "%s has no meaning in pretraining: at %s; use finetune, or leave it "
-                            "out",
-                            option->key, option->key);
-}
-
 void bp_pretrain_check(bp_config *config)
 {
     check_one(config);
-    if (!bp_config_is_set(config, "task.kind"))
-        refuse_methods(config);
 }
 
 /* One form of each list: a resume compares texts. */
