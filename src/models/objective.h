@@ -84,7 +84,7 @@ typedef struct bp_objective {
     /** The loss: the sum over terms of weight times the mean over a term's scored targets. */
     int terms;
     double weight[BP_TERMS];
-    const char *term[BP_TERMS]; /* names of losses that are told beside the whole one; NULL: not */
+    const char *term[BP_TERMS]; /* names of losses to report beside the whole one; NULL: not */
     bool scores_all; /* no target of an example is ever -1: nothing needs to be counted */
     bool pairs;      /* examples are documents of two texts: a source and its target */
     bool noises;     /* examples are texts with noise, and the texts */

@@ -197,8 +197,11 @@ bp_err run_tensorboard_add(run_journal *file, const json_t *line)
 
     for (int k = 0; TAGS[k] != NULL; k++)
         add_figure(&summary, TAGS[k], (float)real_of(line, TAGS[k]));
-    json_object_foreach((json_t *)line, key, value) if (is_term(key) && json_is_number(value))
-        add_figure(&summary, key, (float)json_number_value(value));
+    json_object_foreach((json_t *)line, key, value)
+    {
+        if (is_term(key) && json_is_number(value))
+            add_figure(&summary, key, (float)json_number_value(value));
+    }
     add_double(&event, EVENT_TIME, wall_time());
     add_integer(&event, EVENT_STEP, json_integer_value(json_object_get(line, "step")));
     add_message(&event, EVENT_SUMMARY, &summary);

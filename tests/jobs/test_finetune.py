@@ -185,6 +185,11 @@ class Finetune(TaskTest):
             for a, b in zip(metrics(one), metrics(self.tuned(f"words-{name}", ranks, *keys, *mesh)), strict=True):
                 self.assertLess(abs(a["loss"] - b["loss"]), 1e-4, name)
         self.assertEqual(digests(one), digests(self.tuned("words-data", 2, *keys)))
+        result = self.finetune("words-diverged", 0, *keys, env=["env", "BP_FAULT=train.nan_weight:2"])
+        self.assert_error(result, 70, "[training.diverged]")
+        lost = [line for line in metrics(self.at("words-diverged")) if line["loss"] is None]
+        self.assertTrue(lost)
+        self.assertEqual([(line["loss_classes"], line["loss_words"]) for line in lost], [(None, None)] * len(lost))
         self.assertEqual(set(digests(one)), set(digests(self.tuned("wordless", 0, *GPT))))
         self.assert_error(self.finetune("never", 0, *MODEL, "task.lm_weight=0.5"), 78, "[task.no_words]", "bert")
         self.assert_error(self.finetune("never", 0, *GPT, "task.lm_weight=0.5", f"distill.model={one}"), 78, "[task.no_words]", "distill.model")

@@ -412,9 +412,10 @@ static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t
     bp_all_sum_double(sums, 1 + (objective->term[0] ? objective->terms : 0),
                       engine->mesh->pipeline);
     result->loss = *loss;
-    for (int t = 0; t < BP_TERMS; t++)
-        result->term[t] =
-            t < objective->terms && objective->term[t] && scored[t] > 0 ? sums[1 + t] : NAN;
+    for (int t = 0; t < BP_TERMS; t++) {
+        result->asked[t] = t < objective->terms && objective->term[t] && scored[t] > 0;
+        result->term[t] = result->asked[t] ? sums[1 + t] : NAN;
+    }
 }
 
 /* What the guard of this rank's shards has seen, if anything. */

@@ -72,8 +72,8 @@ void bp_engine_slots(const bp_engine *engine, int64_t *first, int64_t *count);
 typedef struct bp_step_result {
     double loss; /* of the batch, before the update: the sum over the objective's terms of weight x
                     mean, in nats (of one causal term: nats a token) */
-    double term[BP_TERMS]; /* the means of terms that the objective has names of; NaN: of a term
-                              without a name, or that nothing in the batch is asked for */
+    double term[BP_TERMS]; /* the means of terms that the objective has names of, */
+    bool asked[BP_TERMS];  /* where something in the batch is asked for */
     double grad_norm;      /* before clipping */
     double rate;           /* the step's learning rate */
     bool skipped;          /* the gradient was not finite: nothing was updated */

@@ -36,10 +36,13 @@ static const char *list_terms(const json_t *line, const char *prefix, char out[T
     json_t *value;
 
     out[0] = '\0';
-    json_object_foreach((json_t *)line, key, value) if (strncmp(key, prefix, strlen(prefix)) == 0 &&
-                                                        used < TERMS_BYTES - 1) used +=
-        (size_t)snprintf(out + used, TERMS_BYTES - used, "%s%s %.4f", used > 0 ? ", " : " (",
-                         key + strlen(prefix), json_number_value(value));
+    json_object_foreach((json_t *)line, key, value)
+    {
+        if (strncmp(key, prefix, strlen(prefix)) == 0 && used < TERMS_BYTES - 1)
+            used += (size_t)snprintf(out + used, TERMS_BYTES - used, "%s%s %.4f",
+                                     used > 0 ? ", " : " (", key + strlen(prefix),
+                                     number_of(line, key));
+    }
     if (used > 0 && used < TERMS_BYTES - 1)
         (void)snprintf(out + used, TERMS_BYTES - used, ")");
     return out;
@@ -311,18 +314,19 @@ static double share_computed(trainer *self, double *padding)
 }
 
 /* The means of the objective's terms, where several are asked for. */
-static void set_terms(const trainer *self, json_t *line, const char *prefix, const double *mean)
+static void set_terms(const trainer *self, json_t *line, const char *prefix, const double *mean,
+                      const bool *asked)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
     char key[64];
-    int asked = 0;
+    int count = 0;
 
     for (int t = 0; t < objective->terms; t++)
-        asked += objective->term[t] && isfinite(mean[t]);
-    for (int t = 0; t < objective->terms && asked > 1; t++)
-        if (isfinite(mean[t])) {
+        count += objective->term[t] && asked[t];
+    for (int t = 0; t < objective->terms && count > 1; t++)
+        if (objective->term[t] && asked[t]) {
             (void)snprintf(key, sizeof key, "%s%s", prefix, objective->term[t]);
-            json_object_set_new(line, key, json_real(mean[t]));
+            json_object_set_new(line, key, bp_json_real(mean[t]));
         }
 }
 
@@ -344,12 +348,12 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         (json_int_t)(step * batch * T), "loss", bp_json_real(result->loss), "lr",
         bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
         bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
-    set_terms(self, line, "loss_", result->term);
+    set_terms(self, line, "loss_", result->term, result->asked);
     if (self->fits)
         json_object_set_new(line, "padding", bp_json_real(padding));
     if (valid_loss) {
         json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
-        set_terms(self, line, "valid_loss_", self->valid_term);
+        set_terms(self, line, "valid_loss_", self->valid_term, self->valid_asked);
     }
     if (valid_loss && isfinite(self->valid_accuracy))
         json_object_set_new(line, "valid_accuracy", bp_json_real(self->valid_accuracy));

@@ -134,7 +134,8 @@ typedef struct trainer {
     fine_tuning *task;     /* NULL: a language model is trained */
     double valid_accuracy; /* of the last validation; NaN: not defined */
     double valid_f1;       /* of its entities; NaN: likewise */
-    double valid_term[BP_TERMS]; /* its terms' means; NaN: nothing was asked for */
+    double valid_term[BP_TERMS]; /* its terms' means, */
+    bool valid_asked[BP_TERMS];  /* where something was asked for */
     json_t *counted;             /* and what its checkpoint's state has besides; NULL: nothing */
     progress progress;
     bp_plan plan;

@@ -291,6 +291,7 @@ static double mean_loss(trainer *self, const double *sums, const double *counts,
             counted += counts[k];
         }
         self->valid_term[t] = total / counted;
+        self->valid_asked[t] = counted > 0;
         if (counted > 0)
             loss += bp_model_term_weight(&self->shape, t) * self->valid_term[t];
         any = any || counted > 0;
