@@ -27,6 +27,13 @@ static bp_err name_of(const char **name, bp_corpus_file *file, int c)
     return err;
 }
 
+static bool has_columns(const bp_corpus_file *file, bool numbers)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+
+    return info->labels + (numbers ? info->values : 0) > 0;
+}
+
 /* Names of labels (of values too), with commas. */
 static bp_err list_names(bp_buffer *out, bp_corpus_file *file, bool labels, bool values)
 {
@@ -47,7 +54,7 @@ static bp_err list_names(bp_buffer *out, bp_corpus_file *file, bool labels, bool
 static bp_err fail_column(bp_corpus_file *file, bool is_label, const char *name)
 {
     bp_buffer have = {0};
-    bp_err err = list_names(&have, file, is_label, !is_label);
+    bp_err err = list_names(&have, file, true, !is_label); /* a label's texts may be numbers */
 
     if (err == BP_OK)
         err = BP_FAIL(BP_ERR_FORMAT, "corpus.no_column",
@@ -103,11 +110,27 @@ static bp_err find_tags(bp_corpus_file *file, bp_corpus_label *tags)
                    bp_corpus_file_path(file));
 }
 
+/* The first file with a column that may be meant; NULL: none has one. */
+static bp_corpus_file *find_columns(const bp_corpus *corpus, bool numbers)
+{
+    for (int64_t k = 0; k < bp_corpus_files(corpus); k++) {
+        bp_corpus_file *file = bp_corpus_file_at(corpus, k);
+
+        if (has_columns(file, numbers))
+            return file;
+    }
+    return NULL;
+}
+
+bool bp_corpus_has_columns(const bp_corpus *corpus, bool numbers)
+{
+    return find_columns(corpus, numbers) != NULL;
+}
+
 bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, bool numbers)
 {
-    bp_corpus_file *file = bp_corpus_file_at(corpus, 0);
-    const bp_corpus_info *info = bp_corpus_file_info(file);
-    int columns = info->labels + (numbers ? info->values : 0);
+    bp_corpus_file *file = find_columns(corpus, numbers);
+    const bp_corpus_info *info;
     bp_buffer names = {0};
     bp_err err = BP_OK;
 
@@ -116,11 +139,12 @@ bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, b
         *out = bp_strdup(name);
         return BP_OK;
     }
-    if (columns == 0)
+    if (!file)
         return BP_FAIL(BP_ERR_FORMAT, "task.no_label",
                        "the corpus has no labels: at %s; make it with bagpipe-data corpus "
                        "--label NAME",
-                       bp_corpus_file_path(file));
+                       bp_corpus_file_path(bp_corpus_file_at(corpus, 0)));
+    info = bp_corpus_file_info(file);
     if (numbers && info->values == 1) { /* the one column of numbers, whatever labels there are */
         bp_corpus_value value;
 
@@ -130,7 +154,7 @@ bp_err bp_corpus_column(char **out, const bp_corpus *corpus, const char *name, b
         return err;
     }
     err = list_names(&names, file, true, numbers);
-    if (err == BP_OK && columns > 1)
+    if (err == BP_OK && info->labels + (numbers ? info->values : 0) > 1)
         err =
             BP_FAIL(BP_ERR_CONFIG, "task.several_labels",
                     "the corpus has several labels, %s: at task.label; set it to one", names.data);
@@ -299,6 +323,12 @@ static bp_err fail_unknown(const char *name, int64_t count, const char *kind, co
                               name, count, path);
 }
 
+/* May the file lack the column that is asked for? One that has others is another corpus. */
+static bool may_lack(const bp_corpus_file *file, bool numbers, const bp_document_columns *asked)
+{
+    return asked->may_lack_label || (asked->unlabelled && !has_columns(file, numbers));
+}
+
 /* Does it stand for no label, where there may be none? */
 static bool is_none(const char *text, const bp_document_columns *asked)
 {
@@ -309,9 +339,8 @@ static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
                          const bp_document_columns *asked)
 {
     bp_corpus_label label = {0};
-    bp_err err = asked->may_lack_label || asked->unlabelled
-                     ? look_for_label(file, asked->label, &label)
-                     : find_label(file, asked->label, &label);
+    bp_err err = may_lack(file, false, asked) ? look_for_label(file, asked->label, &label)
+                                              : find_label(file, asked->label, &label);
 
     if (err != BP_OK || !label.name)
         return err;
@@ -370,7 +399,7 @@ static bp_err load_values(bp_file_columns *out, bp_corpus_file *file,
     if (err != BP_OK || value.name)
         return err;
     err = look_for_label(file, name, &label);
-    if (err == BP_OK && !label.name && !asked->unlabelled)
+    if (err == BP_OK && !label.name && !may_lack(file, true, asked))
         err = fail_column(file, false, name);
     if (err != BP_OK || !label.name)
         return err;

@@ -17,13 +17,15 @@ typedef struct bp_document_columns {
     bp_window_rule windows; /* of spans: what an entry is */
     bool all_known;         /* a class or tag that is not asked for is an error, and no -1 */
     bool may_lack_label;    /* documents of a file without the label column have the class -1 */
-    bool unlabelled;        /* so have those whose label is ""; what has no value (no column, or "")
-                               has NAN, words without a tag ("") have -2, and answers may not be
-                               known */
+    bool unlabelled;        /* so have those of a file without any column, and those whose label is
+                               ""; what has no value (no column at all, or "") has NAN, words
+                               without a tag ("") have -2, and answers may not be known */
 } bp_document_columns;
 
-/** The label column that `name` is, or with `numbers` a column of values; NULL: the only one there
- * is.
+/** Has a file a label, or with `numbers` a column of values? */
+bool bp_corpus_has_columns(const bp_corpus *corpus, bool numbers);
+/** The label column that `name` is, or with `numbers` a column of values; NULL: the only one that
+ * the first file with any has.
  *
  * Owns:       *out is the caller's, bp_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT there is none; BP_ERR_CONFIG several, and no name. */

@@ -408,7 +408,7 @@ static void segments_and_values_are_reported(void **state)
     bp_test_message_has("'x' is no finite number ... task.h5 ... [task.bad_value]");
     asked.columns.value = "other";
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
-    bp_test_message_has("'other' (it has: level) ... task.h5 ... [corpus.no_column]");
+    bp_test_message_has("'other' (it has: kind, level) ... task.h5 ... [corpus.no_column]");
     asked.columns = (bp_document_columns){.label = "other"};
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
     bp_test_message_has("'other' (it has: kind) ... task.h5 ... [corpus.no_column]");

@@ -162,6 +162,11 @@ class ScoreTask(test_finetune.TaskTest):
         self.must(["bagpipe-data", "export", tuned, "--out", self.at("classifier")])
         self.must(["bagpipe-data", "import", self.at("classifier"), "--out", self.at("classifier-back")])
         self.same_without_labels("new-back", self.at("classifier-back"), "new.h5", "one-member")
+        self.corpus("known", rows)
+        labels = {"new.h5": [""] * len(rows), "known.h5": [row["topic"] for row in rows]}
+        for name, files in (("new-known", ("new.h5", "known.h5")), ("known-new", ("known.h5", "new.h5"))):
+            self.scored(name, self.at("classifier-back"), corpus=f"{files[0]},{self.at(files[1])}")
+            self.assertEqual([row["label"] for row in self.predictions(name)], labels[files[0]] + labels[files[1]])
         self.corpus("half", [row if k % 2 == 0 else {"text": row["text"]} for k, row in enumerate(rows)])
         summary = self.scored("half-score", tuned, corpus="half.h5")["task"]
         known = [row for k, row in enumerate(self.predictions("one-member")) if k % 2 == 0]
@@ -358,6 +363,8 @@ class ScoreTask(test_finetune.TaskTest):
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
         self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
         self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
+        self.corpus("capital", [{"text": "the ship", "Topic": "sea"}])
+        self.assert_error(self.score("capital", tuned, corpus="capital.h5"), 65, "[corpus.no_column]", "topic", "Topic")
         self.assert_error(self.score("untagged", self.tuned("tagless", 0, *MODEL, "task.kind=tags", "train.steps=1", "corpus.valid=",
                                                             f"corpus.train={self.conll('two', self.sentences(2, 1))}")), 65, "[corpus.no_tags]")
         self.scored("plain-score", tuned)

@@ -47,9 +47,8 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     int64_t count = (int64_t)json_array_size(names), outcomes = spec->model->task.outcomes;
     bool numbers = self->kind == BP_TASK_REGRESSION;
     bp_document_columns *columns = &self->columns;
-    const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(self->corpus, 0));
     bool named = label && label[0];
-    bool none = spec->unlabelled && !named && info->labels + (numbers ? info->values : 0) == 0;
+    bool none = spec->unlabelled && !named && !bp_corpus_has_columns(self->corpus, numbers);
     bp_err err = BP_OK;
 
     if ((numbers || self->kind == BP_TASK_CLASSES) && !none)
