@@ -119,6 +119,8 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     bool none = json_is_true(json_object_get(question, "is_impossible"));
     size_t k;
 
+    if (json_is_null(answers))
+        answers = NULL;
     *texts = answers || none ? json_array() : json_null();
     answer[0] = answer[1] = 0;
     if (!json_is_array(answers))

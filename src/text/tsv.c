@@ -162,11 +162,16 @@ bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes)
         tag--;
     while (word < bytes && !is_gap(line[word]))
         word++;
-    if (record->no_tags)
+    if (record->no_tags) {
         tag = bytes;
-    if ((word == bytes && !record->no_tags) || word == 0)
+        if (word == 0)
+            return BP_FAIL(BP_ERR_FORMAT, "conll.no_word",
+                           "'%.*s' begins with white space, and not with a word",
+                           (int)(bytes < 80 ? bytes : 80), line);
+    } else if (word == bytes || word == 0) {
         return BP_FAIL(BP_ERR_FORMAT, "conll.no_tag", "'%.*s' is not a word with a tag behind it",
                        (int)(bytes < 80 ? bytes : 80), line);
+    }
     err = set_text(&copy, &(field){line + tag, bytes - tag}, "tag");
     if (err == BP_OK) {
         if (record->joined.bytes > 0)

@@ -233,27 +233,37 @@ static void answers_are_found_in_contexts(void **state)
     assert_true(bp_test_has(output, ",6,6,2")); /* those of the question, and of the context */
 }
 
-/* The answers of a question without the member are null, which is not an empty list. */
-static void what_a_model_is_to_say_needs_no_target(void **state)
+/* Of the first question; the second has none. */
+static void expect_unknown_answers(const char *corpus)
 {
-    static const char text[] = SQUAD("the cat sat", "\"title\": 1"),
-                      words[] = "the\ncat O\n\nrat\n";
     bp_corpus_file *file;
-    bp_corpus_label found;
     const int64_t *spans;
     const char *texts;
-    int count = 0;
 
-    (void)state;
-    make_input();
-    write_squad("new.json", text);
-    same_bytes_on_any_ranks("--format squad new.json", "new");
-    bp_test_expect(bp_corpus_file_open(&file, bp_test_path("new0.h5")), BP_OK);
+    bp_test_expect(bp_corpus_file_open(&file, bp_test_path(corpus)), BP_OK);
     bp_test_expect(bp_corpus_file_spans(file, &spans, &texts), BP_OK);
     assert_int_equal(spans[BP_SPAN_END], 0);
     assert_string_equal(texts + spans[BP_SPAN_ANSWERS], "null");
     assert_string_equal(texts + spans[BP_CORPUS_SPAN + BP_SPAN_ANSWERS], "[]");
     bp_corpus_file_close(&file);
+}
+
+/* Answers that a question lacks or that are null are null, which is not an empty list. */
+static void what_a_model_is_to_say_needs_no_target(void **state)
+{
+    static const char words[] = "the\ncat O\n\nrat\n";
+    bp_corpus_file *file;
+    bp_corpus_label found;
+    int count = 0;
+
+    (void)state;
+    make_input();
+    write_squad("new.json", SQUAD("the cat sat", "\"title\": 1"));
+    same_bytes_on_any_ranks("--format squad new.json", "new");
+    expect_unknown_answers("new0.h5");
+    write_squad("null.json", SQUAD("the cat sat", "\"answers\": null"));
+    expect_tool(0, "corpus --tokenizer t.json --format squad --out null.h5 null.json", 0, "");
+    expect_unknown_answers("null.h5");
     bp_test_write("words.conll", words, sizeof words - 1);
     same_bytes_on_any_ranks("--format conll --no-tags words.conll", "word");
     bp_test_expect(bp_corpus_file_open(&file, bp_test_path("word0.h5")), BP_OK);
@@ -265,6 +275,9 @@ static void what_a_model_is_to_say_needs_no_target(void **state)
         count += found.codes[t] == 0;
     assert_int_equal(count, 3);
     bp_corpus_file_close(&file);
+    bp_test_write("no.conll", "the\n cat\n", 9);
+    expect_tool(0, "corpus --tokenizer t.json --format conll --no-tags --out no.h5 no.conll", 65,
+                "begins with white space ... line 2 ... [conll.no_word]");
 }
 
 /* No token for other characters, nor for unknown ones. */
