@@ -216,13 +216,13 @@ static int64_t folder_bytes(const char *folder)
 }
 
 /* A checkpoint of an adapter alone is of no use without the model that it names. */
-static void put_missing_base(const reading *self)
+static void put_missing_base(const reading *self, const char *checkpoint)
 {
     char *folder = NULL;
     json_t *manifest = NULL;
     const json_t *base;
 
-    if (bp_checkpoint_read_metadata(self->folder, &folder, &manifest) == BP_OK) {
+    if (bp_checkpoint_read_metadata(checkpoint, &folder, &manifest) == BP_OK) {
         base = json_object_get(json_object_get(manifest, "state"), "base");
         if (base && !bp_path_exists(text_of(base, "path")))
             set(self->out, "missing_base", json_string(text_of(base, "path")));
@@ -250,8 +250,8 @@ static void put_checkpoints(const reading *self)
         if (stat(newest, &status) == 0)
             set_real(commit, "seconds_ago", fmax(0, self->now - (double)status.st_mtime));
         set(self->out, "commit", commit);
+        put_missing_base(self, newest);
         bp_free(newest);
-        put_missing_base(self);
     }
     if (statvfs(self->folder, &disk) != 0)
         return;
