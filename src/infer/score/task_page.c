@@ -122,13 +122,14 @@ bp_err task_page_write(const task_scoring *task)
     const char *model = bp_score_keys_of(self->config)->model;
     char *path = bp_path_join(self->folder, "index.html");
     json_t *page = json_pack(
-        "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b}", "model",
+        "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "model",
         score_page_text(model, strlen(model)), "kind", bp_task_name(task->kind), "figures",
         figures_of(results), "documents", json_object_get(summary, "documents"), "step",
         json_object_get(json_object_get(summary, "model"), "step"), "context",
         (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",
         self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
-        task->kind == BP_TASK_TAGS, "measured", task_has_figures(task));
+        task->kind == BP_TASK_TAGS, "measured", task_has_figures(task), "texts",
+        task->kind == BP_TASK_SPANS ? "questions" : "documents");
     bp_err err = BP_OK;
 
     add_confusion(page, task, results);

@@ -16,14 +16,14 @@ typedef struct task_scoring {
     scorer *self;
     int64_t kind, outcomes;
     task_documents documents;
-    int64_t asked_of; /* predictions: of texts, words, or questions, whose windows are documents */
-    int64_t unlabelled; /* those without a label, which count for no figure */
-    int64_t asks;       /* outcomes that are asked for at a place at once */
-    int64_t width;      /* of a row of the table: an outcome each, and of an ensemble more */
-    float *table;       /* [documents.rows][width] */
-    bool *asked;        /* [TASK_GROUP][documents.length] places of a group */
-    int32_t *targets;   /* [TASK_GROUP][documents.length][asks] */
-    float *values;      /* [statistics][TASK_GROUP][documents.length][asks] */
+    int64_t predictions; /* of texts, words, or questions, whose windows are documents */
+    int64_t unlabelled;  /* those without a label, which count for no figure */
+    int64_t asks;        /* outcomes that are asked for at a place at once */
+    int64_t width;       /* of a row of the table: an outcome each, and of an ensemble more */
+    float *table;        /* [documents.rows][width] */
+    bool *asked;         /* [TASK_GROUP][documents.length] places of a group */
+    int32_t *targets;    /* [TASK_GROUP][documents.length][asks] */
+    float *values;       /* [statistics][TASK_GROUP][documents.length][asks] */
 } task_scoring;
 
 /* task_report.c */
@@ -39,7 +39,7 @@ static inline bool task_has_label(const task_scoring *task, int64_t r)
 
 static inline bool task_has_figures(const task_scoring *task)
 {
-    return task->unlabelled < task->asked_of;
+    return task->unlabelled < task->predictions;
 }
 
 /** The outcome of row r that is the most probable. */

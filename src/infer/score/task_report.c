@@ -169,7 +169,7 @@ static bp_err estimate_tags(const task_scoring *task, json_t **out, const int32_
                 tags[first + words] = task->documents.names[task->documents.row[r].label];
                 said[first + words++] = task->documents.names[predicted[r]];
             }
-        if (words > 0)
+        if (words > 0 || first == task->documents.first_row[d + 1])
             counts[answers.documents++] = bp_entities_compare(tags + first, said + first, words);
     }
     err = bp_metric_estimate(figures, &bp_metric_tags, &answers, answers.documents, seed);
@@ -268,13 +268,14 @@ static void add_likelihood(const task_scoring *task, json_t *summary)
         if (task_has_label(task, r))
             nll -= (double)task->table[r * task->width + task->documents.row[r].label];
     (void)json_object_set_new(summary, "nll_nats", bp_json_real(nll));
-    (void)json_object_set_new(summary, "perplexity",
-                              bp_json_real(exp(nll / (double)(task->asked_of - task->unlabelled))));
+    (void)json_object_set_new(
+        summary, "perplexity",
+        bp_json_real(exp(nll / (double)(task->predictions - task->unlabelled))));
 }
 
 static void count_unlabelled(task_scoring *task)
 {
-    task->asked_of = task->documents.rows;
+    task->predictions = task->documents.rows;
     for (int64_t r = 0; r < task->documents.rows; r++)
         task->unlabelled += !task_has_label(task, r);
 }
@@ -296,7 +297,7 @@ static bp_err summarise(task_scoring *task)
                                       json_integer((json_int_t)task->unlabelled));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-            (json_int_t)(task->kind == BP_TASK_SPANS ? task->asked_of : task->documents.count),
+            (json_int_t)(task->kind == BP_TASK_SPANS ? task->predictions : task->documents.count),
             "documents_cut", (json_int_t)task->documents.cut, "task", results, "convention", "name",
             "task", "context", (json_int_t)task->documents.length, "tokenizer_hash",
             self->info.tokenizer_hash, "model", "digest", self->info.digest, "step",
@@ -327,8 +328,9 @@ static void say_unlabelled(const task_scoring *task)
                                 : "label";
     const char *column = task->documents.column;
 
-    bp_log("%" PRId64 " of %" PRId64 " %s have no %s%s%s%s: %s", task->unlabelled, task->asked_of,
-           texts, label, column ? " '" : "", column ? column : "", column ? "'" : "",
+    bp_log("%" PRId64 " of %" PRId64 " %s have no %s%s%s%s: %s", task->unlabelled,
+           task->predictions, texts, label, column ? " '" : "", column ? column : "",
+           column ? "'" : "",
            task_has_figures(task) ? "they are predicted, and count for no figure"
                                   : "they are predicted, without figures");
 }

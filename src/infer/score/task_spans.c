@@ -249,7 +249,7 @@ static bp_err measure(task_scoring *task, const question *questions, int64_t cou
     for (int64_t k = 0; k < count; k++)
         if (json_is_array(questions[k].expected))
             known[labelled++] = questions[k];
-    task->asked_of = count;
+    task->predictions = count;
     task->unlabelled = count - labelled;
     *out = NULL;
     if (task_has_figures(task))
