@@ -253,7 +253,7 @@ static int64_t list_end(const part_list *list)
 
 /* Adds what the parts have of columns [first, end): of each the rows in their order. */
 static void add_columns(const part_list *list, const bp_factored *at, const float *g, int64_t first,
-                        int64_t end, const float floats[2])
+                        int64_t end, float scale, float floor)
 {
     const bp_loops *loops = bp_loops_best();
 
@@ -265,7 +265,7 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
         behind = behind < end ? behind : end;
         if (from < behind)
             loops->factor_columns(at->column_sums + from, g + part->begin + from - part->column,
-                                  behind - from, floats[0], floats[1]);
+                                  behind - from, scale, floor);
     }
 }
 
@@ -274,7 +274,6 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
 void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor)
 {
     const bp_loops *loops = bp_loops_best();
-    const float floats[2] = {(float)scale, (float)floor};
     part_list list;
 
     for (int64_t begin = 0; list_parts(&list, at, begin); begin = list_end(&list)) {
@@ -286,9 +285,9 @@ void bp_factor_sums(const bp_factored *at, const float *g, double scale, double 
             for (int k = 0; k < list.count; k++)
                 list.sum[k] =
                     loops->factor_sum(g + list.part[k].begin, list.part[k].end - list.part[k].begin,
-                                      floats[0], floats[1]);
+                                      (float)scale, (float)floor);
             bp_share(at->columns, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &end);
-            add_columns(&list, at, g, first, end, floats);
+            add_columns(&list, at, g, first, end, (float)scale, (float)floor);
         }
         for (int k = 0; k < list.count; k++)
             at->row_sums[list.part[k].row] += list.sum[k];
