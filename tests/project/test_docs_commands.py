@@ -34,10 +34,10 @@ def write_text(folder):
     folder.mkdir()
     for seed, (name, size) in enumerate({"train": 400_000, "valid": 20_000, "test": 20_000, "other": 20_000}.items(), 1):
         (folder / f"{name}.txt").write_text(english(size, seed))
-    for name, count in {"train": 400, "test": 10}.items():
-        lines = english(count * 160, count).split("\n")[:count]
-        (folder / f"{name}.en").write_text("\n".join(lines) + "\n")
-        (folder / f"{name}.de").write_text("\n".join(line.upper() for line in lines) + "\n")
+    for name, size in {"train": 30_000, "test": 1_500}.items():  # of pairs, a text and the same words backwards
+        lines = [line.split()[:12] for line in english(size, 9).splitlines()]
+        (folder / f"{name}.de").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.en").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
 
 
 def write_tasks(folder):
