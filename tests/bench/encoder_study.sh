@@ -122,10 +122,10 @@ tuned relatedness sick task.kind=regression task.label=relatedness_score task.po
 tuned names wnut task.kind=tags train.epochs=6
 tuned answers squad task.kind=spans train.epochs=2 corpus.bucket=0
 
-# 3. Five members, each of which goes on from the pretrained model over a bag of its own, and is fine-tuned on the
+# 3. Five members, each of which goes on from the pretrained model with a seed of its own, and is fine-tuned on the
 # genres but three, which are the other domain
-bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=bag model.init=bert \
-    train.steps=400 optimizer.lr=5e-4 train.valid_every=400 checkpoint.every=200
+bagpipe ensemble pretrain.ini run.dir=five ensemble.members=5 ensemble.kind=seed model.init=bert corpus.valid= \
+    train.steps=200 optimizer.lr=5e-4 train.valid_every=0 checkpoint.every=200
 for member in 0 1 2 3 4; do
     bagpipe finetune task.ini run.dir=known/m0$member model.init=five/members/m0$member corpus.train=known-train.h5 \
         corpus.valid=known-valid.h5 task.kind=classes task.pool=mean train.epochs=2 corpus.bucket=0 run.seed=$((member + 1))

@@ -58,6 +58,7 @@ class Sizes(JobTest):
             model = state_of(self.trained(name, 0, "train.steps=2", *keys))["model"]
             sizes[name] = (model["context"], model.get("positions"))
         self.assertEqual(sizes, {"short": (16, 32), "long": (32, None), "shorter": (8, 32)})
+        self.trained("shorter", 0, "train.steps=3", f"model.init={self.at('long')}", "model.context=8", "mesh.micro_batch=4")  # goes on
         for keys, words in (([f"model.init={self.at('short')}", "model.context=33"], ["[model.few_positions]", "model.context = 33", "32"]),
                             (["model.positions=31", "model.context=32"], ["[model.few_positions]", "model.positions = 31"]),
                                 (["model.kind=llama", "model.positions=64"], ["[model.unused_key]", "model.positions"])):

@@ -320,6 +320,12 @@ class Seq2Seq(JobTest):
                             "num_layers", "num_decoder_layers", "num_heads", "d_kv", "d_ff", "feed_forward_proj", "relative_attention_num_buckets", "relative_attention_max_distance",
                             "layer_norm_epsilon"):
                     self.assertEqual(before.get(key), after.get(key) if key in before else None, key)
+        short = self.pairs("short-bart", 0, "model.positions=40", "train.steps=1", kind="bart")
+        self.must(["bagpipe-data", "export", short, "--out", self.at("short-folder"), "--no-tokenizer"])
+        self.assertEqual(read_json(self.at("short-folder"), "config.json")["max_position_embeddings"], 40)
+        self.must(["bagpipe-data", "import", self.at("short-folder"), "--out", self.at("short-back"), "--no-tokenizer"])
+        self.assertEqual(read_json(self.at("short-back"), "manifest.json")["state"]["model"]["context"], 40)
+        self.pairs("longer-bart", 0, f"model.init={short}", "model.context=40", "train.steps=1", kind="bart")
 
     def changed(self, folder, name, **keys):
         """A copy of a folder whose config.json says something else."""

@@ -1,6 +1,7 @@
 """The commands of the pages for users, as they stand there and in their order, with fewer steps, on made-up text.
 
-test_docs_commands.py --build BUILD: every block of shell commands of PAGES, but those for a cluster; then the blocks of Python,
+test_docs_commands.py --build BUILD: every block of shell commands of PAGES, but those for a cluster and those behind a comment
+"not run..."; then the blocks of Python,
 where pandas is installed.
 """
 import argparse
@@ -25,13 +26,18 @@ SHORTER = [("steps = 200\n", "steps = 24\n"), ("steps = 10000", "steps = 6"), ("
 
 def blocks(page, language):
     text = (TOP / "docs" / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+    found = re.findall(rf"^(<!-- not run.*?-->\n)?```{language}\n(.*?)^```$", text, re.M | re.S)
+    return [block for unfit, block in found if not unfit]
 
 
 def write_text(folder):
     folder.mkdir()
     for seed, (name, size) in enumerate({"train": 400_000, "valid": 20_000, "test": 20_000, "other": 20_000}.items(), 1):
         (folder / f"{name}.txt").write_text(english(size, seed))
+    for name, size in {"train": 30_000, "test": 1_500}.items():  # of pairs, a text and the same words backwards
+        lines = [line.split()[:12] for line in english(size, 9).splitlines()]
+        (folder / f"{name}.de").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.en").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
 
 
 def write_tasks(folder):
