@@ -128,10 +128,6 @@ static bp_err encode(citing *self)
         err = bp_encode(encoder, text, strlen(text), &self->ids);
     if (err == BP_OK && source)
         err = bp_encode(encoder, source, strlen(source), &self->source);
-    if (err == BP_OK && source && self->lm->info.eod_id >= 0) {
-        bp_ids_reserve(&self->source, 1);
-        self->source.data[self->source.count++] = (uint32_t)self->lm->info.eod_id;
-    }
     bp_encoder_free(&encoder);
     return err;
 }
@@ -151,11 +147,11 @@ static bp_err check_text(const char *what, int64_t count, int64_t most)
 
 static bp_err check_texts(const citing *self, int64_t frame)
 {
-    int64_t context = self->lm->info.context;
+    int64_t context = self->lm->info.context, end = self->lm->info.eod_id >= 0;
     bp_err err = check_text("text", self->ids.count, context - frame);
 
     return err == BP_OK && self->arguments->source
-               ? check_text("source", self->source.count, context)
+               ? check_text("source", self->source.count, context - end)
                : err;
 }
 
@@ -172,7 +168,7 @@ static bp_err find_keys(citing *self, const bp_model_batch *batch, float **keys)
 }
 
 /* Behind each token of the text, which the end of a document precedes; a target begins with the
- * token that its decoder begins with. */
+ * token that its decoder begins with, and its source ends with that end. */
 static bp_err find_behind(citing *self, bool prefix)
 {
     const bp_model_info *info = &self->lm->info;
@@ -180,7 +176,7 @@ static bp_err find_behind(citing *self, bool prefix)
     int32_t *inputs = bp_alloc("tool.cite", length, sizeof *inputs),
             *targets = bp_alloc("tool.cite", length, sizeof *targets),
             *sources = bp_alloc("tool.cite", self->source.count + 1, sizeof *sources),
-            source_length = (int32_t)self->source.count;
+            source_length = (int32_t)(self->source.count + (info->eod_id >= 0));
     bp_model_batch batch = {.windows = 1, .length = length, .inputs = inputs, .targets = targets};
     float *keys = NULL;
 
@@ -189,6 +185,7 @@ static bp_err find_behind(citing *self, bool prefix)
         batch.sources = sources;
         batch.source_lengths = &source_length;
     }
+    sources[self->source.count] = (int32_t)info->eod_id;
     for (int64_t t = 0; t < self->source.count; t++)
         sources[t] = (int32_t)self->source.data[t];
     if (prefix)

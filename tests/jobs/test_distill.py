@@ -90,6 +90,7 @@ class Distill(JobTest):
             gradient = 3 * 2 * numpy.einsum("btw,btc->wc", d, states[ours]) / d.size
             self.assertLess(abs(((before[name] - after[name]) / 10 - gradient)).max(), 2e-3 * abs(gradient).max())
         self.assertAlmostEqual(lines[0]["loss"], loss, delta=1e-5)
+        self.assertAlmostEqual(lines[0]["loss_states"], (loss - hard) / 3, delta=1e-5)
         self.assertAlmostEqual((lines[0]["loss"] - lines[1]["loss"]) / 1e-3, lines[0]["grad_norm"] ** 2, delta=0.05 * lines[0]["grad_norm"] ** 2)
         lines = metrics(self.trained("cosine", 0, *keys, "optimizer.lr=1e-3", "train.steps=2", f"distill.model={self.at('a')}", "distill.layers=1:2",
                                      "distill.states=cosine"))
@@ -107,6 +108,7 @@ class Distill(JobTest):
             with self.subTest(name):
                 for a, b in zip(metrics(one), metrics(self.trained(f"states-{name}", ranks, *keys, *mesh)), strict=True):
                     self.assertLess(abs(a["loss"] - b["loss"]), 4e-5)
+                    self.assertLess(abs(a["loss_states"] - b["loss_states"]), 4e-5)
         dropped = metrics(self.trained("states-dropped", 0, *keys, "train.dropconnect=0.3"))
         self.assertGreater(abs(dropped[0]["loss"] - metrics(one)[0]["loss"]), 1e-3)  # compared layers are masked too
         other = self.trained("states-data2", 2, *keys)
@@ -249,6 +251,8 @@ class DistillTask(TaskTest):
         self.assertAlmostEqual(states["loss"], plain["loss"], delta=1e-5)
         half = pretrained("words-half", init, teacher, "distill.weight=0.5", "distill.layers=2:2")
         self.assertAlmostEqual(half["grad_norm"], 0.5 * plain["grad_norm"], delta=1e-4)
+        self.assertLess(abs(states["loss_states"]), 1e-5)
+        self.assertNotIn("loss_states", plain)
         self.assert_error(run([program("bagpipe"), "pretrain", self.at("tune.ini"), f"run.dir={self.at('never')}", *GPT, "train.steps=1", "train.batch=4", teacher]), 78,
                           "[distill.other_frame]")
 

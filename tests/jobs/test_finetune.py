@@ -191,6 +191,12 @@ class Finetune(TaskTest):
         self.assertTrue(lost)
         self.assertEqual([(line["loss_classes"], line["loss_words"]) for line in lost], [(None, None)] * len(lost))
         self.assertEqual(set(digests(one)), set(digests(self.tuned("wordless", 0, *GPT))))
+        corpus = self.conll("words-tags", self.sentences(20, 1))
+        tags = self.tuned("words-of-tags", 0, *GPT, "task.kind=tags", "task.lm_weight=0.5", f"corpus.train={corpus}", f"corpus.valid={corpus}", "train.steps=1")
+        number = r"[0-9.]+"
+        for folder, kind, last in ((one, "classes", rf"\({number} % right\)"), (tags, "tags", rf"\(F1 {number}\)")):
+            parts = rf"{number} \({kind} {number}, words {number}\)"
+            self.assertRegex(pathlib.Path(folder, "log.txt").read_text(encoding="utf-8"), rf"loss {parts}  valid {parts} {last}")
         self.assert_error(self.finetune("never", 0, *MODEL, "task.lm_weight=0.5"), 78, "[task.no_words]", "bert")
         self.assert_error(self.finetune("never", 0, *GPT, "task.lm_weight=0.5", f"distill.model={one}"), 78, "[task.no_words]", "distill.model")
 

@@ -114,6 +114,10 @@ class Memory(JobTest):
             self.assertEqual(result.status, 0, str(result))
             self.assertRegex(result.out, r"on each of 2 nodes 2 ranks take about")
             self.refused(self.job(job, "planned", 0, *keys, "--plan", SMALL), "planned")
+        states = [self.estimated(*score, "mesh.coordinator=dedicated", "--ranks", "3", f"score.states={word}", job="score") for word in ("yes", "no")]
+        alone = [self.estimated(*score, "--ranks", "1", f"score.states={word}", job="score") for word in ("yes", "no")]
+        self.assertGreater(alone[0], alone[1] + 1)
+        self.assertGreater(states[0] - states[1], 2.5 * (alone[0] - alone[1]))  # the coordinator, too, holds some
         scored = self.job("score", "scored", 0, *score)
         self.assertEqual(scored.status, 0, str(scored))
         self.assertEqual(self.job("score", "scored", 2, *score, SMALL).status, 0)  # finished

@@ -36,7 +36,8 @@ static float *layerwise(const bp_loops *loops, float *end, const float *x, const
     memcpy(end + 2 * n, x, (size_t)n * sizeof *x);
     loops->lamb_apply(end + 2 * n, end, end + n, n, &constants);
     end += 3 * n;
-    wide[2] = loops->factor_sum(x, n, 0.5f, 1e-3f);
+    wide[2] = loops->factor_sum((double *)(void *)end, x, n, 0.5f, 1e-3f);
+    assert_true(loops->factor_sum(NULL, x, n, 0.5f, 1e-3f) == wide[2]);
     loops->factor_columns((double *)(void *)end, x, n, 0.5f, 1e-3f);
     wide[3] = loops->factor_squares(x, a, n, 0.3f);
     end += 2 * n;

@@ -8,7 +8,7 @@ import h5py
 import numpy
 
 import bagpipe_test
-from bagpipe_test import JobTest, digests, metrics, program, read_json, run, steps, timeless
+from bagpipe_test import JobTest, digests, metrics, parts_miss, program, read_json, run, steps, timeless
 from elmo_numpy import Elmo as Oracle, names_of, tensors_of_bilm
 from english import english
 from tensors import tensors_of
@@ -70,7 +70,11 @@ class Elmo(JobTest):
                     forward = oracle.direction("forward")
                 losses[0].extend(oracle.logprobs(line, forward))
                 losses[1].extend(oracle.logprobs(line[::-1], oracle.direction("backward")))
-            self.assertAlmostEqual(metrics(folder)[-1]["valid_loss"], -(numpy.mean(losses[0]) + numpy.mean(losses[1])) / 2, delta=2e-6)
+            last = metrics(folder)[-1]
+            self.assertAlmostEqual(last["valid_loss"], -(numpy.mean(losses[0]) + numpy.mean(losses[1])) / 2, delta=2e-6)
+            for part, values in zip(("forward", "backward"), losses):
+                self.assertAlmostEqual(last[f"valid_loss_{part}"], -numpy.mean(values), delta=4e-6)
+            self.assertLess(parts_miss(last, {"forward": 0.5, "backward": 0.5}), 1e-12)
 
     def test_a_document_is_scored_by_the_forward_model(self):
         folder = self.plain()

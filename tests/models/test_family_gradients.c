@@ -93,7 +93,8 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
     int32_t windows[B * (T + 1)];
     float by = shape->adapter.kind == BP_ADAPTER_LORA ? 0.02F : 0.1F; /* added to an adapter */
 
-    f->trains_otherwise = shape->head_entmax == 1;
+    f->trains_otherwise =
+        shape->head_entmax == 1 || shape->task.kind == BP_TASK_SPANS; /* padding has a share */
     bp_test_expect(bp_mesh_new(&f->mesh, MPI_COMM_WORLD, &alone), BP_OK);
     bp_test_expect(bp_gemm_new(&f->gemm, BP_F32), BP_OK);
     bp_nn nn = {.gemm = f->gemm, .tensor = f->mesh->tensor, .tensors = 1};

@@ -1,10 +1,13 @@
 """BERT's second objective, whether a sentence follows another: the same bits on 1, 2 and 4 data ranks and across a kill, the same losses on
 other meshes; where it is not trained, its head keeps its values. The loss itself is held to PyTorch's in models.references."""
+import glob
 import json
 import os
 import random
 
 import bagpipe_test
+import numpy
+import tfevents
 from bagpipe_test import FolderTest, digests, metrics, parts_miss, read_json, run, timeless
 
 WORDS = "the a of and to in is was he for on with as at by from his that it had her she they we you not are but be have".split()
@@ -36,7 +39,11 @@ class NextSentence(FolderTest):
         return self.at(name)
 
     def test_data_ranks_give_the_bits_of_one_and_other_meshes_its_losses(self):
-        one = self.trained("one", 0, "train.steps=6")
+        one = self.trained("one", 0, "train.steps=6", "train.tensorboard=yes")
+        for tag in ("loss_masked", "loss_next_sentence", "valid_loss_masked", "valid_loss_next_sentence"):
+            shown, written = tfevents.curve(glob.glob(os.path.join(one, "tensorboard", "*")), tag), [(line["step"], line[tag]) for line in metrics(one) if tag in line]
+            self.assertGreater(len(written), 0, tag)
+            numpy.testing.assert_allclose(shown, written, rtol=1e-6, err_msg=tag)
         for ranks in (2, 4):
             other = self.trained(f"data{ranks}", ranks, "train.steps=6")
             self.assertEqual(timeless(metrics(one)), timeless(metrics(other)))

@@ -227,10 +227,10 @@ class Seq2Seq(JobTest):
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("words.json"), "--format", form, "--out", corpus, self.at(kind + ".txt")])
             keys = [base, f"task.kind={kind}", "task.label=", f"corpus.train={corpus}", f"corpus.valid={corpus}", "train.batch=12", "model.context=16"]
             still = self.tuned(kind + "-still", 0, *keys, "optimizer.lr=0", "train.steps=1")
-            w, losses = tensors_of(os.path.join(still, "checkpoints", steps(still)[-1])), []
+            w, losses = tensors_of(os.path.join(still, "checkpoints", steps(still)[-1])), {"loss": [], "valid_loss": []}
             for k in range(12):
                 text = [ids[word] for word, _ in sentences[k]] + [end] if kind == "tags" else [ids[f"b{k % 9}"], ids["a1"], end, *(ids[word] for word in contexts[k]), end]
-                padded = text + [0] * (16 - len(text))  # where a span begins is one of all places
+                padded = text + [0] * (16 - len(text))  # in training padding has a share of where a span begins and ends
                 states = twin.stack("decoder", [0] + padded[:-1], twin.stack("encoder", text), len(text))
                 if kind == "tags":
                     names = read_json(still, "task.json")["labels"]
@@ -239,8 +239,13 @@ class Seq2Seq(JobTest):
                     targets = [len(text) - 1] * 2 if k % 4 == 0 else [4, 4 + k % 2]
                     rows = (states @ w["task.weight"].T + w["task.bias"]).T
                 for row, target in zip(rows, targets, strict=True):
-                    losses.append(numpy.log(numpy.exp(row).sum()) - row[target])
-            self.assertLess(abs(metrics(still)[-1]["valid_loss"] - numpy.mean(losses)), 1e-5)
+                    for name, places in (("loss", len(row)), ("valid_loss", len(text) if kind == "spans" else len(row))):
+                        losses[name].append(numpy.log(numpy.exp(row[:places]).sum()) - row[target])
+            for name, values in losses.items():
+                self.assertLess(abs(metrics(still)[-1][name] - numpy.mean(values)), 1e-5)
+                for k, part in enumerate(("begin", "end") if kind == "spans" else ()):
+                    self.assertLess(abs(metrics(still)[-1][f"{name}_{part}"] - numpy.mean(values[k::2])), 1e-5)
+            self.assertEqual(numpy.mean(losses["loss"]) - numpy.mean(losses["valid_loss"]) > 1e-3, kind == "spans")
             one = metrics(self.tuned(kind + "-learn", 0, *keys, "optimizer.lr=1e-2", "train.steps=30"))
             self.assertLess(one[-1]["valid_loss"], 0.5 * one[0]["loss"])
             for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"])):
@@ -249,6 +254,24 @@ class Seq2Seq(JobTest):
             self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at(kind + '-scored')}", f"score.model={self.at(kind + '-learn')}", f"score.corpus={corpus}"])
             scored = read_json(self.at(kind + "-scored"), "score", "summary.json")["task"]
             self.assertGreater(scored["accuracy" if kind == "tags" else "exact_match"]["value"], 0.7)
+        self.check_exchange()
+
+    def check_exchange(self):
+        """A BART that finds answers comes back from a folder of BartForQuestionAnswering; with another head it has none."""
+        sizes = ["model.kind=bart", "model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
+        keys = ["task.kind=spans", "task.label=", f"corpus.train={self.at('spans.h5')}", "corpus.valid="]
+        tuned, folder, back = self.tuned("bart-spans", 0, *sizes, *keys), self.at("bart-folder"), self.at("bart-back")
+        self.must(["bagpipe-data", "export", tuned, "--out", folder])
+        self.must(["bagpipe-data", "import", folder, "--out", back])
+        self.assertEqual(read_json(folder, "config.json")["architectures"], ["BartForQuestionAnswering"])
+        names = set(tensors(folder)[0])
+        self.assertLessEqual({"qa_outputs.weight", "qa_outputs.bias", "model.shared.weight", "model.decoder.layers.0.fc1.weight"}, names)
+        self.assertFalse([name for name in names if "final_logits_bias" in name or "lm_head" in name])
+        for name, model in (("there", tuned), ("again", back)):
+            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('bart-' + name)}", f"score.model={model}", f"score.corpus={self.at('spans.h5')}"])
+        self.assertEqual(*(read_json(self.at("bart-" + name), "score", "summary.json")["task"] for name in ("there", "again")))
+        classes = self.tuned("bart-classes", 0, *sizes)
+        self.assert_error(bagpipe_test.run([program("bagpipe-data"), "export", classes, "--out", self.at("no-folder")]), 65, "[export.no_counterpart]", "task = classes")
 
     def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):
         """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later."""

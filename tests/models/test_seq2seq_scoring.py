@@ -144,8 +144,10 @@ class Scoring(ScoreFiles, FolderTest):
             self.assertLess(max(float(row[2]) for row in rows), 1e-6)
         other = self.must([*cite, "--source", source[:3], self.model, store, source[::-1]]).out.splitlines()[1:]
         self.assertGreater(float(other[0].split("\t")[2]), 1e-4)
-        for status, name, rest in ((64, "cite.other_source", ["a"]), (65, "cite.long_text", ["--source", "a" * 16, "a"]), (65, "cite.long_text", ["--source", "a", "a" * 16])):
-            self.assert_error(run([*cite[:4], *rest[:-1], self.model, store, rest[-1]]), status, f"[{name}]")
+        for status, name, rest, *words in ((64, "cite.other_source", ["a"]), (65, "cite.long_text", ["--source", "a" * 16, "a"], "source has 16 tokens, and 15 fit"),
+                                   (65, "cite.long_text", ["--source", "a", "a" * 16], "text has 16 tokens"), (65, "cite.empty_text", ["--source", "", "a"], "source has no token")):
+            self.assert_error(run([*cite[:4], *rest[:-1], self.model, store, rest[-1]]), status, f"[{name}]", *words)
+        self.must([*cite[:4], "--source", "a" * 15, self.model, store, "a"])
 
     def test_scores_are_those_of_validation_on_every_mesh(self):
         one = self.scored("one")

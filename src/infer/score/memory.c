@@ -119,13 +119,13 @@ static int64_t neighbours_bytes(const models *self, const bp_model_memory *model
 }
 
 /* Of score.states, which come after the scores; of a job without them nothing. */
-static int64_t kept_bytes(const models *self, int64_t inputs)
+static int64_t kept_bytes(const models *self, int64_t inputs, int64_t statistics)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->spec->config);
     bp_state_form form =
         keys && keys->states ? bp_model_state_form_of(self->states[0]) : (bp_state_form){0};
 
-    return form.layers > 0 ? states_bytes(self->spec->config, &form, inputs,
+    return form.layers > 0 ? states_bytes(self->spec->config, &form, inputs, statistics,
                                           bp_model_state_context(self->states[0]))
                            : 0;
 }
@@ -196,9 +196,10 @@ static bp_err list_ranks(bp_rank_memory **out, const models *self, const bp_mesh
         else /* the same as the first of its stage */
             all[r] = all[r - 1];
     }
-    for (int r = dedicated; r < ranks && err == BP_OK; r++) /* any of them may lead */
-        all[r].own_bytes +=
-            (int64_t)bp_score_unit_bytes(inputs, statistics) + kept_bytes(self, inputs);
+    /* any of those that compute may lead, and the coordinator writes states */
+    for (int r = 0; r < ranks && err == BP_OK; r++)
+        all[r].own_bytes += (r < dedicated ? 0 : (int64_t)bp_score_unit_bytes(inputs, statistics)) +
+                            kept_bytes(self, inputs, statistics);
     if (err != BP_OK)
         bp_free(all);
     *out = err == BP_OK ? all : NULL;

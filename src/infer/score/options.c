@@ -98,7 +98,8 @@ const bp_option bp_score_options[] = {
      .type = BP_OPTION_BOOL,
      .value = "no",
      .help = "also write score/states.h5: of elmo each layer's states of every token, of a "
-             "Transformer what each token is predicted from, which score.neighbours reads",
+             "Transformer other than ELECTRA what each token is predicted from, which "
+             "score.neighbours reads",
      .at = BP_AT(bp_score_keys, states)},
     {.key = "score.mix",
      .type = BP_OPTION_STRING,

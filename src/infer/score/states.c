@@ -356,12 +356,12 @@ bp_err states_no_memory(int64_t tokens)
 }
 
 int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t inputs,
-                     int64_t context)
+                     int64_t statistics, int64_t context)
 {
     int64_t asked = bp_score_rule_keys_of(config)->context, most = asked;
 
     if (form->keys)
-        return states_key_bytes(form->columns, inputs);
+        return states_key_bytes(form->columns, inputs, statistics);
     if (asked == 0)
         most = context < TEXT_TOKENS ? context : TEXT_TOKENS;
     /* all layers here, and on several stages in a buffer; the mix, and rows of a gap */

@@ -133,12 +133,12 @@ static bp_err alloc_batch(state_job *job)
     return job->keys ? BP_OK : states_no_memory(tokens);
 }
 
-int64_t states_key_bytes(int64_t columns, int64_t inputs)
+int64_t states_key_bytes(int64_t columns, int64_t inputs, int64_t statistics)
 {
     int64_t tokens = bp_score_batch_tokens(inputs),
             rows = tokens + BP_SCORE_UNIT_INPUTS + inputs + GAP_ROWS;
 
-    return rows * columns * (int64_t)sizeof(float) + tokens * (int64_t)sizeof(float) +
+    return (rows * columns + statistics * tokens) * (int64_t)sizeof(float) +
            (int64_t)bp_score_unit_bytes(inputs, 1);
 }
 

@@ -50,10 +50,10 @@ bp_err states_write_gap(state_job *job, int64_t from, int64_t to);
 bp_err states_no_memory(int64_t tokens);
 
 /** Bytes of a rank's buffers, for the plan: of a model with states of this form, windows of
- * `inputs` inputs, and a context (BP_MODEL_UNLIMITED too). Local. */
+ * `inputs` inputs, so many statistics a token, and a context (BP_MODEL_UNLIMITED too). Local. */
 int64_t states_bytes(const bp_config *config, const bp_state_form *form, int64_t inputs,
-                     int64_t context);
-int64_t states_key_bytes(int64_t columns, int64_t inputs);
+                     int64_t statistics, int64_t context);
+int64_t states_key_bytes(int64_t columns, int64_t inputs, int64_t statistics);
 
 /** Of models that give keys: a row of /layer_0 is what a token was predicted from, in the window in
  * which it is scored, and /scored says which tokens are. Local, the error may be of this rank

@@ -72,6 +72,19 @@ static bool has_size(const bp_hf_table *table, const char *ours)
     return false;
 }
 
+static bp_err fail_size(const bp_hf_shape *shape, const bp_hf_size *size, double value,
+                        const json_t *model, const char *where)
+{
+    const char *word = json_string_value(json_object_get(model, size->ours));
+    char number[32];
+
+    (void)snprintf(number, sizeof number, "%g", value);
+    return BP_FAIL(BP_ERR_FORMAT, "export.no_counterpart",
+                   "the checkpoint's model has %s = %.40s, which a %s of Hugging Face has not: at "
+                   "%s; export another one",
+                   size->ours, word ? word : number, shape->table->model_type, where);
+}
+
 /* The shape from the checkpoint's state, by one table. */
 static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *model,
                       const char *where)
@@ -96,11 +109,7 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
         err = read_size(&out->sizes[k], out, model, &table->sizes[k], where);
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
-            err = BP_FAIL(
-                BP_ERR_FORMAT, "export.no_counterpart",
-                "the checkpoint's model has %s = %g, which a %s of Hugging Face has not: at "
-                "%s; export another one",
-                table->sizes[k].ours, out->sizes[k], table->model_type, where);
+            err = fail_size(out, &table->sizes[k], out->sizes[k], model, where);
     if (err == BP_OK && table->check(out, where) != BP_OK)
         err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
     return err;

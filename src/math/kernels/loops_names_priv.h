@@ -90,7 +90,7 @@ void LOOP(lamb_squares)(double sums[2], const float *w, const float *m, const fl
                         const bp_update_constants *constants);
 void LOOP(lamb_apply)(float *w, const float *m, const float *v, int64_t n,
                       const bp_update_constants *constants);
-double LOOP(factor_sum)(const float *g, int64_t n, float scale, float floor);
+double LOOP(factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
 void LOOP(factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor);
 double LOOP(factor_squares)(const float *g, const float *column, int64_t n, float row);
 void LOOP(factor_apply)(float *w, const float *g, const float *column, int64_t n, float row,

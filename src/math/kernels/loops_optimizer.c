@@ -131,18 +131,27 @@ void LOOP(lamb_apply)(float *w, const float *m, const float *v, int64_t n,
         w[i] -= k.rate * lamb_step(w[i], m[i], v[i], &k);
 }
 
-double LOOP(factor_sum)(const float *g, int64_t n, float scale, float floor)
+static inline double factor_sum_of(double *columns, const float *g, int64_t n, float scale,
+                                   float floor)
 {
     double lanes[LANES] = {0};
 
     for (int64_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? (int)(n - i) : LANES;
         for (int l = 0; l < count; l++) {
-            double gradient = g[i + l] * scale;
-            lanes[l] += gradient * gradient + (double)floor;
+            double gradient = g[i + l] * scale, square = gradient * gradient + (double)floor;
+            lanes[l] += square;
+            if (columns)
+                columns[i + l] += square;
         }
     }
     return wide_sum(lanes);
+}
+
+double LOOP(factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor)
+{
+    return columns ? factor_sum_of(columns, g, n, scale, floor)
+                   : factor_sum_of(NULL, g, n, scale, floor);
 }
 
 void LOOP(factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor)

@@ -144,8 +144,9 @@ typedef struct bp_loops {
                          const bp_update_constants *constants);
     void (*lamb_apply)(float *w, const float *m, const float *v, int64_t n,
                        const bp_update_constants *constants);
-    /* the sum of (g scale)^2 + floor over a part of a row; each added to its column */
-    double (*factor_sum)(const float *g, int64_t n, float scale, float floor);
+    /* the sum of (g scale)^2 + floor over a part of a row, each also added to its column (NULL: it
+     * is not); that addition alone */
+    double (*factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
     void (*factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor);
     /* the sum of squares of g row column[i] */
     double (*factor_squares)(const float *g, const float *column, int64_t n, float row);

@@ -223,7 +223,8 @@ static row_part part_at(const bp_factored *at, int64_t begin)
     return (row_part){row, place % at->columns, begin, end < at->n ? end : at->n};
 }
 
-#define PARTS_AT_ONCE 512 /* what they hold is still in a cache when it is read again */
+#define PARTS_AT_ONCE  512
+#define FLOATS_AT_ONCE (1 << 17) /* and a part: still in a cache when they are read again */
 
 /* Parts of a run that threads share out, and what each comes to. */
 typedef struct part_list {
@@ -238,7 +239,9 @@ static bool list_parts(part_list *list, const bp_factored *at, int64_t begin)
 {
     int64_t first = begin;
 
-    for (list->count = 0; list->count < PARTS_AT_ONCE && begin < at->n; list->count++) {
+    for (list->count = 0;
+         list->count < PARTS_AT_ONCE && begin < at->n && begin - first < FLOATS_AT_ONCE;
+         list->count++) {
         list->part[list->count] = part_at(at, begin);
         begin = list->part[list->count].end;
     }
@@ -270,24 +273,29 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
 }
 
 /* A row's parts are added in their order, whoever holds them; so are a column's rows. Threads share
- * out the parts, then the columns. */
+ * out the parts, then the columns; one thread takes both at once. */
 void bp_factor_sums(const bp_factored *at, const float *g, double scale, double floor)
 {
     const bp_loops *loops = bp_loops_best();
     part_list list;
 
     for (int64_t begin = 0; list_parts(&list, at, begin); begin = list_end(&list)) {
-#pragma omp parallel if (list.floats > SERIAL_FLOATS)
+        bool shared = list.floats > SERIAL_FLOATS && omp_get_max_threads() > 1;
+#pragma omp parallel if (shared)
         {
             int64_t first, end;
 
 #pragma omp for schedule(static) nowait
-            for (int k = 0; k < list.count; k++)
-                list.sum[k] =
-                    loops->factor_sum(g + list.part[k].begin, list.part[k].end - list.part[k].begin,
-                                      (float)scale, (float)floor);
+            for (int k = 0; k < list.count; k++) {
+                const row_part *part = &list.part[k];
+
+                list.sum[k] = loops->factor_sum(shared ? NULL : at->column_sums + part->column,
+                                                g + part->begin, part->end - part->begin,
+                                                (float)scale, (float)floor);
+            }
             bp_share(at->columns, 16, omp_get_num_threads(), omp_get_thread_num(), &first, &end);
-            add_columns(&list, at, g, first, end, (float)scale, (float)floor);
+            if (shared)
+                add_columns(&list, at, g, first, end, (float)scale, (float)floor);
         }
         for (int k = 0; k < list.count; k++)
             at->row_sums[list.part[k].row] += list.sum[k];

@@ -1,5 +1,6 @@
 /* BART, and the Transformer of 2017, as folders of Hugging Face's form hold them; the Transformer's
  * tensors have the names of torch.nn. */
+#include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
 #define MATRIX(theirs, rows, columns, ours)                                                        \
@@ -27,13 +28,23 @@
     {                                                                                              \
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
+/* For the rows alone. */
+#define FINDS_SPANS(is)                                                                            \
+    {                                                                                              \
+        "finds_spans", NULL, NULL, BP_HF_FLAG, is, .quiet = true                                   \
+    }
 static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT,
                                                {"context", "max_position_embeddings", NULL,
                                                 BP_HF_COUNT, "1024"},
                                                {0}},
                         BART_SIZES[] = {SIZES_BEFORE_CONTEXT,
                                         {"context", "max_position_embeddings", NULL},
-                                        {0}};
+                                        FINDS_SPANS("0"),
+                                        {0}},
+                        SPAN_SIZES[] = {
+                            SIZES_BEFORE_CONTEXT, {"context", "max_position_embeddings", NULL},
+                            FINDS_SPANS("1"),     BP_BERT_TASK("4", "0"),
+                            BP_BERT_ENDS,         {0}};
 
 #define COMMON_SETTINGS                                                                            \
     {"decoder_attention_heads", "heads"}, {"decoder_ffn_dim", "inner"},                            \
@@ -114,7 +125,7 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
 
 static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
-    MATRIX("final_logits_bias", "1", "vocab_size", "head.bias"),
+    {"final_logits_bias", "1", "vocab_size", false, 1, {"head.bias"}, .only_if = "!finds_spans"},
     MATRIX("shared.weight", "vocab_size", "width", "wte"),
     MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
 #undef LAYERS
@@ -137,12 +148,14 @@ static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
     NORM("decoder.layernorm_embedding", "decoder.embedding.ln"),
 #undef LAYERS
+    {"qa_outputs.weight", "2", "width", false, 1, {"task.weight"}, .only_if = "finds_spans"},
+    {"qa_outputs.bias", "2", NULL, false, 1, {"task.bias"}, .only_if = "finds_spans"},
     {0}};
 
 /* Other names of the one table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
-                         *const BARE[] = {"final_logits_bias", "lm_head.", NULL},
+                         *const BARE[] = {"final_logits_bias", "lm_head.", "qa_outputs.", NULL},
                          *const HARMLESS[] = {"dropout",
                                               "attention_dropout",
                                               "activation_dropout",
@@ -168,6 +181,14 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 
 #define MORE "{\"dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
 
+#define BART_TABLE(class, head_of, sizes_of)                                                       \
+    {                                                                                              \
+        .kind = "bart", .model_type = "bart", .architecture = class, .prefix = "model.",           \
+        .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
+        .settings = BART_SETTINGS, .rows = BART_ROWS, .buffers = BUFFERS, .harmless = HARMLESS,    \
+        .more = MORE, .check = check_sizes, .bare = BARE                                           \
+    }
+
 static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .model_type = "transformer",
                                         .architecture = "Transformer",
@@ -182,21 +203,9 @@ static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .harmless = HARMLESS,
                                         .more = MORE,
                                         .check = check_sizes},
-                         BART = {.kind = "bart",
-                                 .model_type = "bart",
-                                 .architecture = "BartForConditionalGeneration",
-                                 .prefix = "model.",
-                                 .first = "shared.weight",
-                                 .head = "lm_head.weight",
-                                 .tied = "shared.weight",
-                                 .sizes = BART_SIZES,
-                                 .settings = BART_SETTINGS,
-                                 .rows = BART_ROWS,
-                                 .buffers = BUFFERS,
-                                 .harmless = HARMLESS,
-                                 .more = MORE,
-                                 .check = check_sizes,
-                                 .bare = BARE};
+                         BART = BART_TABLE("BartForConditionalGeneration", "lm_head.weight",
+                                           BART_SIZES),
+                         SPANS = BART_TABLE("BartForQuestionAnswering", NULL, SPAN_SIZES);
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
-                         *const bp_bart_huggingface[] = {&BART, NULL};
+                         *const bp_bart_huggingface[] = {&BART, &SPANS, NULL};

@@ -400,22 +400,26 @@ static void mean_loss(bp_engine *engine, const int64_t scored[BP_TERMS], int64_t
                       bp_step_result *result)
 {
     const bp_objective *objective = bp_model_objective(&engine->shape);
-    double sums[1 + BP_TERMS] = {0}, *loss = sums;
+    double sums[2 + BP_TERMS] = {0}, *loss = sums, *states = sums + 1, *term = sums + 2;
 
     for (int t = 0; t < objective->terms; t++)
         if (scored[t] > 0) {
-            sums[1 + t] = mean_of(engine, t, scored[t]);
-            *loss += bp_model_term_weight(&engine->shape, t) * sums[1 + t];
+            term[t] = mean_of(engine, t, scored[t]);
+            *loss += bp_model_term_weight(&engine->shape, t) * term[t];
         }
-    if (places > 0)
-        *loss += engine->stage->teacher->states_weight * mean_of(engine, objective->terms, places);
-    bp_all_sum_double(sums, 1 + (objective->term[0] ? objective->terms : 0),
+    if (places > 0) {
+        *states = mean_of(engine, objective->terms, places);
+        *loss += engine->stage->teacher->states_weight * *states;
+    }
+    bp_all_sum_double(sums, 2 + (objective->term[0] ? objective->terms : 0),
                       engine->mesh->pipeline);
     result->loss = *loss;
     for (int t = 0; t < BP_TERMS; t++) {
         result->asked[t] = t < objective->terms && objective->term[t] && scored[t] > 0;
-        result->term[t] = result->asked[t] ? sums[1 + t] : NAN;
+        result->term[t] = result->asked[t] ? term[t] : NAN;
     }
+    result->states_asked = places > 0;
+    result->states = result->states_asked ? *states : NAN;
 }
 
 /* What the guard of this rank's shards has seen, if anything. */

@@ -74,6 +74,8 @@ typedef struct bp_step_result {
                     mean, in nats (of one causal term: nats a token) */
     double term[BP_TERMS]; /* the means of terms that the objective has names of, */
     bool asked[BP_TERMS];  /* where something in the batch is asked for */
+    double states;         /* the mean of what compared states differ by (distill.layers), */
+    bool states_asked;     /* where some are compared */
     double grad_norm;      /* before clipping */
     double rate;           /* the step's learning rate */
     bool skipped;          /* the gradient was not finite: nothing was updated */

@@ -349,6 +349,8 @@ void report_step(trainer *self, const bp_step_result *result, const double *vali
         bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
         bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
     set_terms(self, line, "loss_", result->term, result->asked);
+    if (result->states_asked)
+        (void)json_object_set_new(line, "loss_states", bp_json_real(result->states));
     if (self->fits)
         json_object_set_new(line, "padding", bp_json_real(padding));
     if (valid_loss) {
