@@ -39,7 +39,7 @@ kinds = infill
 rate = 0.2
 span = 2
 [train]
-steps = 2000
+steps = 1500
 batch = 32
 valid_every = 500
 [mesh]

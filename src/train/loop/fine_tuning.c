@@ -76,11 +76,26 @@ static bp_err refuse_keys(const trainer *self)
     return err;
 }
 
+typedef struct idle_keys {
+    const bp_config *config;
+    const char *const *keys; /* ends with NULL */
+    const char *why;
+} idle_keys;
+
+static void warn_of_key(void *context, const bp_option *option, const char *value)
+{
+    const idle_keys *self = context;
+
+    (void)value;
+    for (int k = 0; self->keys[k]; k++)
+        if (strcmp(self->keys[k], option->key) == 0 && bp_config_departs(self->config, option->key))
+            BP_WARN("config.unused_key", "%s is ignored: without %s", option->key, self->why);
+}
+
+/* Of those that the job has: an ensemble has not all. */
 static void warn_of_method(const trainer *self, const char *const *keys, const char *why)
 {
-    for (int k = 0; keys[k]; k++)
-        if (bp_config_departs(self->config, keys[k]))
-            BP_WARN("config.unused_key", "%s is ignored: without %s", keys[k], why);
+    bp_config_each(self->config, warn_of_key, &(idle_keys){self->config, keys, why});
 }
 
 /* A configuration may serve a fine-tuning too, whose task.kind the command line has. */
