@@ -337,20 +337,25 @@ static bp_err print_name(const citing *self, int64_t document)
 static bp_err print_text(const citing *self, int64_t document, int64_t row)
 {
     int64_t first = row - TOKENS_SHOWN + 1, ids[TOKENS_SHOWN];
-    bp_buffer bytes = {0}, text = {0};
+    uint32_t tokens[TOKENS_SHOWN];
+    char *bytes = NULL;
+    size_t length = 0;
+    bp_buffer text = {0};
 
     first = first < self->starts[document] ? self->starts[document] : first;
     bp_err err = bp_h5_read(bp_datastore_file(self->store), "tokens", BP_H5_I64, first, ids,
                             row - first + 1);
 
     for (int64_t i = 0; err == BP_OK && i <= row - first; i++)
-        err = bp_tokenizer_token_bytes(self->tokenizer, ids[i], &bytes);
+        tokens[i] = (uint32_t)ids[i];
+    if (err == BP_OK)
+        err = bp_decode(self->tokenizer, tokens, row - first + 1, &bytes, &length);
     if (err == BP_OK) {
-        bp_text_escape(&text, bytes.data ? bytes.data : "", bytes.bytes);
+        bp_text_escape(&text, bytes, length);
         (void)fwrite(text.data, 1, text.bytes, stdout);
     }
     bp_buffer_clear(&text);
-    bp_buffer_clear(&bytes);
+    bp_free(bytes);
     return err;
 }
 

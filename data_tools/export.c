@@ -228,7 +228,8 @@ const bp_tool bp_tool_export = {
          .text =
              "The folder gets config.json, model.safetensors, and the checkpoint's "
              "tokenizer.json where it keeps one. transformers loads it with "
-             "AutoModelForCausalLM.from_pretrained(FOLDER).\n"
+             "from_pretrained(FOLDER) "
+             "of the class that config.json names, or AutoModelForCausalLM's.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "

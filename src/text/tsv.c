@@ -169,7 +169,9 @@ bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes)
                            "'%.*s' begins with white space, and not with a word",
                            (int)(bytes < 80 ? bytes : 80), line);
     } else if (word == bytes || word == 0) {
-        return BP_FAIL(BP_ERR_FORMAT, "conll.no_tag", "'%.*s' is not a word with a tag behind it",
+        return BP_FAIL(BP_ERR_FORMAT, "conll.no_tag",
+                       "'%.*s' is not a word with a tag behind it; of words that are to be tagged "
+                       "give --no-tags",
                        (int)(bytes < 80 ? bytes : 80), line);
     }
     err = set_text(&copy, &(field){line + tag, bytes - tag}, "tag");

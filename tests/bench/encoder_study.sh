@@ -159,8 +159,10 @@ context = 128
 END
 cat task.ini >>student.ini
 for weight in 0 0.8; do
+    teacher="distill.model=known distill.weight=$weight"
+    [ $weight != 0 ] || teacher=
     bagpipe finetune student.ini run.dir=student-$weight corpus.train=known-train.h5 corpus.valid=known-valid.h5 \
-        task.kind=classes task.pool=mean train.epochs=6 corpus.bucket=0 optimizer.lr=2e-3 distill.model=known distill.weight=$weight
+        task.kind=classes task.pool=mean train.epochs=3 corpus.bucket=0 optimizer.lr=2e-3 $teacher
     bagpipe score student.ini run.dir=student-$weight-scored score.model=student-$weight/checkpoints/best \
         score.corpus=known-test.h5
 done

@@ -39,9 +39,9 @@ kinds = infill
 rate = 0.2
 span = 2
 [train]
-steps = 1500
+steps = 600
 batch = 32
-valid_every = 500
+valid_every = 200
 [mesh]
 micro_batch = 32
 [optimizer]
@@ -53,7 +53,7 @@ threads = 1
 strategy = beam
 END
 # First in short windows, in which a decoder soon finds the place that it copies from.
-bagpipe pretrain poems.ini run.dir=short model.context=16 train.steps=2000 train.batch=64 mesh.micro_batch=64 optimizer.decay=constant
+bagpipe pretrain poems.ini run.dir=short model.context=16 train.steps=800 train.batch=64 mesh.micro_batch=64 optimizer.decay=constant
 bagpipe pretrain poems.ini run.dir=bart model.init=short
 
 # Damage as in training, of 300 poems: spans of 1 to 3 characters become one mask each, a fifth of the characters in all

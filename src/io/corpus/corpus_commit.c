@@ -384,9 +384,11 @@ static bp_err check_content(const bp_corpus_writer *writer)
                        "no token was found: at the input of %s; give text", writer->path);
     for (int k = 0; k < writer->spec.label_count; k++)
         if (!writer->labels[k].seen)
-            return BP_FAIL(BP_ERR_FORMAT, "label.missing",
-                           "no document has a label '%s': at the input of %s; see --label",
-                           writer->spec.labels[k], writer->path);
+            return BP_FAIL(
+                BP_ERR_FORMAT, "label.missing",
+                "no document has a label '%s': at the input of %s; see --label, and leave it "
+                "out where labels are not known",
+                writer->spec.labels[k], writer->path);
     return BP_OK;
 }
 

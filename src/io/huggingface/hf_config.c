@@ -427,6 +427,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
             !strchr(setting->key, '.'))
             (void)json_object_set_new(config, setting->key,
                                       value_of(shape, setting->is, strcspn(setting->is, "|")));
+    if (json_is_null(json_object_get(config, "decoder_start_token_id"))) /* it is that one */
+        (void)json_object_set(config, "decoder_start_token_id", eos);
     (void)json_object_set(config, "bos_token_id", eos);
     (void)json_object_set(config, "eos_token_id", eos);
     json_decref(eos);

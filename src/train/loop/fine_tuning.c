@@ -569,9 +569,9 @@ bp_err trainer_task_begin(trainer *self)
                task->tokens_cut);
     else if (task->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
-               ": %" PRId64 " tokens are cut from the end of %s",
+               ": %" PRId64 " tokens in all are cut from the ends of %s",
                task->documents_cut, task->documents, self->shape.context, task->tokens_cut,
-               self->rules.pairs ? "their longer text" : "each");
+               self->rules.pairs ? "their longer texts" : "these");
     bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " %s", kind,
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
