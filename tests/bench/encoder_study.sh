@@ -1,7 +1,7 @@
 #!/bin/bash
 # A study of a small BERT: pretrained on two meshes and killed between them, fine-tuned for
 # genres, pairs, tags and answers beside the same model from random weights, an ensemble of classifiers and a
-# student of it. On one core about an hour and a half.
+# student of it. On one core about an hour and a quarter.
 #
 #   tests/bench/encoder_study.sh TEXTS OUT
 #

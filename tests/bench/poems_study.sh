@@ -66,10 +66,10 @@ with open(sys.argv[1]) as poems, open("damaged.jsonl", "w") as damaged, open("wh
         for verse in json.loads(line)["text"].split("\n")[1:]:
             if len(text) + len(verse) > 60:
                 break
-            text += verse
+            text += ("\n" if text else "") + verse
         spoilt, place = [], 0
         while place < len(text):
-            if random.random() < 0.1:
+            if text[place] != "\n" and random.random() < 0.1:
                 spoilt.append("[MASK]")
                 place += random.randint(1, 3)
             else:
@@ -78,8 +78,8 @@ with open(sys.argv[1]) as poems, open("damaged.jsonl", "w") as damaged, open("wh
         if len(text) < 20:
             continue
         damaged.write(json.dumps({"prompt": "".join(spoilt)}, ensure_ascii=False) + "\n")
-        whole.write(text + "\n")
-        gaps.write("".join(s for s in spoilt if s != "[MASK]") + "\n")
+        whole.write(text.replace("\n", " ") + "\n")
+        gaps.write("".join(s for s in spoilt if s != "[MASK]").replace("\n", " ") + "\n")
 END
 bagpipe generate poems.ini run.dir=restored generate.model=bart generate.prompts=damaged.jsonl
 head -n 3 restored/generate/outputs.jsonl
