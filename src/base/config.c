@@ -279,11 +279,14 @@ bool bp_config_is_given(const bp_config *config, const char *key)
 bool bp_config_departs(const bp_config *config, const char *key)
 {
     const config_entry *entry = config_find(config, key);
-    config_entry usual = {.option = entry->option};
-    bool departs = bp_config_is_given(config, key) && entry->text != NULL;
 
-    if (!departs || entry->option->value == NULL)
-        return departs;
+    if (!entry || !bp_config_is_given(config, key) || !entry->text)
+        return false;
+    if (!entry->option->value)
+        return true;
+    config_entry usual = {.option = entry->option};
+    bool departs;
+
     departs = config_assign(&usual, entry->option->value, SOURCE_DEFAULT, "") != BP_OK ||
               strcmp(usual.text, entry->text) != 0;
     bp_free(usual.text);

@@ -113,7 +113,7 @@ bool bp_config_is_set(const bp_config *config,
                       const char *key); /* given by the user or bp_config_set, or has a default */
 bool bp_config_is_given(const bp_config *config, const char *key); /* given by the user */
 /** Given by the user, with another value than its default: config.ini names every key, and is a
- * configuration too. */
+ * configuration too. false: a key that the job's tables lack, too. */
 bool bp_config_departs(const bp_config *config, const char *key);
 const char *bp_config_string(const bp_config *config,
                              const char *key); /* STRING or CHOICE; NULL when not set */

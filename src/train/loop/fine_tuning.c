@@ -76,26 +76,11 @@ static bp_err refuse_keys(const trainer *self)
     return err;
 }
 
-typedef struct idle_keys {
-    const bp_config *config;
-    const char *const *keys; /* ends with NULL */
-    const char *why;
-} idle_keys;
-
-static void warn_of_key(void *context, const bp_option *option, const char *value)
-{
-    const idle_keys *self = context;
-
-    (void)value;
-    for (int k = 0; self->keys[k]; k++)
-        if (strcmp(self->keys[k], option->key) == 0 && bp_config_departs(self->config, option->key))
-            BP_WARN("config.unused_key", "%s is ignored: without %s", option->key, self->why);
-}
-
-/* Of those that the job has: an ensemble has not all. */
 static void warn_of_method(const trainer *self, const char *const *keys, const char *why)
 {
-    bp_config_each(self->config, warn_of_key, &(idle_keys){self->config, keys, why});
+    for (int k = 0; keys[k]; k++)
+        if (bp_config_departs(self->config, keys[k]))
+            BP_WARN("config.unused_key", "%s is ignored: without %s", keys[k], why);
 }
 
 /* A configuration may serve a fine-tuning too, whose task.kind the command line has. */
@@ -569,7 +554,7 @@ bp_err trainer_task_begin(trainer *self)
                task->tokens_cut);
     else if (task->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
-               ": %" PRId64 " tokens in all are cut from the ends of %s",
+               ": %" PRId64 " tokens are cut in all, from the ends of %s",
                task->documents_cut, task->documents, self->shape.context, task->tokens_cut,
                self->rules.pairs ? "their longer texts" : "these");
     bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " %s", kind,
