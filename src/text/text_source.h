@@ -155,9 +155,9 @@ typedef struct bp_piece {
     const char *tags; /* conll: of words, each ended by a zero byte; NULL: none */
     size_t tags_bytes;
     /* squad: the context and a JSON list of answers ("null": the question does not say), each
-     * ended by a zero byte; NULL: none. starts
-     * are of the question and of the words of its context then (text/answers.h); bytes [answer[0],
-     * answer[1]) of text are the first answer, 0 and 0: there is none. */
+     * ended by a zero byte; NULL: none. starts are of the question and of the words of its context
+     * then (text/answers.h); bytes [answer[0], answer[1]) of text are the first answer, 0 and 0:
+     * there is none. */
     const char *spans;
     size_t spans_bytes, answer[2];
 } bp_piece;

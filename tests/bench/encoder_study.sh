@@ -152,8 +152,8 @@ cat >student.ini <<'END'
 [model]
 kind = bert
 layers = 1
-width = 40
-inner = 160
+width = 56
+inner = 224
 heads = 4
 context = 128
 END
