@@ -65,12 +65,13 @@ def translator(bench):
 
 
 def sources(bench):
-    """test_2016's German texts as ids, sorted by length, so that batches have texts of similar lengths: bagpipe takes them as they come."""
+    """test_2016's German texts as ids with their end, sorted by length, so that batches have texts of similar lengths: bagpipe takes them as
+    they come, and ids as they are."""
     path, corpus = bench.programs.at("sources.jsonl"), pairs(bench, "test_2016")
-    start(bench, corpus)
+    end = start(bench, corpus)[1]
     with h5py.File(corpus, "r") as file:
         tokens, cuts = file["tokens"][:], file["segment_start"][:]
-    texts = sorted((tokens[cuts[k]:cuts[k + 1]].tolist() for k in range(0, len(cuts), 2)), key=len)
+    texts = sorted((tokens[cuts[k]:cuts[k + 1]].tolist() + [end] for k in range(0, len(cuts), 2)), key=len)
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps({"tokens": text}) + "\n" for text in texts)
     return path

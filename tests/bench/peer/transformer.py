@@ -151,7 +151,7 @@ def greedy(model, texts, start, end, most):
 def decode(args, model):
     """All sources of a file of prompts, in batches of neighbours; the first one is decoded once more before the clock begins."""
     with open(args.corpus, encoding="utf-8") as file:
-        texts = [json.loads(line)["tokens"] + [args.start] for line in file]
+        texts = [json.loads(line)["tokens"] for line in file]
     model.eval()
     written, seconds = [], []
     with torch.inference_mode():
