@@ -29,15 +29,15 @@ class Windows:
 
     def __init__(self, path, context, batch, in_order):
         with h5py.File(path, "r") as file:
-            self.tokens = torch.from_numpy(file["tokens"][:].astype(numpy.int64))
+            self.ids = torch.from_numpy(file["tokens"][:].astype(numpy.int64))
         self.context, self.batch = context, batch
-        count = (len(self.tokens) - 1) // context
+        count = (len(self.ids) - 1) // context
         self.order = torch.arange(count) if in_order else torch.randperm(count)
         assert count >= batch, f"{path} has {count} windows"
 
     def __getitem__(self, step):
         first = step * self.batch % (len(self.order) - self.batch + 1)
-        rows = [self.tokens[k * self.context:(k + 1) * self.context + 1] for k in self.order[first:first + self.batch].tolist()]
+        rows = [self.ids[k * self.context:(k + 1) * self.context + 1] for k in self.order[first:first + self.batch].tolist()]
         both = torch.stack(rows)
         return both[:, :-1], both[:, 1:]
 
