@@ -290,7 +290,7 @@ class ScoreTask(test_finetune.TaskTest):
             ("few", self.sentences(3, 1)), ("alike", [[("ship", "O"), ("the", "O")]]), ("strange", [[("ship", "B-moon"), ("the", "O")]])))
         keys = [*MODEL, "task.kind=tags", f"corpus.train={valid}", "train.steps=1", "corpus.valid="]
         tuned = self.tuned("small-tagger", 0, *keys)
-        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "B-moon")
+        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "document 0 (strange.conll:1)", "B-moon")
         for name, key, word in (("valid", f"corpus.valid={strange}", "[task.unknown_tag]"), ("untagged", f"corpus.train={self.at('train.h5')}", "[corpus.no_tags]"),
                                 ("alike", f"corpus.train={alike}", "[task.one_class]")):
             self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
@@ -379,8 +379,10 @@ class ScoreTask(test_finetune.TaskTest):
     def test_what_has_no_place_here_is_refused(self):
         tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
-        self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
-        self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
+        self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "document 1 (moons.jsonl:2)", "moon", "sea, town, wood")
+        for key in ("score.tokens", "score.states"):
+            for model in (tuned, self.ensemble(f"with-{key}", tuned, tuned)):
+                self.assert_error(self.score("tokens", model, 0, f"{key}=yes"), 78, "[task.unused_key]", key, "head of a task, classes")
         self.corpus("capital", [{"text": "the ship", "Topic": "sea"}])
         self.assert_error(self.score("capital", tuned, corpus="capital.h5"), 65, "[corpus.no_column]", "topic", "Topic")
         self.assert_error(self.score("untagged", self.tuned("tagless", 0, *MODEL, "task.kind=tags", "train.steps=1", "corpus.valid=",
