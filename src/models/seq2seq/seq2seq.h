@@ -57,6 +57,25 @@ int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 /** Multiplications of one token in attention's products, of one that sees a whole context. */
 double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses);
 
+/** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
+ * layer with tanh, and one without. Labels: as many where config.json names none. A table's flag
+ * "classifies" says whether it has the rows. Source: Hugging Face's BartClassificationHead and
+ * T5ClassificationHead. */
+#define BP_SEQ2SEQ_TASK(kind, labels)                                                              \
+    BP_BERT_TASK(kind, "3"), {"dense", NULL, NULL, BP_HF_FLAG, "1"},                               \
+    {                                                                                              \
+        "outcomes", "id2label", NULL, BP_HF_LABELS, labels                                         \
+    }
+#define BP_SEQ2SEQ_CLASS_ROW(theirs, rows, columns, ours)                                          \
+    {                                                                                              \
+        "classification_head." theirs, rows, columns, false, 1, {ours}, .only_if = "classifies"    \
+    }
+#define BP_SEQ2SEQ_CLASS_ROWS                                                                      \
+    BP_SEQ2SEQ_CLASS_ROW("dense.weight", "width", "width", "pooler.weight"),                       \
+        BP_SEQ2SEQ_CLASS_ROW("dense.bias", "width", NULL, "pooler.bias"),                          \
+        BP_SEQ2SEQ_CLASS_ROW("out_proj.weight", "outcomes", "width", "task.weight"),               \
+        BP_SEQ2SEQ_CLASS_ROW("out_proj.bias", "outcomes", NULL, "task.bias")
+
 extern const bp_model_family bp_transformer_family, bp_bart_family, bp_t5_family;
 extern const bp_hf_table *const bp_transformer_huggingface[], *const bp_bart_huggingface[],
                                                                   *const bp_t5_huggingface[];
