@@ -31,6 +31,15 @@ def tensors(folder):
         return head, file.read()
 
 
+def framed(tokenizer, *texts):
+    """The ids that the template of a tokenizer.json makes of a text or two."""
+    template, out = tokenizer["post_processor"], []
+    for part in template["single" if len(texts) == 1 else "pair"]:
+        (kind, about), = part.items()
+        out += texts["AB".index(about["id"])] if kind == "Sequence" else template["special_tokens"][about["id"]]["ids"]
+    return out
+
+
 class Seq2Seq(JobTest):
     @classmethod
     def setUpClass(cls):
@@ -218,9 +227,10 @@ class Seq2Seq(JobTest):
         """The folder that is exported holds what classifies so, and comes back as it went. A head of an earlier version has the linear map alone."""
         learnt, folder, back = self.at("topics-learn"), self.at("topics-folder"), self.at("topics-back")
         self.must(["bagpipe-data", "export", learnt, "--out", folder])
-        self.must(["bagpipe-data", "import", folder, "--out", back, "--tokenizer", self.at("words.json")])
+        self.must(["bagpipe-data", "import", folder, "--out", back])
         self.assertEqual(read_json(folder, "config.json")["architectures"], ["T5ForSequenceClassification"])
         self.assertEqual(read_json(folder, "config.json")["id2label"], {"0": "a", "1": "b"})
+        self.assertEqual(read_json(back, "manifest.json")["state"]["tokenizer_hash"], bagpipe_test.state_of(learnt)["tokenizer_hash"])
         self.must(["bagpipe-data", "export", back, "--out", self.at("topics-again")])
         self.assertEqual(tensors(folder), tensors(self.at("topics-again")))
         w = {name.removeprefix("transformer."): values for name, values in read_tensors(folder).items()}
@@ -279,9 +289,9 @@ class Seq2Seq(JobTest):
             self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at(kind + '-scored')}", f"score.model={self.at(kind + '-learn')}", f"score.corpus={corpus}"])
             scored = read_json(self.at(kind + "-scored"), "score", "summary.json")["task"]
             self.assertGreater(scored["accuracy" if kind == "tags" else "exact_match"]["value"], 0.7)
-        self.check_exchange()
+        self.check_exchange(ids, end)
 
-    def check_exchange(self):
+    def check_exchange(self, ids, end):
         """A BART that finds answers comes back from a folder of BartForQuestionAnswering, one that predicts classes or a number from one of
         BartForSequenceClassification; with another head it has none."""
         sizes = ["model.kind=bart", "model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
@@ -292,8 +302,13 @@ class Seq2Seq(JobTest):
                                      ("number", "BartForSequenceClassification", classifier, ["task.kind=regression", "task.label=far"])):
             tuned, folder, back = self.tuned("bart-" + name, 0, *sizes, *more), self.at("bart-folder-" + name), self.at("bart-back-" + name)
             self.must(["bagpipe-data", "export", tuned, "--out", folder])
-            self.must(["bagpipe-data", "import", folder, "--out", back, "--tokenizer", self.at("words.json")])
+            self.must(["bagpipe-data", "import", folder, "--out", back])
             self.assertEqual(read_json(folder, "config.json")["architectures"], [of])
+            self.assertEqual(read_json(folder, "config.json")["pad_token_id"], ids["<pad>"])
+            self.assertEqual({key: value for key, value in read_json(folder, "tokenizer_config.json").items() if key in ("pad_token", "eos_token", "model_input_names")},
+                             {"pad_token": "<pad>", "eos_token": "<|endoftext|>", "model_input_names": ["input_ids", "attention_mask"]})
+            self.assertEqual(framed(read_json(folder, "tokenizer.json"), [5], [7, 6]), [5, end, 7, 6, end])
+            self.assertEqual(framed(read_json(folder, "tokenizer.json"), [5]), [5, end])
             names = set(tensors(folder)[0])
             self.assertLessEqual({"model.shared.weight", "model.decoder.layers.0.fc1.weight", *head}, names)
             self.assertFalse([other for other in names if "model." not in other and other not in head])
@@ -307,7 +322,7 @@ class Seq2Seq(JobTest):
 
     def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):
         """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later; its last state goes through a layer with tanh."""
-        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("words.json"),
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--special", "<pad>", "--out", self.at("words.json"),
                    self.write("words.txt", " ".join(f"{c}{k}" for c in "ab" for k in range(9)) + "\n")])
         rows, words = self.topics("words.json"), read_json(self.at("words.json"))
         ids, end = words["model"]["vocab"], max(token["id"] for token in words["added_tokens"])
