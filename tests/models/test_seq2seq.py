@@ -292,8 +292,8 @@ class Seq2Seq(JobTest):
         self.check_exchange(ids, end)
 
     def check_exchange(self, ids, end):
-        """A BART that finds answers comes back from a folder of BartForQuestionAnswering, one that predicts classes or a number from one of
-        BartForSequenceClassification; with another head it has none."""
+        """A BART or T5 that finds answers comes back from a folder of BartForQuestionAnswering or T5ForQuestionAnswering, a BART that predicts classes or a
+        number from one of BartForSequenceClassification; with another head it has none."""
         sizes = ["model.kind=bart", "model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
         keys = ["task.kind=spans", "task.label=", f"corpus.train={self.at('spans.h5')}", "corpus.valid="]
         classifier = {f"classification_head.{layer}.{part}" for layer in ("dense", "out_proj") for part in ("weight", "bias")}
@@ -318,6 +318,12 @@ class Seq2Seq(JobTest):
             for run, model in (("there", tuned), ("again", back)) if name == "number" else ():
                 self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('bart-' + run)}", f"score.model={model}", f"score.corpus={self.at('topics-valid.h5')}"])
         self.assertEqual(*(read_json(self.at("bart-" + run), "score", "summary.json")["task"] for run in ("there", "again")))
+        for command in (["export", self.at("spans-learn"), "--out", self.at("t5-folder")], ["import", self.at("t5-folder"), "--out", self.at("t5-spans")],
+                        ["export", self.at("t5-spans"), "--out", self.at("t5-folder-again")]):
+            self.must(["bagpipe-data", *command])
+        self.assertEqual(read_json(self.at("t5-folder"), "config.json")["architectures"], ["T5ForQuestionAnswering"])
+        self.assertEqual(tensors(self.at("t5-folder")), tensors(self.at("t5-folder-again")))
+        self.assertLessEqual({"qa_outputs.weight", "qa_outputs.bias", "shared.weight"}, set(tensors(self.at("t5-folder"))[0]))
         self.assert_error(bagpipe_test.run([program("bagpipe-data"), "export", self.at("tags-learn"), "--out", self.at("no-folder")]), 65, "[export.no_counterpart]", "task = tags")
 
     def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):

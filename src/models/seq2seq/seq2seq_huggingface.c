@@ -159,9 +159,7 @@ static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
     NORM("decoder.layernorm_embedding", "decoder.embedding.ln"),
 #undef LAYERS
-    BP_SEQ2SEQ_CLASS_ROWS,
-    {"qa_outputs.weight", "2", "width", false, 1, {"task.weight"}, .only_if = "finds_spans"},
-    {"qa_outputs.bias", "2", NULL, false, 1, {"task.bias"}, .only_if = "finds_spans"},
+    BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
 /* Other names of the one table. */

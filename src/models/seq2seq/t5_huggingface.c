@@ -2,8 +2,8 @@
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
-/* The last two are for the rows alone. */
-#define COMMON_SIZES(classes, untied)                                                              \
+/* The last three are for the rows alone. */
+#define COMMON_SIZES(classes, spans, untied)                                                       \
     {"width", "d_model", NULL}, {"encoder_layers", "num_layers", NULL},                            \
         {"decoder_layers", "num_decoder_layers", NULL, BP_HF_COUNT, "encoder_layers"},             \
         {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"}, {"heads", "num_heads", NULL},       \
@@ -16,12 +16,15 @@
         {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1"},                                    \
         {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},                          \
         {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                            \
+        {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
     {                                                                                              \
         "has_head", NULL, NULL, BP_HF_FLAG, untied, .quiet = true                                  \
     }
-static const bp_hf_size SIZES[] = {COMMON_SIZES("0", "1+-1*tied"), {0}},
-                        VALUE_SIZES[] = {COMMON_SIZES("1", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},
-                        CLASS_SIZES[] = {COMMON_SIZES("1", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}};
+static const bp_hf_size
+    SIZES[] = {COMMON_SIZES("0", "0", "1+-1*tied"), {0}},
+    VALUE_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},
+    CLASS_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},
+    SPAN_SIZES[] = {COMMON_SIZES("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 static const bp_hf_setting SETTINGS[] = {
     {"is_encoder_decoder", "true"},         {"is_gated_act", "true", "gated"},
@@ -82,7 +85,7 @@ static const bp_hf_row ROWS[] = {
     NORM("decoder.final_layer_norm", "decoder.ln"),
     {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "has_head"},
 #undef LAYERS
-    BP_SEQ2SEQ_CLASS_ROWS,
+    BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
 /* Other names of the one table; and what the first T5s' files have and their programs ignore. */
@@ -121,6 +124,7 @@ static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, NUL
                          VALUE = TABLE("T5ForSequenceClassification", "transformer.", VALUE_SIZES,
                                        BARE),
                          CLASS = TABLE("T5ForSequenceClassification", "transformer.", CLASS_SIZES,
-                                       BARE);
+                                       BARE),
+                         SPANS = TABLE("T5ForQuestionAnswering", "", SPAN_SIZES, NULL);
 
-const bp_hf_table *const bp_t5_huggingface[] = {&T5, &VALUE, &CLASS, NULL};
+const bp_hf_table *const bp_t5_huggingface[] = {&T5, &VALUE, &CLASS, &SPANS, NULL};
