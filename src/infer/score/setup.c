@@ -262,8 +262,10 @@ bp_err scorer_open_corpora(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
     const char *run_dir = bp_run_keys_of(self->config)->dir;
-    bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
+    bp_err err = self->method ? BP_OK : scorer_check_task(self->config, &self->info);
 
+    if (err == BP_OK)
+        err = scorer_resolve(self->config, &self->info, &self->rule);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
