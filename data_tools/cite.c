@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define TOKENS_SHOWN 16   /* before an entry, and its own */
+#define SOURCE_SHOWN 64   /* of a source, its first */
 #define BATCH_TOKENS 4096 /* of windows side by side */
 
 typedef struct cite_arguments {
@@ -333,23 +334,41 @@ static bp_err print_name(const citing *self, int64_t document)
     return err;
 }
 
-/* The tokens before an entry, and the one that followed. */
-static bp_err print_text(const citing *self, int64_t document, int64_t row)
+/* The row that the text of a document begins with: of a pair the target's first, which is the first
+ * that has a key. */
+static bp_err find_begin(const citing *self, int64_t document, int64_t *begin)
 {
-    int64_t first = row - TOKENS_SHOWN + 1, ids[TOKENS_SHOWN];
-    uint32_t tokens[TOKENS_SHOWN];
+    int64_t end = self->starts[document + 1], scored[SOURCE_SHOWN];
+    bp_err err = BP_OK;
+
+    *begin = self->starts[document];
+    for (bool found = !self->arguments->source; !found && *begin < end && err == BP_OK;) {
+        int64_t left = end - *begin, count = left < SOURCE_SHOWN ? left : SOURCE_SHOWN;
+
+        err =
+            bp_h5_read(bp_datastore_file(self->store), "scored", BP_H5_I64, *begin, scored, count);
+        for (int64_t i = 0; err == BP_OK && !found && i < count; i++) {
+            found = scored[i] != 0;
+            *begin += !found;
+        }
+    }
+    return err;
+}
+
+/* Tokens of the datastore, 64 at most. */
+static bp_err print_text(const citing *self, int64_t first, int64_t count)
+{
+    int64_t ids[SOURCE_SHOWN];
+    uint32_t tokens[SOURCE_SHOWN];
     char *bytes = NULL;
     size_t length = 0;
     bp_buffer text = {0};
+    bp_err err = bp_h5_read(bp_datastore_file(self->store), "tokens", BP_H5_I64, first, ids, count);
 
-    first = first < self->starts[document] ? self->starts[document] : first;
-    bp_err err = bp_h5_read(bp_datastore_file(self->store), "tokens", BP_H5_I64, first, ids,
-                            row - first + 1);
-
-    for (int64_t i = 0; err == BP_OK && i <= row - first; i++)
+    for (int64_t i = 0; err == BP_OK && i < count; i++)
         tokens[i] = (uint32_t)ids[i];
     if (err == BP_OK)
-        err = bp_decode(self->tokenizer, tokens, row - first + 1, &bytes, &length);
+        err = bp_decode(self->tokenizer, tokens, count, &bytes, &length);
     if (err == BP_OK) {
         bp_text_escape(&text, bytes, length);
         (void)fwrite(text.data, 1, text.bytes, stdout);
@@ -361,15 +380,36 @@ static bp_err print_text(const citing *self, int64_t document, int64_t row)
 
 /* ---- what is printed ---- */
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void print_head(const citing *self, const char *columns)
+{
+    printf("%s\tdistance\tdocument\tdoc_id\tposition\t%s\n", columns,
+           self->arguments->source ? "source\ttarget" : "text");
+}
+
+/* The tokens before an entry, and the one that followed; of a pair its source before them. */
 static bp_err print_place(const citing *self, const bp_neighbour *one)
 {
-    int64_t document = document_of(self, one->row);
+    int64_t document = document_of(self, one->row), start = self->starts[document], begin;
+    bp_err err = find_begin(self, document, &begin);
 
     printf("%.9g\t%" PRId64 "\t", one->distance, document);
-    bp_err err = print_name(self, document);
-    printf("\t%" PRId64 "\t", one->row - self->starts[document]);
     if (err == BP_OK)
-        err = print_text(self, document, one->row);
+        err = print_name(self, document);
+    printf("\t%" PRId64 "\t", one->row - begin);
+    if (err == BP_OK && self->arguments->source) {
+        err = print_text(self, start, smaller(begin - start, SOURCE_SHOWN));
+        printf("\t");
+    }
+    if (err == BP_OK) {
+        int64_t count = smaller(one->row - begin + 1, TOKENS_SHOWN);
+
+        err = print_text(self, one->row - count + 1, count);
+    }
     printf("\n");
     return err;
 }
@@ -379,7 +419,7 @@ static bp_err print_entries(const citing *self)
     int64_t k = self->arguments->k;
     bp_err err = BP_OK;
 
-    printf("token\trank\tdistance\tdocument\tdoc_id\tposition\ttext\n");
+    print_head(self, "token\trank");
     for (int64_t i = 0; i < self->ids.count * k && err == BP_OK; i++) {
         printf("%" PRId64 "\t%" PRId64 "\t", i / k, i % k + 1);
         err = print_place(self, &self->found[i]);
@@ -430,7 +470,7 @@ static bp_err print_documents(const citing *self)
     for (int64_t t = 0; t < self->ids.count; t++)
         weigh_token(self, self->found + t * self->arguments->k, all);
     qsort(all, (size_t)self->documents, sizeof *all, compare_citations);
-    printf("share\tdistance\tdocument\tdoc_id\tposition\ttext\n");
+    print_head(self, "share");
     for (int64_t d = 0; d < self->documents && d < self->arguments->count && err == BP_OK; d++) {
         if (!all[d].nearest)
             break;
@@ -525,8 +565,9 @@ const bp_tool bp_tool_cite = {
                  "tokens of the text.\n"
                  "A line has the share, the squared distance of the document's nearest entry, "
                  "the document's number and id, the entry's position in it, and the text that "
-                 "ends with the entry's token. Under mpirun ranks share the datastore "
-                 "out.",
+                 "ends with the entry's token. Of an encoder-decoder the position is that in the "
+                 "document's target, and the line ends with its source and the target up to the "
+                 "entry's token. Under mpirun ranks share the datastore out.",
              .options = OPTIONS,
              .examples = "  bagpipe-data cite runs/small runs/store/score/states.h5 \\\n"
                          "      \"In the beginning\"\n",

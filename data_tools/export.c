@@ -6,6 +6,7 @@
 #include "io/huggingface/hf_model.h"
 #include "models/adapter.h"
 #include "models/family.h"
+#include "models/task.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
@@ -60,23 +61,82 @@ static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint
     return BP_OK;
 }
 
-/* The text of tokenizer.json to write; NULL: none. */
-static bp_err tokenizer_text(char **text, const exchange_arguments *arguments,
+/* ---- the tokenizer as other programs need it ---- */
+
+typedef struct written_tokenizer {
+    char *text;     /* of tokenizer.json; NULL: none */
+    json_t *config; /* of tokenizer_config.json; NULL: none */
+} written_tokenizer;
+
+/* How this program framed the texts that the model was trained on; false: the model reads no framed
+ * texts, was trained by another program, or there is no token for it. */
+static bool find_frame(bp_text_frame *out, const bp_tokenizer *tokenizer,
+                       const bp_checkpoint *checkpoint)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    int64_t roles[BP_ROLES];
+    bp_model_shape shape;
+    bp_task_frame frame;
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = bp_tokenizer_role(tokenizer, (bp_role)role);
+    if (json_object_get(state, "origin") ||
+        bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) != BP_OK ||
+        !(shape.family->start_token || shape.task.kind != BP_TASK_NONE) ||
+        bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
+        return false;
+    *out = (bp_text_frame){frame.begin, frame.end, shape.family->backbone(&shape).segments > 1};
+    return true;
+}
+
+static void name_token(json_t *config, const char *key, const bp_tokenizer *tokenizer, int64_t id)
+{
+    bp_buffer name = {0};
+
+    if (id >= 0 && bp_tokenizer_token_bytes(tokenizer, id, &name) == BP_OK)
+        (void)json_object_set_new(config, key, json_string(name.data));
+    bp_buffer_clear(&name);
+}
+
+/* Without it Hugging Face takes the class of the model's type, with special tokens of its own. */
+static json_t *tokenizer_config(const bp_tokenizer *tokenizer, bool segments)
+{
+    static const char *const KEYS[BP_ROLES] = {
+        [BP_ROLE_PAD] = "pad_token", [BP_ROLE_UNKNOWN] = "unk_token", [BP_ROLE_CLS] = "cls_token",
+        [BP_ROLE_SEP] = "sep_token", [BP_ROLE_MASK] = "mask_token",   [BP_ROLE_END] = "eos_token"};
+    json_t *config = json_pack("{s:s, s:b, s:[s, s]}", "tokenizer_class", "PreTrainedTokenizerFast",
+                               "clean_up_tokenization_spaces", 0, "model_input_names", "input_ids",
+                               "attention_mask");
+
+    if (segments)
+        (void)json_array_append_new(json_object_get(config, "model_input_names"),
+                                    json_string("token_type_ids"));
+    for (int role = 0; role < BP_ROLES; role++)
+        name_token(config, KEYS[role], tokenizer, bp_tokenizer_role(tokenizer, (bp_role)role));
+    name_token(config, "bos_token", tokenizer, bp_tokenizer_eod(tokenizer));
+    return config;
+}
+
+static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *arguments,
                              const bp_checkpoint *checkpoint)
 {
     const char *path =
         arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
     bp_tokenizer *tokenizer = NULL;
+    bp_text_frame frame;
     bp_err err;
 
-    *text = NULL;
     if (arguments->no_tokenizer || path == NULL)
         return BP_OK;
     err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK)
         err = check_tokenizer(tokenizer, checkpoint, path);
-    if (err == BP_OK && (*text = bp_tokenizer_text(tokenizer)) == NULL)
+    if (err == BP_OK && find_frame(&frame, tokenizer, checkpoint)) {
+        err = bp_tokenizer_framed_text(&out->text, tokenizer, &frame);
+        out->config = tokenizer_config(tokenizer, frame.has_segments);
+    } else if (err == BP_OK && (out->text = bp_tokenizer_text(tokenizer)) == NULL) {
         err = bp_fail_memory("a tokenizer", 1, 1);
+    }
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -176,7 +236,7 @@ static bp_err export(const exchange_arguments *arguments)
     exchange_progress progress = {.what = "writing weights"};
     bp_checkpoint *checkpoint = NULL;
     const bp_model_family *family = NULL;
-    char *text = NULL;
+    written_tokenizer tokenizer = {0};
     bp_err err = bp_checkpoint_open_any(MPI_COMM_SELF, arguments->from, &checkpoint);
 
     if (err == BP_OK)
@@ -190,22 +250,24 @@ static bp_err export(const exchange_arguments *arguments)
     if (err == BP_OK)
         err = bp_adapter_check_merge(checkpoint);
     if (err == BP_OK)
-        err = tokenizer_text(&text, arguments, checkpoint);
+        err = make_tokenizer(&tokenizer, arguments, checkpoint);
     if (err == BP_OK)
         err = export_parts(checkpoint, arguments->out,
                            &(bp_hf_export_options){.dtype = arguments->dtype,
                                                    .shard_bytes = arguments->shard_bytes,
-                                                   .tokenizer = text,
+                                                   .tokenizer = tokenizer.text,
+                                                   .tokenizer_config = tokenizer.config,
                                                    .progress = show,
                                                    .context = &progress,
                                                    .merge = bp_adapter_merge});
     if (err == BP_OK) {
         bp_log("checkpoint: %s, model %s", bp_checkpoint_folder(checkpoint),
                bp_checkpoint_digest(checkpoint));
-        bp_log("tokenizer: %s", text != NULL ? "tokenizer.json" : "none");
+        bp_log("tokenizer: %s", tokenizer.text != NULL ? "tokenizer.json" : "none");
         bp_log("Hugging Face folder: %s, values of %s", arguments->out, arguments->dtype);
     }
-    bp_free(text);
+    json_decref(tokenizer.config);
+    bp_free(tokenizer.text);
     bp_checkpoint_close(&checkpoint);
     return err;
 }
@@ -229,7 +291,9 @@ const bp_tool bp_tool_export = {
              "The folder gets config.json, model.safetensors, and the checkpoint's "
              "tokenizer.json where it keeps one. transformers loads it with "
              "from_pretrained(FOLDER) "
-             "of the class that config.json names, or AutoModelForCausalLM's.\n"
+             "of the class that config.json names, or AutoModelForCausalLM's. The tokenizer of an "
+             "encoder-decoder, or of a model with the head of a task, frames texts as its training "
+             "did.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "

@@ -3,12 +3,15 @@
 #include "base/mem.h"
 #include "file_tool.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/ensemble_file.h"
 #include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
+#include "run/status/run_history.h"
 #include "text/tokenizer.h"
 #include "tools.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -304,11 +307,123 @@ static bp_err inspect_checkpoint(const char *path)
     return BP_OK;
 }
 
+/* ---- ensembles ---- */
+
+static void print_real(int width, double value)
+{
+    if (isfinite(value))
+        printf("  %*.4f", width, value);
+    else
+        printf("  %*s", width, "-");
+}
+
+/* 0: not known. */
+static void print_step(int width, int64_t step)
+{
+    printf("  %*s", width, step > 0 ? grouped(step) : "-");
+}
+
+static void print_member(const char *name, const bp_curve_figures *figures, double oob)
+{
+    printf("  %-10s", name);
+    print_step(10, figures->step);
+    print_real(9, figures->loss);
+    print_step(10, figures->best_step);
+    print_real(15, figures->best_valid_loss);
+    print_real(14, oob);
+}
+
+static void print_members_head(const char *path, int64_t count)
+{
+    printf("%s: an ensemble of %" PRId64 " member%s\n  %-10s  %10s  %9s  %10s  %15s  %14s\n", path,
+           count, count == 1 ? "" : "s", "member", "last step", "loss", "best step",
+           "best valid loss", "oob perplexity");
+}
+
+/* The step alone of what is no run folder: a checkpoint by itself, or an imported model. */
+static bp_err look_at_member(bp_curve_figures *figures, const char *path)
+{
+    char *folder = NULL;
+    json_t *manifest = NULL;
+    bp_history run;
+    bp_err err = bp_history_read(&run, path);
+
+    *figures = (bp_curve_figures){.loss = NAN, .best_valid_loss = NAN};
+    if (err == BP_OK && run.curve_count > 0) {
+        *figures = bp_curve_figures_of(bp_history_main(&run));
+    } else {
+        err = bp_checkpoint_read_metadata(path, &folder, &manifest);
+        figures->step = (int64_t)json_integer_value(
+            json_object_get(json_object_get(manifest, "state"), "step"));
+    }
+    json_decref(manifest);
+    bp_free(folder);
+    bp_history_clear(&run);
+    return err;
+}
+
+#define LIST_BYTES ((int64_t)64 << 20) /* of an ensemble.json, most */
+
+/* Is a JSON file an ensemble's? Whoever reads it as a tokenizer says what is wrong with another. */
+static bool lists_members(const char *path)
+{
+    json_t *file = NULL;
+    bool is = bp_json_load(&file, path, LIST_BYTES) == BP_OK && json_object_get(file, "members");
+
+    json_decref(file);
+    return is;
+}
+
+/* The path is that of ensemble.json or of its folder. */
+static bp_err inspect_ensemble(const char *path)
+{
+    bp_ensemble_list list;
+    bp_curve_figures figures;
+    bp_err err = bp_ensemble_list_load(&list, path);
+
+    if (err == BP_OK)
+        print_members_head(path, list.count);
+    for (int64_t m = 0; m < list.count && err == BP_OK; m++) {
+        err = look_at_member(&figures, list.members[m].path);
+        if (err != BP_OK)
+            break;
+        print_member(list.members[m].name, &figures, list.members[m].oob_perplexity);
+        printf("  %s\n", list.members[m].path);
+    }
+    bp_ensemble_list_clear(&list);
+    return err;
+}
+
+/* What its members have done so far. */
+static bp_err inspect_unfinished(const char *folder)
+{
+    bp_history run;
+    bp_err err = bp_history_read(&run, folder);
+    int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean stands behind */
+
+    if (err == BP_OK)
+        print_members_head(folder, members);
+    for (int64_t m = 0; m < members && err == BP_OK; m++) {
+        bp_curve_figures figures = bp_curve_figures_of(&run.curves[m]);
+
+        print_member(run.curves[m].name, &figures, NAN);
+        printf("  %s\n", run.state);
+    }
+    bp_history_clear(&run);
+    return err;
+}
+
 /* ---- run folders ---- */
 
-/* A folder of scores shows its tables; another one its newest checkpoint. */
+/* A folder of scores shows its tables; an ensemble's its members; another one its newest
+ * checkpoint. */
 static bp_err inspect_folder(const char *folder)
 {
+    if (bp_ensemble_is(folder))
+        return inspect_ensemble(folder);
+    if (bp_ensemble_is_unfinished(folder))
+        return inspect_unfinished(folder);
+
     char **names = NULL;
     const bp_path scores = bp_path_in(folder, "score");
     int64_t count = 0;
@@ -346,7 +461,7 @@ static bp_err inspect(const char *path, const file_options *options)
     case PATH_TABLE:
         return inspect_table(path, &block);
     case PATH_JSON:
-        return inspect_tokenizer(path);
+        return lists_members(path) ? inspect_ensemble(path) : inspect_tokenizer(path);
     case PATH_CHECKPOINT:
         return inspect_checkpoint(path);
     case PATH_FOLDER:
@@ -375,8 +490,10 @@ const bp_tool bp_tool_inspect = {
              .summary = "prints what files hold",
              .text =
                  "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a "
-                 "tokenizer.json, a checkpoint, or a run folder: of that, its newest checkpoint "
-                 "or its tables of scores.",
+                 "tokenizer.json, an ensemble.json, a checkpoint, or a run folder: of that, its "
+                 "newest checkpoint, "
+                 "its tables of scores, or the members of an ensemble with the last and the best "
+                 "step and loss of each.",
              .examples = "  bagpipe-data inspect train.h5\n"
                          "  bagpipe-data inspect runs/small\n",
              .statuses = STATUSES},

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct metrics_arguments {
     tool_files files;
@@ -330,6 +331,33 @@ static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs
     return err;
 }
 
+/* For whoever watches a terminal, whatever becomes of the JSON on standard output. */
+static void say(const json_t *root, const metrics_kind *kind)
+{
+    json_t *figures = json_object_get(root, "figures"), *against = json_object_get(root, "against"),
+           *differences = json_object_get(root, "difference");
+
+    for (int64_t k = 0; k < kind->metric->width; k++) {
+        const char *name = kind->metric->names[k];
+        const json_t *one = json_object_get(figures, name),
+                     *difference = json_object_get(differences, name);
+
+        if (!json_is_number(json_object_get(one, "value")))
+            continue;
+        fprintf(stderr, "%-15s %8.4f  (95 %% interval %.4f to %.4f)\n", name,
+                json_number_value(json_object_get(one, "value")),
+                json_number_value(json_object_get(one, "low")),
+                json_number_value(json_object_get(one, "high")));
+        if (difference)
+            fprintf(stderr, "%15s %8.4f  difference %.4f (%.4f to %.4f), p = %.3f\n", "against",
+                    json_number_value(json_object_get(json_object_get(against, name), "value")),
+                    json_number_value(json_object_get(difference, "value")),
+                    json_number_value(json_object_get(difference, "low")),
+                    json_number_value(json_object_get(difference, "high")),
+                    json_number_value(json_object_get(difference, "p_value")));
+    }
+}
+
 static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_file *hypotheses)
 {
     answers_of systems[2] = {0};
@@ -351,6 +379,8 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     if (err == BP_OK) {
         char *text = bp_json_text(root);
 
+        if (isatty(STDERR_FILENO))
+            say(root, kind);
         printf("%s", text);
         bp_free(text);
     }
@@ -503,7 +533,9 @@ const bp_tool bp_tool_metrics = {
                  "figure with its 95 % "
                  "interval by a bootstrap over documents (sentences of tags), and with --against "
                  "the differences, hypothesis less against, on the same resamples: wins is the "
-                 "share of resamples in which the hypothesis is better.\n"
+                 "share of resamples in which the hypothesis is better. On a terminal the figures "
+                 "stand "
+                 "on standard error too, a line each.\n"
                  "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
                  "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
                  "to 1, by words, stems and WordNet's synonyms.\n"

@@ -309,18 +309,39 @@ static int32_t *number_codes(const bp_corpus_label *column, const char *const *n
     return of;
 }
 
-static bp_err fail_unknown(const char *name, int64_t count, const char *kind, const char *path)
-{
-    bool is_class = strcmp(kind, "class") == 0;
+#define NAMES_TOLD 10 /* of those that training knew */
 
-    return is_class ? BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
-                              "the class '%.60s' is none of the %" PRId64
-                              " that the model was trained with: at %s; leave its documents out",
-                              name, count, path)
-                    : BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
-                              "the tag '%.60s' is none of the %" PRId64
-                              " that the model was trained with: at %s; leave its documents out",
-                              name, count, path);
+/* Document d has what is none of names[count]. */
+static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
+                           const bp_document_columns *asked)
+{
+    const char *const *names = asked->tags ? asked->tags : asked->classes;
+    int64_t count = asked->tags ? asked->tag_count : asked->class_count;
+    const char *path = bp_corpus_file_path(file);
+    char id[80];
+    bp_buffer in = {0}, known = {0};
+    bp_err err = bp_corpus_file_doc_id(file, d, id, sizeof id);
+
+    if (err == BP_OK && id[0])
+        bp_buffer_printf(&in, " (%s)", id);
+    for (int64_t k = 0; k < count && k < NAMES_TOLD; k++)
+        bp_buffer_printf(&known, "%s%.40s", k > 0 ? ", " : "", names[k]);
+    if (count > NAMES_TOLD)
+        bp_buffer_printf(&known, " (and %" PRId64 " more)", count - NAMES_TOLD);
+    if (err == BP_OK && asked->tags)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
+                      "document %" PRId64 "%s has the tag '%.60s', but training knew: %s: at %s; "
+                      "leave the document out",
+                      d, in.data ? in.data : "", name, known.data ? known.data : "none", path);
+    else if (err == BP_OK)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_class",
+                      "document %" PRId64 "%s has the class '%.60s', but training knew: %s: at %s; "
+                      "leave the document out%s",
+                      d, in.data ? in.data : "", name, known.data ? known.data : "none", path,
+                      asked->unlabelled ? ", or empty its label" : "");
+    bp_buffer_clear(&in);
+    bp_buffer_clear(&known);
+    return err;
 }
 
 /* May the file lack the column that is asked for? One that has others is another corpus. */
@@ -348,9 +369,23 @@ static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
     out->class_of = number_codes(&label, asked->classes, asked->class_count);
     for (int64_t d = 0; d < bp_corpus_file_info(file)->documents && asked->all_known; d++)
         if (out->class_of[label.codes[d]] < 0 && !is_none(label.values[label.codes[d]], asked))
-            return fail_unknown(label.values[label.codes[d]], asked->class_count, "class",
-                                bp_corpus_file_path(file));
+            return fail_unknown(file, d, label.values[label.codes[d]], asked);
     return BP_OK;
+}
+
+/* The first document with a word of this tag. */
+static int64_t first_of_tag(const bp_file_columns *columns, const bp_corpus_file *file,
+                            uint32_t code)
+{
+    int64_t documents = bp_corpus_file_info(file)->documents, d = 0;
+
+    while (d + 1 < documents) {
+        for (int64_t t = columns->doc_start[d]; t < columns->doc_start[d + 1]; t++)
+            if (columns->tags[t] == code)
+                return d;
+        d++;
+    }
+    return d;
 }
 
 static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
@@ -366,7 +401,7 @@ static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
     out->tag_of = number_codes(&tags, asked->tags, asked->tag_count);
     for (int64_t v = 0; v < tags.value_count; v++)
         if (out->tag_of[v] < 0 && asked->all_known && !is_none(tags.values[v], asked))
-            return fail_unknown(tags.values[v], asked->tag_count, "tag", bp_corpus_file_path(file));
+            return fail_unknown(file, first_of_tag(out, file, (uint32_t)v), tags.values[v], asked);
         else if (out->tag_of[v] < 0)
             out->tag_of[v] = -2; /* a word all the same */
     return BP_OK;

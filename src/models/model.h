@@ -63,8 +63,10 @@ typedef struct bp_model_info {
     int64_t width;      /* of the state before the vocabulary (bp_model_ops.backbone) */
     int64_t vocab_first, vocab_count; /* this rank's part of the vocabulary (bp_model_ops.logits) */
     int64_t context;                  /* most inputs a window may have, or BP_MODEL_UNLIMITED */
-    int64_t vocab_size;               /* outcomes; of a language model its words */
-    int64_t words;                    /* that its inputs have */
+    int64_t trained_context; /* where it is more than the inputs of training, and there is a table
+                                of learned positions: those; else 0 */
+    int64_t vocab_size;      /* outcomes; of a language model its words */
+    int64_t words;           /* that its inputs have */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds */
     bp_task_shape task; /* whose outcomes they are; kind BP_TASK_NONE: a language model. Of a task a

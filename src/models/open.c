@@ -56,6 +56,8 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     snprintf(info->tokenizer_hash, sizeof info->tokenizer_hash, "%s", hash);
     snprintf(info->digest, sizeof info->digest, "%s", bp_checkpoint_digest(checkpoint));
     info->width = bp_model_state_width(&shape);
+    if (!shape.family->any_context && network_model_context(&shape, context) > shape.context)
+        info->trained_context = shape.context;
     shape.context = network_model_context(&shape, context);
     info->context = bp_model_most_inputs(&shape);
     info->vocab_size = bp_model_outcomes(&shape);
@@ -98,6 +100,7 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->eod_id = found.eod_id;
     memcpy(info->labels_hash, found.labels_hash, sizeof found.labels_hash);
     info->words = found.words;
+    info->trained_context = found.trained_context;
     info->start_token = found.start_token;
     memcpy(info->tokenizer_hash, found.tokenizer_hash, sizeof found.tokenizer_hash);
     memcpy(info->digest, found.digest, sizeof found.digest);

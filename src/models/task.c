@@ -25,7 +25,7 @@ const bp_option bp_task_options[] = {
      .at = BP_AT(bp_task_keys, label)},
     {"task.pool", BP_OPTION_CHOICE, "auto", 0, 0, "auto|first|mean|last", NULL,
      "of which tokens' states the head reads a text: auto is first, through a pooler, of "
-     "bert, roberta and electra, last of others",
+     "bert, roberta and electra, last of others, of bart and t5 through a pooler too",
      false, .at = BP_AT(bp_task_keys, pool)},
     {"task.frozen_layers", BP_OPTION_INT, "0", 0, 10000, NULL, "layers",
      "so many of the first layers, and the embeddings below them, keep their values", false,
@@ -94,7 +94,9 @@ bool bp_task_keeps_words(const bp_model_shape *shape)
 
 static bool has_pooler(const bp_model_shape *shape)
 {
-    return shape->task.pool == BP_POOL_FIRST && backbone_of(shape).pooler;
+    return shape->task.pool == BP_POOL_FIRST
+               ? backbone_of(shape).pooler
+               : shape->task.pool == BP_POOL_LAST && shape->task.dense;
 }
 
 /* Where it keeps the words all is one block, that of the last stage, which shares their table. */

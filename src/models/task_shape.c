@@ -27,6 +27,8 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
     (void)json_object_set_new(model, "task", json_string(NAMES[task->kind]));
     (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
     (void)json_object_set_new(model, "pool", json_string(POOLS[task->pool]));
+    if (task->dense)
+        (void)json_object_set_new(model, "dense", json_true());
     if (task->precision > 0)
         (void)json_object_set_new(
             model, "dirichlet",
@@ -102,6 +104,7 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
     err = bp_json_get_int(model, "outcomes", &task->outcomes, where);
     if (err == BP_OK)
         err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
+    task->dense = json_is_true(json_object_get(model, "dense"));
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (err == BP_OK && json_object_get(model, "sngp"))

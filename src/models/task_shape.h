@@ -28,6 +28,8 @@ typedef struct bp_task_shape {
                          a softmax */
     double smoothing; /* of that Dirichlet, the share of each class that is not the text's */
     int64_t pool;     /* bp_pool */
+    bool dense;       /* the state of a last place goes through a pooler (bp_backbone.dense); not in
+                         checkpoints of earlier versions */
     int64_t frozen;   /* of training: so many of the first blocks keep their values */
     double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
     int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
@@ -48,6 +50,8 @@ typedef struct bp_backbone {
     float epsilon;
     bool pooler;      /* a text's first state goes through a pooler; else its last one is taken */
     bool gelu;        /* the pooler's activation, in the place of tanh */
+    bool dense;       /* that last state goes through a pooler too, as in Hugging Face's
+                         encoder-decoders that classify */
     int64_t segments; /* that it distinguishes */
     int64_t head_parameters; /* of the family's facts those of blocks behind, but for the norm */
     double head_flops;       /* and their share of train_flops */
@@ -56,9 +60,9 @@ typedef struct bp_backbone {
 const char *bp_task_name(int64_t kind);
 /** -1: no kind is called so. */
 int64_t bp_task_kind_of(const char *name);
-/** "task", "outcomes", "pool", of a prior network "dirichlet", and of a Gaussian process "sngp", of
- * the "model" object of a checkpoint; nothing of a language model. Errors of reading:
- * BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", "dense" where it is, of a prior network "dirichlet", and of a
+ * Gaussian process "sngp", of the "model" object of a checkpoint; nothing of a language model.
+ * Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

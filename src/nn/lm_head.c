@@ -4,95 +4,13 @@
 #include "math/kernels/entmax.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
-#include "nn/dirichlet_rows_priv.h"
-#include "nn/distill.h"
 #include "nn/lm_head_priv.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define EPSILON        1e-5F
-#define CHUNK_BYTES    (64LL << 20) /* of logits held at once */
-#define CHUNK_ROWS_MIN 64
-#define CHUNK_ROWS_MAX 1024
-
-/* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
-typedef struct chunk {
-    int64_t rows;
-    float *logits;      /* [rows K][V here] */
-    float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
-    double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
-    double *all;        /* [rows] of all logits, with label smoothing */
-    double *prior;      /* [rows] losses of a prior network's training */
-    float *weight;      /* [rows K] */
-    mixture_rows mixed; /* where K > 1 */
-    entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
-    int32_t *own;       /* [rows] columns of targets, where outcomes are sampled; else NULL */
-    int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
-                                  target's number, */
-    int32_t *rows_of;          /* and the row's */
-} chunk;
-
-/* K: rows that the vocabulary has for one of the head. */
-static int64_t softmaxes(const lm_head *self)
-{
-    return self->mixture ? self->shape.softmaxes : 1;
-}
-
-/* Columns of logits here. */
-static int64_t columns_of(const lm_head *self, bool training)
-{
-    return training && self->sampled ? sampled_softmax_columns(self->sampled)
-                                     : self->wte->extent[0];
-}
-
-/* The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike chunk_rows, more
- * for more rows. */
-static int64_t chunk_rows_most(const lm_head *self, int64_t rows, bool training)
-{
-    int64_t tensors = self->block.nn->tensors; /* the largest share: equal on all tensor ranks */
-    int64_t V = training && self->sampled ? columns_of(self, true)
-                                          : (self->wte->shape[0] + tensors - 1) / tensors;
-    int64_t n = CHUNK_BYTES / (V * softmaxes(self) * (int64_t)sizeof(float)) / 16 * 16;
-
-    n = n < CHUNK_ROWS_MIN ? CHUNK_ROWS_MIN : n > CHUNK_ROWS_MAX ? CHUNK_ROWS_MAX : n;
-    return n < rows ? n : rows;
-}
-
-/* Chunks of one size, as a short one costs the products as much. */
-static int64_t chunk_rows(const lm_head *self, int64_t rows, bool training)
-{
-    int64_t most = chunk_rows_most(self, rows, training),
-            chunks = most > 0 ? (rows + most - 1) / most : 1;
-
-    return chunks > 1 ? ((rows + chunks - 1) / chunks + 15) / 16 * 16 : most;
-}
-
-static chunk alloc_chunk(const lm_head *self, bp_arena *arena, int64_t rows, bool training)
-{
-    chunk c = {.rows = rows};
-    int64_t all = rows * softmaxes(self);
-
-    c.logits = bp_arena_floats(arena, all * columns_of(self, training));
-    c.max = bp_arena_floats(arena, 2 * all);
-    c.sums = (double *)(void *)bp_arena_floats(arena, 2 * 2 * all);
-    if (self->block.nn->label_smoothing > 0)
-        c.all = (double *)(void *)bp_arena_floats(arena, 2 * c.rows);
-    c.weight = bp_arena_floats(arena, all);
-    if (self->shape.entmax)
-        c.sparse = entmax_rows_alloc(arena, rows);
-    if (self->shape.dirichlet.classes > 0)
-        c.prior = (double *)(void *)bp_arena_floats(arena, 2 * c.rows);
-    if (self->mixture)
-        c.mixed = softmax_mixture_alloc(self->mixture, arena, rows, training);
-    if (training && self->sampled)
-        c.own = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
-    c.targets = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
-    c.places = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
-    c.rows_of = (int32_t *)(void *)bp_arena_floats(arena, c.rows);
-    return c;
-}
+#define EPSILON 1e-5F
 
 /* Of one item that it reads, as this rank has it. */
 static size_t item_bytes(const lm_head *self, const bp_pass *pass)
@@ -111,7 +29,7 @@ static size_t head_saved(const bp_block *block, const bp_extent *most)
 
 /* Scratch of an evaluation, by chunks of so many rows. */
 typedef struct evaluation_work {
-    chunk c;
+    head_chunk c;
     float *hidden; /* [chunk rows][C] the scored rows, gathered */
     bp_operand normed;
 } evaluation_work;
@@ -119,7 +37,7 @@ typedef struct evaluation_work {
 static evaluation_work alloc_evaluation(const lm_head *self, bp_arena *arena, int64_t chunk_rows)
 {
     int64_t C = self->wte->shape[1];
-    evaluation_work work = {.c = alloc_chunk(self, arena, chunk_rows, false)};
+    evaluation_work work = {.c = head_chunk_alloc(self, arena, chunk_rows, false)};
 
     work.hidden = bp_arena_floats(arena, work.c.rows * C);
     work.normed = bp_operand_alloc(arena, self->block.nn->gemm, work.c.rows, C);
@@ -128,7 +46,7 @@ static evaluation_work alloc_evaluation(const lm_head *self, bp_arena *arena, in
 
 /* Scratch of the backward pass, by chunks of so many rows. */
 typedef struct backward_work {
-    chunk c;
+    head_chunk c;
     bp_operand normed;  /* [B * T][C] */
     bp_operand dlogits; /* [chunk rows][V here]; in float32 the logits' own memory. bf16 has memory
                            of its own: oneDNN has no fast product for rows with gaps between them */
@@ -146,11 +64,11 @@ static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const 
 {
     int64_t C = self->wte->shape[1], rows = pass->B * pass->T;
     int64_t own = bp_nn_rows(self->block.nn, pass).count;
-    backward_work work = {.c = alloc_chunk(self, arena, chunk_rows, true)};
+    backward_work work = {.c = head_chunk_alloc(self, arena, chunk_rows, true)};
 
     work.normed = bp_operand_alloc(arena, self->block.nn->gemm, rows, C);
     work.dlogits = bp_operand_over(arena, self->block.nn->gemm, work.c.logits,
-                                   work.c.rows * softmaxes(self), columns_of(self, true));
+                                   work.c.rows * head_softmaxes(self), head_columns(self, true));
     work.dnormed = bp_arena_floats(arena, rows * C);
     work.mean = bp_arena_floats(arena, own);
     work.rstd = bp_arena_floats(arena, own);
@@ -160,8 +78,8 @@ static backward_work alloc_backward(const lm_head *self, bp_arena *arena, const 
         work.dscored = bp_arena_floats(arena, work.c.rows * C);
     }
     if (self->sampled) {
-        work.sampled = bp_arena_floats(arena, columns_of(self, true) * C);
-        work.sampled_sums = bp_arena_floats(arena, columns_of(self, true));
+        work.sampled = bp_arena_floats(arena, head_columns(self, true) * C);
+        work.sampled_sums = bp_arena_floats(arena, head_columns(self, true));
     }
     if (self->block.nn->distills)
         work.soft = bp_distill_alloc(arena, work.c.rows, self->wte->extent[0]);
@@ -172,7 +90,7 @@ static size_t head_scratch(const bp_block *block, const bp_extent *most, bool tr
 {
     const lm_head *self = (const lm_head *)block;
     bp_pass pass = bp_pass_planned(block, most, training);
-    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream], training);
+    int64_t rows = head_chunk_rows_most(self, most->B * most->T[block->stream], training);
     bp_arena count = {0};
 
     if (!training) {
@@ -189,13 +107,14 @@ static bp_product_bytes head_products(const bp_block *block, const bp_extent *mo
 {
     const lm_head *self = (const lm_head *)block;
     bp_product_bytes bytes = {0};
-    int64_t rows = chunk_rows_most(self, most->B * most->T[block->stream], false);
+    int64_t rows = head_chunk_rows_most(self, most->B * most->T[block->stream], false);
 
     if (self->sampled)
-        sampled_softmax_products(self->sampled, &bytes,
-                                 chunk_rows_most(self, most->B * most->T[block->stream], true));
+        sampled_softmax_products(
+            self->sampled, &bytes,
+            head_chunk_rows_most(self, most->B * most->T[block->stream], true));
     if (self->wte->extent[0] > 0)
-        bp_product_bytes_add(&bytes, block->nn, rows * softmaxes(self), self->wte->extent[0],
+        bp_product_bytes_add(&bytes, block->nn, rows * head_softmaxes(self), self->wte->extent[0],
                              self->wte->shape[1]);
     if (self->mixture)
         softmax_mixture_products(self->mixture, &bytes, rows);
@@ -227,160 +146,8 @@ static void head_refresh(bp_block *block)
         sampled_softmax_refresh(self->sampled);
 }
 
-/* What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */
-static bp_operand states_of(const lm_head *self, const chunk *c, int64_t rows)
-{
-    return bp_operand_part(&c->mixed.operand, 0, rows * softmaxes(self));
-}
-
-/* Logits of this rank's part of the vocabulary, and the softmax statistics of the first `rows` over
- * the whole of it. */
-static void chunk_forward(const lm_head *self, chunk *c, const bp_operand *normed,
-                          const int32_t *targets, int64_t rows, int64_t step)
-{
-    const bp_nn *nn = self->block.nn;
-    int64_t V = self->wte->extent[0];
-    bp_operand states = *normed;
-    bp_logit_rows in = {.logits = c->logits,
-                        .targets = targets,
-                        .rows = rows * softmaxes(self),
-                        .V = V,
-                        .first = self->wte->offset[0]};
-
-    if (self->mixture) {
-        softmax_mixture_forward(self->mixture, &c->mixed, normed, targets, rows);
-        states = states_of(self, c, normed->rows);
-        in.targets = c->mixed.targets;
-    }
-    if (c->own) {
-        sampled_softmax_forward(self->sampled, c->logits, c->own, normed, targets, step);
-        in.targets = c->own;
-        in.V = columns_of(self, true);
-        in.first = 0;
-    } else if (V > 0)
-        bp_linear_forward_operand(nn->gemm, c->logits, &states, self->vocabulary,
-                                  bp_lm_head_bias(&self->block));
-    if (self->shape.entmax)
-        entmax_rows_forward(&c->sparse, &in, nn->tensor);
-    else
-        bp_logit_statistics(c->max, c->sums, &in, nn->tensor);
-    if (self->mixture)
-        softmax_mixture_combine(self->mixture, &c->mixed, c->max, c->sums, rows);
-}
-
-/* log p(target) of row r of `rows` that went forward. */
-static double row_logprob(const lm_head *self, const chunk *c, int64_t rows, int64_t r)
-{
-    if (self->shape.entmax)
-        return c->sparse.logprob[r];
-    return self->mixture ? c->mixed.logprob[r] : bp_logit_logprob(c->max, c->sums, rows, r);
-}
-
-static const int32_t *targets_of(const lm_head *self, const bp_pass *pass)
-{
-    return pass->batch.term[self->shape.term].targets;
-}
-
-static int64_t target_count(const lm_head *self, const bp_pass *pass)
-{
-    return pass->B * pass->batch.term[self->shape.term].count;
-}
-
-/* Are outcomes the softmax of one row of logits? */
-static bool is_plain(const lm_head *self)
-{
-    return !self->mixture && !self->shape.entmax;
-}
-
-/* What training's targets are smoothed by; a text's probability is its own. */
-static bp_smoothing smoothing_of(const lm_head *self, const bp_pass *pass)
-{
-    return (bp_smoothing){pass->training && is_plain(self) ? self->block.nn->label_smoothing : 0,
-                          self->wte->shape[0]};
-}
-
-static bp_logit_rows rows_of(const lm_head *self, const chunk *c, const int32_t *targets,
-                             int64_t rows)
-{
-    return (bp_logit_rows){.logits = c->logits,
-                           .targets = targets,
-                           .rows = rows,
-                           .V = self->wte->extent[0],
-                           .first = self->wte->offset[0]};
-}
-
-/* Of a prior network's training. */
-static void prior_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
-                       int64_t rows)
-{
-    int term = self->shape.term;
-    bp_logit_rows in = rows_of(self, c, targets, rows);
-
-    dirichlet_rows_forward(c->prior, &self->shape.dirichlet, &in, c->max, c->sums,
-                           self->block.nn->tensor);
-    for (int64_t r = 0; r < rows; r++)
-        if (targets[r] >= 0) {
-            pass->loss_sum[term] += c->prior[r];
-            pass->loss_count[term]++;
-        }
-}
-
-static bool has_soft_targets(const lm_head *self, const bp_pass *pass)
-{
-    return pass->teacher && self->block.nn->distills;
-}
-
-/* Adds the loss in row order. */
-static void chunk_loss(const lm_head *self, bp_pass *pass, const chunk *c, const int32_t *targets,
-                       int64_t rows)
-{
-    int term = self->shape.term;
-    double hard = has_soft_targets(self, pass) ? 1 - pass->teacher->weight : 1;
-    bp_smoothing smoothing = smoothing_of(self, pass);
-    double share = (double)smoothing.share;
-
-    if (pass->training && self->shape.dirichlet.classes > 0) {
-        prior_loss(self, pass, c, targets, rows);
-        return;
-    }
-    if (share > 0) {
-        bp_logit_sums(c->all, c->logits, rows, self->wte->extent[0]);
-        bp_all_sum_double(c->all, rows, self->block.nn->tensor);
-    }
-    for (int64_t r = 0; r < rows; r++)
-        if (targets[r] >= 0) {
-            double logprob = row_logprob(self, c, rows, r);
-
-            if (share > 0)
-                logprob = (1 - share) * logprob + share * (c->all[r] / (double)smoothing.V -
-                                                           (double)c->max[r] - log(c->sums[r]));
-            pass->loss_sum[term] += self->shape.entmax ? c->sparse.loss[r] : -hard * logprob;
-            pass->loss_count[term]++;
-            pass->right += term == 0 && !pass->training && is_plain(self) &&
-                           (float)c->sums[rows + r] >= c->max[r];
-        }
-}
-
-/* Finds scored targets from *at on, as many as the chunk holds, and moves *at behind them. One or
- * more targets a place belong to that place's row, a target an example to the row of its first
- * place. */
-static int64_t find_scored(const lm_head *self, const bp_pass *pass, chunk *c, int64_t *at)
-{
-    const int32_t *targets = targets_of(self, pass);
-    int64_t count = 0, all = target_count(self, pass),
-            a_place = pass->batch.term[self->shape.term].count / pass->T;
-
-    for (; *at < all && count < c->rows; (*at)++)
-        if (targets[*at] >= 0) {
-            c->targets[count] = targets[*at];
-            c->rows_of[count] = (int32_t)(a_place > 0 ? *at / a_place : *at * pass->T);
-            c->places[count++] = (int32_t)*at;
-        }
-    return count;
-}
-
 /* The outcome that is the most probable, of all tensor ranks; of equal ones the first. */
-static void take_predicted(const lm_head *self, bp_pass *pass, const chunk *c, int64_t rows)
+static void take_predicted(const lm_head *self, bp_pass *pass, const head_chunk *c, int64_t rows)
 {
     int64_t V = self->wte->extent[0], first = self->wte->offset[0];
 
@@ -399,15 +166,16 @@ static void take_predicted(const lm_head *self, bp_pass *pass, const chunk *c, i
 static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
-            targets = target_count(self, pass);
-    evaluation_work work = alloc_evaluation(self, pass->scratch, chunk_rows(self, rows, false));
-    chunk *c = &work.c;
+            targets = head_target_count(self, pass);
+    evaluation_work work =
+        alloc_evaluation(self, pass->scratch, head_chunk_rows(self, rows, false));
+    head_chunk *c = &work.c;
     float *logprob = self->shape.term == 0 ? pass->logprob : NULL; /* the first term is scored */
 
     BP_ASSERT(rows <= INT32_MAX);
     for (int64_t r = 0; logprob && r < targets; r++)
         logprob[r] = NAN;
-    while ((n = find_scored(self, pass, c, &at)) > 0) {
+    while ((n = head_chunk_find(self, pass, c, &at)) > 0) {
         int64_t filled = bp_head_filled_rows(n, c->rows);
         bp_operand normed = bp_operand_part(&work.normed, 0, filled);
 
@@ -415,12 +183,12 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
             memcpy(work.hidden + r * C, hidden + c->rows_of[r] * C, (size_t)C * sizeof(float));
         bp_zero(work.hidden + n * C, (filled - n) * C);
         lm_head_norm_rows(self, &normed, work.hidden, NULL, NULL);
-        chunk_forward(self, c, &normed, c->targets, n, pass->step);
-        chunk_loss(self, pass, c, c->targets, n);
-        if (pass->predicted && self->shape.term == 0 && is_plain(self))
+        head_chunk_forward(self, c, &normed, c->targets, n, pass->step);
+        head_chunk_loss(self, pass, c, c->targets, n);
+        if (pass->predicted && self->shape.term == 0 && head_is_plain(self))
             take_predicted(self, pass, c, n);
         for (int64_t r = 0; logprob && r < n; r++)
-            logprob[c->places[r]] = (float)row_logprob(self, c, n, r);
+            logprob[c->places[r]] = (float)head_chunk_logprob(self, c, n, r);
     }
 }
 
@@ -467,13 +235,13 @@ static void head_forward(bp_block *block, bp_pass *pass, bp_activations *activat
 static void distill_chunk(const lm_head *self, bp_pass *pass, const backward_work *work,
                           const bp_operand *dlogits, const int32_t *targets, int64_t first)
 {
-    const chunk *c = &work->c;
+    const head_chunk *c = &work->c;
     int64_t rows = dlogits->rows, V = self->wte->extent[0];
     int term = self->shape.term;
     size_t mark = pass->scratch->used_bytes;
     float hard = (float)(1 - pass->teacher->weight), loss_weight = pass->loss_weight[term];
     bp_operand floats = bp_operand_floats(c->logits, rows, V);
-    bp_smoothing smoothing = smoothing_of(self, pass);
+    bp_smoothing smoothing = head_smoothing(self, pass);
 
     pass->loss_sum[term] +=
         bp_distill(pass->teacher, pass, &work->soft,
@@ -505,27 +273,27 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
                             const bp_operand *states, float *dstates, const int32_t *targets,
                             int64_t first_row, bool fresh)
 {
-    chunk *c = &work->c;
+    head_chunk *c = &work->c;
     const bp_nn *nn = self->block.nn;
-    bp_smoothing smoothing = smoothing_of(self, pass);
+    bp_smoothing smoothing = head_smoothing(self, pass);
 
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, states->rows);
 
-    if (has_soft_targets(self, pass)) /* a plain head alone */
+    if (head_has_teacher(self, pass)) /* a plain head alone */
         distill_chunk(self, pass, work, &dlogits, targets, first_row);
     if (self->wte->extent[0] == 0) {
         bp_zero(dstates, states->rows * states->columns);
         return;
     }
     if (self->shape.dirichlet.classes > 0) {
-        bp_logit_rows in = rows_of(self, c, targets, states->rows);
+        bp_logit_rows in = head_logit_rows(self, c, targets, states->rows);
 
         dirichlet_rows_gradient(c->logits, &self->shape.dirichlet, &in, c->max, c->sums, c->weight);
         bp_operand_fill(&dlogits, c->logits);
     } else if (self->shape.entmax)
         bp_entmax_gradient(&dlogits, c->logits, c->sparse.tau, targets, c->weight,
                            self->wte->offset[0]);
-    else if (!has_soft_targets(self, pass))
+    else if (!head_has_teacher(self, pass))
         bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, targets, c->weight,
                             self->wte->offset[0], smoothing.share > 0 ? &smoothing : NULL);
     bp_linear_backward_input_operand(nn->gemm, dstates, &dlogits, self->vocabulary);
@@ -539,7 +307,7 @@ static void logits_backward(const lm_head *self, bp_pass *pass, backward_work *w
 static void sampled_backward(const lm_head *self, backward_work *work, const bp_operand *normed,
                              float *dnormed, const int32_t *targets, bool fresh)
 {
-    const chunk *c = &work->c;
+    const head_chunk *c = &work->c;
     bp_operand dlogits = bp_operand_part(&work->dlogits, 0, normed->rows);
 
     bp_softmax_gradient(&dlogits, c->logits, c->max, c->sums, c->own, c->weight, 0, NULL);
@@ -554,8 +322,8 @@ static void chunk_backward(const lm_head *self, bp_pass *pass, backward_work *wo
                            const bp_operand *normed, float *dnormed, const int32_t *targets,
                            int64_t first_row, bool fresh)
 {
-    chunk *c = &work->c;
-    int64_t rows = normed->rows, K = softmaxes(self);
+    head_chunk *c = &work->c;
+    int64_t rows = normed->rows, K = head_softmaxes(self);
 
     for (int64_t r = 0; r < rows; r++) {
         float weight = targets[r] >= 0 ? pass->loss_weight[self->shape.term] : 0;
@@ -571,7 +339,7 @@ static void chunk_backward(const lm_head *self, bp_pass *pass, backward_work *wo
         logits_backward(self, pass, work, normed, dnormed, targets, first_row, fresh);
         return;
     }
-    bp_operand states = states_of(self, c, rows);
+    bp_operand states = head_states(self, c, rows);
     logits_backward(self, pass, work, &states, c->mixed.dstates, c->mixed.targets, first_row,
                     fresh);
     for (int64_t r = 0; r < rows; r++)
@@ -587,10 +355,10 @@ static void backward_all(const lm_head *self, bp_pass *pass, backward_work *work
     for (int64_t first = 0; first < rows; first += work->c.rows) {
         int64_t n = first + work->c.rows < rows ? work->c.rows : rows - first;
         bp_operand normed = bp_operand_part(&work->normed, first, n);
-        const int32_t *targets = targets_of(self, pass) + first;
+        const int32_t *targets = head_targets(self, pass) + first;
 
-        chunk_forward(self, &work->c, &normed, targets, n, pass->step);
-        chunk_loss(self, pass, &work->c, targets, n);
+        head_chunk_forward(self, &work->c, &normed, targets, n, pass->step);
+        head_chunk_loss(self, pass, &work->c, targets, n);
         chunk_backward(self, pass, work, &normed, work->dnormed + first * normed.columns, targets,
                        first, fresh && first == 0);
     }
@@ -605,12 +373,12 @@ static char *row_at(const bp_operand *all, int64_t row)
  * rows of zeros that count for nothing. */
 static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *work, bool fresh)
 {
-    chunk *c = &work->c;
+    head_chunk *c = &work->c;
     int64_t C = self->wte->shape[1], at = 0, n;
     size_t row_bytes = bp_operand_bytes(work->scored.form, 1, C);
 
     bp_zero(work->dnormed, pass->B * pass->T * C);
-    while ((n = find_scored(self, pass, c, &at)) > 0) {
+    while ((n = head_chunk_find(self, pass, c, &at)) > 0) {
         int64_t filled = bp_head_filled_rows(n, c->rows);
         bp_operand scored = bp_operand_part(&work->scored, 0, filled);
 
@@ -619,8 +387,8 @@ static void backward_scored(const lm_head *self, bp_pass *pass, backward_work *w
             memcpy(row_at(&scored, r), row_at(&work->normed, c->rows_of[r]), row_bytes);
         for (int64_t r = n; r < filled; r++)
             c->targets[r] = -1;
-        chunk_forward(self, c, &scored, c->targets, filled, pass->step);
-        chunk_loss(self, pass, c, c->targets, filled);
+        head_chunk_forward(self, c, &scored, c->targets, filled, pass->step);
+        head_chunk_loss(self, pass, c, c->targets, filled);
         chunk_backward(self, pass, work, &scored, work->dscored, c->targets, 0, fresh);
         for (int64_t r = 0; r < n; r++)
             memcpy(work->dnormed + c->rows_of[r] * C, work->dscored + r * C,
@@ -658,7 +426,8 @@ static void item_backward(const lm_head *self, bp_pass *pass, const bp_activatio
     size_t mark = pass->scratch->used_bytes;
     int64_t rows = pass->B * pass->T, C = self->wte->shape[1];
     bp_row_range own = bp_nn_rows(nn, pass);
-    backward_work work = alloc_backward(self, pass->scratch, pass, chunk_rows(self, rows, true));
+    backward_work work =
+        alloc_backward(self, pass->scratch, pass, head_chunk_rows(self, rows, true));
     bp_operand own_normed = bp_nn_own(nn, pass, &work.normed);
     bool fresh = bp_params_take_fresh(self->wte, 1);
 

@@ -2,6 +2,8 @@
 #ifndef BP_NN_LM_HEAD_PRIV_H
 #define BP_NN_LM_HEAD_PRIV_H
 
+#include "nn/dirichlet_rows_priv.h"
+#include "nn/distill.h"
 #include "nn/entmax_rows_priv.h"
 #include "nn/layers.h"
 #include "nn/sampled_softmax_priv.h"
@@ -26,5 +28,62 @@ void lm_head_make_rows(lm_head *self);
  * Local. */
 void lm_head_norm_rows(const lm_head *self, const bp_operand *to, const float *hidden, float *mean,
                        float *rstd);
+
+/* ---- lm_head_chunk.c: a chunk of rows, as the logits of all at once would not fit ---- */
+
+/* Memory of one chunk of rows. Of a mixture of softmaxes the vocabulary has K rows for each. */
+typedef struct head_chunk {
+    int64_t rows;
+    float *logits;      /* [rows K][V here] */
+    float *max;         /* [2][rows K] of the whole vocabulary, and of this rank's part */
+    double *sums;       /* [2][rows K]: of exp(logit - max), and the target's logit */
+    double *all;        /* [rows] of all logits, with label smoothing */
+    double *prior;      /* [rows] losses of a prior network's training */
+    float *weight;      /* [rows K] */
+    mixture_rows mixed; /* where K > 1 */
+    entmax_rows sparse; /* in the place of max and sums, where outcomes are entmax's */
+    int32_t *own;       /* [rows] columns of targets, where outcomes are sampled; else NULL */
+    int32_t *targets, *places; /* [rows] of the scored rows gathered, and where they came from: the
+                                  target's number, */
+    int32_t *rows_of;          /* and the row's */
+} head_chunk;
+
+/** K: rows that the vocabulary has for one of the head. */
+int64_t head_softmaxes(const lm_head *self);
+/** Columns of logits here. */
+int64_t head_columns(const lm_head *self, bool training);
+/** The most rows of a chunk of `rows` or fewer, which memory is planned for: unlike
+ * head_chunk_rows, more for more rows. */
+int64_t head_chunk_rows_most(const lm_head *self, int64_t rows, bool training);
+/** Chunks of one size, as a short one costs the products as much. */
+int64_t head_chunk_rows(const lm_head *self, int64_t rows, bool training);
+head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, int64_t rows, bool training);
+
+const int32_t *head_targets(const lm_head *self, const bp_pass *pass);
+int64_t head_target_count(const lm_head *self, const bp_pass *pass);
+/** Are outcomes the softmax of one row of logits? */
+bool head_is_plain(const lm_head *self);
+/** Is a teacher's distribution a part of the loss? */
+bool head_has_teacher(const lm_head *self, const bp_pass *pass);
+/** What training's targets are smoothed by; a text's probability is its own. */
+bp_smoothing head_smoothing(const lm_head *self, const bp_pass *pass);
+/** Find scored targets from *at on, as many as the chunk holds, and move *at behind them; returns
+ * how many. One or more targets a place belong to that place's row, a target an example to the row
+ * of its first place. */
+int64_t head_chunk_find(const lm_head *self, const bp_pass *pass, head_chunk *c, int64_t *at);
+
+/** What the vocabulary's matrix is applied to, of `rows` rows of a mixture. */
+bp_operand head_states(const lm_head *self, const head_chunk *c, int64_t rows);
+bp_logit_rows head_logit_rows(const lm_head *self, const head_chunk *c, const int32_t *targets,
+                              int64_t rows);
+/** Logits of this rank's part of the vocabulary, and the softmax statistics of the first `rows`
+ * over the whole of it. Collective over nn->tensor, as head_chunk_loss. */
+void head_chunk_forward(const lm_head *self, head_chunk *c, const bp_operand *normed,
+                        const int32_t *targets, int64_t rows, int64_t step);
+/** log p(target) of row r of `rows` that went forward. */
+double head_chunk_logprob(const lm_head *self, const head_chunk *c, int64_t rows, int64_t r);
+/** Add the loss in row order. */
+void head_chunk_loss(const lm_head *self, bp_pass *pass, const head_chunk *c,
+                     const int32_t *targets, int64_t rows);
 
 #endif

@@ -100,6 +100,8 @@ int64_t run_steps(const json_t *record, const run_pairs *pairs)
 
 /* ---- comparing ---- */
 
+#define HASH_DIGITS 12 /* that tell two inputs apart */
+
 struct comparison {
     const run_pairs *pairs;
     const bp_config *config;
@@ -174,6 +176,23 @@ static void compare_key(void *context, const bp_option *option, const char *valu
     }
 }
 
+/* Where a key names what is compared by content: both names, with so much of the hashes that they
+ * differ. */
+static void add_changed_input(struct comparison *c, const bp_run_identity *one, const char *before)
+{
+    const char *path = bp_config_string(c->config, one->name),
+               *first = run_pairs_find(c->pairs, one->name);
+    int digits = strncmp(one->value, before, HASH_DIGITS) != 0 ? HASH_DIGITS : 1 << 10;
+    char *now = bp_sprintf("%s (hash %.*s)", path, digits, one->value);
+    char *then = first == NULL || strcmp(first, path) == 0
+                     ? bp_sprintf("what was there then (hash %.*s)", digits, before)
+                     : bp_sprintf("%s (hash %.*s)", first, digits, before);
+
+    add_fault(c, one->name, one->name, now, then, "give that one");
+    bp_free(now);
+    bp_free(then);
+}
+
 static void compare_identities(struct comparison *c, const json_t *before)
 {
     const json_t *known = json_object_get(before, "identities");
@@ -189,6 +208,10 @@ static void compare_identities(struct comparison *c, const json_t *before)
             continue;
         if (words != NULL && strcmp(words->name, one->name) != 0)
             words = NULL;
+        if (words == NULL && bp_config_departs(c->config, one->name)) {
+            add_changed_input(c, one, value);
+            continue;
+        }
         (void)snprintf(what, sizeof what, "the content of %s (its hash)",
                        words != NULL ? words->keys : one->name);
         if (words != NULL)

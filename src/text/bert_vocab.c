@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "text/bert_priv.h"
+#include "text/template_priv.h"
 #include "text/tokenizer_priv.h"
 
 #include <string.h>
@@ -81,18 +82,9 @@ static bp_err add_specials(json_t *added, const json_t *vocab, const char *path)
 
 static json_t *template_json(const json_t *vocab)
 {
-    json_t *cls = json_object_get(vocab, "[CLS]"), *sep = json_object_get(vocab, "[SEP]");
-
-    return json_pack(
-        "{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-        " s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-        " s:{s:{s:s, s:[O], s:[s]}, s:{s:s, s:[O], s:[s]}}}",
-        "type", "TemplateProcessing", "single", "SpecialToken", "id", "[CLS]", "type_id", 0,
-        "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", "[SEP]", "type_id", 0, "pair",
-        "SpecialToken", "id", "[CLS]", "type_id", 0, "Sequence", "id", "A", "type_id", 0,
-        "SpecialToken", "id", "[SEP]", "type_id", 0, "Sequence", "id", "B", "type_id", 1,
-        "SpecialToken", "id", "[SEP]", "type_id", 1, "special_tokens", "[CLS]", "id", "[CLS]",
-        "ids", cls, "tokens", "[CLS]", "[SEP]", "id", "[SEP]", "ids", sep, "tokens", "[SEP]");
+    return bp_template_json(
+        &(bp_template){"[CLS]", json_integer_value(json_object_get(vocab, "[CLS]")), "[SEP]",
+                       json_integer_value(json_object_get(vocab, "[SEP]")), 1});
 }
 
 json_t *bp_bert_json(json_t *vocab, json_t *added, bool lowercase)

@@ -82,6 +82,18 @@ const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
 /** The canonical tokenizer.json text. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 
+/** [begin] A end, of two texts [begin] A end B end. */
+typedef struct bp_text_frame {
+    int64_t begin, end; /* ids of special tokens; begin -1: none */
+    bool has_segments;  /* B and the end behind it are segment 1; else all are segment 0 */
+} bp_text_frame;
+/** That text with the post-processor which frames texts so for other programs. If it is another one
+ * than before, it keeps that one, and bp_tokenizer_load puts it back: of a text that this program
+ * wrote tokenizer and hash stay the same. Errors: BP_ERR_FORMAT an id beyond the vocabulary;
+ * BP_ERR_SYSTEM. Free with bp_free(). */
+bp_err bp_tokenizer_framed_text(char **out, const bp_tokenizer *tokenizer,
+                                const bp_text_frame *frame);
+
 /** Working memory of one thread that encodes (a cache of words). The tokenizer is borrowed and must
  * outlive it. */
 typedef struct bp_encoder bp_encoder;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "text/load_priv.h"
 #include "text/pipeline_priv.h"
+#include "text/template_priv.h"
 #include "text/tokenizer_priv.h"
 
 #include <string.h>
@@ -351,12 +352,19 @@ static bp_err read_root(bp_tokenizer *tokenizer, const json_t *root, const char 
 bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name)
 {
     json_t *root = NULL;
+    char *restored = NULL;
     bp_kind kind;
     bp_err err = bp_json_parse(&root, text, bytes, name);
 
     *out = NULL;
     if (err == BP_OK)
         err = check_root(root, name);
+    if (err == BP_OK && bp_template_restore(root)) {
+        restored = bp_json_text(root);
+        err = restored ? BP_OK : bp_fail_memory("a tokenizer", 1, 1);
+        text = restored;
+        bytes = restored ? strlen(restored) : 0;
+    }
     if (err == BP_OK && is_plain(root, &kind)) {
         err = bp_check_bpe_settings(json_object_get(root, "model"), name);
         if (err == BP_OK)
@@ -368,6 +376,7 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     }
     if (err != BP_OK)
         bp_tokenizer_free(out);
+    bp_free(restored);
     json_decref(root);
     return bp_err_advise(err, REMEDY);
 }

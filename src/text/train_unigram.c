@@ -7,6 +7,7 @@
 #include "text/normalizer_priv.h"
 #include "text/scan_priv.h"
 #include "text/steps_priv.h"
+#include "text/template_priv.h"
 #include "text/train_unigram_priv.h"
 #include "text/trainer_priv.h"
 #include "text/unicode_priv.h"
@@ -349,18 +350,12 @@ static json_t *metaspace_json(void)
 static json_t *root_json(json_t *vocab, json_t *added)
 {
     return json_pack(
-        "{s:s, s:n, s:n, s:O, s:{s:s}, s:{s:s, s:[{s:s}, o]},"
-        " s:{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-        " s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-        " s:{s:{s:s, s:[i], s:[s]}}}, s:o, s:{s:s, s:i, s:O, s:b}}",
+        "{s:s, s:n, s:n, s:O, s:{s:s}, s:{s:s, s:[{s:s}, o]}, s:o, s:o, s:{s:s, s:i, s:O, s:b}}",
         "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer", "type",
         "NFKC", "pre_tokenizer", "type", "Sequence", "pretokenizers", "type", "WhitespaceSplit",
-        metaspace_json(), "post_processor", "type", "TemplateProcessing", "single", "Sequence",
-        "id", "A", "type_id", 0, "SpecialToken", "id", "</s>", "type_id", 0, "pair", "Sequence",
-        "id", "A", "type_id", 0, "SpecialToken", "id", "</s>", "type_id", 0, "Sequence", "id", "B",
-        "type_id", 0, "SpecialToken", "id", "</s>", "type_id", 0, "special_tokens", "</s>", "id",
-        "</s>", "ids", 1, "tokens", "</s>", "decoder", metaspace_json(), "model", "type", "Unigram",
-        "unk_id", 2, "vocab", vocab, "byte_fallback", 0);
+        metaspace_json(), "post_processor",
+        bp_template_json(&(bp_template){.end = "</s>", .end_id = 1}), "decoder", metaspace_json(),
+        "model", "type", "Unigram", "unk_id", 2, "vocab", vocab, "byte_fallback", 0);
 }
 
 static bp_err write_out(bp_tokenizer **out, const scored *list, int64_t count,

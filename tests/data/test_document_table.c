@@ -401,7 +401,8 @@ static void segments_and_values_are_reported(void **state)
     asked.columns.class_count = 1;
     asked.columns.all_known = true;
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
-    bp_test_message_has("'z' is none of the 1 ... task.h5 ... [task.unknown_class]");
+    bp_test_message_has(
+        "document 1 ... class 'z' ... knew: x: at ... task.h5 ... [task.unknown_class]");
     asked.columns.label = NULL;
     asked.columns.value = "kind"; /* a label, whose texts are no numbers */
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
@@ -587,7 +588,8 @@ static void tags_stand_at_words(void **state)
     bp_document_table_free(&table);
     asked.columns.all_known = true;
     bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
-    bp_test_message_has("'I' is none of the 2 ... tags.h5 ... [task.unknown_tag]");
+    bp_test_message_has(
+        "document 0 ... tag 'I' ... knew: B, O: at ... tags.h5 ... [task.unknown_tag]");
     bp_test_expect(bp_corpus_tags(w.corpus, &names, &count), BP_OK);
     assert_int_equal(count, 3);
     assert_string_equal(names[0], "B");

@@ -211,6 +211,58 @@ static void unwritable_folder_is_77(void **state)
     expect(0, "--size 300 --out closed/x.json text.txt", 77, "closed/x.json");
 }
 
+/* The rows of `text`, which is text `number`, behind `at`; where they end. */
+static const char *expect_rows(const char *at, const bp_tokenizer *tokenizer, int number,
+                               const char *text)
+{
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, text, strlen(text), &ids), BP_OK);
+    for (int64_t k = 0; k < ids.count; k++) {
+        bp_buffer piece = {0};
+        char row[256];
+
+        bp_test_expect(bp_tokenizer_token_text(tokenizer, ids.data[k], &piece), BP_OK);
+        (void)snprintf(row, sizeof row, "%d,%u,\"%s\"\n", number, ids.data[k],
+                       strcmp(piece.data, "\"") == 0 ? "\"\"" : piece.data);
+        if (strncmp(at, row, strlen(row)) != 0)
+            fail_msg("no row %s at %s", row, at);
+        at += strlen(row);
+        bp_buffer_clear(&piece);
+    }
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    return at;
+}
+
+static void texts_become_rows_of_tokens(void **state)
+{
+    static const char head[] = "text,id,piece\n", texts[] = "'the cat\nsat' 'a \"hat\"'";
+    const char *at;
+
+    (void)state;
+    write_text();
+    expect(0, "--size 264 --out bpe.json text.txt", 0, "264 tokens");
+    bp_tokenizer *tokenizer = load("bpe.json");
+    char arguments[256];
+
+    (void)snprintf(arguments, sizeof arguments, "encode --tokenizer bpe.json %s", texts);
+    expect_tool(0, arguments, 0, head);
+    at = expect_rows(output + strlen(head), tokenizer, 1, "the cat\nsat");
+    assert_string_equal(expect_rows(at, tokenizer, 2, "a \"hat\""), "");
+    assert_non_null(strstr(output, "\"\\n\"")); /* a newline is a piece of its own */
+    assert_int_equal(run_tool(0, "printf 'the cat\\n\\na hat' | ", "encode --tokenizer bpe.json -"),
+                     0);
+    at = expect_rows(output + strlen(head), tokenizer, 1, "the cat");
+    assert_string_equal(expect_rows(at, tokenizer, 3, "a hat"), "");
+    expect_tool(0, "encode --tokenizer bpe.json", 64, "[command.no_input]");
+    expect_tool(0, "encode the", 64, "[command.no_input]");
+    expect_tool(0, "encode --tokenizer none.json the", 66, "none.json");
+    bp_tokenizer_free(&tokenizer);
+}
+
 static void help_tells_all_options(void **state)
 {
     static const char *const options[] = {"--kind", "--size", "--format", "--vocab", "--merges",
@@ -238,6 +290,7 @@ int main(void)
         cmocka_unit_test(one_rank_speaks),
         cmocka_unit_test(wrong_files_have_their_codes),
         cmocka_unit_test(unwritable_folder_is_77),
+        cmocka_unit_test(texts_become_rows_of_tokens),
         cmocka_unit_test(help_tells_all_options),
     };
 

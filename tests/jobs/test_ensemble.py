@@ -6,6 +6,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import signal
 import subprocess
 
@@ -194,6 +195,20 @@ class Ensemble(JobTest):
         self.assert_error(result, 78, "[run.other_keys]", "optimizer.lr", "0.5", "0.003")
         self.assert_error(self.ensemble("whole", 0, "ensemble.kind=seed"), 78, "[run.other_keys]", "ensemble.kind", lines=2)
         self.assert_error(self.ensemble("whole", 0, "ensemble.members=101"), 78, "[ensemble.other_count]")  # m000 is not m00
+
+    def test_its_members_are_inspected(self):
+        whole = self.whole()
+        shutil.copytree(whole, self.at("begun"), symlinks=True)
+        os.remove(self.at("begun/ensemble.json"))
+        for path, oob in ((whole, True), (f"{whole}/ensemble.json", True), (self.at("begun"), False)):
+            lines = self.must(["bagpipe-data", "inspect", path]).out.splitlines()
+            self.assertEqual(lines[0], f"{path}: an ensemble of 3 members")
+            self.assertEqual(len(lines), 2 + 3)
+            for line, member in zip(lines[2:], read_json(whole, "ensemble.json")["members"]):
+                steps = metrics(os.path.join(whole, "members", member["name"]))
+                best = min((step for step in steps if "valid_loss" in step), key=lambda step: step["valid_loss"])
+                self.assertEqual(line.split()[:6], [member["name"], "20", f"{steps[-1]['loss']:.4f}", str(best["step"]), f"{best['valid_loss']:.4f}",
+                                                    f"{member['oob_perplexity']:.4f}" if oob else "-"])
 
     def test_more_steps_and_more_members_go_on_and_scores_follow_the_weights(self):
         straight = self.made("straight", 0, "optimizer.decay=constant", "train.valid_every=0")

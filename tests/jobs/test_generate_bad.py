@@ -104,6 +104,14 @@ class GenerateBad(GenerateTest):
         model = self.trained("of_words", 0, f"corpus.train={self.at('words.h5')}", "corpus.valid=", "train.steps=2")
         for stop in ("xyzzyx", "a\\n"):
             self.refused(78, ["[generate.stop_not_encodable]", "generate.stop"], f"generate.model={model}", "generate.stop=" + stop)
+        self.check_run_that_never_validated(model)
+
+    def check_run_that_never_validated(self, run):
+        """It has no best checkpoint, and then no checkpoint at all: the message says what there is."""
+        step = bagpipe_test.steps(run)[-1]
+        self.refused(66, ["[checkpoint.missing]", "first validation, but " + step, "the run folder"], f"generate.model={run}/checkpoints/best")
+        os.rename(os.path.join(run, "checkpoints", step), self.at("elsewhere"))
+        self.refused(66, ["[checkpoint.none]", "the run folder " + run, "checkpoint.every"], f"generate.model={run}")
 
 
 if __name__ == "__main__":

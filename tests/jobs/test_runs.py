@@ -1,6 +1,7 @@
 """The life of a run: stopped and gone on with, finished, refused, diverged, started from another's weights."""
 import math
 import os
+import shutil
 import signal
 
 import bagpipe_test
@@ -46,7 +47,13 @@ class Runs(JobTest):
         self.trained("fixed", 0, "train.steps=2")
         result = self.pretrain("fixed", 0, "train.steps=2", "optimizer.lr=0.5", "model.dropout=0.25")
         self.assert_error(result, 78, "[run.other_keys]", "optimizer.lr", "0.5", "0.003", "model.dropout", "0.25", lines=2)
-        self.assert_error(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}"), 78, "[run.other_keys]")
+        self.assert_error(self.pretrain("fixed", 0, "train.steps=2", f"corpus.train={self.at('valid.h5')}"), 78, "[run.other_keys]",
+                          f"corpus.train is {self.at('valid.h5')} (hash ", f"began with {self.at('train.h5')} (hash ")
+        shutil.copy(self.at("valid.h5"), self.at("copy.h5"))
+        self.trained("changed", 0, "train.steps=1", f"corpus.train={self.at('copy.h5')}")
+        shutil.copy(self.at("train.h5"), self.at("copy.h5"))
+        self.assert_error(self.pretrain("changed", 0, "train.steps=2", f"corpus.train={self.at('copy.h5')}"), 78, "[run.other_keys]",
+                          "began with what was there then (hash ")
 
     def test_a_refused_rate_names_the_way_to_train_on(self):
         folder = self.trained("rate", 0, "train.steps=4")

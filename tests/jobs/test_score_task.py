@@ -32,6 +32,21 @@ class ScoreTask(test_finetune.TaskTest):
         with open(pathlib.Path(self.at(name), "score", "predictions.csv"), newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
+    def nameless(self, name):
+        """Predictions without doc_id, which names the file of a text."""
+        return [{key: value for key, value in row.items() if key != "doc_id"} for row in self.predictions(name)]
+
+    def check_columns(self, name, *columns):
+        """New columns stand behind those that were there; a text is named, and the probabilities of its classes are a distribution."""
+        rows, texts = self.predictions(name), self.texts("valid")
+        self.assertEqual(list(rows[0]), list(columns))
+        self.assertEqual([row["doc_id"] for row in rows], [f"valid.jsonl:{k + 1}" for k in range(len(texts))])
+        self.assertEqual([int(row["tokens"]) for row in rows], [len(row["text"].split()) for row in texts])
+        for row in rows if "p_sea" in columns else ():
+            p = {kind: float(row[f"p_{kind}"]) for kind in KINDS}
+            self.assertAlmostEqual(sum(p.values()), 1, 5)
+            self.assertEqual((max(p, key=p.get), row["probability"]), (row["prediction"], row[f"p_{row['prediction']}"]))
+
     def ensemble(self, name, *paths):
         os.mkdir(self.at(name))
         self.write(f"{name}/ensemble.json", json.dumps({"members": [{"name": f"m{k}", "path": path} for k, path in enumerate(paths)]}))
@@ -60,7 +75,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertFalse({"nll_nats", "perplexity"} & set(summary))
         self.assertEqual({key for key, value in summary["task"].items() if isinstance(value, dict) or key == "confusion"}, set())
         self.assertEqual(summary["task"]["unlabelled"], len(self.predictions(labelled)))
-        self.assertEqual(self.predictions(name), [{**row, "label": ""} for row in self.predictions(labelled)])
+        self.assertEqual(self.nameless(name), [{**row, "label": ""} for row in self.nameless(labelled)])
         self.assertIn("no labels", pathlib.Path(self.at(name), "score", "index.html").read_text(encoding="utf-8"))
 
     def texts(self, name):
@@ -86,6 +101,7 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertAlmostEqual(summary["nll_nats"] / len(rows), last["valid_loss"], 5)
             self.assertAlmostEqual(summary["task"]["accuracy"]["value"], last["valid_accuracy"], 9)
             self.assertTrue(all(1 / 3 <= float(row["probability"]) <= 1 for row in rows))
+            self.check_columns(f"{kind}-score", "document", "label", "prediction", "probability", "doc_id", "tokens", "p_sea", "p_town", "p_wood")
             self.check_page(self.at(f"{kind}-score"), [[str(n) for n in row] for row in summary["task"]["confusion"]])
             for ranks in (2, 4):
                 self.scored(f"{kind}-{ranks}", tuned, ranks)
@@ -102,6 +118,7 @@ class ScoreTask(test_finetune.TaskTest):
         summary = self.scored("number-score", tuned)
         rows = self.predictions("number-score")
         truth, said = [float(row["label"]) for row in rows], [float(row["prediction"]) for row in rows]
+        self.check_columns("number-score", "document", "label", "prediction", "doc_id", "tokens")
         self.assertAlmostEqual(summary["task"]["pearson"]["value"], scipy.stats.pearsonr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["spearman"]["value"], scipy.stats.spearmanr(truth, said)[0], 5)
         self.assertAlmostEqual(summary["task"]["mse"]["value"], bagpipe_test.metrics(tuned)[-1]["valid_loss"], 3)
@@ -149,6 +166,7 @@ class ScoreTask(test_finetune.TaskTest):
             for a, b in zip(self.predictions("one-member"), self.predictions(name), strict=True):
                 self.assertEqual(a, {key: b[key] for key in a})
                 self.assertEqual(float(b["mutual_information"]), 0)
+        self.check_columns("equal-score", *list(a)[:4], "entropy", "mutual_information", *list(a)[4:])
         self.check_new_texts(tuned, equal)
 
     def check_new_texts(self, tuned, equal):
@@ -169,12 +187,12 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertEqual([row["label"] for row in self.predictions(name)], labels[files[0]] + labels[files[1]])
         self.corpus("half", [row if k % 2 == 0 else {"text": row["text"]} for k, row in enumerate(rows)])
         summary = self.scored("half-score", tuned, corpus="half.h5")["task"]
-        known = [row for k, row in enumerate(self.predictions("one-member")) if k % 2 == 0]
+        known = [row for k, row in enumerate(self.nameless("one-member")) if k % 2 == 0]
         truth, said = [row["label"] for row in known], [row["prediction"] for row in known]
         self.assertEqual(summary["unlabelled"], len(rows) - len(known))
         self.assertAlmostEqual(summary["accuracy"]["value"], sklearn.metrics.accuracy_score(truth, said), 9)
         self.assertEqual(summary["confusion"], sklearn.metrics.confusion_matrix(truth, said, labels=sorted(KINDS)).tolist())
-        self.assertEqual([row for k, row in enumerate(self.predictions("half-score")) if k % 2 == 0], known)
+        self.assertEqual([row for k, row in enumerate(self.nameless("half-score")) if k % 2 == 0], known)
 
     def test_new_pairs_need_no_label(self):
         lines = [("a", "b", "same"), ("the ship", "the sail", "yes"), ("a tree", "the house of salt", "no"), ("lamp", "a lamp", "yes")]
@@ -230,8 +248,8 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertEqual(read_json(tuned, "task.json")["labels"], sorted([f"{a}-{b}" for a in "BI" for b in KINDS] + ["O"]))
         summary = self.scored("tags-score", tuned, corpus="tags-valid.h5")
         rows = self.predictions("tags-score")
-        self.assertEqual([(row["document"], row["word"], row["label"]) for row in rows],
-                         [(str(d), str(w), tag) for d, sentence in enumerate(valid) for w, (_, tag) in enumerate(sentence)])
+        self.assertEqual([(row["document"], row["doc_id"].split(":")[0], row["word"], row["label"]) for row in rows],
+                         [(str(d), "tags-valid.conll", str(w), tag) for d, sentence in enumerate(valid) for w, (_, tag) in enumerate(sentence)])
         self.assertGreater(summary["task"]["f1"]["value"], 0.6)
         found = {key: self.entities(rows, key) for key in ("label", "prediction")}
         right = len(found["label"] & found["prediction"])
@@ -272,7 +290,7 @@ class ScoreTask(test_finetune.TaskTest):
             ("few", self.sentences(3, 1)), ("alike", [[("ship", "O"), ("the", "O")]]), ("strange", [[("ship", "B-moon"), ("the", "O")]])))
         keys = [*MODEL, "task.kind=tags", f"corpus.train={valid}", "train.steps=1", "corpus.valid="]
         tuned = self.tuned("small-tagger", 0, *keys)
-        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "B-moon")
+        self.assert_error(self.score("strange-score", tuned, corpus="strange.h5"), 65, "[task.unknown_tag]", "document 0 (strange.conll:1)", "B-moon")
         for name, key, word in (("valid", f"corpus.valid={strange}", "[task.unknown_tag]"), ("untagged", f"corpus.train={self.at('train.h5')}", "[corpus.no_tags]"),
                                 ("alike", f"corpus.train={alike}", "[task.one_class]")):
             self.assert_error(self.finetune(f"tags-{name}", 0, *keys, key), 65, word)
@@ -317,7 +335,7 @@ class ScoreTask(test_finetune.TaskTest):
         self.assertTrue(any(said[key] == "" == valid[key] for key in valid))
         self.assertEqual((summary["documents"], len(self.predictions("spans-score"))), (len(valid), len(valid)))
         for key, row in zip(valid, self.predictions("spans-score"), strict=True):
-            self.assertEqual((row["label"], row["prediction"]), (valid[key], said[key]))
+            self.assertEqual((row["doc_id"], row["label"], row["prediction"]), (key, valid[key], said[key]))
         self.scored("spans-2", tuned, 2, corpus="spans-valid.h5")
         for file in ("summary.json", "predictions.csv", "predictions.json"):
             self.assertEqual(self.bytes_of("spans-score", file), self.bytes_of("spans-2", file))
@@ -361,8 +379,10 @@ class ScoreTask(test_finetune.TaskTest):
     def test_what_has_no_place_here_is_refused(self):
         tuned = self.tuned("plain", 0, *MODEL, "train.steps=1")
         self.corpus("moons", [{"text": "the ship", "topic": topic} for topic in ("sea", "moon")])
-        self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "moon")
-        self.assert_error(self.score("tokens", tuned, 0, "score.tokens=yes"), 78, "[task.unused_key]")
+        self.assert_error(self.score("unknown", tuned, corpus="moons.h5"), 65, "[task.unknown_class]", "document 1 (moons.jsonl:2)", "moon", "sea, town, wood")
+        for key in ("score.tokens", "score.states"):
+            for model in (tuned, self.ensemble(f"with-{key}", tuned, tuned)):
+                self.assert_error(self.score("tokens", model, 0, f"{key}=yes"), 78, "[task.unused_key]", key, "head of a task, classes")
         self.corpus("capital", [{"text": "the ship", "Topic": "sea"}])
         self.assert_error(self.score("capital", tuned, corpus="capital.h5"), 65, "[corpus.no_column]", "topic", "Topic")
         self.assert_error(self.score("untagged", self.tuned("tagless", 0, *MODEL, "task.kind=tags", "train.steps=1", "corpus.valid=",

@@ -1,5 +1,6 @@
 """What jobs and commands print on a terminal: progress fits its width, tables fit 80 columns, commits do not drown steps."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -73,6 +74,24 @@ class Terminal(JobTest):
                 self.assertEqual(status, 0, text)
                 self.assertEqual([line for line in shown(text) if len(line) > columns and " " in line.strip()], [], arguments)
                 self.assertGreater(max(len(line) for line in shown(text)), columns // 2)
+
+    def test_metrics_are_lines_before_their_json(self):
+        for name, text in (("right", "The dog bit the man.\nIt was not unexpected.\n"), ("one", "The dog bit a man.\nIt was not unexpected.\n"),
+                           ("other", "A dog bit a man.\nIt was unexpected.\n")):
+            self.write(f"{name}.txt", text)
+        command = [program("bagpipe-data"), "metrics", "--kind", "bleu", "--reference", self.at("right.txt"), "--hypothesis", self.at("one.txt"), "--against",
+                   self.at("other.txt")]
+        piped = run(command)
+        self.assertEqual((piped.status, piped.err), (0, ""), str(piped))
+        figures = json.loads(piped.out)
+        text, status = on_terminal(command, 80)
+        self.assertEqual(status, 0, text)
+        lines = text[:text.index("{")].splitlines()
+        self.assertEqual([line.split()[:2] for line in lines],
+                         [[said, f"{figures[system][name]['value']:.4f}"] for name in figures["figures"]
+                          for system, said in (("figures", name), ("against", "against"))])
+        self.assertEqual([line for line in lines if len(line) > 80], [])
+        self.assertEqual(text[text.index("{"):], piped.out)
 
     def test_progress_ends_with_whole_fields_and_the_last_step_stays(self):
         text, status = on_terminal(self.command("pretrain", "fields", "train.steps=5"), 50)

@@ -160,7 +160,8 @@ class Training(JobTest):
             with self.subTest(what, keys=keys):
                 status, identifier = what.split()
                 keys = [*SIZES, *keys] if "model.kind=gpt" not in keys else keys
-                self.assert_error(self.pretrain("bad", 0, *keys, f"corpus.train={self.at(corpus + '.h5')}", f"corpus.valid={self.at(corpus + '.h5')}"), int(status), identifier)
+                self.assert_error(self.pretrain("bad", 0, *keys, f"corpus.train={self.at(corpus + '.h5')}", f"corpus.valid={self.at(corpus + '.h5')}"), int(status), identifier,
+                                  *([self.at("windows.h5")] if "no_sentences" in what else []))
 
 
 if __name__ == "__main__":

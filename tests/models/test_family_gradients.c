@@ -1,12 +1,13 @@
 /* The gradient of a network of two streams and two heads (test_family.c), and of encoder-decoders
- * with each variant of attention and head, with adapters and with heads of tags and spans, is the
- * slope of its loss: along each tensor's gradient, by central differences. */
+ * with each variant of attention and head, with adapters and with heads of tags, spans and classes,
+ * is the slope of its loss: along each tensor's gradient, by central differences. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
 
 #include "math/math.h"
 #include "models/family.h"
 #include "models/seq2seq/seq2seq.h"
+#include "nn/layers.h"
 #include "train/engine/stage.h"
 
 #include <math.h>
@@ -44,10 +45,10 @@ static bp_model_shape shape_of(const char *kind)
 }
 
 /* A task's texts of several lengths, which the decoder reads a place later; a tag of most places,
- * or two ends of a span. */
+ * two ends of a span, or a class. */
 static void make_texts(fixture *f, const bp_model_shape *shape)
 {
-    bool spans = shape->task.kind == BP_TASK_SPANS;
+    bool spans = shape->task.kind == BP_TASK_SPANS, tags = shape->task.kind == BP_TASK_TAGS;
 
     f->maker = bp_model_objective(shape)->maker(shape, T, NULL);
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);
@@ -58,13 +59,13 @@ static void make_texts(fixture *f, const bp_model_shape *shape)
 
         ((int32_t *)f->batch.stream[1].inputs)[i] = (i * 11 + 5) % VOCABULARY;
         ((int32_t *)f->batch.stream[0].inputs)[i] = before;
-        if (!spans)
+        if (tags)
             ((int32_t *)f->batch.term[0].targets)[i] = t < length && i % 5 != 3 ? i % 3 : -1;
     }
     for (int b = 0; b < B; b++) {
         for (int s = 0; s < 2; s++)
             ((int32_t *)f->batch.stream[s].lengths)[b] = T - 4 * b;
-        for (int s = 0; s < 2 && spans; s++)
+        for (int s = 0; s < 1 + spans && !tags; s++)
             ((int32_t *)f->batch.term[s].targets)[b] = b + 2 * s;
     }
 }
@@ -276,20 +277,24 @@ static void those_of_their_adapters_are(void **state)
         }
 }
 
-static void those_of_heads_of_places_are(void **state)
+static void those_of_heads_of_tasks_are(void **state)
 {
+    static const int64_t TASKS[] = {BP_TASK_SPANS, BP_TASK_TAGS, BP_TASK_CLASSES};
     static const char *const KINDS[] = {"transformer", "bart", "t5"};
 
     (void)state;
     for (int k = 0; k < 3; k++)
-        for (int spans = 0; spans < 2; spans++) {
+        for (int task = 0; task < 3; task++) {
             bp_model_shape shape = shape_of(KINDS[k]);
             fixture f = {0};
+            bool pools = TASKS[task] == BP_TASK_CLASSES;
 
-            shape.task = (bp_task_shape){.kind = spans ? BP_TASK_SPANS : BP_TASK_TAGS,
-                                         .outcomes = spans ? 2 : 3};
+            shape.task = (bp_task_shape){.kind = TASKS[task],
+                                         .outcomes = TASKS[task] == BP_TASK_SPANS ? 2 : 3,
+                                         .pool = pools ? BP_POOL_LAST : BP_POOL_NONE,
+                                         .dense = pools && shape.family->backbone(&shape).dense};
             open_fixture(&f, &shape, k == 2 ? 7 : 8);
-            assert_in_range(check_slopes(&f), k == 2 ? 25 : 60, 1000);
+            assert_in_range(check_slopes(&f), k < 2 ? 60 : pools ? 10 : 25, 1000);
             close_fixture(&f);
         }
 }
@@ -300,7 +305,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(those_of_variants_of_encoder_decoders_are),
         cmocka_unit_test(those_of_their_adapters_are),
-        cmocka_unit_test(those_of_heads_of_places_are)};
+        cmocka_unit_test(those_of_heads_of_tasks_are)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

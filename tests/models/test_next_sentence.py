@@ -87,7 +87,7 @@ class NextSentence(FolderTest):
                            (["model.context=4"], "mask.short_context"),
                            ([f"corpus.valid={self.at('plain.h5')}"], "corpus.no_sentences")):
             result = self.pretrain("refused", 0, "train.steps=1", *keys)
-            self.assert_error(result, 78, f"[{name}]")
+            self.assert_error(result, 78, f"[{name}]", *([self.at("plain.h5")] if name == "corpus.no_sentences" else []))
 
     def test_a_corpus_whose_pairs_are_all_of_one_kind_is_reported(self):
         self.write("lone.txt", "the a of .\n")

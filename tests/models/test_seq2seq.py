@@ -31,6 +31,15 @@ def tensors(folder):
         return head, file.read()
 
 
+def framed(tokenizer, *texts):
+    """The ids that the template of a tokenizer.json makes of a text or two."""
+    template, out = tokenizer["post_processor"], []
+    for part in template["single" if len(texts) == 1 else "pair"]:
+        (kind, about), = part.items()
+        out += texts["AB".index(about["id"])] if kind == "Sequence" else template["special_tokens"][about["id"]]["ids"]
+    return out
+
+
 class Seq2Seq(JobTest):
     @classmethod
     def setUpClass(cls):
@@ -202,9 +211,9 @@ class Seq2Seq(JobTest):
     def topics(self, tokenizer):
         """Corpora of two topics, and the configuration of a task."""
         for name, count in (("train", 40), ("valid", 12)):
-            rows = [{"text": " ".join(f"{'ab'[k % 2]}{(k * 5 + j * 3) % 9}" for j in range(2 + k % 5)), "topic": "ab"[k % 2]} for k in range(count)]
+            rows = [{"text": " ".join(f"{'ab'[k % 2]}{(k * 5 + j * 3) % 9}" for j in range(2 + k % 5)), "topic": "ab"[k % 2], "far": k % 4 / 4} for k in range(count)]
             self.write(f"topics-{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer), "--format", "jsonl", "--label", "topic", "--out",
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer), "--format", "jsonl", "--label", "topic", "--value", "far", "--out",
                        self.at(f"topics-{name}.h5"), self.at(f"topics-{name}.jsonl")])
         self.write("topics.ini", f"[corpus]\ntrain = {self.at('topics-train.h5')}\nvalid = {self.at('topics-valid.h5')}\n[task]\nlabel = topic\nkind = classes\n"
                    "[train]\nbatch = 4\nlog_every = 1\n[math]\nprecision = f32\n")
@@ -213,6 +222,32 @@ class Seq2Seq(JobTest):
     def tuned(self, name, ranks, *keys):
         self.must(["bagpipe", "finetune", self.at("topics.ini"), f"run.dir={self.at(name)}", *keys], ranks)
         return self.at(name)
+
+    def check_classes(self, rows, ids, end):
+        """The folder that is exported holds what classifies so, and comes back as it went. A head of an earlier version has the linear map alone."""
+        learnt, folder, back = self.at("topics-learn"), self.at("topics-folder"), self.at("topics-back")
+        self.must(["bagpipe-data", "export", learnt, "--out", folder])
+        self.must(["bagpipe-data", "import", folder, "--out", back])
+        self.assertEqual(read_json(folder, "config.json")["architectures"], ["T5ForSequenceClassification"])
+        self.assertEqual(read_json(folder, "config.json")["id2label"], {"0": "a", "1": "b"})
+        self.assertEqual(read_json(back, "manifest.json")["state"]["tokenizer_hash"], bagpipe_test.state_of(learnt)["tokenizer_hash"])
+        self.must(["bagpipe-data", "export", back, "--out", self.at("topics-again")])
+        self.assertEqual(tensors(folder), tensors(self.at("topics-again")))
+        w = {name.removeprefix("transformer."): values for name, values in read_tensors(folder).items()}
+        twin, head = T5(read_json(folder, "config.json"), w), [w.pop(f"classification_head.{name}") for name in ("dense.weight", "dense.bias", "out_proj.weight", "out_proj.bias")]
+        shutil.copytree(learnt, self.at("topics-linear"))
+        bagpipe_test.edit_manifest(os.path.join(self.at("topics-linear"), "checkpoints", steps(learnt)[-1]), lambda manifest: manifest["state"]["model"].pop("dense"))
+        for name, ranks, model, mesh, dense in (("tensor", 3, learnt, ["mesh.tensor=3"], True), ("stages", 2, back, ["mesh.pipeline=2"], True),
+                                                ("linear", 0, self.at("topics-linear"), [], False)):
+            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('topics-scored-' + name)}", f"score.model={model}",
+                       f"score.corpus={self.at('topics-valid.h5')}", "math.precision=f32", *mesh], ranks)
+            with open(os.path.join(self.at("topics-scored-" + name), "score", "predictions.csv"), encoding="utf-8") as file:
+                for row, line in zip(rows, csv.DictReader(file), strict=True):
+                    text = [ids[word] for word in row["text"].split()] + [end]
+                    state = twin.stack("decoder", [0] + text[:-1], twin.stack("encoder", text))[-1]
+                    logits = head[2] @ (numpy.tanh(head[0] @ state + head[1]) if dense else state) + head[3]
+                    self.assertEqual(line["prediction"], "ab"[logits.argmax()])
+                    self.assertLess(abs(float(line["probability"]) - 1 / numpy.exp(logits - logits.max()).sum()), 1e-5)
 
     def check_places(self, base, twin, ids, end):
         """As BartForQuestionAnswering: the decoder's state at a place, which has read the tokens before it and the whole source, tells of the token there."""
@@ -254,56 +289,59 @@ class Seq2Seq(JobTest):
             self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at(kind + '-scored')}", f"score.model={self.at(kind + '-learn')}", f"score.corpus={corpus}"])
             scored = read_json(self.at(kind + "-scored"), "score", "summary.json")["task"]
             self.assertGreater(scored["accuracy" if kind == "tags" else "exact_match"]["value"], 0.7)
-        self.check_exchange()
+        self.check_exchange(ids, end)
 
-    def check_exchange(self):
-        """A BART that finds answers comes back from a folder of BartForQuestionAnswering; with another head it has none."""
+    def check_exchange(self, ids, end):
+        """A BART or T5 that finds answers comes back from a folder of BartForQuestionAnswering or T5ForQuestionAnswering, a BART that predicts classes or a
+        number from one of BartForSequenceClassification; with another head it has none."""
         sizes = ["model.kind=bart", "model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.steps=1"]
         keys = ["task.kind=spans", "task.label=", f"corpus.train={self.at('spans.h5')}", "corpus.valid="]
-        tuned, folder, back = self.tuned("bart-spans", 0, *sizes, *keys), self.at("bart-folder"), self.at("bart-back")
-        self.must(["bagpipe-data", "export", tuned, "--out", folder])
-        self.must(["bagpipe-data", "import", folder, "--out", back])
-        self.assertEqual(read_json(folder, "config.json")["architectures"], ["BartForQuestionAnswering"])
-        names = set(tensors(folder)[0])
-        self.assertLessEqual({"qa_outputs.weight", "qa_outputs.bias", "model.shared.weight", "model.decoder.layers.0.fc1.weight"}, names)
-        self.assertFalse([name for name in names if "final_logits_bias" in name or "lm_head" in name])
-        for name, model in (("there", tuned), ("again", back)):
-            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('bart-' + name)}", f"score.model={model}", f"score.corpus={self.at('spans.h5')}"])
-        self.assertEqual(*(read_json(self.at("bart-" + name), "score", "summary.json")["task"] for name in ("there", "again")))
-        classes = self.tuned("bart-classes", 0, *sizes)
-        self.assert_error(bagpipe_test.run([program("bagpipe-data"), "export", classes, "--out", self.at("no-folder")]), 65, "[export.no_counterpart]", "task = classes")
+        classifier = {f"classification_head.{layer}.{part}" for layer in ("dense", "out_proj") for part in ("weight", "bias")}
+        for name, of, head, more in (("spans", "BartForQuestionAnswering", {"qa_outputs.weight", "qa_outputs.bias"}, keys),
+                                     ("classes", "BartForSequenceClassification", classifier, []),
+                                     ("number", "BartForSequenceClassification", classifier, ["task.kind=regression", "task.label=far"])):
+            tuned, folder, back = self.tuned("bart-" + name, 0, *sizes, *more), self.at("bart-folder-" + name), self.at("bart-back-" + name)
+            self.must(["bagpipe-data", "export", tuned, "--out", folder])
+            self.must(["bagpipe-data", "import", folder, "--out", back])
+            self.assertEqual(read_json(folder, "config.json")["architectures"], [of])
+            self.assertEqual(read_json(folder, "config.json")["pad_token_id"], ids["<pad>"])
+            self.assertEqual({key: value for key, value in read_json(folder, "tokenizer_config.json").items() if key in ("pad_token", "eos_token", "model_input_names")},
+                             {"pad_token": "<pad>", "eos_token": "<|endoftext|>", "model_input_names": ["input_ids", "attention_mask"]})
+            self.assertEqual(framed(read_json(folder, "tokenizer.json"), [5], [7, 6]), [5, end, 7, 6, end])
+            self.assertEqual(framed(read_json(folder, "tokenizer.json"), [5]), [5, end])
+            names = set(tensors(folder)[0])
+            self.assertLessEqual({"model.shared.weight", "model.decoder.layers.0.fc1.weight", *head}, names)
+            self.assertFalse([other for other in names if "model." not in other and other not in head])
+            if name == "spans":
+                self.must(["bagpipe-data", "export", back, "--out", folder + "-again"])
+                self.assertEqual(tensors(folder), tensors(folder + "-again"))
+            for run, model in (("there", tuned), ("again", back)) if name == "number" else ():
+                self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('bart-' + run)}", f"score.model={model}", f"score.corpus={self.at('topics-valid.h5')}"])
+        self.assertEqual(*(read_json(self.at("bart-" + run), "score", "summary.json")["task"] for run in ("there", "again")))
+        for command in (["export", self.at("spans-learn"), "--out", self.at("t5-folder")], ["import", self.at("t5-folder"), "--out", self.at("t5-spans")],
+                        ["export", self.at("t5-spans"), "--out", self.at("t5-folder-again")]):
+            self.must(["bagpipe-data", *command])
+        self.assertEqual(read_json(self.at("t5-folder"), "config.json")["architectures"], ["T5ForQuestionAnswering"])
+        self.assertEqual(tensors(self.at("t5-folder")), tensors(self.at("t5-folder-again")))
+        self.assertLessEqual({"qa_outputs.weight", "qa_outputs.bias", "shared.weight"}, set(tensors(self.at("t5-folder"))[0]))
+        self.assert_error(bagpipe_test.run([program("bagpipe-data"), "export", self.at("tags-learn"), "--out", self.at("no-folder")]), 65, "[export.no_counterpart]", "task = tags")
 
     def test_a_head_of_classes_reads_the_decoder_behind_the_text(self):
-        """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later."""
-        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--out", self.at("words.json"),
+        """As T5ForSequenceClassification: the decoder reads what the encoder does, a place later; its last state goes through a layer with tanh."""
+        self.must(["bagpipe-data", "tokenizer", "--kind", "word", "--special", "<pad>", "--out", self.at("words.json"),
                    self.write("words.txt", " ".join(f"{c}{k}" for c in "ab" for k in range(9)) + "\n")])
         rows, words = self.topics("words.json"), read_json(self.at("words.json"))
         ids, end = words["model"]["vocab"], max(token["id"] for token in words["added_tokens"])
         self.must(["bagpipe-data", "import", self.tiny("t5-tiny"), "--out", self.at("t5-words"), "--tokenizer", self.at("words.json")])
         base = f"model.init={self.at('t5-words')}"
-        still = self.tuned("topics-still", 0, base, "optimizer.lr=0", "train.steps=2")
-        twin, w = T5(read_json(self.tiny("t5-tiny"), "config.json"), read_tensors(self.tiny("t5-tiny"))), tensors_of(os.path.join(still, "checkpoints", steps(still)[-1]))
-        values = []
-        for row in rows:
-            text = [ids[word] for word in row["text"].split()] + [end]
-            logits = w["task.weight"] @ twin.stack("decoder", [0] + text[:-1], twin.stack("encoder", text))[-1] + w["task.bias"]
-            values.append(logits - numpy.log(numpy.exp(logits - logits.max()).sum()) - logits.max())
-        loss = -numpy.mean([value["ab".index(row["topic"])] for value, row in zip(values, rows)])
-        self.assertLess(abs(metrics(still)[-1]["valid_loss"] - loss), 1e-5)
-        for name, ranks, mesh in (("one", 0, []), ("mesh", 3, ["mesh.tensor=3"])):
-            self.must(["bagpipe", "score", self.at("topics.ini"), f"run.dir={self.at('topics-' + name)}", f"score.model={still}",
-                       f"score.corpus={self.at('topics-valid.h5')}", *mesh], ranks)
-            with open(os.path.join(self.at("topics-" + name), "score", "predictions.csv"), encoding="utf-8") as file:
-                for line, value in zip(list(csv.DictReader(file)), values, strict=True):
-                    self.assertEqual(line["prediction"], "ab"[value.argmax()])
-                    self.assertLess(abs(float(line["probability"]) - math.exp(value.max())), 1e-5)
         one = metrics(self.tuned("topics-learn", 0, base, "optimizer.lr=1e-2", "train.steps=30", "model.dropout=0.1"))
         self.assertGreater(one[-1]["valid_accuracy"], 0.9)
+        self.check_classes(rows, ids, end)
         for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"]), ("lora", 0, ["adapter.kind=lora", "adapter.rank=3"])):
             other = metrics(self.tuned("topics-" + name, ranks, base, "optimizer.lr=1e-2", "train.steps=4", "model.dropout=0.1", *mesh))
             self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)
-        self.check_places(base, twin, ids, end)
-        for keys, identifier in ((["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={still}"], "distill.other_frame")):
+        self.check_places(base, T5(read_json(self.tiny("t5-tiny"), "config.json"), read_tensors(self.tiny("t5-tiny"))), ids, end)
+        for keys, identifier in ((["task.frozen_layers=1"], "task.frozen_decoder"), ([f"distill.model={self.at('topics-learn')}"], "distill.other_frame")):
             self.assert_error(bagpipe_test.run([program("bagpipe"), "finetune", self.at("topics.ini"), f"run.dir={self.at('never')}", base, "train.steps=1",
                                                 *keys]), 78, f"[{identifier}]")
 

@@ -140,7 +140,8 @@ class Scoring(ScoreFiles, FolderTest):
         for ranks in (0, 2):
             lines = self.must([*cite, "--source", source, self.model, store, source[::-1]], ranks).out.splitlines()[1:]
             rows = [line.split("\t") for line in lines]
-            self.assertEqual([(row[3], int(row[5])) for row in rows], [(str(number), len(source) + 1 + k) for k in range(len(source))])
+            self.assertEqual([(row[3], int(row[5]), row[6], row[7]) for row in rows],
+                             [(str(number), k + 1, source, "".join([*source[::-1], "<|endoftext|>"][:k + 2])) for k in range(len(source))])
             self.assertLess(max(float(row[2]) for row in rows), 1e-6)
         other = self.must([*cite, "--source", source[:3], self.model, store, source[::-1]]).out.splitlines()[1:]
         self.assertGreater(float(other[0].split("\t")[2]), 1e-4)

@@ -360,6 +360,54 @@ static void words_are_their_own_text(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* ---- frames, for other programs ---- */
+
+static void expect_framed(const bp_tokenizer *tokenizer, const bp_text_frame *frame,
+                          const char *part)
+{
+    char *text = NULL, *own = bp_tokenizer_text(tokenizer), *again;
+    bp_tokenizer *read;
+
+    bp_test_expect(bp_tokenizer_framed_text(&text, tokenizer, frame), BP_OK);
+    if (part)
+        assert_non_null(strstr(text, part));
+    else
+        assert_string_equal(text, own);
+    bp_test_expect(bp_tokenizer_parse(&read, text, strlen(text), "framed.json"), BP_OK);
+    again = bp_tokenizer_text(read);
+    assert_string_equal(again, own);
+    assert_string_equal(bp_tokenizer_hash(read), bp_tokenizer_hash(tokenizer));
+    for (int role = 0; role < BP_ROLES; role++)
+        assert_int_equal(bp_tokenizer_role(read, (bp_role)role),
+                         bp_tokenizer_role(tokenizer, (bp_role)role));
+    bp_tokenizer_free(&read);
+    bp_free(again);
+    bp_free(own);
+    bp_free(text);
+}
+
+static void a_frame_is_written_and_what_was_there_comes_back(void **state)
+{
+    static const char VOCAB[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n";
+    bp_tokenizer *plain, *bert;
+    char *text;
+
+    (void)state;
+    bp_test_expect(small_parse(&plain, &SMALL), BP_OK);
+    expect_framed(plain, &(bp_text_frame){-1, 259, false}, "\"TemplateProcessing\"");
+    bp_test_expect(bp_tokenizer_framed_text(&text, plain, &(bp_text_frame){-1, 260, false}),
+                   BP_ERR_FORMAT);
+    assert_null(text);
+    bp_test_expect(
+        bp_tokenizer_load_bert(&bert, bp_test_write("vocab.txt", VOCAB, sizeof VOCAB - 1), true),
+        BP_OK);
+    expect_framed(bert, &(bp_text_frame){2, 3, true}, NULL);
+    expect_framed(bert, &(bp_text_frame){2, 3, false}, "\"bagpipe\"");
+    expect_framed(bert, &(bp_text_frame){-1, 3, false}, "\"bagpipe\"");
+    bp_tokenizer_free(&bert);
+    bp_tokenizer_free(&plain);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -377,6 +425,7 @@ int main(void)
         cmocka_unit_test(the_text_of_a_token_is_one_line_of_utf8),
         cmocka_unit_test(a_token_beyond_the_vocabulary_has_no_text),
         cmocka_unit_test(words_are_their_own_text),
+        cmocka_unit_test(a_frame_is_written_and_what_was_there_comes_back),
     };
 
     return BP_TEST_RUN(tests);

@@ -302,6 +302,9 @@ static bp_err fill_info(opening *o)
         const bp_model_info *one = &o->infos[k];
 
         info->context = one->context < info->context ? one->context : info->context;
+        if (one->trained_context > 0 &&
+            (info->trained_context == 0 || one->trained_context < info->trained_context))
+            info->trained_context = one->trained_context;
         info->step = one->step > info->step ? one->step : info->step;
         info->may_be_zero = info->may_be_zero || one->may_be_zero;
         self->widest = one->width > self->widest ? one->width : self->widest;

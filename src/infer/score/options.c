@@ -303,6 +303,23 @@ bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule)
     return BP_OK;
 }
 
+bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
+{
+    const bp_score_keys *keys = bp_score_keys_of(config);
+    const char *key = keys->candidates   ? "score.candidates"
+                      : keys->tokens     ? "score.tokens"
+                      : keys->states     ? "score.states"
+                      : keys->neighbours ? "score.neighbours"
+                                         : NULL;
+
+    if (!key || model->task.kind == BP_TASK_NONE)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
+                   "%s is of language models, and score.model has the head of a task, %s: at %s; "
+                   "leave it out",
+                   key, bp_task_name(model->task.kind), key);
+}
+
 bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule)
 {
     bool unlimited = model->context == BP_MODEL_UNLIMITED;

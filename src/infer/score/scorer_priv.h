@@ -72,6 +72,9 @@ bp_err scorer_open_candidates(scorer *self);
  * those of writing a file: the same on all ranks. */
 bp_err scorer_run_candidates(scorer *self);
 
+/** Refuse keys of language models where score.model has the head of a task. A study's methods set
+ * some themselves: not for them. Local. Errors: BP_ERR_CONFIG. */
+bp_err scorer_check_task(const bp_config *config, const bp_model_info *model);
 /** Faults of score.states and score.mix with this model. Local. */
 void scorer_states_check(bp_config *config, const bp_model_info *model);
 /** Write score/states.h5, where it is asked for: texts are dealt to data ranks in turn, the

@@ -167,6 +167,13 @@ static void warn_of_settings(const scorer *self)
             BP_WARN("config.unused_key", "%s has no effect without score.neighbours; leave it out",
                     of_neighbours[k]);
 
+    if (self->mesh->coordinates && self->info.trained_context > 0 &&
+        self->rule.context > self->info.trained_context)
+        BP_WARN("model.untrained_positions",
+                "the model was last trained in windows of %" PRId64
+                " tokens, and its positions behind them may have no training: at score.context = "
+                "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
+                self->info.trained_context, self->rule.context, self->info.trained_context);
     if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
         strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0)
         BP_WARN("config.unused_key", "score.prefix = eod is ignored: %s; the summary says \"none\"",
@@ -255,8 +262,10 @@ bp_err scorer_open_corpora(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
     const char *run_dir = bp_run_keys_of(self->config)->dir;
-    bp_err err = scorer_resolve(self->config, &self->info, &self->rule);
+    bp_err err = self->method ? BP_OK : scorer_check_task(self->config, &self->info);
 
+    if (err == BP_OK)
+        err = scorer_resolve(self->config, &self->info, &self->rule);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         err = load_corpus(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))

@@ -81,15 +81,21 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
                         keys->mix);
         return;
     }
-    if (!keys->states)
+    if (!keys->states || model->task.kind != BP_TASK_NONE) /* which has been said */
         return;
-    if (model->states.layers == 0 || model->states.layers > STATE_LAYERS)
+    if (model->members > 0)
+        bp_config_fault(config, "score.no_states",
+                        "score.states = yes, but score.model is an ensemble of %" PRId64
+                        ", and each member has states of its own: at score.states; score one "
+                        "member (a member's run folder as score.model), or leave the key out",
+                        model->members);
+    else if (model->states.layers == 0 || model->states.layers > STATE_LAYERS)
         bp_config_fault(
             config, "score.no_states",
-            "score.states = yes, but no states are returned of %s of kind %s: at "
-            "score.states; take one model of kind elmo, or a Transformer that continues texts or "
+            "score.states = yes, but no states are returned of a model of kind %s: at "
+            "score.states; take one of kind elmo, or a Transformer that continues texts or "
             "fills them in, or leave the key out",
-            model->members > 0 ? "an ensemble" : "a model", model->kind ? model->kind : "unknown");
+            model->kind ? model->kind : "unknown");
     else if (keys->mix && model->states.keys)
         bp_config_fault(config, "score.bad_mix",
                         "score.mix = %.60s mixes layers, but a model of kind %s has one key a "

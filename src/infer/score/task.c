@@ -33,23 +33,6 @@ static bool has_places(const task_scoring *task)
     return finds_tags(task) || finds_spans(task);
 }
 
-static bp_err check(const scorer *self)
-{
-    const bp_score_keys *keys = bp_score_keys_of(self->config);
-    const char *key = keys->candidates   ? "score.candidates"
-                      : keys->tokens     ? "score.tokens"
-                      : keys->states     ? "score.states"
-                      : keys->neighbours ? "score.neighbours"
-                                         : NULL;
-
-    if (key)
-        return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
-                       "%s is of language models, and this one has the head of a task: at %s; "
-                       "leave it out",
-                       key, key);
-    return BP_OK;
-}
-
 /* ---- a group of documents ---- */
 
 /* Where words begin, by the group's targets; of spans any place may be asked for. */
@@ -205,12 +188,11 @@ static bp_err prepare(task_scoring *task)
                                 .corpus = reads ? self->corpus : NULL,
                                 .plan = &self->plan,
                                 .unlabelled = true};
-    bp_err err = bp_agree(self->mesh->world, check(self));
+    bp_err err;
 
     if (!has_places(task)) /* as many outcomes as there are places are asked for at once */
         spec.least = outcomes < context ? outcomes : context;
-    if (err == BP_OK)
-        err = task_documents_open(&task->documents, &spec, self->mesh->world);
+    err = task_documents_open(&task->documents, &spec, self->mesh->world);
     if (err != BP_OK)
         return err;
     if (self->mesh->coordinates)

@@ -39,6 +39,15 @@ int64_t task_documents_span_key(const task_documents *self, const char *key, int
     return json_integer_value(value) > 0 ? json_integer_value(value) : otherwise;
 }
 
+bp_err task_documents_id(const task_documents *self, int64_t d, char *id, size_t id_bytes)
+{
+    int64_t k = 0;
+
+    for (; d >= bp_corpus_file_info(bp_corpus_file_at(self->corpus, k))->documents; k++)
+        d -= bp_corpus_file_info(bp_corpus_file_at(self->corpus, k))->documents;
+    return bp_corpus_file_doc_id(bp_corpus_file_at(self->corpus, k), d, id, id_bytes);
+}
+
 /* Names of classes and tags as they are, or numbers: "LABEL_0" of an import. */
 static bp_err find_columns(task_documents *self, const task_documents_spec *spec)
 {
@@ -170,6 +179,15 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
         }
 }
 
+/* Of a document that is read to its end, or longer than what is read. */
+static int64_t tokens_of(const task_documents *self, int64_t d, const bp_document *document)
+{
+    const int64_t *first = bp_document_table_first(self->table);
+
+    return document->is_cut ? first[d + 1] - first[d] - (bp_corpus_eod(self->corpus) >= 0)
+                            : document->count;
+}
+
 static bp_err take_documents(task_documents *self, const task_documents_spec *spec)
 {
     int64_t all = bp_document_table_count(self->table), capacity = 0;
@@ -177,6 +195,7 @@ static bp_err take_documents(task_documents *self, const task_documents_spec *sp
     bp_err err = BP_OK;
 
     self->number = bp_alloc("score.task", count, sizeof *self->number);
+    self->tokens = bp_alloc("score.task", count, sizeof *self->tokens);
     self->first_row = bp_alloc("score.task", count + 1, sizeof *self->first_row);
     for (int64_t i = 0; i < count && err == BP_OK; i++) {
         int64_t d = (int64_t)((2 * (__int128)i + 1) * all / (2 * count));
@@ -190,6 +209,7 @@ static bp_err take_documents(task_documents *self, const task_documents_spec *sp
         if (err != BP_OK)
             break;
         self->number[self->count] = d;
+        self->tokens[self->count] = tokens_of(self, d, document);
         add_rows(self, &capacity, document, &pair);
         self->cut += bp_task_places(&self->frame, &pair) > self->length;
         self->first_row[++self->count] = self->rows;
@@ -245,8 +265,8 @@ bp_err task_documents_open(task_documents *self, const task_documents_spec *spec
 
 void task_documents_clear(task_documents *self)
 {
-    void *blocks[] = {self->column, self->names,  self->pair,    self->number,  self->first_row,
-                      self->row,    self->inputs, self->targets, self->segments};
+    void *blocks[] = {self->column,    self->names, self->pair,   self->number,  self->tokens,
+                      self->first_row, self->row,   self->inputs, self->targets, self->segments};
 
     bp_document_table_free(&self->table);
     bp_stream_free(&self->stream);

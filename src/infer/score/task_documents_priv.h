@@ -46,6 +46,7 @@ typedef struct task_documents {
     bp_document_table *table; /* all documents of the corpora */
     bool *pair;               /* [all documents] its file has documents of two texts */
     int64_t *number;          /* [count] in the table */
+    int64_t *tokens;          /* [count] of the document, without its end */
     int64_t *first_row;       /* [count + 1] */
     task_row *row;            /* [rows] */
 } task_documents;
@@ -78,6 +79,9 @@ void task_documents_tell_cut(const task_documents *self);
 
 /** Of "spans" of the checkpoint, which an imported one has not. */
 int64_t task_documents_span_key(const task_documents *self, const char *key, int64_t otherwise);
+
+/** doc_id of document d of the corpora, "" without one. Errors: those of bp_corpus_file_doc_id. */
+bp_err task_documents_id(const task_documents *self, int64_t d, char *id, size_t id_bytes);
 
 static inline int64_t task_documents_groups(const task_documents *self)
 {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
+#include "io/corpus/corpus_writer.h"
 #include "statistics/task_metrics.h"
 
 #include <inttypes.h>
@@ -13,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* More classes than that have tables that nobody reads. */
+#define TABLE_CLASSES 1000
 
 int32_t task_best_of(const task_scoring *task, int64_t r)
 {
@@ -51,22 +55,22 @@ static void add_value(bp_buffer *out, float value)
     bp_buffer_printf(out, "%s", text);
 }
 
-/* Row r, of document d. */
-static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, int64_t r)
+static void add_value_row(bp_buffer *out, const task_scoring *task, int64_t r)
+{
+    const float *row = task->table + r * task->width;
+
+    if (task_has_label(task, r))
+        add_value(out, task->documents.row[r].value);
+    bp_buffer_printf(out, ",%.9g", (double)row[0]);
+    if (task->width > task->outcomes)
+        bp_buffer_printf(out, ",%.9g", (double)row[task->outcomes]);
+}
+
+static void add_class_row(bp_buffer *out, const task_scoring *task, int64_t r)
 {
     const float *row = task->table + r * task->width;
     int32_t best = task_best_of(task, r);
 
-    bp_buffer_printf(out, "%" PRId64 ",", task->documents.number[d]);
-    if (task->kind == BP_TASK_REGRESSION) {
-        if (task_has_label(task, r))
-            add_value(out, task->documents.row[r].value);
-        bp_buffer_printf(out, ",%.9g", (double)row[0]);
-        if (task->width > task->outcomes)
-            bp_buffer_printf(out, ",%.9g", (double)row[task->outcomes]);
-        bp_buffer_printf(out, "\n");
-        return;
-    }
     if (task->kind == BP_TASK_TAGS)
         bp_buffer_printf(out, "%" PRId32 ",", task->documents.row[r].word);
     if (task_has_label(task, r))
@@ -77,6 +81,55 @@ static void add_prediction(bp_buffer *out, const task_scoring *task, int64_t d, 
     if (task->width > task->outcomes)
         bp_buffer_printf(out, ",%.9g,%.9g", (double)row[task->outcomes + TASK_ENTROPY],
                          (double)row[task->outcomes + TASK_MUTUAL]);
+}
+
+/* Has the table a column of each class? */
+static bool tells_classes(const task_scoring *task)
+{
+    return task->kind == BP_TASK_CLASSES && task->outcomes <= TABLE_CLASSES;
+}
+
+/* Rows of document d. */
+static bp_err add_document(bp_buffer *out, const task_scoring *task, int64_t d)
+{
+    const task_documents *documents = &task->documents;
+    char id[BP_CORPUS_ID_BYTES + 1];
+    bp_err err = task_documents_id(documents, documents->number[d], id, sizeof id);
+
+    for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1] && err == BP_OK;
+         r++) {
+        bp_buffer_printf(out, "%" PRId64 ",", documents->number[d]);
+        if (task->kind == BP_TASK_REGRESSION)
+            add_value_row(out, task, r);
+        else
+            add_class_row(out, task, r);
+        bp_buffer_printf(out, ",");
+        task_add_field(out, id);
+        if (task->kind != BP_TASK_TAGS)
+            bp_buffer_printf(out, ",%" PRId64, documents->tokens[d]);
+        for (int64_t k = 0; k < task->outcomes && tells_classes(task); k++)
+            bp_buffer_printf(out, ",%.9g", exp((double)task->table[r * task->width + k]));
+        bp_buffer_printf(out, "\n");
+    }
+    return err;
+}
+
+static void add_header(bp_buffer *out, const task_scoring *task)
+{
+    bp_buffer_printf(out, "document,%slabel,prediction%s%s,doc_id%s",
+                     task->kind == BP_TASK_TAGS ? "word," : "",
+                     task->kind == BP_TASK_REGRESSION ? "" : ",probability",
+                     task->width == task->outcomes      ? ""
+                     : task->kind == BP_TASK_REGRESSION ? ",variance"
+                                                        : ",entropy,mutual_information",
+                     task->kind == BP_TASK_TAGS ? "" : ",tokens");
+    for (int64_t k = 0; k < task->outcomes && tells_classes(task); k++) {
+        char *name = bp_sprintf("p_%s", task->documents.names[k]);
+
+        bp_buffer_printf(out, ",");
+        task_add_field(out, name);
+        bp_free(name);
+    }
     bp_buffer_printf(out, "\n");
 }
 
@@ -84,25 +137,17 @@ static bp_err write_predictions(const task_scoring *task)
 {
     char *path = bp_path_join(task->self->folder, "predictions.csv");
     bp_buffer out = {0};
-    bp_err err;
+    bp_err err = BP_OK;
 
-    bp_buffer_printf(&out, "document,%slabel,prediction%s%s\n",
-                     task->kind == BP_TASK_TAGS ? "word," : "",
-                     task->kind == BP_TASK_REGRESSION ? "" : ",probability",
-                     task->width == task->outcomes      ? ""
-                     : task->kind == BP_TASK_REGRESSION ? ",variance"
-                                                        : ",entropy,mutual_information");
-    for (int64_t d = 0; d < task->documents.count; d++)
-        for (int64_t r = task->documents.first_row[d]; r < task->documents.first_row[d + 1]; r++)
-            add_prediction(&out, task, d, r);
-    err = bp_file_write(path, out.data, out.bytes);
+    add_header(&out, task);
+    for (int64_t d = 0; d < task->documents.count && err == BP_OK; d++)
+        err = add_document(&out, task, d);
+    if (err == BP_OK)
+        err = bp_file_write(path, out.data, out.bytes);
     bp_buffer_clear(&out);
     bp_free(path);
     return err;
 }
-
-/* More classes than that have a table that nobody reads. */
-#define CONFUSION_CLASSES 1000
 
 /* Rows are labels, columns predictions; null of many classes. New reference. */
 static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
@@ -110,7 +155,7 @@ static json_t *confusion_of(const task_scoring *task, const int32_t *predicted)
     int64_t K = task->outcomes, *counts;
     json_t *rows;
 
-    if (K > CONFUSION_CLASSES)
+    if (K > TABLE_CLASSES)
         return json_null();
     counts = bp_alloc("score.task", K * K, sizeof *counts);
     rows = json_array();

@@ -103,16 +103,6 @@ static bp_err answer(const task_scoring *task, bp_encoder *encoder, int64_t firs
     return err;
 }
 
-static bp_err name_question(const task_scoring *task, question *out)
-{
-    int64_t d = out->document, k = 0;
-
-    for (; d >= bp_corpus_file_info(bp_corpus_file_at(task->self->corpus, k))->documents; k++)
-        d -= bp_corpus_file_info(bp_corpus_file_at(task->self->corpus, k))->documents;
-    return bp_corpus_file_doc_id(bp_corpus_file_at(task->self->corpus, k), d, out->id,
-                                 sizeof out->id);
-}
-
 static bp_err open_encoder(const task_scoring *task, bp_tokenizer **tokenizer, bp_encoder **encoder)
 {
     char *text = NULL;
@@ -149,7 +139,7 @@ static bp_err answer_all(const task_scoring *task, question *questions, int64_t 
             ;
         err = answer(task, encoder, first, end, next);
         if (err == BP_OK)
-            err = name_question(task, next);
+            err = task_documents_id(&task->documents, next->document, next->id, sizeof next->id);
     }
     bp_encoder_free(&encoder);
     bp_tokenizer_free(&tokenizer);
@@ -168,7 +158,7 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
 
     bool more = task->width > TASK_SPAN_COLUMNS;
 
-    bp_buffer_printf(&out, "document,label,prediction,probability%s\n",
+    bp_buffer_printf(&out, "document,label,prediction,probability%s,doc_id\n",
                      more ? ",entropy,mutual_information" : "");
     for (int64_t k = 0; k < count; k++) {
         const char *first = json_string_value(json_array_get(questions[k].expected, 0));
@@ -181,6 +171,8 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
         if (more)
             bp_buffer_printf(&out, ",%.9g,%.9g", (double)questions[k].more[TASK_ENTROPY],
                              (double)questions[k].more[TASK_MUTUAL]);
+        bp_buffer_printf(&out, ",");
+        task_add_field(&out, questions[k].id);
         bp_buffer_printf(&out, "\n");
         (void)json_object_set_new(texts, questions[k].id, json_string(questions[k].answer));
     }

@@ -1,4 +1,5 @@
 /* Which checkpoint is meant: the newest of a run that verifies, or what a user's path names. */
+#include "base/buffer.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -178,13 +179,48 @@ static bp_err fail_ensemble(const char *path)
     return err;
 }
 
+#define STEPS_TOLD 5 /* the newest */
+
+/* "step-... and step-..." of the folder that `path` would be in; "": none. bp_free(). */
+static char *list_beside(const char *path)
+{
+    char *parent = bp_path_folder(path), **names = NULL;
+    int64_t count = 0, step, told = 0;
+    bp_buffer list = {0};
+
+    if (bp_path_is_dir(parent) && bp_dir_list(parent, &names, &count) == BP_OK)
+        for (int64_t k = count - 1; k >= 0 && told < STEPS_TOLD; k--)
+            if (bp_step_of_name(names[k], &step))
+                bp_buffer_printf(&list, "%s%s", told++ > 0 ? ", " : "", names[k]);
+    bp_names_free(&names, count);
+    bp_free(parent);
+    return bp_buffer_take(&list);
+}
+
+static bp_err fail_missing(const char *path)
+{
+    char *steps = list_beside(path);
+    bool best = strcmp(bp_path_base(path), "best") == 0;
+    bp_err err;
+
+    if (steps[0])
+        err = BP_FAIL(BP_ERR_INPUT, "checkpoint.missing",
+                      "there is no such checkpoint%s, but %s: at %s; give one of these, or the run "
+                      "folder, whose newest is taken",
+                      best ? " before a run's first validation" : "", steps, path);
+    else
+        err = BP_FAIL(BP_ERR_INPUT, "checkpoint.missing",
+                      "there is no such checkpoint or run: at %s; check the path", path);
+    bp_free(steps);
+    return err;
+}
+
 /* The folder of steps that `path` means, in *parent; NULL: it is one checkpoint itself. */
 static bp_err look_at(const char *path, char **parent)
 {
     *parent = NULL;
     if (!bp_path_exists(path))
-        return BP_FAIL(BP_ERR_INPUT, "checkpoint.missing",
-                       "there is no such checkpoint or run: at %s; check the path", path);
+        return fail_missing(path);
     if (bp_checkpoint_is_folder(path))
         return BP_OK;
     *parent = has(path, "checkpoints") ? bp_path_join(path, "checkpoints") : bp_strdup(path);
@@ -195,6 +231,12 @@ static bp_err look_at(const char *path, char **parent)
                        path);
     if (bp_checkpoint_newest_step(*parent) < 0 && bp_ensemble_is(path))
         return fail_ensemble(path);
+    if (bp_checkpoint_newest_step(*parent) < 0 && has(path, "run.json"))
+        return BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
+                       "there is no checkpoint yet: in the run folder %s; if it is a training's, "
+                       "give that command again, and it writes one every checkpoint.every steps "
+                       "and at its end",
+                       path);
     if (bp_checkpoint_newest_step(*parent) < 0)
         return BP_FAIL(BP_ERR_INPUT, "checkpoint.none",
                        "there is no checkpoint: in %s; a checkpoint is a step folder, an imported "

@@ -382,7 +382,7 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     const json_t *eos = json_object_get(config, "eos_token_id");
     bp_err err;
 
-    *out = (bp_hf_shape){.eos_id = -1};
+    *out = (bp_hf_shape){.eos_id = -1, .pad_id = -1};
     err = find_table(&out->table, config, tables, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
@@ -416,6 +416,8 @@ json_t *hf_config_json(const bp_hf_shape *shape)
     BP_ASSERT(config != NULL);
     (void)json_object_set_new(config, "model_type", json_string(table->model_type));
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
+    if (shape->pad_id >= 0)
+        (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));
     for (int k = 0; table->sizes[k].ours; k++) {
         if (table->sizes[k].theirs)
             put_size(config, shape, k, table->sizes[k].theirs);

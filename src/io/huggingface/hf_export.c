@@ -122,7 +122,8 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     const char *where = bp_checkpoint_folder(checkpoint), *kind;
     const json_t *state = bp_checkpoint_state(checkpoint),
                  *model = part ? part : json_object_get(state, "model");
-    const json_t *eod = json_object_get(state, "eod_id");
+    const json_t *eod = json_object_get(state, "eod_id"),
+                 *pad = json_object_get(json_object_get(state, "roles"), "pad");
     bool known = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
@@ -139,6 +140,7 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
                        "folders for: at %s; export another one",
                        kind, where);
     out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
+    out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
     return err;
 }
 
@@ -357,11 +359,15 @@ static bp_err write_model(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
     return err;
 }
 
-static bp_err write_tokenizer(const char *text, const char *folder)
+static bp_err write_tokenizer(const bp_hf_export_options *options, const char *folder)
 {
-    char *path = bp_path_join(folder, "tokenizer.json");
-    bp_err err = bp_file_write(path, text, strlen(text));
+    char *path = bp_path_join(folder, "tokenizer.json"),
+         *config = bp_path_join(folder, "tokenizer_config.json");
+    bp_err err = bp_file_write(path, options->tokenizer, strlen(options->tokenizer));
 
+    if (err == BP_OK && options->tokenizer_config)
+        err = bp_json_save(config, options->tokenizer_config);
+    bp_free(config);
     bp_free(path);
     return err;
 }
@@ -376,7 +382,7 @@ static bp_err write_folder(bp_checkpoint *checkpoint, const bp_hf_shape *shape,
     if (err == BP_OK)
         err = write_config(shape, options->dtype, hidden);
     if (err == BP_OK && options->tokenizer != NULL)
-        err = write_tokenizer(options->tokenizer, hidden);
+        err = write_tokenizer(options, hidden);
     if (err == BP_OK)
         err = bp_path_sync(hidden);
     return err == BP_OK ? bp_rename_new(hidden, out) : err;

@@ -70,9 +70,10 @@ bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 typedef struct bp_hf_export_options {
     const char *dtype;   /* "F32", "F16", "BF16": the nearest values, of two the even one */
     int64_t shard_bytes; /* the most of a file's tensors, but for one that is larger; 0: one file */
-    const char *tokenizer; /* the text of tokenizer.json; NULL: none */
-    const json_t *model;   /* instead of the checkpoint's "model" object: a part of it; borrowed.
-                              NULL: all of it */
+    const char *tokenizer;          /* the text of tokenizer.json; NULL: none */
+    const json_t *tokenizer_config; /* beside it: tokenizer_config.json; borrowed. NULL: none */
+    const json_t *model; /* instead of the checkpoint's "model" object: a part of it; borrowed.
+                            NULL: all of it */
     /** Called after each tensor with how many of how many values are written. NULL: no call. */
     void (*progress)(void *context, int64_t done, int64_t total);
     void *context;
@@ -81,7 +82,8 @@ typedef struct bp_hf_export_options {
 } bp_hf_export_options;
 
 /** Make the folder `out` with config.json, model.safetensors (or several files with
- * model.safetensors.index.json) and tokenizer.json, in the form that save_pretrained writes.
+ * model.safetensors.index.json), tokenizer.json
+ * and tokenizer_config.json, in the form that save_pretrained writes.
  *
  * It is made under a hidden name until it is whole, and every tensor's digest is checked. Memory is
  * bounded by two copies of the largest tensor.

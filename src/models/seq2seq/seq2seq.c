@@ -277,6 +277,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     return (bp_backbone){.blocks = blocks(shape) - 1,
                          .layers_from = is_bart(shape) ? 3 : 1,
                          .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .dense = is_bart(shape),
                          .head_parameters = is_bart(shape) ? shape->vocab_size : 0,
                          .head_flops = 6 * (double)shape->vocab_size * (double)shape->width};
 }

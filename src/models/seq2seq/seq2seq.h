@@ -57,6 +57,31 @@ int64_t bp_seq2seq_start_token(const bp_model_shape *shape);
 /** Multiplications of one token in attention's products, of one that sees a whole context. */
 double bp_seq2seq_attention(const bp_model_shape *shape, bool crosses);
 
+/** Sizes and rows of a model that classifies, of bert.h's words: the state of the last place, a
+ * layer with tanh, and one without. Labels: as many where config.json names none. The rows of one
+ * that finds spans. A table's flags "classifies" and "finds_spans" say which rows it has. Source:
+ * Hugging Face's BartClassificationHead and T5ClassificationHead. */
+#define BP_SEQ2SEQ_TASK(kind, labels)                                                              \
+    BP_BERT_TASK(kind, "3"), {"dense", NULL, NULL, BP_HF_FLAG, "1"},                               \
+    {                                                                                              \
+        "outcomes", "id2label", NULL, BP_HF_LABELS, labels                                         \
+    }
+#define BP_SEQ2SEQ_HEAD_ROW(theirs, rows, columns, ours, flag)                                     \
+    {                                                                                              \
+        theirs, rows, columns, false, 1, {ours}, .only_if = flag                                   \
+    }
+#define BP_SEQ2SEQ_HEAD_ROWS                                                                       \
+    BP_SEQ2SEQ_HEAD_ROW("classification_head.dense.weight", "width", "width", "pooler.weight",     \
+                        "classifies"),                                                             \
+        BP_SEQ2SEQ_HEAD_ROW("classification_head.dense.bias", "width", NULL, "pooler.bias",        \
+                            "classifies"),                                                         \
+        BP_SEQ2SEQ_HEAD_ROW("classification_head.out_proj.weight", "outcomes", "width",            \
+                            "task.weight", "classifies"),                                          \
+        BP_SEQ2SEQ_HEAD_ROW("classification_head.out_proj.bias", "outcomes", NULL, "task.bias",    \
+                            "classifies"),                                                         \
+        BP_SEQ2SEQ_HEAD_ROW("qa_outputs.weight", "2", "width", "task.weight", "finds_spans"),      \
+        BP_SEQ2SEQ_HEAD_ROW("qa_outputs.bias", "2", NULL, "task.bias", "finds_spans")
+
 extern const bp_model_family bp_transformer_family, bp_bart_family, bp_t5_family;
 extern const bp_hf_table *const bp_transformer_huggingface[], *const bp_bart_huggingface[],
                                                                   *const bp_t5_huggingface[];

@@ -28,23 +28,34 @@
     {                                                                                              \
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
-/* For the rows alone. */
-#define FINDS_SPANS(is)                                                                            \
+/* For the rows alone: whose head it has. */
+#define HEAD_OF(classes, spans)                                                                    \
+    {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                                \
+        {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
     {                                                                                              \
-        "finds_spans", NULL, NULL, BP_HF_FLAG, is, .quiet = true                                   \
+        "writes", NULL, NULL, BP_HF_FLAG, "1+-1*classifies+-1*finds_spans", .quiet = true          \
+    }
+#define CONTEXT                                                                                    \
+    {                                                                                              \
+        "context", "max_position_embeddings", NULL                                                 \
     }
 static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT,
                                                {"context", "max_position_embeddings", NULL,
                                                 BP_HF_COUNT, "1024"},
                                                {0}},
-                        BART_SIZES[] = {SIZES_BEFORE_CONTEXT,
-                                        {"context", "max_position_embeddings", NULL},
-                                        FINDS_SPANS("0"),
-                                        {0}},
-                        SPAN_SIZES[] = {
-                            SIZES_BEFORE_CONTEXT, {"context", "max_position_embeddings", NULL},
-                            FINDS_SPANS("1"),     BP_BERT_TASK("4", "0"),
-                            BP_BERT_ENDS,         {0}};
+                        BART_SIZES[] = {SIZES_BEFORE_CONTEXT, CONTEXT, HEAD_OF("0", "0"), {0}},
+                        VALUE_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                                         CONTEXT,
+                                         HEAD_OF("1", "0"),
+                                         BP_SEQ2SEQ_TASK("2", "3"),
+                                         {0}},
+                        CLASS_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                                         CONTEXT,
+                                         HEAD_OF("1", "0"),
+                                         BP_SEQ2SEQ_TASK("1", "3"),
+                                         {0}},
+                        SPAN_SIZES[] = {SIZES_BEFORE_CONTEXT,   CONTEXT,      HEAD_OF("0", "1"),
+                                        BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 #define COMMON_SETTINGS                                                                            \
     {"decoder_attention_heads", "heads"}, {"decoder_ffn_dim", "inner"},                            \
@@ -125,7 +136,7 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
 
 static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
-    {"final_logits_bias", "1", "vocab_size", false, 1, {"head.bias"}, .only_if = "!finds_spans"},
+    {"final_logits_bias", "1", "vocab_size", false, 1, {"head.bias"}, .only_if = "writes"},
     MATRIX("shared.weight", "vocab_size", "width", "wte"),
     MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
 #undef LAYERS
@@ -148,14 +159,14 @@ static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
     NORM("decoder.layernorm_embedding", "decoder.embedding.ln"),
 #undef LAYERS
-    {"qa_outputs.weight", "2", "width", false, 1, {"task.weight"}, .only_if = "finds_spans"},
-    {"qa_outputs.bias", "2", NULL, false, 1, {"task.bias"}, .only_if = "finds_spans"},
+    BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
 /* Other names of the one table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
-                         *const BARE[] = {"final_logits_bias", "lm_head.", "qa_outputs.", NULL},
+                         *const BARE[] = {"final_logits_bias", "lm_head.", "classification_head.",
+                                          "qa_outputs.", NULL},
                          *const HARMLESS[] = {"dropout",
                                               "attention_dropout",
                                               "activation_dropout",
@@ -179,7 +190,10 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-#define MORE "{\"dropout\": 0.0, \"torch_dtype\": \"float32\", \"use_cache\": true}"
+/* BART's default of forced_eos_token_id is an id of its own vocabulary. */
+#define MORE                                                                                       \
+    "{\"dropout\": 0.0, \"forced_eos_token_id\": null, \"torch_dtype\": \"float32\", "             \
+    "\"use_cache\": true}"
 
 #define BART_TABLE(class, head_of, sizes_of)                                                       \
     {                                                                                              \
@@ -205,7 +219,9 @@ static const bp_hf_table TRANSFORMER = {.kind = "transformer",
                                         .check = check_sizes},
                          BART = BART_TABLE("BartForConditionalGeneration", "lm_head.weight",
                                            BART_SIZES),
+                         VALUE = BART_TABLE("BartForSequenceClassification", NULL, VALUE_SIZES),
+                         CLASS = BART_TABLE("BartForSequenceClassification", NULL, CLASS_SIZES),
                          SPANS = BART_TABLE("BartForQuestionAnswering", NULL, SPAN_SIZES);
 
 const bp_hf_table *const bp_transformer_huggingface[] = {&TRANSFORMER, NULL},
-                         *const bp_bart_huggingface[] = {&BART, &SPANS, NULL};
+                         *const bp_bart_huggingface[] = {&BART, &VALUE, &CLASS, &SPANS, NULL};

@@ -276,6 +276,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
                          .layers_from = 1,
                          .rms = true,
                          .epsilon = (float)shape->real[BP_SEQ2SEQ_EPSILON],
+                         .dense = true,
                          .head_parameters = shape->own[BP_T5_TIED] ? 0 : table,
                          .head_flops = 6 * (double)table};
 }

@@ -1,23 +1,30 @@
 /* T5, versions 1.0 and 1.1, as folders of Hugging Face's form hold it. */
+#include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
-static const bp_hf_size SIZES[] = {
-    {"width", "d_model", NULL},
-    {"encoder_layers", "num_layers", NULL},
-    {"decoder_layers", "num_decoder_layers", NULL, BP_HF_COUNT, "encoder_layers"},
-    {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},
-    {"heads", "num_heads", NULL},
-    {"head_width", "d_kv", NULL},
-    {"inner", "d_ff", NULL},
-    {"vocab_size", "vocab_size", NULL},
-    {"context", "n_positions", NULL, BP_HF_COUNT, "512"},
-    {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1"},
-    {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},
-    {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},
-    {"gated", "feed_forward_proj", NULL, BP_HF_FLAG, "0", .words = "relu|gated-gelu"},
-    {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1"},
-    {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},
-    {0}};
+/* The last three are for the rows alone. */
+#define COMMON_SIZES(classes, spans, untied)                                                       \
+    {"width", "d_model", NULL}, {"encoder_layers", "num_layers", NULL},                            \
+        {"decoder_layers", "num_decoder_layers", NULL, BP_HF_COUNT, "encoder_layers"},             \
+        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"}, {"heads", "num_heads", NULL},       \
+        {"head_width", "d_kv", NULL}, {"inner", "d_ff", NULL}, {"vocab_size", "vocab_size", NULL}, \
+        {"context", "n_positions", NULL, BP_HF_COUNT, "512"},                                      \
+        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1"},           \
+        {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
+        {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \
+        {"gated", "feed_forward_proj", NULL, BP_HF_FLAG, "0", .words = "relu|gated-gelu"},         \
+        {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1"},                                    \
+        {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-6"},                          \
+        {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                            \
+        {"finds_spans", NULL, NULL, BP_HF_FLAG, spans, .quiet = true},                             \
+    {                                                                                              \
+        "has_head", NULL, NULL, BP_HF_FLAG, untied, .quiet = true                                  \
+    }
+static const bp_hf_size
+    SIZES[] = {COMMON_SIZES("0", "0", "1+-1*tied"), {0}},
+    VALUE_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("2", "2"), {0}},
+    CLASS_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},
+    SPAN_SIZES[] = {COMMON_SIZES("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
 static const bp_hf_setting SETTINGS[] = {
     {"is_encoder_decoder", "true"},         {"is_gated_act", "true", "gated"},
@@ -76,14 +83,16 @@ static const bp_hf_row ROWS[] = {
 #undef LAYERS
 #define LAYERS NULL
     NORM("decoder.final_layer_norm", "decoder.ln"),
-    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
+    {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "has_head"},
 #undef LAYERS
+    BP_SEQ2SEQ_HEAD_ROWS,
     {0}};
 
 /* Other names of the one table; and what the first T5s' files have and their programs ignore. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       "layer.1.EncDecAttention.relative_attention_bias.weight",
                                       NULL},
+                         *const BARE[] = {"classification_head.", NULL},
                          *const HARMLESS[] = {"dropout_rate", "classifier_dropout",
                                               "initializer_factor", "num_hidden_layers", NULL};
 
@@ -100,21 +109,22 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
     return BP_OK;
 }
 
-static const bp_hf_table T5 = {
-    .kind = "t5",
-    .model_type = "t5",
-    .architecture = "T5ForConditionalGeneration",
-    .prefix = "",
-    .first = "shared.weight",
-    .head = "lm_head.weight",
-    .tied = "shared.weight",
-    .sizes = SIZES,
-    .settings = SETTINGS,
-    .rows = ROWS,
-    .buffers = BUFFERS,
-    .harmless = HARMLESS,
-    .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "
-            "\"use_cache\": true}",
-    .check = check};
+#define TABLE(class, before, sizes_of, bare_of)                                                    \
+    {                                                                                              \
+        .kind = "t5", .model_type = "t5", .architecture = class, .prefix = before,                 \
+        .first = "shared.weight", .head = "lm_head.weight", .tied = "shared.weight",               \
+        .sizes = sizes_of, .settings = SETTINGS, .rows = ROWS, .buffers = BUFFERS,                 \
+        .harmless = HARMLESS,                                                                      \
+        .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "      \
+                "\"use_cache\": true}",                                                            \
+        .check = check, .bare = bare_of                                                            \
+    }
 
-const bp_hf_table *const bp_t5_huggingface[] = {&T5, NULL};
+static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, NULL),
+                         VALUE = TABLE("T5ForSequenceClassification", "transformer.", VALUE_SIZES,
+                                       BARE),
+                         CLASS = TABLE("T5ForSequenceClassification", "transformer.", CLASS_SIZES,
+                                       BARE),
+                         SPANS = TABLE("T5ForQuestionAnswering", "", SPAN_SIZES, NULL);
+
+const bp_hf_table *const bp_t5_huggingface[] = {&T5, &VALUE, &CLASS, &SPANS, NULL};

@@ -1,44 +1,16 @@
 /* A training engine: one step from the windows to the updated parameters. The loop (train/loop)
  * calls it, stages do the work. */
-#include "train/engine/engine.h"
+#include "train/engine/engine_priv.h"
 
 #include "base/fault.h"
 
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "models/dropconnect.h"
-#include "train/engine/gradient.h"
-#include "train/engine/optimizer.h"
-#include "train/engine/spectral.h"
-#include "train/engine/stage.h"
 #include "train/engine/tree.h"
 
 #include <math.h>
 #include <string.h>
-
-struct bp_engine {
-    bp_engine_spec spec;
-    bp_model_shape shape;
-    const bp_mesh *mesh;
-    bp_gemm *gemm;
-    bp_network *network;
-    float *values;
-    float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
-    bool masked;    /* in a step */
-    bp_stage *stage;
-    bp_optimizer optimizer;
-    bp_spectral *spectral; /* NULL: no weights are bounded */
-    bp_async *async;       /* of mesh->data */
-    bp_reduction reduction;
-    int ready;                /* blocks from the first on whose parameters are there, copies too */
-    float *scratch;           /* of the reduction */
-    int64_t slots;            /* of the batch, on this data rank */
-    int carries;              /* of the network's, those that training carries */
-    float *carried;           /* their rows, all of one parity before the other, then those kept */
-    int64_t step;             /* that left them: the last one */
-    double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
-    bp_corruption corruption; /* the first that was found */
-};
 
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
                                  int64_t slots)
@@ -50,7 +22,7 @@ int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape
     return columns * slots;
 }
 
-static int64_t carried_floats(const bp_engine *engine)
+int64_t engine_carried_floats(const bp_engine *engine)
 {
     return bp_engine_carried_floats(engine->network, &engine->shape, engine->slots);
 }
@@ -59,7 +31,7 @@ static int64_t carried_floats(const bp_engine *engine)
 static bool allocate_carried(bp_engine *engine)
 {
     bp_network *network = engine->network;
-    int64_t each = engine->spec.micro_batch, floats = carried_floats(engine), at = 0,
+    int64_t each = engine->spec.micro_batch, floats = engine_carried_floats(engine), at = 0,
             kept = bp_engine_carried_floats(network, &engine->shape, each);
 
     if (floats == 0)
@@ -258,14 +230,12 @@ static void make_ready(void *context, int k)
     }
 }
 
-/* All parameters are there: for who looks at them otherwise than block by block. */
-static void settle(bp_engine *engine)
+void engine_settle(bp_engine *engine)
 {
     make_ready(engine, engine->network->block_count - 1);
 }
 
-/* Nothing is on its way into the parameters: for who overwrites them all. */
-static void end_gathers(bp_engine *engine)
+void engine_end_gathers(bp_engine *engine)
 {
     for (int g = 0; g < engine->network->group_count; g++)
         bp_optimizer_gathered(&engine->optimizer, g);
@@ -280,8 +250,7 @@ static void start_sum(void *context, int g)
     bp_gradient_start(&engine->reduction, g);
 }
 
-/* All values are new, and the same on all ranks that hold them. */
-static void begin_with_values(bp_engine *engine)
+void engine_begin_with_values(bp_engine *engine)
 {
     engine->ready = engine->dropped ? 0 : engine->network->block_count;
     if (engine->spec.digest_every > 0)
@@ -290,11 +259,11 @@ static void begin_with_values(bp_engine *engine)
 
 void bp_engine_initialise(bp_engine *engine)
 {
-    end_gathers(engine);
+    engine_end_gathers(engine);
     bp_network_initialise(engine->network, engine->spec.seed);
     if (engine->dropped) /* that is where they are bound */
         memcpy(engine->values, engine->dropped, (size_t)engine->network->floats * sizeof(float));
-    begin_with_values(engine);
+    engine_begin_with_values(engine);
 }
 
 void bp_engine_initialise_added(bp_engine *engine)
@@ -456,7 +425,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
     if (engine->spec.digest_every == 0)
         return;
     set_masked(engine, false);
-    settle(engine);
+    engine_settle(engine);
     (void)bp_optimizer_check(&engine->optimizer, engine->values);
     note_own_corruption(engine, step);
     compare(engine, step);
@@ -465,7 +434,7 @@ void bp_engine_check(bp_engine *engine, int64_t step)
 /* A step that is skipped may have left what is not finite: the next one begins as it did. */
 static void keep_carried(bp_engine *engine, int64_t step)
 {
-    int64_t floats = carried_floats(engine);
+    int64_t floats = engine_carried_floats(engine);
 
     if (floats > 0)
         memcpy(engine->carried + (step & 1) * floats, engine->carried + ((step - 1) & 1) * floats,
@@ -477,7 +446,7 @@ static void bound_weights(bp_engine *engine)
 {
     if (!engine->spectral)
         return;
-    end_gathers(engine);
+    engine_end_gathers(engine);
     if (engine->spec.digest_every > 0)
         (void)bp_optimizer_check(&engine->optimizer, engine->values);
     bp_spectral_apply(engine->spectral);
@@ -541,7 +510,7 @@ void bp_engine_step(bp_engine *engine, int64_t step, int64_t update, const bp_ba
     note_own_corruption(engine, step);
     engine->ready = 0;
     if (bp_fault_is_armed())
-        settle(engine);
+        engine_settle(engine);
     bp_inject_flips(&engine->optimizer, engine->values);
 }
 
@@ -549,114 +518,13 @@ void bp_engine_evaluate(bp_engine *engine, const bp_evaluation *of, double loss_
                         int64_t loss_count[BP_TERMS])
 {
     set_masked(engine, false);
-    settle(engine);
+    engine_settle(engine);
     bp_stage_evaluate(engine->stage, of, loss_sum, loss_count);
 }
 
 bp_network *bp_engine_network(bp_engine *engine)
 {
     set_masked(engine, false);
-    settle(engine);
+    engine_settle(engine);
     return engine->network;
-}
-
-/* This rank's shards of the moments; those of values that another rank publishes are left out when
- * saving. */
-static void moment_slices(bp_engine *engine, bool published_only, bp_slice *slices, int64_t *used,
-                          int64_t capacity)
-{
-    const bp_optimizer *optimizer = &engine->optimizer;
-    int64_t at = 0;
-
-    for (int g = 0; g < engine->network->group_count; g++) {
-        const bp_group *group = &engine->network->groups[g];
-        int64_t first, count;
-
-        if (group->frozen)
-            continue;
-        bp_optimizer_shard(engine->mesh, group, &first, &count);
-        for (int k = 0; k < optimizer->moments && (group->published || !published_only); k++)
-            bp_network_slices(engine->network, g, bp_optimizer_prefix(optimizer, k),
-                              optimizer->moment[k] + at, first, count, slices, used, capacity);
-        bp_optimizer_factor_slices(optimizer, g, published_only, slices, used, capacity);
-        at += count;
-    }
-}
-
-/* What this data rank's batch slots carry. */
-static void carry_slices(const bp_engine *engine, int parity, bp_slice *slices, int64_t *used)
-{
-    for (int k = 0; k < engine->carries; k++) {
-        const bp_carry *carry = &engine->network->carries[k];
-        bp_slice *slice = &slices[(*used)++];
-
-        *slice = (bp_slice){.dims = 2,
-                            .shape = {engine->spec.batch, carry->columns},
-                            .offset = {carry->first_slot, 0},
-                            .extent = {engine->slots, carry->columns},
-                            .data = carry->rows[parity]};
-        (void)snprintf(slice->name, sizeof slice->name, "%s", carry->name);
-    }
-}
-
-static int64_t slice_capacity(const bp_engine *engine)
-{
-    return 3 * bp_network_slice_capacity(engine->network) + engine->network->carry_count +
-           bp_spectral_count(engine->spectral);
-}
-
-bp_slice *bp_engine_slices_to_save(bp_engine *engine, int64_t *count)
-{
-    int64_t capacity = slice_capacity(engine);
-    bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
-
-    settle(engine);
-    *count = 0;
-    for (int g = 0; g < engine->network->group_count; g++) {
-        const bp_group *group = &engine->network->groups[g];
-        int64_t first, shard;
-
-        bp_optimizer_shard(engine->mesh, group, &first, &shard);
-        if (group->published && !group->kept)
-            bp_network_slices(engine->network, g, "", engine->values + group->place + first, first,
-                              shard, slices, count, capacity);
-    }
-    moment_slices(engine, true, slices, count, capacity);
-    if (engine->mesh->tensor_at == 0) /* tensor ranks carry the same */
-        carry_slices(engine, (int)(engine->step & 1), slices, count);
-    bp_spectral_slices(engine->spectral, true, slices, count, capacity);
-    return slices;
-}
-
-bp_slice *bp_engine_slices_to_load(bp_engine *engine, bp_load what, int64_t *count)
-{
-    int64_t capacity = slice_capacity(engine);
-    bp_slice *slices = bp_alloc("engine.slices", capacity, sizeof *slices);
-
-    end_gathers(engine);
-    *count = 0;
-    for (int g = 0; g < engine->network->group_count; g++) {
-        const bp_group *group = &engine->network->groups[g];
-
-        if (what == BP_LOAD_STATE || !(group->passing || (what == BP_LOAD_BASE && group->added)))
-            bp_network_slices(engine->network, g, "", engine->values + group->place, 0,
-                              group->floats, slices, count, capacity);
-    }
-    if (what == BP_LOAD_STATE) {
-        moment_slices(engine, false, slices, count, capacity);
-        carry_slices(engine, 0, slices, count);
-        bp_spectral_slices(engine->spectral, false, slices, count, capacity);
-    }
-    return slices;
-}
-
-void bp_engine_loaded(bp_engine *engine)
-{
-    int64_t carried = carried_floats(engine);
-
-    bp_inject_loaded(engine->network, engine->values);
-    if (carried > 0) /* whichever parity the next step reads */
-        memcpy(engine->carried + carried, engine->carried, (size_t)carried * sizeof(float));
-    bp_network_refresh(engine->network);
-    begin_with_values(engine);
 }

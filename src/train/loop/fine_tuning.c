@@ -345,6 +345,7 @@ static bp_err find_shape(trainer *self)
         return decodes;
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
+    task.dense = backbone.dense && task.pool == BP_POOL_LAST;
     task.outcomes = self->task->names            ? (int64_t)json_array_size(self->task->names)
                     : task.kind == BP_TASK_SPANS ? 2
                                                  : 1;
@@ -364,6 +365,7 @@ static bp_err find_shape(trainer *self)
         err = check_same(self, &task);
         if (err != BP_OK)
             return err;
+        task.dense = shape->task.dense; /* an older one keeps the head that it has */
     }
     if (frozen > shape->layers)
         return BP_FAIL(BP_ERR_CONFIG, "task.too_many_layers",

@@ -102,12 +102,12 @@ static bp_err check_noises(const trainer *self)
                        "use other noises",
                        bp_role_name(BP_ROLE_MASK), kinds);
     if (has(self, BP_NOISE_PERMUTE) && !self->facts.has_segments)
-        return BP_FAIL(
-            BP_ERR_CONFIG, "corpus.no_sentences",
-            "noise.kinds = %s needs to know where sentences begin, which the corpus "
-            "does not mark: at noise.kinds; make it with bagpipe-data corpus --sentences "
-            "lines or punctuation, or leave permute out",
-            kinds);
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
+                       "noise.kinds = %s needs to know where sentences begin, which the corpus %s "
+                       "does not mark: at noise.kinds; make it with bagpipe-data corpus "
+                       "--sentences punctuation (or lines, of a sentence a line), or leave permute "
+                       "out",
+                       kinds, self->facts.unsegmented);
     if (self->shape.context < BP_DENOISE_CONTEXT)
         return BP_FAIL(BP_ERR_CONFIG, "noise.short_context",
                        "model.context = %lld is too short for a text with noise: at model.context; "

@@ -80,9 +80,10 @@ static bp_err check_pairs(const trainer *self)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_sentences",
                    "mask.next_sentence = yes%s needs to know where sentences begin, which the "
-                   "corpus does not mark: at mask.next_sentence; make it with bagpipe-data corpus "
-                   "--sentences lines or punctuation, or set it to no",
-                   given ? "" : ", as of bert if it is not given,");
+                   "corpus %s does not mark: at mask.next_sentence; make it with bagpipe-data "
+                   "corpus --sentences punctuation (or lines, of a sentence a line), or set "
+                   "mask.next_sentence=no",
+                   given ? "" : ", as of bert if it is not given,", self->facts.unsegmented);
 }
 
 /* Hugging Face counts a RoBERTa's positions by its padding token: another one would give an

@@ -145,13 +145,23 @@ static bp_err check_valid_corpus(const trainer *self)
     return BP_OK;
 }
 
-static bool has_segments(const bp_corpus *corpus)
+/* NULL: all files have segments. */
+static const char *find_unsegmented(const bp_corpus *corpus)
 {
-    bool all = true;
-
     for (int64_t k = 0; k < bp_corpus_files(corpus); k++)
-        all = all && bp_corpus_file_info(bp_corpus_file_at(corpus, k))->has_segments;
-    return all;
+        if (!bp_corpus_file_info(bp_corpus_file_at(corpus, k))->has_segments)
+            return bp_corpus_file_path(bp_corpus_file_at(corpus, k));
+    return NULL;
+}
+
+static void find_segments(corpus_facts *facts, const trainer *self)
+{
+    const char *path = find_unsegmented(self->corpus);
+
+    if (!path && self->valid_corpus)
+        path = find_unsegmented(self->valid_corpus);
+    facts->has_segments = !path;
+    snprintf(facts->unsegmented, sizeof facts->unsegmented, "%s", path ? path : "");
 }
 
 /* Whether BERT's pairs of sentences can be made of a corpus. */
@@ -183,8 +193,7 @@ static bp_err find_facts(trainer *self)
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));
     facts->has_valid = self->valid_corpus != NULL;
     err = bp_corpus_has_pairs(&facts->has_pairs, self->corpus);
-    facts->has_segments =
-        has_segments(self->corpus) && (!facts->has_valid || has_segments(self->valid_corpus));
+    find_segments(facts, self);
     count_sentences(facts, self->corpus);
     if (err == BP_OK && facts->has_valid) {
         facts->valid_tokens = bp_stream_tokens(self->valid_stream);

@@ -27,6 +27,7 @@ typedef struct corpus_facts {
     char valid_hash[BP_SHA256_HEX]; /* of the validation corpora; "": none */
     bool has_valid;
     bool has_segments;       /* in all corpora: texts of tasks, or sentences */
+    char unsegmented[256];   /* else the first file without them */
     bool has_pairs;          /* each document of corpus.train has two */
     bool has_lone_sentences; /* no training document has two */
     bool has_lone_document;  /* the training corpora have no second one */

@@ -1,0 +1,45 @@
+/* The engine: what a step and its checkpoints share. */
+#ifndef BP_TRAIN_ENGINE_ENGINE_PRIV_H
+#define BP_TRAIN_ENGINE_ENGINE_PRIV_H
+
+#include "train/engine/engine.h"
+#include "train/engine/gradient.h"
+#include "train/engine/optimizer.h"
+#include "train/engine/spectral.h"
+#include "train/engine/stage.h"
+
+struct bp_engine {
+    bp_engine_spec spec;
+    bp_model_shape shape;
+    const bp_mesh *mesh;
+    bp_gemm *gemm;
+    bp_network *network;
+    float *values;
+    float *dropped; /* as values, with masks: what blocks read; NULL: they read values */
+    bool masked;    /* in a step */
+    bp_stage *stage;
+    bp_optimizer optimizer;
+    bp_spectral *spectral; /* NULL: no weights are bounded */
+    bp_async *async;       /* of mesh->data */
+    bp_reduction reduction;
+    int ready;                /* blocks from the first on whose parameters are there, copies too */
+    float *scratch;           /* of the reduction */
+    int64_t slots;            /* of the batch, on this data rank */
+    int carries;              /* of the network's, those that training carries */
+    float *carried;           /* their rows, all of one parity before the other, then those kept */
+    int64_t step;             /* that left them: the last one */
+    double *losses;           /* [terms][batch / micro_batch] by micro-batch in slot order */
+    bp_corruption corruption; /* the first that was found */
+};
+
+/** Floats of what blocks carry, of one parity. Local. */
+int64_t engine_carried_floats(const bp_engine *engine);
+/** All parameters are there: for who looks at them otherwise than block by block. Collective over
+ * mesh->data, as what follows. */
+void engine_settle(bp_engine *engine);
+/** Nothing is on its way into the parameters: for who overwrites them all. */
+void engine_end_gathers(bp_engine *engine);
+/** All values are new, and the same on all ranks that hold them. */
+void engine_begin_with_values(bp_engine *engine);
+
+#endif
