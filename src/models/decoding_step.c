@@ -16,7 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TAG_ROWS 103
+#define TAG_ROWS     103
+#define SHORT_SOURCE 96 /* tokens: of fewer a library would multiply a block half empty */
 
 /* ---- where positions lie ---- */
 
@@ -199,6 +200,7 @@ static void run_piece(network_decoding *self, const decoding_group *group, int64
 void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_sources *sources)
 {
     network_decoding *self = (network_decoding *)decoding;
+    const network_model *model = (const network_model *)decoding->lm;
     decoding_group *of = &self->groups[group];
 
     for (int64_t s = 0; s < sources->count * sources->slots_each; s++)
@@ -211,9 +213,11 @@ void network_decode_sources(bp_decoding *decoding, int group, const bp_decode_so
         rest.source = k;
         pass.continuation = &rest;
         of->source_ends[k] = (int32_t)places - 1;
-        for (int c = 0; c < ((const network_model *)decoding->lm)->network->chunk_count; c++)
+        bp_gemm_take_few_rows(model->gemm, places <= SHORT_SOURCE);
+        for (int c = 0; c < model->network->chunk_count; c++)
             run_chunk(self, of, &pass, c);
     }
+    bp_gemm_take_few_rows(model->gemm, false);
 }
 
 /* Keeps the states of rows that are the last of their slots, behind the `kept` of pieces before. */

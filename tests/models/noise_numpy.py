@@ -1,7 +1,7 @@
 """The noises of denoise, written down from their definitions: the draws, and the examples."""
 import math
 
-from word2vec_numpy import WORD, block, philox
+from word2vec_numpy import block, key_of
 
 PURPOSE, LONG = 18, (1 << 64) - 1
 NAMES = ("permute", "mask", "delete", "infill", "rotate", "sentinels")
@@ -10,14 +10,8 @@ START, END, MASKED, FIRST_SENTINEL = 0, 1, 2, 3
 
 
 class Draws:
-    def __init__(self, seed, step, stream):
-        state = [0, 0, 0, 0]
-        for place, number in enumerate((seed, PURPOSE, 0, step, stream), 1):
-            state[0] ^= number & WORD
-            state[1] ^= number >> 32
-            state[2] ^= place
-            state = philox(state, (0x62616770, 0x69706500))
-        self.key = state
+    def __init__(self, seed, step, stream, purpose=PURPOSE):
+        self.key = key_of(seed, step, stream, purpose)
 
     def pair(self, index):
         words = block(self.key, index)

@@ -11,22 +11,24 @@ import platform
 import sys
 import time
 
+import families
 import programs
 import report
 import rows
 
+ROWS = {**rows.ROWS, **families.ROWS}
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "..", "..", "..")
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="rows: " + " ".join(rows.ROWS))
+                                     epilog="rows: " + " ".join(ROWS))
     parser.add_argument("out", metavar="OUT")
-    parser.add_argument("--rows", default=",".join(rows.ROWS), help="some of the rows, with commas; none: the table alone")
+    parser.add_argument("--rows", default=",".join(ROWS), help="some of the rows, with commas; none: the table alone")
     parser.add_argument("--pairs", type=int, default=3, help="how often both run, one after the other (3)")
     parser.add_argument("--texts", default=os.path.join(TOP, "..", "shared", "data"),
-                        help="has wikitext-2/train.txt and gpt2/{vocab.json,merges.txt} (../shared/data)")
+                        help="has wikitext-2/train.txt, gpt2/{vocab.json,merges.txt} and multi30k (../shared/data)")
     parser.add_argument("--bin", default=os.path.join(TOP, "build", "release", "bin"), help="bagpipe and bagpipe-data, built")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides (all cores)")
     parser.add_argument("--realtime", action="store_true", help="before both: chrt -r 1, for a machine that does other work too")
@@ -46,7 +48,7 @@ def machine(threads):
 
 def read_rows(folder):
     found = {}
-    for name in rows.ROWS:
+    for name in ROWS:
         path = os.path.join(folder, name + ".json")
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
@@ -62,9 +64,9 @@ def write(path, text):
 def main():
     args = arguments()
     wanted = [name for name in args.rows.split(",") if name not in ("", "none")]
-    unknown = [name for name in wanted if name not in rows.ROWS]
+    unknown = [name for name in wanted if name not in ROWS]
     if unknown:
-        sys.exit(f"no row {unknown[0]}: {' '.join(rows.ROWS)}")
+        sys.exit(f"no row {unknown[0]}: {' '.join(ROWS)}")
     p = programs.Programs(args)
     bench = rows.Bench(p, os.path.abspath(args.texts), args.pairs)
     folder = p.at("rows")
@@ -73,7 +75,7 @@ def main():
     for name in wanted:
         print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
         try:
-            row = rows.ROWS[name](bench)
+            row = ROWS[name](bench)
             write(os.path.join(folder, name + ".json"), json.dumps(row, indent=1))
         except programs.Failed as reason:
             failed += 1
@@ -83,7 +85,7 @@ def main():
     print(table)
     write(p.at("reach.md"), table)
     write(p.at("reach.json"), json.dumps({"machine": machine(args.threads), "lines": report.lines(found), "rows": found}, indent=1))
-    differ = [check["what"] for check in found.get("same", {}).get("checks", []) if not check["same"]]
+    differ = [check["what"] for check in report.checks(found) if not check["same"]]
     if differ:
         print(f"not the same work: {', '.join(differ)}", file=sys.stderr)
     return 1 if failed or differ else 0

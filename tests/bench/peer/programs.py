@@ -20,17 +20,18 @@ class Failed(Exception):
 
 
 class Model:
-    """A shape under a name, and the corpus of its vocabulary."""
+    """A shape under a name, and the corpus of its vocabulary. `keys`: what its kind is told besides."""
 
-    def __init__(self, name, layers, width, heads, context, vocabulary):
+    def __init__(self, name, layers, width, heads, context, vocabulary, *keys, kind="gpt", inner=0):
         self.name, self.layers, self.width, self.heads = name, layers, width, heads
-        self.context, self.vocabulary = context, vocabulary
+        self.context, self.vocabulary, self.more, self.kind, self.inner = context, vocabulary, keys, kind, inner
 
     def shape(self):
-        return ",".join(map(str, (self.layers, self.width, self.heads, self.context, self.vocabulary)))
+        return ",".join(map(str, (self.layers, self.width, self.heads, self.context, self.vocabulary, self.inner)))
 
     def keys(self):
-        return [f"model.{key}={getattr(self, key)}" for key in ("layers", "width", "heads", "context")]
+        sizes = [f"model.{key}={getattr(self, key)}" for key in ("layers", "width", "heads", "context", "inner") if getattr(self, key)]
+        return [f"model.kind={self.kind}", *sizes, *self.more]
 
     def flops(self):
         """Of training, a token: 6 (12 L C^2 + V C) + 12 L T C."""
@@ -87,10 +88,10 @@ class Programs:
             command = ["mpirun", "-n", ranks] + command
         return Run(folder, self.run(command, {"OMP_NUM_THREADS": str(threads or self.threads)}))
 
-    def peer(self, what, model, corpus, precision, batch, steps, weights=None):
+    def peer(self, what, model, corpus, precision, batch, steps, weights=None, *options):
         """One run of peer.py: its line of JSON."""
-        command = [PYTHON, os.path.join(HERE, "peer.py"), what, "--corpus", corpus, "--shape", model.shape(),
-                   "--precision", precision, "--batch", batch, "--steps", steps, "--threads", self.threads]
+        command = [PYTHON, os.path.join(HERE, "peer.py"), what, "--kind", model.kind, "--corpus", corpus, "--shape", model.shape(),
+                   "--precision", precision, "--batch", batch, "--steps", steps, "--threads", self.threads, *options]
         if weights:
             command += ["--weights", weights, "--in-order"]
         env = dict(TUNED, OMP_NUM_THREADS=str(self.threads), ATEN_CPU_CAPABILITY=capability())

@@ -65,6 +65,13 @@ def lines(found):
         compared(found, "small-f32", "the same in float32", None, None),
         compared(found, "small-score", "the same, scoring in bf16", None, None),
         shares(found, "small-bf16", "MFU of its bf16 training step", mfu(found, "small-bf16", SMALL), None, None),
+        compared(found, "translate-f32", "Transformer of 2017, 3 + 3 layers of width 128: training in float32, 64 pairs", None, None),
+        compared(found, "translate-greedy", "the same: greedy decoding, 64 texts at once, new tokens/s", None, None),
+        compared(found, "bert-128", "BERT-base's shape: training in float32, 8 windows of 128", None, None),
+        compared(found, "bert-512", "the same, 2 windows of 512", None, None),
+        compared(found, "lstm-f32", "LSTM, 2 layers of width 650, 10,000 words: training in float32, 20 windows of 35", 1.3, 1.8),
+        *(shares(found, name, f"{name}: share of what a large product reaches", found.get(name, {}).get("mfu", []), None, None)
+          for name in ("translate-f32", "bert-128", "bert-512", "lstm-f32")),
     ]
     return [dict(line, verdict=verdict(line)) for line in table]
 
@@ -91,14 +98,17 @@ def markdown(found, head):
     return "\n".join([head, "", *out, "", *same_work(found), *notes(found)])
 
 
+def checks(found):
+    return [check for row in found.values() for check in row.get("checks", [])]
+
+
 def same_work(found):
     """Losses of both sides on the same windows from the same first weights."""
-    checks = found.get("same", {}).get("checks", [])
-    if not checks:
+    if not checks(found):
         return []
     out = ["| the same windows, weights and rule of updates | bagpipe's losses | PyTorch's | |", "| --- | --- | --- | --- |"]
-    for check in checks:
-        sides = [", ".join(f"{loss:.5f}" for loss in check[side]) for side in ("ours", "theirs")]
+    for check in checks(found):
+        sides = [", ".join(f"{loss:.5f}" if isinstance(loss, float) else str(loss) for loss in check[side]) for side in ("ours", "theirs")]
         out.append(f"| {check['what']} | {sides[0]} | {sides[1]} | {'same' if check['same'] else 'DIFFERENT'} |")
     return out + ["", "Same: within 1e-4 of the loss in float32, 0.01 nats in bf16.", ""]
 

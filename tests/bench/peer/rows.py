@@ -41,11 +41,11 @@ class Bench:
         corpus, cut = self.corpus(model), self.programs.at(f"{model.name}-{count}.h5")
         if not os.path.exists(cut):
             h5py.h5pl.prepend(self.programs.plugin().encode())
-            with h5py.File(corpus, "r") as whole, h5py.File(cut + ".part", "w") as part:
+            with h5py.File(corpus, "r") as whole, h5py.File(cut + ".foreign", "w") as part:
                 tokens = whole["tokens"][:count * model.context + 1]
                 part["tokens"], part["doc_start"] = tokens, [0, len(tokens)]
                 part.attrs["vocab_size"] = model.vocabulary
-            os.rename(cut + ".part", cut)
+            self.programs.data("corpus", "--format", "hdf5", "--out", cut, cut + ".foreign")
         return cut
 
     def train(self, model, corpus, precision, batch, steps, *keys, **how):
