@@ -285,6 +285,11 @@ void bp_log_progress(const char *format, ...)
     va_end(arguments);
 }
 
+bool bp_log_progress_due(double printed)
+{
+    return bp_clock_now() - printed >= (isatty(STDOUT_FILENO) ? 5.0 : 30.0);
+}
+
 void bp_log_screen_only(const char *format, ...)
 {
     va_list arguments;

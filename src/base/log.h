@@ -36,6 +36,9 @@ void bp_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * fields (which two spaces part) that fits; elsewhere it is a plain line. The file always gets all
  * of it. */
 void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Whether the next progress line is due, `printed` (bp_clock_now) being the time of the last:
+ * after 5 seconds on a terminal, after 30 elsewhere. */
+bool bp_log_progress_due(double printed);
 /** One line to standard output alone, and to the file alone. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));

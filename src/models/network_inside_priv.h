@@ -50,4 +50,26 @@ static inline const bp_block *network_head(const network_model *self)
     return self->network->blocks[self->network->block_count - 1];
 }
 
+/* ---- network_batch.c ---- */
+
+/* What is asked of a batch: on the last stage one of both. */
+typedef struct network_question {
+    float *logprob; /* [windows][length] */
+    float *hidden;  /* [windows * length][C] */
+    int64_t pass;   /* of dropout; BP_MODEL_NO_DROPOUT */
+} network_question;
+
+/** A batch through the pipeline, piece by piece. Collective over mesh->model. Errors:
+ * BP_ERR_SYSTEM: the same on all its ranks. */
+bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
+                         const network_question *asked);
+/** Makes examples of windows of `length` inputs; with their sources they are examples already. */
+bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
+                                  int64_t source_length);
+/** Windows of a batch that go through the pipeline at once. */
+int64_t network_piece_windows(int64_t windows, int stages);
+/** Of examples, activations and scratch of some windows. */
+size_t network_piece_bytes(const bp_network *network, const bp_example_maker *maker,
+                           int64_t windows);
+
 #endif

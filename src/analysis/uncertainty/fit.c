@@ -15,11 +15,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
-#define PROGRESS_SECONDS 5.0
-#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
-#define ASK_SECONDS      0.25 /* between two messages to a dedicated coordinator */
+#define ASK_SECONDS 0.25 /* between two messages to a dedicated coordinator */
 
 /* To a dedicated coordinator. It answers with what it was asked: whether to stop. */
 enum { MAIL_PROGRESS, MAIL_ENDS };
@@ -39,10 +36,9 @@ typedef struct fit_course {
 /* `bagpipe status` shows the last line of the log. */
 static void log_progress(fit_course *course, const bp_laplace_progress *progress)
 {
-    double interval = isatty(STDOUT_FILENO) ? PROGRESS_SECONDS : LOGGING_SECONDS;
     char left[96] = "", duration[64];
 
-    if (progress->step == course->step && bp_clock_now() - course->logged < interval)
+    if (progress->step == course->step && !bp_log_progress_due(course->logged))
         return;
     course->step = progress->step;
     course->logged = bp_clock_now();

@@ -12,10 +12,6 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
-#include <unistd.h>
-
-#define PROGRESS_SECONDS 5.0
-#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
 
 /* What one rank needs in the loop. */
 typedef struct generate_worker {
@@ -50,10 +46,10 @@ static void log_units(const progress *view, int64_t prompts)
 static bool tick(void *context, int64_t prompts)
 {
     progress *view = context;
-    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
     log_units(view, prompts);
-    if (now - view->printed >= interval && prompts > 0) {
+    if (bp_log_progress_due(view->printed) && prompts > 0) {
+        double now = bp_clock_now();
         const bp_generate_plan *plan = &view->self->plan;
         int64_t before = view->done_before * plan->unit_prompts;
         int64_t done = before + prompts < plan->prompts ? before + prompts : plan->prompts;

@@ -15,10 +15,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <unistd.h>
-
-#define PROGRESS_SECONDS 5.0
-#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
 
 /* What one rank needs in the loop. */
 typedef struct score_worker {
@@ -59,10 +55,10 @@ static void log_units(const progress *view, int64_t inputs)
 static bool tick(void *context, int64_t inputs)
 {
     progress *view = context;
-    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
     log_units(view, inputs);
-    if (now - view->printed >= interval && inputs > 0) {
+    if (bp_log_progress_due(view->printed) && inputs > 0) {
+        double now = bp_clock_now();
         const bp_score_plan *plan = &view->self->plan;
         double total = (double)plan->inputs;
         double before = total * (double)view->done_before / (double)plan->units;

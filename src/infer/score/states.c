@@ -4,6 +4,7 @@
  * them in their order, so that the file does not depend on who computed what. */
 #include "infer/score/states_priv.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
@@ -330,16 +331,32 @@ static bp_err collect(state_job *job, int64_t first)
     return err;
 }
 
+/* On the coordinator, now and then: how far `done` of the texts or units are. */
+static void log_progress(const state_job *job, int64_t done, double began, double *printed)
+{
+    char left[64];
+
+    if (done == 0 || !bp_log_progress_due(*printed))
+        return;
+    *printed = bp_clock_now();
+    bp_clock_duration(left, sizeof left,
+                      (*printed - began) * (double)(job->count - done) / (double)done);
+    bp_log_progress("states  %.1f %%  %s left", 100 * (double)done / (double)job->count, left);
+}
+
 static bp_err run_rounds(state_job *job)
 {
     scorer *self = job->self;
     const bp_mesh *mesh = self->mesh;
+    double began = bp_clock_now(), printed = began;
     bp_err err = BP_OK;
 
     for (int64_t first = 0; first < job->count && err == BP_OK; first += mesh->datas) {
         int64_t own = first + mesh->data_at;
 
         bp_heartbeat_progress();
+        if (mesh->coordinates)
+            log_progress(job, first, began, &printed);
         if (bp_all_max_int(bp_signals_stop_asked(), mesh->world) != 0)
             return bp_stop_request_stopped(WRITES);
         if (mesh->computes && own < job->count)

@@ -19,11 +19,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#define PROGRESS_SECONDS 5.0
-#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
-#define SHOWN            6    /* members by name in a progress line */
+#define SHOWN 6 /* members by name in a progress line */
 
 /* What a lead reports to the coordinator, and at last the coordinator's command to a lead. */
 typedef enum message_kind {
@@ -287,11 +284,12 @@ static bool tick(void *context, int64_t amount)
 {
     ensemble_scheduler *scheduler = context;
     bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
-    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
 
     (void)amount; /* messages say more */
     pass_stop_on(scheduler);
-    if (now - scheduler->printed >= interval) {
+    if (bp_log_progress_due(scheduler->printed)) {
+        double now = bp_clock_now();
+
         scheduler->printed = now;
         note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
         show_progress(scheduler, now);

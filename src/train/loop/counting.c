@@ -15,10 +15,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-#define PROGRESS_SECONDS 5.0
-#define LOGGING_SECONDS  30.0 /* where standard output is no terminal */
 
 /* What the family's calls come back with. */
 typedef struct counting_view {
@@ -49,13 +45,13 @@ static bp_err read_valid(void *context, int64_t first, int64_t count, int32_t *t
 static void show_progress(void *context, const char *what, int64_t done, int64_t of)
 {
     counting_view *view = context;
-    double now = bp_clock_now(), interval = isatty(1) ? PROGRESS_SECONDS : LOGGING_SECONDS;
+    double now = bp_clock_now();
     char left[64];
 
     if (!view->what || strcmp(view->what, what) != 0)
         view->began = now;
     view->what = what;
-    if (now - view->printed < interval || done <= 0 || of <= 0)
+    if (!bp_log_progress_due(view->printed) || done <= 0 || of <= 0)
         return;
     bp_clock_duration(left, sizeof left,
                       done < of ? (now - view->began) * (double)(of - done) / (double)done : 0);
