@@ -80,7 +80,7 @@ static bool find_frame(bp_text_frame *out, const bp_tokenizer *tokenizer,
 
     for (int role = 0; role < BP_ROLES; role++)
         roles[role] = bp_tokenizer_role(tokenizer, (bp_role)role);
-    if (json_object_get(state, "origin") ||
+    if ((json_object_get(state, "origin") && !json_is_true(json_object_get(state, "framed"))) ||
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) != BP_OK ||
         !(shape.family->start_token || shape.task.kind != BP_TASK_NONE) ||
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)

@@ -102,6 +102,8 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
                   "origin", "Hugging Face ", shape->table->model_type);
 
     add_roles(state, tokenizer);
+    if (tokenizer != NULL && bp_tokenizer_was_framed(tokenizer))
+        (void)json_object_set_new(state, "framed", json_true());
     return state;
 }
 

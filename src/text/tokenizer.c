@@ -160,6 +160,11 @@ size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer)
     return longest;
 }
 
+bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->framed;
+}
+
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer)
 {
     return tokenizer->hash;

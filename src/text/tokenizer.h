@@ -77,6 +77,8 @@ const char *bp_role_name(bp_role role);
 json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 /** Where documents may be cut for it (bp_documents_options.cut). */
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
+/** Was the text of one that bp_tokenizer_framed_text made? */
+bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer);
 /** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
 /** The canonical tokenizer.json text. Free with bp_free(). */

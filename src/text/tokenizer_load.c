@@ -376,6 +376,8 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     }
     if (err != BP_OK)
         bp_tokenizer_free(out);
+    else
+        (*out)->framed = restored != NULL;
     bp_free(restored);
     json_decref(root);
     return bp_err_advise(err, REMEDY);

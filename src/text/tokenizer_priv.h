@@ -36,6 +36,7 @@ struct bp_tokenizer {
     json_t *added;         /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
+    bool framed;                  /* its post-processor was put back */
     char hash[BP_SHA256_HEX];
 };
 

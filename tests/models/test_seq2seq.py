@@ -233,6 +233,8 @@ class Seq2Seq(JobTest):
         self.assertEqual(read_json(back, "manifest.json")["state"]["tokenizer_hash"], bagpipe_test.state_of(learnt)["tokenizer_hash"])
         self.must(["bagpipe-data", "export", back, "--out", self.at("topics-again")])
         self.assertEqual(tensors(folder), tensors(self.at("topics-again")))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self.assertEqual(read_json(folder, name), read_json(self.at("topics-again"), name))
         w = {name.removeprefix("transformer."): values for name, values in read_tensors(folder).items()}
         twin, head = T5(read_json(folder, "config.json"), w), [w.pop(f"classification_head.{name}") for name in ("dense.weight", "dense.bias", "out_proj.weight", "out_proj.bias")]
         shutil.copytree(learnt, self.at("topics-linear"))
@@ -248,6 +250,21 @@ class Seq2Seq(JobTest):
                     logits = head[2] @ (numpy.tanh(head[0] @ state + head[1]) if dense else state) + head[3]
                     self.assertEqual(line["prediction"], "ab"[logits.argmax()])
                     self.assertLess(abs(float(line["probability"]) - 1 / numpy.exp(logits - logits.max()).sum()), 1e-5)
+
+    def check_older_head(self, base):
+        """A run that an earlier version began, whose head has no layer with tanh, goes on as it is; export says why it can't be written."""
+        mean, older = (self.tuned("topics-" + name, 0, base, "train.steps=2", *keys) for name, keys in (("mean", ["task.pool=mean"]), ("older", [])))
+        export = [program("bagpipe-data"), "export", mean, "--out", self.at("topics-nowhere")]
+        self.assert_error(bagpipe_test.run(export), 65, "[export.no_counterpart]", "pool = mean")
+        step = os.path.join(older, "checkpoints", steps(older)[-1])
+        shutil.rmtree(step)
+        shutil.copytree(os.path.join(mean, "checkpoints", steps(mean)[-1]), step)
+        bagpipe_test.edit_manifest(step, lambda manifest: manifest["state"]["model"].update(pool="last"))
+        self.tuned("topics-older", 0, base, "train.steps=4")
+        self.assertNotIn("pooler.weight", tensors_of(os.path.join(older, "checkpoints", steps(older)[-1])))
+        self.assertEqual([line["step"] for line in metrics(older)], [1, 2, 3, 4])
+        export[2] = older
+        self.assert_error(bagpipe_test.run(export), 65, "[export.no_counterpart]", "earlier version")
 
     def check_places(self, base, twin, ids, end):
         """As BartForQuestionAnswering: the decoder's state at a place, which has read the tokens before it and the whole source, tells of the token there."""
@@ -337,6 +354,7 @@ class Seq2Seq(JobTest):
         one = metrics(self.tuned("topics-learn", 0, base, "optimizer.lr=1e-2", "train.steps=30", "model.dropout=0.1"))
         self.assertGreater(one[-1]["valid_accuracy"], 0.9)
         self.check_classes(rows, ids, end)
+        self.check_older_head(base)
         for name, ranks, mesh in (("tensor", 3, ["mesh.tensor=3"]), ("stages", 2, ["mesh.pipeline=2"]), ("lora", 0, ["adapter.kind=lora", "adapter.rank=3"])):
             other = metrics(self.tuned("topics-" + name, ranks, base, "optimizer.lr=1e-2", "train.steps=4", "model.dropout=0.1", *mesh))
             self.assertLess(abs(other[0]["loss"] - one[0]["loss"]), 3e-5)

@@ -72,6 +72,17 @@ static bool has_size(const bp_hf_table *table, const char *ours)
     return false;
 }
 
+/* Is the table for models with the head of this model's task? */
+static bool has_task(const bp_hf_table *table, const json_t *model)
+{
+    const char *word = json_string_value(json_object_get(model, "task"));
+
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (strcmp(size->ours, "task") == 0)
+            return word && hf_choice_of(size, word) == strtol(size->otherwise, NULL, 10);
+    return !word;
+}
+
 static bp_err fail_size(const bp_hf_shape *shape, const bp_hf_size *size, double value,
                         const json_t *model, const char *where)
 {
@@ -110,12 +121,19 @@ static bp_err read_by(bp_hf_shape *out, const bp_hf_table *table, const json_t *
     for (int k = 0; err == BP_OK && table->sizes[k].ours; k++)
         if (!table->sizes[k].theirs && out->sizes[k] != hf_otherwise(out, &table->sizes[k]))
             err = fail_size(out, &table->sizes[k], out->sizes[k], model, where);
+    if (err == BP_OK && has_size(table, "dense") && !json_is_true(json_object_get(model, "dense")))
+        return BP_FAIL(
+            BP_ERR_FORMAT, "export.no_counterpart",
+            "the checkpoint's head of a task is of an earlier version, without the layer "
+            "with tanh that a %s of Hugging Face has: at %s; fine-tune again from the "
+            "language model",
+            table->model_type, where);
     if (err == BP_OK && table->check(out, where) != BP_OK)
         err = bp_err_prefix(BP_ERR_FORMAT, "the checkpoint's model has sizes which can't be");
     return err;
 }
 
-/* By the first of its kind that takes it. */
+/* By the first of its kind that takes it; if none does, the message is of one for its task. */
 static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, const json_t *part,
                          const bp_hf_table *const *tables)
 {
@@ -124,13 +142,15 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
                  *model = part ? part : json_object_get(state, "model");
     const json_t *eod = json_object_get(state, "eod_id"),
                  *pad = json_object_get(json_object_get(state, "roles"), "pad");
-    bool known = false;
+    bool known = false, has = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
     if (err != BP_OK)
         return err;
+    for (const bp_hf_table *const *table = tables; *table; table++)
+        has = has || (strcmp(kind, (*table)->kind) == 0 && has_task(*table, model));
     for (const bp_hf_table *const *table = tables; *table && (!known || err != BP_OK); table++)
-        if (strcmp(kind, (*table)->kind) == 0) {
+        if (strcmp(kind, (*table)->kind) == 0 && (!has || has_task(*table, model))) {
             known = true;
             err = read_by(out, *table, model, where);
         }

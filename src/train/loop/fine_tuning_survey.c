@@ -1,0 +1,89 @@
+/* What the documents of a fine-tuning are before it begins: how many are cut, how much is padding,
+ * which classes are rare. On the coordinator. */
+#include "train/loop/trainer_priv.h"
+
+#include "base/log.h"
+#include "base/run_options.h"
+
+/* A question's window: whether it holds the answer, and what of the question is cut. */
+static void survey_window(trainer *self, const bp_document *document, bool *holds)
+{
+    fine_tuning *task = self->task;
+    bp_task_pair pair = bp_task_window(document, &self->rules.windows);
+    int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
+
+    task->windows++;
+    task->padding += (double)bp_task_places(&self->rules.frame, &pair);
+    if (document->window == 0) {
+        task->documents++;
+        task->documents_cut += more > 0;
+        task->tokens_cut += more;
+        *holds = document->answer[1] == 0;
+        task->answers_lost += !*holds;
+    }
+    if (!*holds && document->answer[0] >= first && document->answer[1] <= first + pair.tokens[1]) {
+        *holds = true;
+        task->answers_lost--;
+    }
+}
+
+/* Classes of documents are counted; cut tokens too. */
+static bp_err survey_document(trainer *self, const bp_document *document, int64_t *of_class)
+{
+    fine_tuning *task = self->task;
+    bp_task_pair pair = bp_task_texts(document, self->rules.pairs);
+    int64_t more = bp_task_places(&self->rules.frame, &pair) - self->shape.context;
+
+    if (document->label >= 0)
+        of_class[document->label]++;
+    task->documents_cut += more > 0;
+    task->tokens_cut += more > 0 ? more : 0;
+    task->padding += (double)(self->shape.context + (more < 0 ? more : 0));
+    return bp_task_check_document(document, bp_corpus_keys_of(self->config)->train);
+}
+
+static void warn_of_rare_class(const trainer *self, const int64_t *of_class)
+{
+    for (int64_t k = 0; k < self->columns.class_count; k++)
+        if (of_class[k] == 1) {
+            BP_WARN("task.rare_class",
+                    "the class '%.60s' has one document: at corpus.train; what the model says of "
+                    "it is worth little",
+                    self->columns.classes[k]);
+            return;
+        }
+}
+
+bp_err trainer_task_survey(trainer *self)
+{
+    int64_t *of_class = bp_alloc("input", self->columns.class_count, sizeof *of_class);
+    bp_document_table *table = NULL;
+    bp_stream *plain = NULL;
+    const bp_document *document;
+    int64_t entries = 0;
+    bool holds = true;
+    bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->corpus});
+
+    if (err == BP_OK)
+        err = trainer_open_table(self, plain, &table);
+    if (err == BP_OK)
+        entries = bp_document_table_count(table);
+    if (!self->columns.spans)
+        self->task->documents = entries;
+    for (int64_t d = 0; d < entries && err == BP_OK; d++) {
+        err = bp_document_table_read(table, d, NULL, &document);
+        if (err == BP_OK && self->columns.spans)
+            survey_window(self, document, &holds);
+        else if (err == BP_OK)
+            err = survey_document(self, document, of_class);
+    }
+    if (err == BP_OK)
+        warn_of_rare_class(self, of_class);
+    if (entries > 0) /* so far it counts places that are filled */
+        self->task->padding =
+            1 - self->task->padding / ((double)entries * (double)self->shape.context);
+    bp_document_table_free(&table);
+    bp_stream_free(&plain);
+    bp_free(of_class);
+    return err;
+}
