@@ -309,7 +309,7 @@ static int32_t *number_codes(const bp_corpus_label *column, const char *const *n
     return of;
 }
 
-#define NAMES_TOLD 10 /* of those that training knew */
+#define NAMES_SHOWN 10 /* of those that training knew */
 
 /* Document d has what is none of names[count]. */
 static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
@@ -324,10 +324,10 @@ static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
 
     if (err == BP_OK && id[0])
         bp_buffer_printf(&in, " (%s)", id);
-    for (int64_t k = 0; k < count && k < NAMES_TOLD; k++)
+    for (int64_t k = 0; k < count && k < NAMES_SHOWN; k++)
         bp_buffer_printf(&known, "%s%.40s", k > 0 ? ", " : "", names[k]);
-    if (count > NAMES_TOLD)
-        bp_buffer_printf(&known, " (and %" PRId64 " more)", count - NAMES_TOLD);
+    if (count > NAMES_SHOWN)
+        bp_buffer_printf(&known, " (and %" PRId64 " more)", count - NAMES_SHOWN);
     if (err == BP_OK && asked->tags)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
                       "document %" PRId64 "%s has the tag '%.60s', but training knew: %s: at %s; "
