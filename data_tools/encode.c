@@ -116,7 +116,7 @@ const bp_tool bp_tool_encode = {
              .usage = "--tokenizer FILE TEXT...\n--tokenizer FILE -",
              .summary = "prints the tokens of texts",
              .text = "It prints CSV, a row a token: the number of the text, from 1, the token's "
-                     "id, and its piece of the text, in which \\n, \\t, \\r and \\xNN stand for "
+                     "id, and the token's text, in which \\n, \\t, \\r and \\xNN stand for "
                      "other characters, and \\\\ for a backslash. - is standard input, each line a "
                      "text. Texts are encoded as bagpipe-data corpus does: names of special tokens "
                      "are text, and no special token is added.",

@@ -323,9 +323,10 @@ static void print_step(int width, int64_t step)
     printf("  %*s", width, step > 0 ? grouped(step) : "-");
 }
 
-static void print_member(const char *name, const bp_curve_figures *figures, double oob)
+/* `width`: of the column of names. */
+static void print_member(int width, const char *name, const bp_curve_figures *figures, double oob)
 {
-    printf("  %-10s", name);
+    printf("  %-*s", width, name);
     print_step(10, figures->step);
     print_real(9, figures->loss);
     print_step(10, figures->best_step);
@@ -333,11 +334,20 @@ static void print_member(const char *name, const bp_curve_figures *figures, doub
     print_real(14, oob);
 }
 
-static void print_members_head(const char *path, int64_t count)
+static void print_members_head(int width, const char *path, int64_t count)
 {
-    printf("%s: an ensemble of %" PRId64 " member%s\n  %-10s  %10s  %9s  %10s  %15s  %14s\n", path,
-           count, count == 1 ? "" : "s", "member", "last step", "loss", "best step",
+    printf("%s: an ensemble of %" PRId64 " member%s\n  %-*s  %10s  %9s  %10s  %15s  %14s\n", path,
+           count, count == 1 ? "" : "s", width, "member", "last step", "loss", "best step",
            "best valid loss", "oob perplexity");
+}
+
+#define NAME_WIDTH 10 /* of a column of short names */
+
+static int wider(int width, const char *name)
+{
+    int length = (int)strlen(name);
+
+    return length > width ? length : width;
 }
 
 /* The step alone of what is no run folder: a checkpoint by itself, or an imported model. */
@@ -374,22 +384,27 @@ static bool lists_members(const char *path)
     return is;
 }
 
-/* The path is that of ensemble.json or of its folder. */
+/* The path is that of ensemble.json or of its folder. All members are read before a line is
+ * printed. */
 static bp_err inspect_ensemble(const char *path)
 {
     bp_ensemble_list list;
-    bp_curve_figures figures;
     bp_err err = bp_ensemble_list_load(&list, path);
+    bp_curve_figures *figures =
+        err == BP_OK ? bp_alloc("inspect.members", list.count, sizeof *figures) : NULL;
+    int width = NAME_WIDTH;
 
-    if (err == BP_OK)
-        print_members_head(path, list.count);
     for (int64_t m = 0; m < list.count && err == BP_OK; m++) {
-        err = look_at_member(&figures, list.members[m].path);
-        if (err != BP_OK)
-            break;
-        print_member(list.members[m].name, &figures, list.members[m].oob_perplexity);
+        width = wider(width, list.members[m].name);
+        err = look_at_member(&figures[m], list.members[m].path);
+    }
+    if (err == BP_OK)
+        print_members_head(width, path, list.count);
+    for (int64_t m = 0; m < list.count && err == BP_OK; m++) {
+        print_member(width, list.members[m].name, &figures[m], list.members[m].oob_perplexity);
         printf("  %s\n", list.members[m].path);
     }
+    bp_free(figures);
     bp_ensemble_list_clear(&list);
     return err;
 }
@@ -400,13 +415,16 @@ static bp_err inspect_unfinished(const char *folder)
     bp_history run;
     bp_err err = bp_history_read(&run, folder);
     int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean stands behind */
+    int width = NAME_WIDTH;
 
+    for (int64_t m = 0; m < members && err == BP_OK; m++)
+        width = wider(width, run.curves[m].name);
     if (err == BP_OK)
-        print_members_head(folder, members);
+        print_members_head(width, folder, members);
     for (int64_t m = 0; m < members && err == BP_OK; m++) {
         bp_curve_figures figures = bp_curve_figures_of(&run.curves[m]);
 
-        print_member(run.curves[m].name, &figures, NAN);
+        print_member(width, run.curves[m].name, &figures, NAN);
         printf("  %s\n", run.state);
     }
     bp_history_clear(&run);

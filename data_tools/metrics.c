@@ -331,6 +331,30 @@ static bp_err put_reference(json_t *root, const metrics_kind *kind, const inputs
     return err;
 }
 
+/* A figure without an interval (of less than two documents) has none here either. */
+static void say_interval(const char *before, const json_t *figure)
+{
+    const json_t *low = json_object_get(figure, "low"), *high = json_object_get(figure, "high");
+
+    if (json_is_number(low) && json_is_number(high))
+        fprintf(stderr, "%s%.4f to %.4f)", before, json_number_value(low), json_number_value(high));
+}
+
+static void say_difference(const json_t *other, const json_t *difference)
+{
+    const json_t *value = json_object_get(other, "value"),
+                 *p_value = json_object_get(difference, "p_value");
+
+    if (!json_is_number(value))
+        return;
+    fprintf(stderr, "%15s %8.4f  difference %.4f", "against", json_number_value(value),
+            json_number_value(json_object_get(difference, "value")));
+    say_interval(" (", difference);
+    if (json_is_number(p_value))
+        fprintf(stderr, ", p = %.3f", json_number_value(p_value));
+    fprintf(stderr, "\n");
+}
+
 /* For whoever watches a terminal, whatever becomes of the JSON on standard output. */
 static void say(const json_t *root, const metrics_kind *kind)
 {
@@ -344,17 +368,11 @@ static void say(const json_t *root, const metrics_kind *kind)
 
         if (!json_is_number(json_object_get(one, "value")))
             continue;
-        fprintf(stderr, "%-15s %8.4f  (95 %% interval %.4f to %.4f)\n", name,
-                json_number_value(json_object_get(one, "value")),
-                json_number_value(json_object_get(one, "low")),
-                json_number_value(json_object_get(one, "high")));
+        fprintf(stderr, "%-15s %8.4f", name, json_number_value(json_object_get(one, "value")));
+        say_interval("  (95 % interval ", one);
+        fprintf(stderr, "\n");
         if (difference)
-            fprintf(stderr, "%15s %8.4f  difference %.4f (%.4f to %.4f), p = %.3f\n", "against",
-                    json_number_value(json_object_get(json_object_get(against, name), "value")),
-                    json_number_value(json_object_get(difference, "value")),
-                    json_number_value(json_object_get(difference, "low")),
-                    json_number_value(json_object_get(difference, "high")),
-                    json_number_value(json_object_get(difference, "p_value")));
+            say_difference(json_object_get(against, name), difference);
     }
 }
 

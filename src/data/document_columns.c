@@ -309,9 +309,9 @@ static int32_t *number_codes(const bp_corpus_label *column, const char *const *n
     return of;
 }
 
-#define NAMES_TOLD 10 /* of those that training knew */
+#define NAMES_SHOWN 10 /* of those that training knew */
 
-/* Document d has what is none of names[count]. */
+/* Document d has what is none of names[count]; d < 0: it is a tag of no document's words. */
 static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
                            const bp_document_columns *asked)
 {
@@ -320,15 +320,20 @@ static bp_err fail_unknown(bp_corpus_file *file, int64_t d, const char *name,
     const char *path = bp_corpus_file_path(file);
     char id[80];
     bp_buffer in = {0}, known = {0};
-    bp_err err = bp_corpus_file_doc_id(file, d, id, sizeof id);
+    bp_err err = d >= 0 ? bp_corpus_file_doc_id(file, d, id, sizeof id) : BP_OK;
 
-    if (err == BP_OK && id[0])
+    if (err == BP_OK && d >= 0 && id[0])
         bp_buffer_printf(&in, " (%s)", id);
-    for (int64_t k = 0; k < count && k < NAMES_TOLD; k++)
+    for (int64_t k = 0; k < count && k < NAMES_SHOWN; k++)
         bp_buffer_printf(&known, "%s%.40s", k > 0 ? ", " : "", names[k]);
-    if (count > NAMES_TOLD)
-        bp_buffer_printf(&known, " (and %" PRId64 " more)", count - NAMES_TOLD);
-    if (err == BP_OK && asked->tags)
+    if (count > NAMES_SHOWN)
+        bp_buffer_printf(&known, " (and %" PRId64 " more)", count - NAMES_SHOWN);
+    if (err == BP_OK && d < 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
+                      "the list of tags has '%.60s', which no word has, but training knew: %s: at "
+                      "%s; make the corpus anew",
+                      name, known.data ? known.data : "none", path);
+    else if (err == BP_OK && asked->tags)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unknown_tag",
                       "document %" PRId64 "%s has the tag '%.60s', but training knew: %s: at %s; "
                       "leave the document out",
@@ -373,19 +378,15 @@ static bp_err load_label(bp_file_columns *out, bp_corpus_file *file,
     return BP_OK;
 }
 
-/* The first document with a word of this tag. */
+/* The first document with a word of this tag; -1: none has one. */
 static int64_t first_of_tag(const bp_file_columns *columns, const bp_corpus_file *file,
                             uint32_t code)
 {
-    int64_t documents = bp_corpus_file_info(file)->documents, d = 0;
-
-    while (d + 1 < documents) {
+    for (int64_t d = 0; d < bp_corpus_file_info(file)->documents; d++)
         for (int64_t t = columns->doc_start[d]; t < columns->doc_start[d + 1]; t++)
             if (columns->tags[t] == code)
                 return d;
-        d++;
-    }
-    return d;
+    return -1;
 }
 
 static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,

@@ -604,6 +604,40 @@ static void tags_stand_at_words(void **state)
     end_world(&w);
 }
 
+/* Its last document has a tag that training may not know, its list of tags one that no word has. */
+static void unknown_tags_name_their_document(void **state)
+{
+    static const char *const known[] = {"O", "I"}, *const given[] = {"O", "I"};
+    bp_corpus_spec spec = {
+        .vocab_size = 100, .eod_id = 99, .tokenizer_hash = TOY_HASH_A, .has_tags = true};
+    bp_document_table_spec asked = {.columns = {.tags = known, .all_known = true}};
+    const char *path = bp_test_path("unknown_tags.h5");
+    bp_document_table *table;
+    bp_corpus_writer *writer;
+
+    (void)state;
+    bp_test_expect(bp_corpus_writer_new(&writer, path, &spec), BP_OK);
+    for (uint32_t d = 0; d < 2; d++) {
+        bp_test_expect(bp_corpus_writer_tag(writer, given[d]), BP_OK);
+        bp_test_expect(bp_corpus_writer_tokens(writer, &d, 1), BP_OK);
+        for (int k = 0; d == 1 && k < 2; k++) /* of the end token, and of none */
+            bp_test_expect(bp_corpus_writer_tag(writer, k == 0 ? "O" : "Z"), BP_OK);
+        bp_test_expect(bp_corpus_writer_end(writer, &(bp_corpus_row){0}), BP_OK);
+    }
+    bp_test_expect(bp_corpus_writer_commit(writer), BP_OK);
+    bp_corpus_writer_free(&writer);
+    world w = open_world(path, false, NULL);
+    asked.stream = w.stream;
+    asked.columns.tag_count = 1;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("document 1 ... tag 'I' ... knew: O: at ... [task.unknown_tag]");
+    asked.columns.tag_count = 2;
+    bp_test_expect(bp_document_table_new(&table, &asked), BP_ERR_FORMAT);
+    bp_test_message_has("list of tags has 'Z', which no word has ... knew: O, I: at ... "
+                        "unknown_tags.h5 ... [task.unknown_tag]");
+    end_world(&w);
+}
+
 static void classes_are_the_values_in_order(void **state)
 {
     toy_corpus toy = {.documents = 5, .length = 9, .vocab_size = 1000, .eod_id = 999};
@@ -763,6 +797,7 @@ int main(void)
         cmocka_unit_test(runs_hold_whole_sentences),
         cmocka_unit_test(another_document_stands_beside_a_run),
         cmocka_unit_test(tags_stand_at_words),
+        cmocka_unit_test(unknown_tags_name_their_document),
         cmocka_unit_test(classes_are_the_values_in_order),
         cmocka_unit_test(windows_cover_long_contexts),
         cmocka_unit_test(long_questions_give_way),

@@ -209,6 +209,17 @@ class Ensemble(JobTest):
                 best = min((step for step in steps if "valid_loss" in step), key=lambda step: step["valid_loss"])
                 self.assertEqual(line.split()[:6], [member["name"], "20", f"{steps[-1]['loss']:.4f}", str(best["step"]), f"{best['valid_loss']:.4f}",
                                                     f"{member['oob_perplexity']:.4f}" if oob else "-"])
+        listed = read_json(whole, "ensemble.json")
+        listed["members"][1]["name"] = "member_of_a_long_name"
+        self.write("begun/ensemble.json", json.dumps(listed))
+        lines = self.must(["bagpipe-data", "inspect", self.at("begun")]).out.splitlines()
+        for head in ("last step", "oob perplexity"):
+            end = lines[1].index(head) + len(head)
+            self.assertEqual([line[end - 1].isdigit() and line[end] == " " for line in lines[2:]], [True] * 3, lines)
+        shutil.rmtree(self.at("begun/members/m02"))
+        result = run([program("bagpipe-data"), "inspect", self.at("begun")])
+        self.assert_error(result, 66, "m02")
+        self.assertEqual(result.out, "")
 
     def test_more_steps_and_more_members_go_on_and_scores_follow_the_weights(self):
         straight = self.made("straight", 0, "optimizer.decay=constant", "train.valid_every=0")

@@ -92,6 +92,18 @@ class Terminal(JobTest):
                           for system, said in (("figures", name), ("against", "against"))])
         self.assertEqual([line for line in lines if len(line) > 80], [])
         self.assertEqual(text[text.index("{"):], piped.out)
+        for line, begun in zip(lines, ("  (95 % interval ", "  difference ")):
+            self.assertIn(begun, line)
+        for name in ("right", "one", "other"):
+            with open(self.at(f"{name}.txt"), encoding="utf-8") as file:
+                self.write(f"{name}.txt", file.readline())
+        text, status = on_terminal(command, 80)
+        self.assertEqual(status, 0, text)
+        bleu = {system: figures["bleu"] for system, figures in json.loads(text[text.index("{"):]).items() if system in ("figures", "against", "difference")}
+        self.assertEqual({bleu[system]["low"] for system in bleu} | {bleu["difference"]["p_value"]}, {None})
+        self.assertEqual([line.split() for line in text[:text.index("{")].splitlines()[:2]],  # no interval and no p of one document
+                         [["bleu", f"{bleu['figures']['value']:.4f}"],
+                          ["against", f"{bleu['against']['value']:.4f}", "difference", f"{bleu['difference']['value']:.4f}"]])
 
     def test_progress_ends_with_whole_fields_and_the_last_step_stays(self):
         text, status = on_terminal(self.command("pretrain", "fields", "train.steps=5"), 50)

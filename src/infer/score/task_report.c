@@ -84,7 +84,7 @@ static void add_class_row(bp_buffer *out, const task_scoring *task, int64_t r)
 }
 
 /* Has the table a column of each class? */
-static bool tells_classes(const task_scoring *task)
+static bool reports_classes(const task_scoring *task)
 {
     return task->kind == BP_TASK_CLASSES && task->outcomes <= TABLE_CLASSES;
 }
@@ -107,7 +107,7 @@ static bp_err add_document(bp_buffer *out, const task_scoring *task, int64_t d)
         task_add_field(out, id);
         if (task->kind != BP_TASK_TAGS)
             bp_buffer_printf(out, ",%" PRId64, documents->tokens[d]);
-        for (int64_t k = 0; k < task->outcomes && tells_classes(task); k++)
+        for (int64_t k = 0; k < task->outcomes && reports_classes(task); k++)
             bp_buffer_printf(out, ",%.9g", exp((double)task->table[r * task->width + k]));
         bp_buffer_printf(out, "\n");
     }
@@ -123,7 +123,7 @@ static void add_header(bp_buffer *out, const task_scoring *task)
                      : task->kind == BP_TASK_REGRESSION ? ",variance"
                                                         : ",entropy,mutual_information",
                      task->kind == BP_TASK_TAGS ? "" : ",tokens");
-    for (int64_t k = 0; k < task->outcomes && tells_classes(task); k++) {
+    for (int64_t k = 0; k < task->outcomes && reports_classes(task); k++) {
         char *name = bp_sprintf("p_%s", task->documents.names[k]);
 
         bp_buffer_printf(out, ",");

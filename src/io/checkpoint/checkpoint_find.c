@@ -179,19 +179,19 @@ static bp_err fail_ensemble(const char *path)
     return err;
 }
 
-#define STEPS_TOLD 5 /* the newest */
+#define STEPS_SHOWN 5 /* the newest */
 
 /* "step-... and step-..." of the folder that `path` would be in; "": none. bp_free(). */
 static char *list_beside(const char *path)
 {
     char *parent = bp_path_folder(path), **names = NULL;
-    int64_t count = 0, step, told = 0;
+    int64_t count = 0, step, shown = 0;
     bp_buffer list = {0};
 
     if (bp_path_is_dir(parent) && bp_dir_list(parent, &names, &count) == BP_OK)
-        for (int64_t k = count - 1; k >= 0 && told < STEPS_TOLD; k--)
+        for (int64_t k = count - 1; k >= 0 && shown < STEPS_SHOWN; k--)
             if (bp_step_of_name(names[k], &step))
-                bp_buffer_printf(&list, "%s%s", told++ > 0 ? ", " : "", names[k]);
+                bp_buffer_printf(&list, "%s%s", shown++ > 0 ? ", " : "", names[k]);
     bp_names_free(&names, count);
     bp_free(parent);
     return bp_buffer_take(&list);
