@@ -70,7 +70,7 @@ typedef struct written_tokenizer {
 
 /* How this program framed the texts that the model was trained on; false: the model reads no framed
  * texts, was trained by another program, or there is no token for it. */
-static bool find_frame(bp_text_frame *out, const bp_tokenizer *tokenizer,
+static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer *tokenizer,
                        const bp_checkpoint *checkpoint)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
@@ -85,6 +85,7 @@ static bool find_frame(bp_text_frame *out, const bp_tokenizer *tokenizer,
         !(shape.family->start_token || shape.task.kind != BP_TASK_NONE) ||
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
+    *context = shape.context;
     *out = (bp_text_frame){frame.begin, frame.end, shape.family->backbone(&shape).segments > 1};
     return true;
 }
@@ -99,14 +100,15 @@ static void name_token(json_t *config, const char *key, const bp_tokenizer *toke
 }
 
 /* Without it Hugging Face takes the class of the model's type, with special tokens of its own. */
-static json_t *tokenizer_config(const bp_tokenizer *tokenizer, bool segments)
+static json_t *tokenizer_config(const bp_tokenizer *tokenizer, int64_t context, bool segments)
 {
     static const char *const KEYS[BP_ROLES] = {
         [BP_ROLE_PAD] = "pad_token", [BP_ROLE_UNKNOWN] = "unk_token", [BP_ROLE_CLS] = "cls_token",
         [BP_ROLE_SEP] = "sep_token", [BP_ROLE_MASK] = "mask_token",   [BP_ROLE_END] = "eos_token"};
-    json_t *config = json_pack("{s:s, s:b, s:[s, s]}", "tokenizer_class", "PreTrainedTokenizerFast",
-                               "clean_up_tokenization_spaces", 0, "model_input_names", "input_ids",
-                               "attention_mask");
+    json_t *config =
+        json_pack("{s:s, s:b, s:I, s:[s, s]}", "tokenizer_class", "PreTrainedTokenizerFast",
+                  "clean_up_tokenization_spaces", 0, "model_max_length", (json_int_t)context,
+                  "model_input_names", "input_ids", "attention_mask");
 
     if (segments)
         (void)json_array_append_new(json_object_get(config, "model_input_names"),
@@ -124,6 +126,7 @@ static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *a
         arguments->tokenizer != NULL ? arguments->tokenizer : bp_checkpoint_tokenizer(checkpoint);
     bp_tokenizer *tokenizer = NULL;
     bp_text_frame frame;
+    int64_t context;
     bp_err err;
 
     if (arguments->no_tokenizer || path == NULL)
@@ -131,9 +134,9 @@ static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *a
     err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK)
         err = check_tokenizer(tokenizer, checkpoint, path);
-    if (err == BP_OK && find_frame(&frame, tokenizer, checkpoint)) {
+    if (err == BP_OK && find_frame(&frame, &context, tokenizer, checkpoint)) {
         err = bp_tokenizer_framed_text(&out->text, tokenizer, &frame);
-        out->config = tokenizer_config(tokenizer, frame.has_segments);
+        out->config = tokenizer_config(tokenizer, context, frame.has_segments);
     } else if (err == BP_OK && (out->text = bp_tokenizer_text(tokenizer)) == NULL) {
         err = bp_fail_memory("a tokenizer", 1, 1);
     }
@@ -291,7 +294,10 @@ const bp_tool bp_tool_export = {
              "The folder gets config.json, model.safetensors, and the checkpoint's "
              "tokenizer.json where it keeps one. transformers loads it with "
              "from_pretrained(FOLDER) "
-             "of the class that config.json names, or AutoModelForCausalLM's. The tokenizer of an "
+             "of the class that config.json names, or AutoModelForCausalLM's; of a transformer, "
+             "rnn, "
+             "lstm or gru, which it does not have, bagpipe alone reads the folder. The tokenizer "
+             "of an "
              "encoder-decoder, or of a model with the head of a task, frames texts as its training "
              "did.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "

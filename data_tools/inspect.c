@@ -433,24 +433,19 @@ static bp_err inspect_unfinished(const char *folder)
 
 /* ---- run folders ---- */
 
-/* A folder of scores shows its tables; an ensemble's its members; another one its newest
- * checkpoint. */
-static bp_err inspect_folder(const char *folder)
+/* What a job wrote into a folder of its run: the names of the files, and the tables. */
+static bp_err inspect_results(const char *folder)
 {
-    if (bp_ensemble_is(folder))
-        return inspect_ensemble(folder);
-    if (bp_ensemble_is_unfinished(folder))
-        return inspect_unfinished(folder);
-
     char **names = NULL;
-    const bp_path scores = bp_path_in(folder, "score");
     int64_t count = 0;
-    bool has_scores =
-        bp_path_is_dir(scores.text) && !bp_path_exists(bp_path_in(folder, "checkpoints").text);
-    bp_err err = has_scores ? bp_dir_list(scores.text, &names, &count) : inspect_checkpoint(folder);
+    bp_err err = bp_dir_list(folder, &names, &count);
 
+    if (err == BP_OK)
+        printf("in %s:", folder);
+    for (int64_t k = 0; k < count && err == BP_OK; k++)
+        printf(k == count - 1 ? " %s\n" : " %s", names[k]);
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
-        const bp_path path = bp_path_in(scores.text, names[k]);
+        const bp_path path = bp_path_in(folder, names[k]);
         bp_user_block block;
         bool is_table = has_suffix(names[k], ".h5");
 
@@ -461,6 +456,24 @@ static bp_err inspect_folder(const char *folder)
     }
     bp_names_free(&names, count);
     return err;
+}
+
+/* A folder of results shows them; an ensemble's its members; another one its newest checkpoint. */
+static bp_err inspect_folder(const char *folder)
+{
+    static const char *const RESULTS[] = {"score", "generate", "uncertainty", NULL};
+
+    if (bp_ensemble_is(folder))
+        return inspect_ensemble(folder);
+    if (bp_ensemble_is_unfinished(folder))
+        return inspect_unfinished(folder);
+    for (int k = 0; RESULTS[k] && !bp_path_exists(bp_path_in(folder, "checkpoints").text); k++) {
+        const bp_path results = bp_path_in(folder, RESULTS[k]);
+
+        if (bp_path_is_dir(results.text))
+            return inspect_results(results.text);
+    }
+    return inspect_checkpoint(folder);
 }
 
 static bp_err inspect(const char *path, const file_options *options)
@@ -510,8 +523,8 @@ const bp_tool bp_tool_inspect = {
                  "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a "
                  "tokenizer.json, an ensemble.json, a checkpoint, or a run folder: of that, its "
                  "newest checkpoint, "
-                 "its tables of scores, or the members of an ensemble with the last and the best "
-                 "step and loss of each.",
+                 "the names of its results and their tables, or the members of an ensemble with "
+                 "the last and the best step and loss of each.",
              .examples = "  bagpipe-data inspect train.h5\n"
                          "  bagpipe-data inspect runs/small\n",
              .statuses = STATUSES},

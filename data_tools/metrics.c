@@ -397,9 +397,10 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     if (err == BP_OK) {
         char *text = bp_json_text(root);
 
+        printf("%s", text);
+        (void)fflush(stdout);
         if (isatty(STDERR_FILENO))
             say(root, kind);
-        printf("%s", text);
         bp_free(text);
     }
     answers_clear(&systems[0]);

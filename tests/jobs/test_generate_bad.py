@@ -22,6 +22,7 @@ class GenerateBad(GenerateTest):
         for ranks in (0, 2):
             self.prompts_refused("", ["[prompt.none]", "bad.txt"], name="bad.txt", ranks=ranks)
             self.prompts_refused("a prompt\n\nanother\n", ["[prompt.empty]", "bad.txt:2"], name="bad.txt", ranks=ranks)
+        self.prompts_refused("a prompt\na \0 b\n", ["[prompt.no_text_file]", "bad.txt:2"], name="bad.txt")
         self.prompts_refused(ids + json.dumps({"prompt": ""}) + "\n", ["[prompt.empty]", "bad.jsonl:2"])
         self.prompts_refused(ids + json.dumps({"tokens": []}) + "\n", ["[prompt.empty]", "bad.jsonl:2"])
         self.prompts_refused(json.dumps({"tokens": [3] * 33}) + "\n", ["[prompt.too_long]", "bad.jsonl:1"])

@@ -103,6 +103,7 @@ class ScoreTask(test_finetune.TaskTest):
             self.assertTrue(all(1 / 3 <= float(row["probability"]) <= 1 for row in rows))
             self.check_columns(f"{kind}-score", "document", "label", "prediction", "probability", "doc_id", "tokens", "p_sea", "p_town", "p_wood")
             self.check_page(self.at(f"{kind}-score"), [[str(n) for n in row] for row in summary["task"]["confusion"]])
+            self.assertIn("score: index.html predictions.csv summary.json", self.must(["bagpipe-data", "inspect", self.at(f"{kind}-score")]).out)
             for ranks in (2, 4):
                 self.scored(f"{kind}-{ranks}", tuned, ranks)
                 for file in ("summary.json", "predictions.csv"):

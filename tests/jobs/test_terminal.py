@@ -75,7 +75,7 @@ class Terminal(JobTest):
                 self.assertEqual([line for line in shown(text) if len(line) > columns and " " in line.strip()], [], arguments)
                 self.assertGreater(max(len(line) for line in shown(text)), columns // 2)
 
-    def test_metrics_are_lines_before_their_json(self):
+    def test_metrics_are_lines_behind_their_json(self):
         for name, text in (("right", "The dog bit the man.\nIt was not unexpected.\n"), ("one", "The dog bit a man.\nIt was not unexpected.\n"),
                            ("other", "A dog bit a man.\nIt was unexpected.\n")):
             self.write(f"{name}.txt", text)
@@ -86,12 +86,12 @@ class Terminal(JobTest):
         figures = json.loads(piped.out)
         text, status = on_terminal(command, 80)
         self.assertEqual(status, 0, text)
-        lines = text[:text.index("{")].splitlines()
+        lines = text[text.rindex("}") + 1:].splitlines()[1:]
         self.assertEqual([line.split()[:2] for line in lines],
                          [[said, f"{figures[system][name]['value']:.4f}"] for name in figures["figures"]
                           for system, said in (("figures", name), ("against", "against"))])
         self.assertEqual([line for line in lines if len(line) > 80], [])
-        self.assertEqual(text[text.index("{"):], piped.out)
+        self.assertEqual(text[:text.rindex("}") + 1], piped.out.rstrip())
         for line, begun in zip(lines, ("  (95 % interval ", "  difference ")):
             self.assertIn(begun, line)
         for name in ("right", "one", "other"):
@@ -99,9 +99,9 @@ class Terminal(JobTest):
                 self.write(f"{name}.txt", file.readline())
         text, status = on_terminal(command, 80)
         self.assertEqual(status, 0, text)
-        bleu = {system: figures["bleu"] for system, figures in json.loads(text[text.index("{"):]).items() if system in ("figures", "against", "difference")}
+        bleu = {system: figures["bleu"] for system, figures in json.loads(text[:text.rindex("}") + 1]).items() if system in ("figures", "against", "difference")}
         self.assertEqual({bleu[system]["low"] for system in bleu} | {bleu["difference"]["p_value"]}, {None})
-        self.assertEqual([line.split() for line in text[:text.index("{")].splitlines()[:2]],  # no interval and no p of one document
+        self.assertEqual([line.split() for line in text[text.rindex("}") + 1:].splitlines()[1:3]],  # no interval and no p of one document
                          [["bleu", f"{bleu['figures']['value']:.4f}"],
                           ["against", f"{bleu['against']['value']:.4f}", "difference", f"{bleu['difference']['value']:.4f}"]])
 

@@ -230,6 +230,7 @@ class Seq2Seq(JobTest):
         self.must(["bagpipe-data", "import", folder, "--out", back])
         self.assertEqual(read_json(folder, "config.json")["architectures"], ["T5ForSequenceClassification"])
         self.assertEqual(read_json(folder, "config.json")["id2label"], {"0": "a", "1": "b"})
+        self.assertEqual(read_json(folder, "tokenizer_config.json")["model_max_length"], bagpipe_test.state_of(learnt)["model"]["context"])
         self.assertEqual(read_json(back, "manifest.json")["state"]["tokenizer_hash"], bagpipe_test.state_of(learnt)["tokenizer_hash"])
         self.must(["bagpipe-data", "export", back, "--out", self.at("topics-again")])
         self.assertEqual(tensors(folder), tensors(self.at("topics-again")))

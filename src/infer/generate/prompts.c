@@ -85,6 +85,9 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt is empty");
+    if (memchr(text, 0, bytes))
+        return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text_file",
+                       "the prompt has a NUL byte, which is in no text");
     if (!self->encoder)
         return BP_FAIL(BP_ERR_CONFIG, "prompt.no_tokenizer",
                        "the prompts are texts, but no tokenizer is known: the model brings none, "
