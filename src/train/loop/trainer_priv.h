@@ -306,6 +306,11 @@ void trainer_sngp_forget(trainer *self);
 /** Whether the checkpoint at hand has it, for its state. Local. */
 void trainer_sngp_mark(trainer *self, bool best);
 
+/* fine_tuning_survey.c */
+/** Looks through the documents: what is cut is counted, a class with one document warned of. On the
+ * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
+bp_err trainer_task_survey(trainer *self);
+
 /* fine_tuning.c */
 /** Classes or tags, and the columns of documents, where the configuration asks for a task.
  * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
@@ -318,9 +323,6 @@ void trainer_task_close(trainer *self);
 bp_err trainer_task_shape(trainer *self);
 /** What examples of a task are made by. Local. Errors: BP_ERR_CONFIG a special token is missing. */
 bp_err trainer_find_task_rules(trainer *self);
-/** Looks through the documents: what is cut is counted, a class with one document warned of. On the
- * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
-bp_err trainer_task_survey(trainer *self);
 /** optimizer.warmup, where it is not given, once the steps are known. Collective over world. */
 bp_err trainer_task_warmup(trainer *self);
 /** The name of a class or tag. Local. */
