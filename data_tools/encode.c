@@ -6,6 +6,7 @@
 #include "mesh/mesh.h"
 #include "output.h"
 #include "text/tokenizer.h"
+#include "token_table.h"
 #include "tools.h"
 
 #include <errno.h>
@@ -33,7 +34,6 @@ typedef struct encoding {
     int64_t texts;   /* so far */
 } encoding;
 
-/* Pieces are in quotes: blanks at their ends are seen. */
 static bp_err put_text(encoding *self, const char *text, size_t bytes)
 {
     bp_err err;
@@ -43,13 +43,10 @@ static bp_err put_text(encoding *self, const char *text, size_t bytes)
     err = bp_encode(self->encoder, text, bytes, &self->ids);
     for (int64_t k = 0; k < self->ids.count && err == BP_OK; k++) {
         self->piece.bytes = 0;
-        err = bp_tokenizer_token_text(self->tokenizer, self->ids.data[k], &self->piece);
-        if (err != BP_OK)
-            break;
-        printf("%" PRId64 ",%" PRIu32 ",\"", self->texts, self->ids.data[k]);
-        for (size_t c = 0; c < self->piece.bytes; c++)
-            printf(self->piece.data[c] == '"' ? "\"\"" : "%c", self->piece.data[c]);
-        printf("\"\n");
+        err = add_token_text(&self->piece, self->tokenizer, self->ids.data[k]);
+        if (err == BP_OK)
+            printf("%" PRId64 ",%" PRIu32 ",%.*s\n", self->texts, self->ids.data[k],
+                   (int)self->piece.bytes, self->piece.data);
     }
     return err;
 }

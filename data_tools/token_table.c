@@ -64,25 +64,30 @@ static bp_err load_given(bp_tokenizer **out, bp_h5 *h5, const char *path)
     return err;
 }
 
-/* Each token's text as a field of CSV, always in quotes: blanks at its ends are seen. */
+bp_err add_token_text(bp_buffer *out, const bp_tokenizer *tokenizer, int64_t id)
+{
+    bp_buffer text = {0};
+    bp_err err = bp_tokenizer_token_text(tokenizer, id, &text);
+
+    bp_buffer_add(out, "\"", 1);
+    for (size_t k = 0; k < text.bytes && err == BP_OK; k++)
+        bp_buffer_add(out, text.data[k] == '"' ? "\"\"" : &text.data[k],
+                      text.data[k] == '"' ? 2 : 1);
+    bp_buffer_add(out, "\"", 1);
+    bp_buffer_clear(&text);
+    return err;
+}
+
 static bp_err spell_vocabulary(token_table *t, const bp_tokenizer *tokenizer)
 {
     int64_t size = bp_tokenizer_size(tokenizer);
-    bp_buffer text = {0};
     bp_err err = BP_OK;
 
     t->text_at = bp_alloc("tool.texts", size + 1, sizeof *t->text_at);
     for (int64_t id = 0; id < size && err == BP_OK; id++) {
-        text.bytes = 0;
-        err = bp_tokenizer_token_text(tokenizer, id, &text);
-        bp_buffer_add(&t->texts, "\"", 1);
-        for (size_t k = 0; k < text.bytes && err == BP_OK; k++)
-            bp_buffer_add(&t->texts, text.data[k] == '"' ? "\"\"" : &text.data[k],
-                          text.data[k] == '"' ? 2 : 1);
-        bp_buffer_add(&t->texts, "\"", 1);
+        err = add_token_text(&t->texts, tokenizer, id);
         t->text_at[id + 1] = t->texts.bytes;
     }
-    bp_buffer_clear(&text);
     t->vocabulary = err == BP_OK ? size : 0;
     return err;
 }
