@@ -38,6 +38,7 @@ function(bp_library name)
   add_library(bp_${name} STATIC ${LIB_SOURCES})
   target_include_directories(bp_${name} PUBLIC ${door})
   target_link_libraries(bp_${name} PUBLIC ${LIB_LINK} PRIVATE ${LIB_PRIVATE_LINK} bp_flags)
+  set_property(GLOBAL APPEND PROPERTY BAGPIPE_LIBRARIES bp_${name})
 endfunction()
 
 # bp_program(NAME SOURCES a.c ... LINK ...): an installed program

@@ -286,3 +286,11 @@ void *bp_arena_take(bp_arena *arena, int64_t n, size_t size)
     arena->used_bytes += bytes;
     return p;
 }
+
+float *bp_arena_floats(bp_arena *arena, int64_t floats)
+{
+    if (arena->base)
+        return bp_arena_take(arena, floats, sizeof(float));
+    arena->used_bytes += bp_arena_bytes(floats, sizeof(float));
+    return NULL;
+}

@@ -10,43 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-float *bp_arena_floats(bp_arena *arena, int64_t floats)
-{
-    if (arena->base)
-        return bp_arena_take(arena, floats, sizeof(float));
-    arena->used_bytes += bp_arena_bytes(floats, sizeof(float));
-    return NULL;
-}
-
-/* In training step s reads the rows of s - 1 and leaves those of s. */
-static float *carried_rows(const bp_carry *carry, const bp_pass *pass, int64_t step, bool goes_on)
-{
-    if (!pass->training)
-        return goes_on ? carry->kept + pass->first_window * carry->columns : NULL;
-    if (!carry->rows[0])
-        return NULL;
-    return carry->rows[step & 1] + (pass->first_slot - carry->first_slot) * carry->columns;
-}
-
-const float *bp_carry_before(const bp_carry *carry, const bp_pass *pass)
-{
-    return carried_rows(carry, pass, pass->step - 1, pass->resumes);
-}
-
-float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass)
-{
-    return carried_rows(carry, pass, pass->step, pass->suspends);
-}
-
-void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
-                          int64_t ins)
-{
-    size_t scratch = bp_linear_scratch_bytes(nn->gemm, rows, outs, ins);
-
-    bytes->copies += bp_weight_copy_bytes(nn->gemm, outs, ins);
-    bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
-}
-
 void bp_network_new(bp_network **out, const bp_nn *nn, int blocks, int groups)
 {
     bp_network *network = bp_alloc("nn.network", 1, sizeof *network);

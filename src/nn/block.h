@@ -236,10 +236,6 @@ int64_t bp_activations_floats(const bp_activations *activations, const bp_nn *nn
 void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_pass *pass,
                         float *data, bool gradients);
 
-/** A place in an arena, or (arena->base NULL) only its size counted: one function lays memory out
- * and measures it. */
-float *bp_arena_floats(bp_arena *arena, int64_t floats);
-
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins);

@@ -1,0 +1,142 @@
+"""No circle between files by calls: an arrow goes from an object file to the one that defines what it calls (nm).
+
+The circles of KNOWN were there when this test was written. That list may only shrink: a circle that is gone, or has become
+smaller, is taken off or cut here.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+KNOWN = [circle.split() for circle in """
+analysis/uncertainty/results/definitions.c analysis/uncertainty/results/summary.c
+
+base/config_text.c base/help.c
+
+bench/job.c bench/machine.c
+
+infer/generate/beam.c infer/generate/search.c
+
+infer/score/page/page.c infer/score/page/page_texts.c
+
+io/huggingface/hf_config.c io/huggingface/hf_names.c
+
+math/attention/attention.c math/attention/attention_f32.c
+
+mesh/agree.c mesh/transfer.c
+
+models/decoding.c models/decoding_step.c
+
+report/gnuplot.c report/report.c
+
+run/run_folder.c run/run_lines.c
+
+text/roles.c text/tokenizer.c
+
+train/engine/engine.c train/engine/plan.c
+
+train/loop/timeline.c train/loop/tracing.c
+
+analysis/uncertainty/fit.c analysis/uncertainty/noise.c analysis/uncertainty/steps.c
+
+infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
+
+io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c
+
+io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
+
+text/model_load.c text/pipeline.c text/tokenizer_load.c
+
+train/engine/optimizer.c train/engine/optimizer_inject.c train/engine/optimizer_layerwise.c
+
+infer/ensemble/ensemble.c infer/ensemble/ensemble_decode.c infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
+
+infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
+
+text/train_bpe.c text/train_unigram.c text/train_wordpiece.c text/train_words.c text/trainer.c
+
+train/ensemble/ensemble.c train/ensemble/ensemble_member.c train/ensemble/ensemble_metrics.c train/ensemble/ensemble_plan.c
+train/ensemble/ensemble_scheduler.c
+
+nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
+nn/transformer_params.c
+
+math/cpu.c math/gemm/linear.c math/gemm/linear_onednn.c math/gemm/onednn_product.c math/gemm/onednn_weight.c math/math.c math/threads.c
+
+train/loop/commit.c train/loop/counting.c train/loop/digest.c train/loop/documents.c train/loop/duration.c train/loop/fine_tuning.c
+train/loop/fine_tuning_survey.c train/loop/gaussian_process.c train/loop/memory.c train/loop/memory_remedy.c train/loop/plan_text.c
+train/loop/posterior.c train/loop/pretrain.c train/loop/report.c train/loop/resume.c train/loop/rows.c train/loop/rules.c
+train/loop/sampling.c train/loop/setup.c train/loop/teacher.c train/loop/trainer.c train/loop/validation.c
+
+models/bert/bert.c models/electra/electra.c models/electra/electra_folder.c models/electra/replaced.c models/elmo/bilm_options.c
+models/elmo/bilm_read.c models/elmo/bilm_write.c models/elmo/elmo.c models/families.c models/family.c models/feedforward/feedforward.c
+models/gpt/gpt.c models/gpt_neox/gpt_neox.c models/llama/llama.c models/masked.c models/ngram/ngram.c models/ngram/ngram_plan.c
+models/recurrent/recurrent.c models/seq2seq/seq2seq.c models/seq2seq/t5.c models/task.c models/variants.c models/word2vec/vectors.c
+models/word2vec/vectors_read.c models/word2vec/vectors_write.c models/word2vec/word2vec.c models/word2vec/word2vec_learner.c
+""".split("\n\n")]
+
+
+def symbols(path):
+    """What an object file defines, and what it calls."""
+    defined, called = set(), set()
+    for line in subprocess.run(["nm", str(path)], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
+        *_, kind, name = line.split()
+        if kind in "TDBRVWC":
+            defined.add(name)
+        elif kind == "U":
+            called.add(name)
+    return defined, called
+
+
+def arrows(build):
+    """{file: files that define what it calls}"""
+    home, calls = {}, {}
+    for path in sorted(build.rglob("*.c.o")):
+        file = re.sub(r"CMakeFiles/[^/]*/", "", str(path.relative_to(build))[:-2])
+        defined, called = symbols(path)
+        home.update(dict.fromkeys(defined, file))
+        calls.setdefault(file, set()).update(called) # a file may be built more than once, for several instruction sets
+    return {file: {home[name] for name in called if name in home} - {file} for file, called in calls.items()}
+
+
+def circles(graph):
+    """The files of each circle: those that reach each other (Tarjan's strongly connected components, without recursion)."""
+    order, low, stack, found = {}, {}, [], []
+    for root in graph:
+        walk = [(root, iter(sorted(graph[root])))] if root not in order else []
+        if walk:
+            order[root] = low[root] = len(order)
+            stack.append(root)
+        while walk:
+            file, targets = walk[-1]
+            for to in targets:
+                if to not in order:
+                    order[to] = low[to] = len(order)
+                    stack.append(to)
+                    walk.append((to, iter(sorted(graph[to]))))
+                    break
+                if to in stack:
+                    low[file] = min(low[file], order[to])
+            else:
+                walk.pop()
+                if walk:
+                    low[walk[-1][0]] = min(low[walk[-1][0]], low[file])
+                if low[file] == order[file]:
+                    at = stack.index(file)
+                    if len(stack) - at > 1:
+                        found.append(sorted(stack[at:]))
+                    del stack[at:]
+    return found
+
+
+graph = arrows(Path(sys.argv[1]).resolve())
+assert len(graph) > 1, f"no object files under {sys.argv[1]}"
+found = circles(graph)
+new = [circle for circle in found if not any(set(circle) <= set(known) for known in KNOWN)]
+for circle in new:
+    print("files that call each other in a circle: " + " ".join(circle))
+# a build without oneDNN has not all files of a circle
+gone = [known for known in KNOWN if known not in found and all(file in graph for file in known)]
+for known in gone:
+    print("no circle any more, or a smaller one: take it off KNOWN or cut it: " + " ".join(known))
+sys.exit("circles by calls have changed; see docs/architecture.md" if new or gone else 0)
