@@ -3,10 +3,8 @@
 #include "base/clock.h"
 #include "base/signals.h"
 #include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
 #include "math/threads_priv.h"
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -38,17 +36,6 @@ bool bp_math_has_bf16(void)
     return bp_gemm_has_bf16();
 }
 
-const char *bp_math_library(void)
-{
-    static char text[128];
-    char name[64];
-    const char *isa = bp_gemm_isa();
-
-    bp_gemm_library_name(name, sizeof name);
-    snprintf(text, sizeof text, "%s (%s)", name, isa ? isa : bp_loops_best()->name);
-    return text;
-}
-
 /* Denormal numbers are taken for zero: each costs a hundred times what another number costs. */
 static void flush_denormals(void)
 {
@@ -70,11 +57,6 @@ void bp_math_set_threads(int threads)
             bp_signals_leave();
     }
     bp_threads_bind();
-}
-
-int bp_math_threads(void)
-{
-    return omp_get_max_threads();
 }
 
 bp_err bp_math_precision(const bp_config *config, bp_precision *out)

@@ -138,6 +138,11 @@ int bp_math_threads_planned(MPI_Comm comm, int asked, const bp_planned_world *pl
     return bp_math_threads_for(comm, each > 0 ? each : 1);
 }
 
+int bp_math_threads(void)
+{
+    return omp_get_max_threads();
+}
+
 /* ---- a warning ---- */
 
 /* What is said of one rank's cores. Plain data: it travels as bytes. */

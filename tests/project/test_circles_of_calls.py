@@ -61,8 +61,6 @@ train/ensemble/ensemble_scheduler.c
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
 nn/transformer_params.c
 
-math/cpu.c math/gemm/linear.c math/gemm/linear_onednn.c math/gemm/onednn_product.c math/gemm/onednn_weight.c math/math.c math/threads.c
-
 train/loop/commit.c train/loop/counting.c train/loop/digest.c train/loop/documents.c train/loop/duration.c train/loop/fine_tuning.c
 train/loop/fine_tuning_survey.c train/loop/gaussian_process.c train/loop/memory.c train/loop/memory_remedy.c train/loop/plan_text.c
 train/loop/posterior.c train/loop/pretrain.c train/loop/report.c train/loop/resume.c train/loop/rows.c train/loop/rules.c

@@ -11,7 +11,6 @@
 #include "math/kernels/loops_priv.h"
 #include <limits.h>
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
 void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, const int *n,
@@ -29,21 +28,6 @@ struct bp_weight {
     const float *value;
     int64_t outs, ins;
 };
-
-void bp_gemm_library_name(char *out, size_t out_bytes)
-{
-    snprintf(out, out_bytes, "blas");
-}
-
-const char *bp_gemm_isa(void)
-{
-    return NULL;
-}
-
-bool bp_gemm_has_bf16(void)
-{
-    return false;
-}
 
 bp_bf16_form bp_gemm_bf16_form(void)
 {

@@ -5,34 +5,7 @@
 #include "math/gemm/onednn_product_priv.h"
 #include "math/kernels/kernels.h"
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
-
-void bp_gemm_library_name(char *out, size_t out_bytes)
-{
-    const dnnl_version_t *version = dnnl_version();
-
-    snprintf(out, out_bytes, "onednn %d.%d.%d", version->major, version->minor, version->patch);
-}
-
-static bool isa_has(dnnl_cpu_isa_t isa)
-{
-    return (dnnl_get_effective_cpu_isa() & isa) == isa;
-}
-
-const char *bp_gemm_isa(void)
-{
-    return isa_has(dnnl_cpu_isa_avx512_core_amx)    ? "amx"
-           : isa_has(dnnl_cpu_isa_avx512_core_bf16) ? "avx512_bf16"
-           : isa_has(dnnl_cpu_isa_avx512_core)      ? "avx512"
-           : isa_has(dnnl_cpu_isa_avx2)             ? "avx2"
-                                                    : "sse";
-}
-
-bool bp_gemm_has_bf16(void)
-{
-    return isa_has(dnnl_cpu_isa_avx512_core_bf16);
-}
 
 bp_bf16_form bp_gemm_bf16_form(void)
 {
@@ -55,7 +28,8 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
     if (precision == BP_BF16 && (form == BP_BF16_OWN || form == BP_BF16_MIXED))
         gemm->kernel = bp_bf16_kernel_here();
     /* oneDNN's AVX-512 kernels sum every row alike; its older ones differ in the last rows. */
-    gemm->row_blocks = !isa_has(dnnl_cpu_isa_avx512_core);
+    gemm->row_blocks =
+        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
     if (dnnl_engine_create(&gemm->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&gemm->stream, gemm->engine, dnnl_stream_default_flags) !=
             dnnl_success) {

@@ -266,6 +266,6 @@ void bp_weight_refresh(bp_weight *weight)
     for (int i = 0; i < COPIES; i++)
         weight->copies->library[i].fresh = false;
     bp_bf16_copies_refresh(&weight->copies->packed);
-    if (weight->gemm->forward_only && !bp_gemm_reads_values(weight->gemm))
+    if (weight->gemm->forward_only && weight->gemm->precision != BP_F32)
         keep_forward(weight);
 }

@@ -1,0 +1,17 @@
+/* The library of matrix products, by name. */
+#include "math/gemm/linear_priv.h"
+#include "math/kernels/loops_priv.h"
+#include "math/math.h"
+
+#include <stdio.h>
+
+const char *bp_math_library(void)
+{
+    static char text[128];
+    char name[64];
+    const char *isa = bp_gemm_isa();
+
+    bp_gemm_library_name(name, sizeof name);
+    snprintf(text, sizeof text, "%s (%s)", name, isa ? isa : bp_loops_best()->name);
+    return text;
+}
