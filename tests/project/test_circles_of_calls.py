@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 KNOWN = [circle.split() for circle in """
+infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
+
 analysis/uncertainty/results/definitions.c analysis/uncertainty/results/summary.c
 
 base/config_text.c base/help.c
@@ -49,14 +51,9 @@ text/model_load.c text/pipeline.c text/tokenizer_load.c
 
 train/engine/optimizer.c train/engine/optimizer_inject.c train/engine/optimizer_layerwise.c
 
-infer/ensemble/ensemble.c infer/ensemble/ensemble_decode.c infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
-
 infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
 
 text/train_bpe.c text/train_unigram.c text/train_wordpiece.c text/train_words.c text/trainer.c
-
-train/ensemble/ensemble.c train/ensemble/ensemble_member.c train/ensemble/ensemble_metrics.c train/ensemble/ensemble_plan.c
-train/ensemble/ensemble_scheduler.c
 
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
 nn/transformer_params.c

@@ -24,7 +24,7 @@ typedef struct ensemble {
     bp_run *run;         /* the ensemble's own folder; on every rank */
 } ensemble;
 
-/* ensemble.c */
+/* ensemble_keys.c */
 /** An ensemble as its configuration has it, without mesh and run. Local. */
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs);
 /** Does its family count (an n-gram model) instead of training by gradients? Local. */

@@ -1,0 +1,192 @@
+/* An ensemble's keys: what they mean together, and on this machine. */
+#include "train/ensemble/ensemble_priv.h"
+
+#include "io/checkpoint/ensemble_file.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+#include "mesh/mesh.h"
+#include "models/task.h"
+#include "train/ensemble/ensemble.h"
+#include "train/loop/memory_priv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const bp_option bp_ensemble_options[] = {
+    {.key = "ensemble.members",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "how many models to train",
+     .required = true,
+     .at = BP_AT(bp_ensemble_keys, members)},
+    {.key = "ensemble.kind",
+     .type = BP_OPTION_CHOICE,
+     .value = "both",
+     .choices = "bag|seed|both",
+     .help = "bag: documents drawn with replacement; seed: another initialisation and order",
+     .at = BP_AT(bp_ensemble_keys, kind)},
+    {.key = "ensemble.parallel",
+     .type = BP_OPTION_INT,
+     .min = 1,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .unit = "members",
+     .help = "members that train side by side: another name of mesh.members",
+     .at = BP_AT(bp_ensemble_keys, parallel)},
+    {.key = "ensemble.only",
+     .type = BP_OPTION_INT,
+     .min = 0,
+     .max = BP_ENSEMBLE_MEMBERS_MAX,
+     .help = "train this member alone, from 0, with all ranks: for job arrays",
+     .at = BP_AT(bp_ensemble_keys, only)},
+    {.key = NULL}};
+
+static bool bags_of(const bp_config *config)
+{
+    return strcmp(bp_ensemble_keys_of(config)->kind, "seed") != 0;
+}
+
+/* Two names of one thing: mesh.members has the value. */
+static void resolve_parallel(bp_config *config)
+{
+    int64_t members = bp_mesh_keys_of(config)->members, parallel;
+
+    if (!bp_config_is_set(config, "ensemble.parallel"))
+        return;
+    parallel = bp_ensemble_keys_of(config)->parallel;
+    if (bp_config_is_given(config, "mesh.members") && members != parallel)
+        bp_config_fault(config, "mesh.contradiction",
+                        "ensemble.parallel = %" PRId64 " is another name of mesh.members, which is "
+                        "%" PRId64 ": at ensemble.parallel; give one of them",
+                        parallel, members);
+    else if (bp_config_set_int(config, "mesh.members", parallel) != BP_OK ||
+             bp_config_set(config, "ensemble.parallel", "") != BP_OK)
+        bp_config_fault_err(config);
+}
+
+static void resolve_resample(bp_config *config)
+{
+    const char *resample = bp_corpus_keys_of(config)->resample;
+    bool bags = bags_of(config), asked = strcmp(resample, "bag") == 0;
+
+    if (asked && !bags)
+        bp_config_fault(config, "ensemble.no_bags",
+                        "corpus.resample = bag, but ensemble.kind = seed gives all members the "
+                        "same documents: at ensemble.kind; use bag or both");
+    else if (bp_config_set(config, "corpus.resample", bags ? "bag" : "none") != BP_OK)
+        bp_config_fault_err(config);
+    if (bp_corpus_keys_of(config)->member != 0)
+        bp_config_fault(config, "ensemble.member_given",
+                        "run.member = %" PRId64 ", but an ensemble has all of them: at "
+                        "run.member; leave it out (ensemble.only picks one)",
+                        bp_corpus_keys_of(config)->member);
+}
+
+bool ensemble_counts(const bp_config *config)
+{
+    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
+
+    return family && family->count;
+}
+
+bool ensemble_has_task(const ensemble *self)
+{
+    return bp_task_is_asked(self->config) &&
+           bp_task_kind_of(bp_task_keys_of(self->config)->kind) > BP_TASK_NONE;
+}
+
+/* Without a task its keys say nothing. */
+static void refuse_task_keys(bp_config *config)
+{
+    for (const bp_option *option = bp_task_options; option->key; option++)
+        if (bp_config_departs(config, option->key))
+            bp_config_fault(config, "task.unused_key",
+                            "%s has no meaning without task.kind: at %s; give task.kind, or leave "
+                            "it out",
+                            option->key, option->key);
+}
+
+/* Counts have no seed: their members differ by their bags alone. */
+static void resolve_kind(bp_config *config)
+{
+    const char *kind = bp_ensemble_keys_of(config)->kind;
+
+    if (!ensemble_counts(config) || strcmp(kind, "bag") == 0)
+        return;
+    if (bp_config_is_given(config, "ensemble.kind"))
+        bp_config_fault(
+            config, "ensemble.only_bags",
+            "ensemble.kind = %s, but a model of counts (model.kind = %s) has no initial "
+            "values to draw: at ensemble.kind; use bag",
+            kind, bp_model_keys_of(config)->kind);
+    if (bp_config_set(config, "ensemble.kind", "bag") != BP_OK)
+        bp_config_fault_err(config);
+}
+
+/* Members are mixed, and scored out of their bags: with probabilities. */
+static void check_family(bp_config *config)
+{
+    const bp_model_family *family = bp_model_family_find(bp_model_keys_of(config)->kind);
+
+    if (family && family->no_distribution)
+        bp_config_fault(config, "model.no_distribution",
+                        "an ensemble of models of kind %s can't be made: %s: at model.kind; take "
+                        "another one",
+                        family->name, family->no_distribution);
+}
+
+void bp_ensemble_check(bp_config *config)
+{
+    int64_t members = bp_ensemble_keys_of(config)->members;
+
+    check_family(config);
+
+    resolve_kind(config);
+    resolve_parallel(config);
+    resolve_resample(config);
+    if (bp_config_is_set(config, "ensemble.only")) {
+        if (bp_ensemble_keys_of(config)->only >= members)
+            bp_config_fault(config, "ensemble.no_such_member",
+                            "ensemble.only = %" PRId64 " is no member of %" PRId64
+                            ": at ensemble.only; members are 0 to %" PRId64,
+                            bp_ensemble_keys_of(config)->only, members, members - 1);
+        if (bp_config_set_int(config, "mesh.members", 1) != BP_OK) /* this job has one */
+            bp_config_fault_err(config);
+    } else if (bp_mesh_keys_of(config)->members > members) {
+        bp_config_fault(config, "mesh.too_many_members",
+                        "mesh.members = %" PRId64 " is more than ensemble.members = %" PRId64
+                        ": at mesh.members; use %" PRId64 " or fewer",
+                        bp_mesh_keys_of(config)->members, members, members);
+    }
+    if (bp_task_is_asked(config))
+        bp_finetune_check_model(config);
+    else
+        refuse_task_keys(config);
+    bp_pretrain_check_model(config);
+}
+
+void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)
+{
+    const char *kind = bp_ensemble_keys_of(config)->kind;
+
+    *self = (ensemble){.config = config,
+                       .jobs = jobs,
+                       .shape = bp_mesh_shape_of(config),
+                       .members = bp_ensemble_keys_of(config)->members,
+                       .bags = bags_of(config),
+                       .reseeds = strcmp(kind, "bag") != 0,
+                       .auto_precision = strcmp(bp_math_keys_of(config)->precision, "auto") == 0};
+}
+
+bp_err ensemble_resolve_machine(MPI_Comm world, bp_config *config, const bp_planned_world *plan)
+{
+    int threads = bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan);
+    bp_precision precision;
+    bp_err err;
+
+    threads = (int)-bp_all_max_int(-threads, world); /* the least of all ranks */
+    bp_math_set_threads(threads);
+    err = bp_agree(world, bp_config_set_int(config, "math.threads", threads));
+    return err == BP_OK ? trainer_precision(world, config, &precision) : err;
+}
