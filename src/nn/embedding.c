@@ -81,26 +81,37 @@ static bool drops(const embedding *self, const bp_embedding_part *part, const bp
     return pass->dropout && self->block.nn->dropout > 0 && !part->keeps_all;
 }
 
-/* Rows without segments are all of segment 0: as if sequences had one place. */
-static void add_segments(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
-                         float *hidden)
+/* Segments of the rows from own.first on. NULL: all rows are of segment 0, as there are no others,
+ * in the batch or in the table. */
+static const int32_t *segments_of(const bp_embedding_part *part, const bp_pass *pass,
+                                  bp_row_range own)
 {
     const int32_t *ids = pass->batch.stream[part->stream].segments;
 
+    return ids && part->segments->shape[0] > 1 ? ids + own.first : NULL;
+}
+
+/* Rows that are all of segment 0: as if sequences had one place. */
+static void add_segments(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                         float *hidden)
+{
+    const int32_t *ids = segments_of(part, pass, own);
+
+    bp_ids_within("segment", ids, own.count, 0, part->segments->shape[0]);
     bp_positions_forward(hidden, part->segments->value,
-                         &(bp_position_rows){own.first, own.count, 1, ids ? ids + own.first : NULL},
+                         &(bp_position_rows){own.first, own.count, 1, ids},
                          part->segments->shape[1]);
 }
 
 static void add_segment_gradients(const bp_embedding_part *part, const bp_pass *pass,
                                   bp_row_range own, const float *dhidden)
 {
-    const int32_t *ids = pass->batch.stream[part->stream].segments;
+    const int32_t *ids = segments_of(part, pass, own);
     const bp_param *segments = part->segments;
     int64_t C = segments->shape[1];
 
     if (ids)
-        bp_embedding_backward(segments->gradient, dhidden, ids + own.first, own.count, C, 0,
+        bp_embedding_backward(segments->gradient, dhidden, ids, own.count, C, 0,
                               segments->shape[0]);
     else
         bp_positions_backward(segments->gradient, dhidden,
@@ -116,10 +127,17 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
     bool continues = pass->continuation && part->stream == self->block.stream;
-    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL;
+    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL,
+                  *tokens = pass->batch.stream[part->stream].inputs;
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
-    bp_embedding_forward(all, wte->value, pass->batch.stream[part->stream].inputs,
+    bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
+    if (part->wpe && positions)
+        bp_ids_within("position", positions, own.count, 0,
+                      part->wpe->shape[0] - part->first_position);
+    BP_ASSERT(!part->wpe || positions ||
+              part->first_position + pass->T <= part->wpe->shape[0]);
+    bp_embedding_forward(all, wte->value, tokens,
                          pass->B * pass->T, C, wte->offset[0], wte->extent[0]);
     bp_nn_sum(nn, pass, all, C);
     if (all != hidden)

@@ -11,7 +11,8 @@
  * borrowed. Local. No memory ends the program (bp_alloc). */
 
 /** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
- * segments[its segment] (NULL: none; 0 of a batch that has none), dropout. wte: this rank's rows of
+ * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
+ * dropout. wte: this rank's rows of
  * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
 typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed */
