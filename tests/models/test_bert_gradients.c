@@ -4,6 +4,7 @@
  * those of plain loops. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "models/bert/bert.h"
 #include "nn/layers.h"
@@ -81,6 +82,7 @@ static void open_fixture(fixture *f)
     bp_network_initialise(f->network, 7);
     for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
         f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     make_batch(f, &shape);
