@@ -352,6 +352,16 @@ void bp_memory_ended(const char *what, int64_t n, size_t size)
     end(BP_ERR_SYSTEM);
 }
 
+void bp_id_ended(const char *what, int64_t id, int64_t first, int64_t bound)
+{
+    bp_err_last_words(
+        BP_ERR_FORMAT, "data.id_beyond",
+        "a %s of the data is %lld, the model knows %lld to %lld%s; take data that was "
+        "made for this model",
+        what, (long long)id, (long long)first, (long long)bound - 1, rank_text());
+    end(BP_ERR_FORMAT);
+}
+
 void bp_assert_set_handler(void (*handler)(int status), int rank)
 {
     assert_handler = handler;

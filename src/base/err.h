@@ -118,7 +118,13 @@ void bp_assert_failed(const char *condition, const char *file, int line) __attri
  * does, with BP_ERR_SYSTEM. `what` needed n x size bytes. */
 void bp_memory_ended(const char *what, int64_t n, size_t size) __attribute__((noreturn));
 
-/** Called by both after the message; the mesh installs one that calls MPI_Abort. NULL:
+/** An id of data that a table has no row for, where there is no way back: prints one line and ends
+ * the program as BP_ASSERT does, with BP_ERR_FORMAT. `what` ("token") has ids from first to
+ * bound - 1. */
+void bp_id_ended(const char *what, int64_t id, int64_t first, int64_t bound)
+    __attribute__((noreturn));
+
+/** Called by these after the message; the mesh installs one that calls MPI_Abort. NULL:
  * abort(). */
 void bp_assert_set_handler(void (*handler)(int status), int rank);
 

@@ -49,6 +49,7 @@ extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
 /** What stands around the texts of a task's example. */
 typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
+    int64_t pad;                /* the token of places behind them */
 } bp_task_frame;
 
 /** What examples are made by, besides tokens. */

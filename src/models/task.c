@@ -269,8 +269,9 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
     bool framed = backbone_of(shape).pooler;
     bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
 
-    *out = framed ? (bp_task_frame){roles[BP_ROLE_CLS], roles[BP_ROLE_SEP], roles[BP_ROLE_SEP]}
-                  : (bp_task_frame){-1, roles[BP_ROLE_END], roles[BP_ROLE_END]};
+    out->begin = framed ? roles[BP_ROLE_CLS] : -1;
+    out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
+    out->pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0;
     if (out->end >= 0 && (out->begin >= 0 || !framed))
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
@@ -336,7 +337,7 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     at += n[1];
     inputs[at++] = (int32_t)frame->end;
     for (int64_t t = at; t < T; t++)
-        inputs[t] = 0;
+        inputs[t] = (int32_t)frame->pad;
     for (int64_t t = 0; segments && t < T; t++)
         segments[t] = two && t >= first && t < at;
     return at;

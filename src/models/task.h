@@ -66,7 +66,7 @@ int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
 /** The shortest context: a text between the tokens that begin, divide and end it. */
 #define BP_TASK_CONTEXT 4
 
-/** inputs[T], segments[T] (NULL: not wanted) of a document, padded with 0: returns its length.
+/** inputs[T], segments[T] (NULL: not wanted) of a document, padded: returns its length.
  * *cut: tokens that had no place. They are taken from the end of the longer text, of two of one
  * length from the second. */
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,

@@ -42,6 +42,12 @@ static float *alloc_all(const embedding *self, bp_arena *arena, const bp_pass *p
     return bp_arena_floats(arena, rows * width_of(self));
 }
 
+/* Where padding has a place of its own: the rows of wpe of each row's place. */
+static int32_t *alloc_places(const bp_embedding_part *part, bp_arena *arena, int64_t rows)
+{
+    return part->places_padding ? (int32_t *)(void *)bp_arena_floats(arena, rows) : NULL;
+}
+
 static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bool training)
 {
     const embedding *self = (const embedding *)block;
@@ -53,6 +59,7 @@ static size_t embedding_scratch(const bp_block *block, const bp_extent *most, bo
         bp_arena count = {0};
 
         alloc_all(self, &count, &of_stream, NULL);
+        alloc_places(&self->parts[k], &count, of_stream.B * of_stream.T);
         bp_arena_floats(&count, bp_nn_sum_floats(block->nn, &of_stream, width_of(self)));
         bytes = count.used_bytes > bytes ? count.used_bytes : bytes;
     }
@@ -81,30 +88,71 @@ static bool drops(const embedding *self, const bp_embedding_part *part, const bp
     return pass->dropout && self->block.nn->dropout > 0 && !part->keeps_all;
 }
 
-/* Rows without segments are all of segment 0: as if sequences had one place. */
-static void add_segments(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
-                         float *hidden)
+/* Segments of the rows from own.first on. NULL: all rows are of segment 0, as there are no others,
+ * in the batch or in the table. */
+static const int32_t *segments_of(const bp_embedding_part *part, const bp_pass *pass,
+                                  bp_row_range own)
 {
     const int32_t *ids = pass->batch.stream[part->stream].segments;
 
+    return ids && part->segments->shape[0] > 1 ? ids + own.first : NULL;
+}
+
+/* Rows that are all of segment 0: as if sequences had one place. */
+static void add_segments(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                         float *hidden)
+{
+    const int32_t *ids = segments_of(part, pass, own);
+
+    bp_ids_within("segment", ids, own.count, 0, part->segments->shape[0]);
     bp_positions_forward(hidden, part->segments->value,
-                         &(bp_position_rows){own.first, own.count, 1, ids ? ids + own.first : NULL},
+                         &(bp_position_rows){own.first, own.count, 1, ids},
                          part->segments->shape[1]);
 }
 
 static void add_segment_gradients(const bp_embedding_part *part, const bp_pass *pass,
                                   bp_row_range own, const float *dhidden)
 {
-    const int32_t *ids = pass->batch.stream[part->stream].segments;
+    const int32_t *ids = segments_of(part, pass, own);
     const bp_param *segments = part->segments;
     int64_t C = segments->shape[1];
 
     if (ids)
-        bp_embedding_backward(segments->gradient, dhidden, ids + own.first, own.count, C, 0,
+        bp_embedding_backward(segments->gradient, dhidden, ids, own.count, C, 0,
                               segments->shape[0]);
     else
         bp_positions_backward(segments->gradient, dhidden,
                               &(bp_position_rows){own.first, own.count, 1, NULL}, C);
+}
+
+static bool is_padding(const bp_embedding_part *part, const bp_pass *pass, int64_t row)
+{
+    const int32_t *lengths = pass->batch.stream[part->stream].lengths;
+
+    return lengths && row % pass->T >= lengths[row / pass->T];
+}
+
+static void add_places(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
+                       const int32_t *positions, float *hidden)
+{
+    int64_t C = part->wpe->shape[1], first = part->first_position;
+    int32_t *places = alloc_places(part, pass->scratch, own.count);
+
+    if (positions)
+        bp_ids_within("position", positions, own.count, 0, part->wpe->shape[0] - first);
+    else
+        BP_ASSERT(first + pass->T <= part->wpe->shape[0]);
+    if (places && !positions) {
+        for (int64_t r = 0; r < own.count; r++)
+            places[r] = (int32_t)(is_padding(part, pass, own.first + r)
+                                      ? first - 1
+                                      : first + (own.first + r) % pass->T);
+        bp_positions_forward(hidden, part->wpe->value,
+                             &(bp_position_rows){own.first, own.count, pass->T, places}, C);
+    } else {
+        bp_positions_forward(hidden, part->wpe->value + first * C,
+                             &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
+    }
 }
 
 static void forward_part(const embedding *self, const bp_embedding_part *part, bp_pass *pass,
@@ -116,11 +164,13 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
     bp_row_range own = bp_nn_rows(nn, pass);
     size_t mark = pass->scratch->used_bytes;
     bool continues = pass->continuation && part->stream == self->block.stream;
-    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL;
+    const int32_t *positions = continues ? pass->continuation->rows.positions : NULL,
+                  *tokens = pass->batch.stream[part->stream].inputs;
     float *all = alloc_all(self, pass->scratch, pass, hidden);
 
-    bp_embedding_forward(all, wte->value, pass->batch.stream[part->stream].inputs,
-                         pass->B * pass->T, C, wte->offset[0], wte->extent[0]);
+    bp_ids_within("token", tokens, pass->B * pass->T, 0, wte->shape[0]);
+    bp_embedding_forward(all, wte->value, tokens, pass->B * pass->T, C, wte->offset[0],
+                         wte->extent[0]);
     bp_nn_sum(nn, pass, all, C);
     if (all != hidden)
         memcpy(hidden, all + own.first * C, (size_t)(own.count * C) * sizeof *hidden);
@@ -130,8 +180,7 @@ static void forward_part(const embedding *self, const bp_embedding_part *part, b
         bp_positions_forward(hidden, part->sinusoids,
                              &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
     if (part->wpe)
-        bp_positions_forward(hidden, part->wpe->value + part->first_position * C,
-                             &(bp_position_rows){own.first, own.count, pass->T, positions}, C);
+        add_places(part, pass, own, positions, hidden);
     if (part->segments)
         add_segments(part, pass, own, hidden);
     if (drops(self, part, pass)) {
@@ -156,15 +205,15 @@ static void embedding_forward(bp_block *block, bp_pass *pass, bp_activations *ac
     }
 }
 
-/* What stands behind a text is no token: its row of the table learns nothing from there. */
+/* What stands `behind` places or more behind a text is padding, whose row of a table learns
+ * nothing. */
 static void clear_padding(const bp_embedding_part *part, const bp_pass *pass, bp_row_range own,
-                          float *dhidden)
+                          int64_t behind, float *dhidden)
 {
-    const int32_t *lengths = pass->batch.stream[part->stream].lengths;
     int64_t C = part->wte->shape[1];
 
-    for (int64_t r = own.first; lengths && r < own.first + own.count; r++)
-        if (r % pass->T >= lengths[r / pass->T])
+    for (int64_t r = own.first; r < own.first + own.count; r++)
+        if (r % pass->T >= behind && is_padding(part, pass, r - behind))
             bp_zero(dhidden + (r - own.first) * C, C);
 }
 
@@ -183,12 +232,14 @@ static void backward_part(const embedding *self, const bp_embedding_part *part, 
         bp_dropout_backward(dhidden, dhidden, own.count * C, nn->dropout, &key,
                             bp_nn_first_row(nn, pass) * C);
     }
+    if (part->segments && part->segments->gradient)
+        add_segment_gradients(part, pass, own, dhidden);
+    if (part->places_padding)
+        clear_padding(part, pass, own, 0, dhidden);
     if (part->wpe && part->wpe->gradient)
         bp_positions_backward(part->wpe->gradient + part->first_position * C, dhidden,
                               &(bp_position_rows){own.first, own.count, pass->T, NULL}, C);
-    if (part->segments && part->segments->gradient)
-        add_segment_gradients(part, pass, own, dhidden);
-    clear_padding(part, pass, own, dhidden);
+    clear_padding(part, pass, own, part->tokens_behind, dhidden);
     if (part->scale > 0)
         bp_scale(dhidden, part->scale, own.count * C);
     if (all != dhidden && wte->gradient) {

@@ -11,7 +11,8 @@
  * borrowed. Local. No memory ends the program (bp_alloc). */
 
 /** One stream's: item = scale wte[inputs] + wpe[first_position + position] (NULL: none) +
- * segments[its segment] (NULL: none; 0 of a batch that has none), dropout. wte: this rank's rows of
+ * segments[its segment] (NULL: none; 0 of a batch that has none, and of a table of one row),
+ * dropout. wte: this rank's rows of
  * [V][C], wpe [first_position + T][C], segments [S][C]; parts may have the same. */
 typedef struct bp_embedding_part {
     bp_param *wte, *wpe; /* borrowed */
@@ -20,6 +21,10 @@ typedef struct bp_embedding_part {
     bp_param *segments;  /* borrowed */
     int64_t first_position;
     bool keeps_all;         /* nothing is dropped here: a norm follows first (bp_row_layer_new) */
+    bool places_padding;    /* places behind a text have the row of wpe before first_position, which
+                               learns nothing; else each its own */
+    int64_t tokens_behind;  /* so many places behind a text hold tokens, which learn; others hold
+                               padding, whose vector does not */
     float scale;            /* of the tokens' vectors; 0: 1 */
     const float *sinusoids; /* [T][C], added instead of wpe: nothing is learned. Borrowed; NULL */
 } bp_embedding_part;
@@ -70,9 +75,11 @@ typedef struct bp_layer_shape {
  * cross.out(attention of cross.ln(h) to the source, as it is); h += down(f(up(ln2(h)))). With
  * post_norm h = ln1(h + out(attention(h))), h = cross.ln(h + cross.out(...)) where it crosses, and
  * h = ln2(h + down(f(up(h)))). Keys
- * behind a sequence's length are not seen. Tensor ranks divide H and F. Where they do not divide G,
- * ranks whose heads share a head of keys each have a copy of it. Adds its params to the groups:
- * `split` is cut over tensor ranks, `whole` is replicated. */
+ * behind a sequence's length are not seen; of its own stream a layer that crosses, or has a window,
+ * is causal alone: there padding sees padding, as in the models whose losses the references are.
+ * Tensor ranks divide H and F. Where they do not divide G, ranks whose heads share a head of keys
+ * each have a copy of it. Adds its params to the groups: `split` is cut over tensor ranks, `whole`
+ * is replicated. */
 void bp_transformer_layer_new(bp_block **out, const bp_nn *nn, const bp_layer_shape *shape,
                               bp_group *split, bp_group *whole);
 

@@ -173,6 +173,7 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
     float *logprob = self->shape.term == 0 ? pass->logprob : NULL; /* the first term is scored */
 
     BP_ASSERT(rows <= INT32_MAX);
+    head_check_targets(self, pass);
     for (int64_t r = 0; logprob && r < targets; r++)
         logprob[r] = NAN;
     while ((n = head_chunk_find(self, pass, c, &at)) > 0) {
@@ -431,6 +432,7 @@ static void item_backward(const lm_head *self, bp_pass *pass, const bp_activatio
     bp_operand own_normed = bp_nn_own(nn, pass, &work.normed);
     bool fresh = bp_params_take_fresh(self->wte, 1);
 
+    head_check_targets(self, pass);
     lm_head_norm_rows(self, &own_normed, saved, work.mean, work.rstd);
     bp_nn_gather(nn, pass, &work.normed);
     if (self->shape.sparse)

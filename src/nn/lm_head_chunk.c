@@ -120,6 +120,12 @@ int64_t head_target_count(const lm_head *self, const bp_pass *pass)
     return pass->B * pass->batch.term[self->shape.term].count;
 }
 
+void head_check_targets(const lm_head *self, const bp_pass *pass)
+{
+    bp_ids_within("target", head_targets(self, pass), head_target_count(self, pass), -1,
+                  self->wte->shape[0] + (self->shape.dirichlet.precision > 0)); /* or outside */
+}
+
 bool head_is_plain(const lm_head *self)
 {
     return !self->mixture && !self->shape.entmax;

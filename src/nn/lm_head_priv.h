@@ -61,6 +61,8 @@ head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, int64_t rows, 
 
 const int32_t *head_targets(const lm_head *self, const bp_pass *pass);
 int64_t head_target_count(const lm_head *self, const bp_pass *pass);
+/** All are outcomes, or -1. */
+void head_check_targets(const lm_head *self, const bp_pass *pass);
 /** Are outcomes the softmax of one row of logits? */
 bool head_is_plain(const lm_head *self);
 /** Is a teacher's distribution a part of the loss? */

@@ -146,6 +146,7 @@ static void classify(const pooled_head *self, bp_pass *pass, work *w)
     int term = self->shape.term;
     const int32_t *targets = targets_of(self, pass);
 
+    bp_ids_within("target", targets, B, -1, V);
     bp_linear_forward(nn->gemm, w->units, w->first, self->pooler_map, self->pooler_bias->value, B);
     bp_tanh(w->units, w->units, B * C);
     memcpy(w->dropped, w->units, (size_t)(B * C) * sizeof(float));

@@ -177,6 +177,9 @@ static void take_spans(const text_head *self, bp_pass *pass, const work *w)
     int64_t a_place = pass->batch.term[self->shape.term].count / pass->T;
 
     softmax_over_places(self, pass, w);
+    if (a_place > 0)
+        bp_ids_within("target", pass->batch.term[self->shape.term].targets,
+                      pass->B * pass->T * a_place, -1, ENDS);
     for (int64_t k = 0; k < pass->B * pass->T * a_place; k++) {
         int32_t end = pass->batch.term[self->shape.term].targets[k];
         int64_t row = k / a_place;
@@ -190,6 +193,7 @@ static void take_spans(const text_head *self, bp_pass *pass, const work *w)
             int term = self->shape.term + end;
             int32_t target = pass->batch.term[term].targets[b];
 
+            bp_ids_within("answer", &target, 1, -1, places_of(self, pass, b));
             if (target < 0)
                 continue;
             pass->loss_sum[term] -= end_logprob(w, pass, b, target, end);

@@ -19,6 +19,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
                                          const bp_rng_key *key)
 {
     int keys_of = cross ? self->shape.source_stream : self->block.stream;
+    bool sees_padding = !cross && (self->shape.crosses || self->shape.window > 0);
 
     return (bp_attention_shape){
         .B = pass->B,
@@ -26,7 +27,7 @@ bp_attention_shape layer_attention_shape(const layer *self, const bp_pass *pass,
         .slot_T = pass->slot_T[pass->stream],
         .slot_K = pass->slot_T[cross ? keys_of : pass->stream],
         .K = cross ? pass->extent.T[keys_of] : 0,
-        .lengths = pass->batch.stream[keys_of].lengths,
+        .lengths = sees_padding ? NULL : pass->batch.stream[keys_of].lengths,
         .H = self->Hl,
         .D = self->D,
         .key_heads = cross ? 0 : self->Gl,

@@ -299,10 +299,10 @@ static void add_stream(const words *self, lexicon *to, int32_t *numbers, const b
 {
     int64_t rows = pass->B * pass->extent.T[stream];
 
+    bp_ids_within("token", pass->batch.stream[stream].inputs, rows, 0, self->shape.V);
     for (int64_t r = 0; r < rows; r++) {
         int32_t id = pass->batch.stream[stream].inputs[r];
 
-        BP_ASSERT(id >= 0 && id < self->shape.V);
         if (stream == 0 && id == self->end)
             id = (int32_t)self->shape.V;
         if (numbers[id] < 0) {

@@ -1,6 +1,8 @@
 /* Batches: where their arrays lie in one block of bytes, and how examples are filled in. */
 #include "tensor/batch.h"
 
+#include "base/err.h"
+
 #include <string.h>
 
 /* The arrays follow each other: of each stream inputs, lengths, segments; then each term's targets.
@@ -184,6 +186,20 @@ bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const i
 {
     return (bp_batch){
         .B = B, .stream = {{.T = T, .inputs = inputs}}, .term = {{.count = T, .targets = targets}}};
+}
+
+/* One pass without a branch: it costs as much as a copy of the ids. */
+void bp_ids_within(const char *what, const int32_t *ids, int64_t count, int64_t first,
+                   int64_t bound)
+{
+    int32_t low = INT32_MAX, high = INT32_MIN;
+
+    for (int64_t k = 0; ids && k < count; k++) {
+        low = ids[k] < low ? ids[k] : low;
+        high = ids[k] > high ? ids[k] : high;
+    }
+    if (ids && count > 0 && (low < first || high >= bound))
+        bp_id_ended(what, low < first ? low : high, first, bound);
 }
 
 /* In the order of numbers, without the last bit. */

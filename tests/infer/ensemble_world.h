@@ -3,6 +3,7 @@
 #ifndef BP_TESTS_INFER_ENSEMBLE_WORLD_H
 #define BP_TESTS_INFER_ENSEMBLE_WORLD_H
 
+#include "bp_test_perturb.h"
 #include "infer/ensemble/ensemble.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "io/checkpoint/head_samples.h"
@@ -66,6 +67,7 @@ static inline void save_small_model(const small_model *model)
         bp_network_slices(network, g, "", values + group->place, 0, group->floats, slices, &used,
                           capacity);
     }
+    bp_test_perturb(network, model->seed, 0.3F);
     json_t *state = json_pack("{s:o, s:I, s:I, s:s}", "model", bp_model_shape_json(&shape), "step",
                               (json_int_t)model->step, "eod_id", (json_int_t)model->eod_id,
                               "tokenizer_hash", model->tokenizer_hash);

@@ -1,6 +1,7 @@
 /* Beams of an encoder-decoder, decoded with its caches: of full width they are exhaustive search,
  * in which each text is scored whole, without a cache. */
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "infer/generate/search.h"
 #include "math/math.h"
@@ -54,6 +55,7 @@ static void open_world(world *w)
         for (int64_t i = 0; !group->replicated && i < group->floats; i++)
             model->values[group->place + i] *= 4;
     }
+    bp_test_perturb(model->network, 3, 0.3F);
     bp_network_refresh(model->network);
     bp_test_expect(bp_stage_new(&w->stage, w->mesh, model->network, &spec), BP_OK);
 }

@@ -346,6 +346,11 @@ class ScoreTask(test_finetune.TaskTest):
         self.must(["bagpipe-data", "import", self.at("spans-folder"), "--out", self.at("spans-back")])
         back = self.scored("spans-back-score", self.at("spans-back"), corpus="spans-valid.h5")  # with the default stride, and always an answer
         self.assertEqual(back["documents"], len(valid))
+        self.scored("spans-back-8", self.at("spans-back"), 0, "task.stride=8", corpus="spans-valid.h5")
+        pairs = list(zip(self.predictions("spans-score"), self.predictions("spans-back-8"), strict=True))
+        self.assertEqual([a for a, _ in pairs if a["prediction"]], [b for a, b in pairs if a["prediction"]])
+        self.scored("spans-short", tuned, 0, "task.answer_tokens=1", "task.stride=4", corpus="spans-valid.h5")
+        self.assertLessEqual({len(row["prediction"].split()) for row in self.predictions("spans-short")}, {0, 1})
         self.assertNotIn("", read_json(self.at("spans-back-score"), "score", "predictions.json").values())
         self.assert_error(self.score("spans-other", tuned, corpus="train.h5"), 65, "[corpus.no_spans]")
         both = self.scored("spans-pair", self.ensemble("spans-both", tuned, tuned), corpus="spans-valid.h5")
@@ -384,6 +389,8 @@ class ScoreTask(test_finetune.TaskTest):
         for key in ("score.tokens", "score.states"):
             for model in (tuned, self.ensemble(f"with-{key}", tuned, tuned)):
                 self.assert_error(self.score("tokens", model, 0, f"{key}=yes"), 78, "[task.unused_key]", key, "head of a task, classes")
+        for key in ("task.stride=8", "task.answer_tokens=2"):
+            self.assert_error(self.score("spanless", tuned, 0, key), 78, "[task.unused_key]", key.split("=")[0])
         self.corpus("capital", [{"text": "the ship", "Topic": "sea"}])
         self.assert_error(self.score("capital", tuned, corpus="capital.h5"), 65, "[corpus.no_column]", "topic", "Topic")
         self.assert_error(self.score("untagged", self.tuned("tagless", 0, *MODEL, "task.kind=tags", "train.steps=1", "corpus.valid=",

@@ -126,15 +126,16 @@ static void machine_has_names(void **state)
     print_message("%s on %s\n", bp_math_library(), bp_math_cpu());
 }
 
-/* FLOP/s that a machine of this century may have; none in bf16 where it has not any. */
+/* FLOP/s that a machine may have, under a sanitizer and a load too; none in bf16 where it has not
+ * any. */
 static void check_peak(double (*peak)(bp_precision precision, double seconds))
 {
     double f32 = peak(BP_F32, 0.05), bf16 = peak(BP_BF16, 0.05);
 
     print_message("%.3g GFLOP/s f32, %.3g bf16\n", f32 / 1e9, bf16 / 1e9);
-    assert_true(f32 > 1e8 && f32 < 1e15);
+    assert_true(f32 > 1e5 && f32 < 1e15);
     if (bp_math_has_bf16())
-        assert_true(bf16 > 1e8 && bf16 < 1e16);
+        assert_true(bf16 > 1e5 && bf16 < 1e16);
     else
         assert_true(bf16 == 0.0);
 }

@@ -65,14 +65,14 @@ class T5:
         return (gelu * (x @ self.tensors[name + ".wi_1.weight"].T)) @ self.tensors[name + ".wo.weight"].T
 
     def stack(self, name, ids, source=None, seen=None):
-        """seen: inputs that are no padding; None: all."""
+        """seen: inputs of the encoder that are no padding; None: all. A decoder sees its own padding, as Hugging Face gives it no mask."""
         x, bias = self.tensors["shared.weight"][ids], self.bias(name, len(ids))
         for k in range(self.config["num_layers" if source is None else "num_decoder_layers"]):
             layer = f"{name}.block.{k}.layer."
             y = self.norm(layer + "0.layer_norm", x)
-            x = x + self.attend(layer + "0.SelfAttention", y, y, bias, source is not None, seen)
+            x = x + self.attend(layer + "0.SelfAttention", y, y, bias, source is not None, seen if source is None else None)
             if source is not None:
-                x = x + self.attend(layer + "1.EncDecAttention", self.norm(layer + "1.layer_norm", x), source, 0, False)
+                x = x + self.attend(layer + "1.EncDecAttention", self.norm(layer + "1.layer_norm", x), source, 0, False, seen)
             last = layer + ("1" if source is None else "2")
             x = x + self.inner(last + ".DenseReluDense", self.norm(last + ".layer_norm", x))
         return self.norm(name + ".final_layer_norm", x)

@@ -3,6 +3,7 @@
  * the merged weight, and a rank as large as the width reaches any weight. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "models/family.h"
 #include "train/engine/stage.h"
@@ -80,6 +81,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape)
                         : values[i] == 1.0F ? 1.0F
                                             : 4.0F * values[i];
     }
+    bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     make_batch(f, shape);

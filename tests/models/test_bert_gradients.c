@@ -4,6 +4,7 @@
  * those of plain loops. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "models/bert/bert.h"
 #include "nn/layers.h"
@@ -57,7 +58,7 @@ static void make_batch(fixture *f, const bp_model_shape *shape)
     f->batch.term[BP_BERT_NEXT_SENTENCE].targets = f->next;
 }
 
-static void open_fixture(fixture *f)
+static void open_fixture(fixture *f, int64_t segments)
 {
     bp_mesh_shape alone = {1, 1, 1, 1, BP_COORDINATOR_SHARED};
     bp_model_shape shape = {.family = &bp_bert_family,
@@ -65,7 +66,7 @@ static void open_fixture(fixture *f)
                             .width = 16,
                             .heads = 4,
                             .context = T,
-                            .own = {[BP_BERT_BOUNDARY] = 1},
+                            .own = {[BP_BERT_BOUNDARY] = 1, [BP_BERT_SEGMENTS] = segments},
                             .vocab_size = VOCABULARY};
     bp_stage_spec spec = {.most = {B, {T}}, .micro_batches = 1, .stages = 1, .schedule = BP_1F1B};
 
@@ -81,6 +82,7 @@ static void open_fixture(fixture *f)
     bp_network_initialise(f->network, 7);
     for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
         f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     make_batch(f, &shape);
@@ -128,14 +130,13 @@ static double slope_of(fixture *f, bp_param *param, const float *gradient, doubl
     return (loss[1] - loss[0]) / (2 * step);
 }
 
-static void gradients_are_slopes(void **state)
+static void check_gradients(int64_t segments)
 {
     fixture f = {0};
     float *gradients;
     int checked = 0;
 
-    (void)state;
-    open_fixture(&f);
+    open_fixture(&f, segments);
     assert_in_range(bp_batch_scored(&f.batch, BP_BERT_WORDS), B, B * T / 2);
     assert_int_equal(bp_batch_scored(&f.batch, BP_BERT_NEXT_SENTENCE), B - 1);
     assert_true(isfinite(loss_of(&f)));
@@ -163,6 +164,19 @@ static void gradients_are_slopes(void **state)
     assert_in_range(checked, 48, 1000);
     bp_free(gradients);
     close_fixture(&f);
+}
+
+static void gradients_are_slopes(void **state)
+{
+    (void)state;
+    check_gradients(2);
+}
+
+/* Whatever segments a batch says. */
+static void those_of_one_segment_are(void **state)
+{
+    (void)state;
+    check_gradients(1);
 }
 
 static const bp_param *find(const fixture *f, const char *name)
@@ -251,7 +265,7 @@ static void boundaries_are_plain_loops(void **state)
     bp_arena scratch = {.size_bytes = 1 << 22};
 
     (void)state;
-    open_fixture(&f);
+    open_fixture(&f, 2);
     scratch.base = bp_alloc("test", (int64_t)scratch.size_bytes, 1);
     float *hidden = bp_alloc("test", B * T * 16, sizeof *hidden);
     run_backbone(&f, hidden, &scratch);
@@ -280,6 +294,7 @@ static void boundaries_are_plain_loops(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_slopes),
+                                              cmocka_unit_test(those_of_one_segment_are),
                                               cmocka_unit_test(boundaries_are_plain_loops)};
 
     return BP_TEST_RUN_MPI(argc, argv, tests);

@@ -1,6 +1,7 @@
 /* Decoding against scoring, which computes whole windows without a cache: every outcome of every
  * step, on meshes of 1, 2 and 4 ranks; and against itself, to the bit. */
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "bp_test_memory.h"
 
@@ -128,6 +129,7 @@ static void open_world(world *w, const bp_model_shape *shape, int number)
         for (int64_t i = 0; !group->replicated && i < group->floats; i++)
             model->values[group->place + i] *= SCALE;
     }
+    bp_test_perturb(model->network, 3, 0.3F);
     bp_network_refresh(model->network);
 }
 

@@ -4,6 +4,7 @@
  * are those of test_references.c. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "base/mem.h"
 #include "models/electra/electra.h"
@@ -107,6 +108,7 @@ static void open_fixture(fixture *f, const bp_task_shape *task)
     bp_network_initialise(f->network, 7);
     for (int64_t i = 0; i < f->network->floats; i++) /* no weight too small to matter */
         f->values[i] *= f->values[i] == 1.0F ? 1.0F : 8.0F;
+    bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     bp_test_expect(bp_stage_new(&f->stage, f->mesh, f->network, &spec), BP_OK);
     if (task->kind == BP_TASK_NONE)

@@ -3,6 +3,7 @@
  * what the forward one would of the reversed text. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "math/math.h"
 #include "models/elmo/elmo.h"
@@ -85,6 +86,7 @@ static void open_fixture(fixture *f, bp_model_shape shape)
                     param->value[i] * (relu && strstr(param->name, "cnn") ? 8.0F : 1.5F) +
                     0.02F * (float)(i % 5 - 2);
         }
+    bp_test_perturb(f->network, 3, 0.1F);
     bp_network_refresh(f->network);
     f->maker = shape.family->objective->maker(&shape, T, NULL);
     f->bytes = bp_alloc("test", (int64_t)bp_batch_bytes(&f->maker.form, B), 1);

@@ -3,6 +3,7 @@
  * is the slope of its loss: along each tensor's gradient, by central differences. */
 #include "bp_test_batch.h"
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "math/math.h"
 #include "models/family.h"
@@ -113,6 +114,7 @@ static void open_fixture(fixture *f, const bp_model_shape *shape, float grow)
                         : values[i] == 1.0F ? 1.0F
                                             : grow * values[i];
     }
+    bp_test_perturb(f->network, 3, 0.3F);
     bp_network_refresh(f->network);
     if (shape->task.kind != BP_TASK_NONE) {
         make_texts(f, shape);

@@ -1,6 +1,7 @@
 /* What a probe sees of a network: the activations that its blocks leave, and weights of attention,
  * on one rank, on tensor ranks and on stages. */
 #include "bp_test_mpi.h"
+#include "bp_test_perturb.h"
 
 #include "math/math.h"
 #include "mesh/collective.h"
@@ -88,6 +89,8 @@ static void what_blocks_compute_is_seen(void **state)
     bp_test_expect(bp_config_set(config, "math.precision", "f32"), BP_OK);
     bp_test_expect(bp_mesh_new(&mesh, WORLD, &on), BP_OK);
     bp_test_check_err(WORLD, bp_model_new(&lm, mesh, config, &gpt, 7), BP_OK);
+    bp_test_perturb(((network_model *)lm)->network, 3, 0.3F);
+    bp_network_refresh(((network_model *)lm)->network);
     bp_test_check_err(WORLD, lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, hidden), BP_OK);
     lm->ops->set_probe(lm, &seen.probe);
     bp_test_check_err(WORLD, lm->ops->backbone(lm, &batch, BP_MODEL_NO_DROPOUT, normed), BP_OK);

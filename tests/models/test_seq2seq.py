@@ -274,6 +274,7 @@ class Seq2Seq(JobTest):
         contexts = [[f"{'ab'[(k + j) % 2]}{(k * 2 + j) % 9}" for j in range(3 + k % 3)] for k in range(12)]
         questions = [{"context": " ".join(words), "qas": [{"id": str(k), "question": f"b{k % 9} a1", "is_impossible": k % 4 == 0,
                                                            "answers": [{"text": " ".join(words[1:2 + k % 2]), "answer_start": 3}] if k % 4 else []}]} for k, words in enumerate(contexts)]
+        pad = {token["content"]: token["id"] for token in read_json(self.at("words.json"))["added_tokens"]}["<pad>"]
         self.write("spans.txt", json.dumps({"version": "v2.0", "data": [{"title": "a", "paragraphs": questions}]}))
         for kind, form in (("tags", "conll"), ("spans", "squad")):
             corpus = self.at(kind + ".h5")
@@ -283,7 +284,7 @@ class Seq2Seq(JobTest):
             w, losses = tensors_of(os.path.join(still, "checkpoints", steps(still)[-1])), {"loss": [], "valid_loss": []}
             for k in range(12):
                 text = [ids[word] for word, _ in sentences[k]] + [end] if kind == "tags" else [ids[f"b{k % 9}"], ids["a1"], end, *(ids[word] for word in contexts[k]), end]
-                padded = text + [0] * (16 - len(text))  # in training padding has a share of where a span begins and ends
+                padded = text + [pad] * (16 - len(text))  # in training padding has a share of where a span begins and ends
                 states = twin.stack("decoder", [0] + padded[:-1], twin.stack("encoder", text), len(text))
                 if kind == "tags":
                     names = read_json(still, "task.json")["labels"]

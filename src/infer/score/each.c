@@ -257,7 +257,8 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
                                                          .model = each->model,
                                                          .path = each->path,
                                                          .corpus = corpus,
-                                                         .wanted = each->tokens},
+                                                         .wanted = each->tokens,
+                                                         .config = each->config},
                                   compute);
     if (err == BP_OK)
         err = each_group(each, &documents);

@@ -38,6 +38,7 @@ typedef struct bp_score_rule_keys {
     bool end;
     bool cut;
     int64_t memory;
+    int64_t span_stride, answer_tokens; /* 0: what the checkpoint keeps */
 } bp_score_rule_keys;
 
 static inline const bp_score_rule_keys *bp_score_rule_keys_of(const bp_config *config)

@@ -58,6 +58,24 @@ const bp_option bp_score_rule_options[] = {
      .unit = "bytes",
      .help = "of a rank, for the vocabulary distributions of an ensemble's members",
      .at = BP_AT(bp_score_rule_keys, memory)},
+    {.key = "task.stride",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1 << 20,
+     .unit = "tokens",
+     .help = "of spans: so much further on in a long context the next window begins; 0: as the "
+             "model was trained, 128 of an imported one",
+     .at = BP_AT(bp_score_rule_keys, span_stride)},
+    {.key = "task.answer_tokens",
+     .type = BP_OPTION_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1 << 20,
+     .unit = "tokens",
+     .help = "of spans: the longest answer that is looked for; 0: as the model was trained, 30 of "
+             "an imported one",
+     .at = BP_AT(bp_score_rule_keys, answer_tokens)},
     {.key = NULL}};
 
 const bp_option bp_score_options[] = {
@@ -306,12 +324,21 @@ bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule)
 bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
 {
     const bp_score_keys *keys = bp_score_keys_of(config);
+    const bp_score_rule_keys *rule = bp_score_rule_keys_of(config);
+    const char *of_spans = rule->span_stride > 0     ? "task.stride"
+                           : rule->answer_tokens > 0 ? "task.answer_tokens"
+                                                     : NULL;
     const char *key = keys->candidates   ? "score.candidates"
                       : keys->tokens     ? "score.tokens"
                       : keys->states     ? "score.states"
                       : keys->neighbours ? "score.neighbours"
                                          : NULL;
 
+    if (of_spans && model->task.kind != BP_TASK_SPANS)
+        return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
+                       "%s is of models that find spans, which score.model does not: at %s; leave "
+                       "it out",
+                       of_spans, of_spans);
     if (!key || model->task.kind == BP_TASK_NONE)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",

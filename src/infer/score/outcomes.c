@@ -158,7 +158,8 @@ static bp_err prepare(outcomes *work)
                                 .model = &self->info,
                                 .path = bp_score_keys_of(self->config)->model,
                                 .corpus = self->corpus,
-                                .open = true};
+                                .open = true,
+                                .config = self->config};
     bp_err err = task_documents_open(&work->documents, &spec, self->mesh->world);
     const task_documents *documents = &work->documents;
 

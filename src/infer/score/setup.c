@@ -234,6 +234,7 @@ static void make_key(scorer *self)
 {
     const bp_score_rule *rule = &self->rule;
     const bp_score_keys *keys = bp_score_keys_of(self->config);
+    const bp_score_rule_keys *asked = bp_score_rule_keys_of(self->config);
     bp_buffer text = {0};
 
     bp_buffer_printf(
@@ -247,6 +248,9 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
     if (rule->convention == BP_SCORE_PAIRS)
         bp_buffer_printf(&text, " from %" PRId64 " %d", rule->start, rule->cut);
+    if (asked->span_stride > 0 || asked->answer_tokens > 0)
+        bp_buffer_printf(&text, " spans %" PRId64 " %" PRId64, asked->span_stride,
+                         asked->answer_tokens);
     if (keys->neighbours)
         bp_buffer_printf(&text, " neighbours %s %" PRId64 " %.17g %.17g", self->datastore.hash,
                          keys->nearest, keys->temperature, keys->weight);

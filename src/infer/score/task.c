@@ -187,7 +187,8 @@ static bp_err prepare(task_scoring *task)
                                 .path = bp_score_keys_of(self->config)->model,
                                 .corpus = reads ? self->corpus : NULL,
                                 .plan = &self->plan,
-                                .unlabelled = true};
+                                .unlabelled = true,
+                                .config = self->config};
     bp_err err;
 
     if (!has_places(task)) /* as many outcomes as there are places are asked for at once */

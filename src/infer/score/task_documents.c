@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/score/keys.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
@@ -32,11 +33,19 @@ static bp_err read_state(json_t **state, const char *path)
     return err;
 }
 
-int64_t task_documents_span_key(const task_documents *self, const char *key, int64_t otherwise)
+static int64_t span_key(const task_documents *self, const char *key, int64_t asked,
+                        int64_t otherwise)
 {
     const json_t *value = json_object_get(json_object_get(self->state, "spans"), key);
 
-    return json_integer_value(value) > 0 ? json_integer_value(value) : otherwise;
+    return asked > 0                       ? asked
+           : json_integer_value(value) > 0 ? json_integer_value(value)
+                                           : otherwise;
+}
+
+int64_t task_documents_answer_tokens(const task_documents *self)
+{
+    return span_key(self, "answer_tokens", self->answer_tokens, BP_TASK_ANSWER_TOKENS);
 }
 
 bp_err task_documents_id(const task_documents *self, int64_t d, char *id, size_t id_bytes)
@@ -73,7 +82,7 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     } else if (self->kind == BP_TASK_SPANS) {
         columns->spans = true;
         columns->windows = bp_task_windows(&self->frame, self->length,
-                                           task_documents_span_key(self, "stride", BP_TASK_STRIDE));
+                                           span_key(self, "stride", self->stride, BP_TASK_STRIDE));
     } else if (self->kind == BP_TASK_TAGS) {
         columns->tags = self->names;
         columns->tag_count = count;
@@ -252,6 +261,10 @@ bp_err task_documents_open(task_documents *self, const task_documents_spec *spec
                              .length = spec->model->context,
                              .least = spec->least > 0 ? spec->least : 1,
                              .corpus = spec->corpus};
+    if (spec->config) {
+        self->stride = bp_score_rule_keys_of(spec->config)->span_stride;
+        self->answer_tokens = bp_score_rule_keys_of(spec->config)->answer_tokens;
+    }
     self->asks = task_documents_ends(self);
     self->inputs = bp_alloc("score.task", places, sizeof *self->inputs);
     self->segments = bp_alloc("score.task", places, sizeof *self->segments);

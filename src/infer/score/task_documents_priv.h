@@ -26,11 +26,12 @@ typedef struct task_row {
 } task_row;
 
 typedef struct task_documents {
-    const bp_mesh *mesh;    /* borrowed */
-    int64_t kind, asks;     /* targets of a place: 1, and of spans 2 */
-    int64_t length;         /* places that an example has most */
-    int64_t least;          /* places that a group has at least */
-    int64_t count, rows;    /* documents that are taken, and what is asked of them */
+    const bp_mesh *mesh;           /* borrowed */
+    int64_t kind, asks;            /* targets of a place: 1, and of spans 2 */
+    int64_t length;                /* places that an example has most */
+    int64_t least;                 /* places that a group has at least */
+    int64_t stride, answer_tokens; /* of spans: asked for; 0: the checkpoint's */
+    int64_t count, rows;           /* documents that are taken, and what is asked of them */
     int64_t cut, words_cut; /* documents that are longer than the context, and words behind it */
     int32_t *inputs, *segments; /* [TASK_GROUP][length] */
     int32_t *targets;           /* [TASK_GROUP][length][asks] */
@@ -62,6 +63,8 @@ typedef struct task_documents_spec {
     bool unlabelled; /* documents may have no class, value, tags or known answers */
     int64_t wanted;  /* so many documents at even steps; 0: all */
     int64_t least;   /* places that a group has at least; 0 is 1 */
+    const bp_config *config; /* has task.stride and task.answer_tokens (bp_score_rule_options);
+                                NULL: they are the checkpoint's */
 } task_documents_spec;
 
 /** Take documents of corpora.
@@ -78,7 +81,7 @@ void task_documents_clear(task_documents *self);
 void task_documents_tell_cut(const task_documents *self);
 
 /** Of "spans" of the checkpoint, which an imported one has not. */
-int64_t task_documents_span_key(const task_documents *self, const char *key, int64_t otherwise);
+int64_t task_documents_answer_tokens(const task_documents *self);
 
 /** doc_id of document d of the corpora, "" without one. Errors: those of bp_corpus_file_doc_id. */
 bp_err task_documents_id(const task_documents *self, int64_t d, char *id, size_t id_bytes);

@@ -19,8 +19,7 @@
 void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w)
 {
     int64_t T = batch->length, none = task->documents.row[r].none,
-            most =
-                task_documents_span_key(&task->documents, "answer_tokens", BP_TASK_ANSWER_TOKENS);
+            most = task_documents_answer_tokens(&task->documents);
     const int32_t *context = task->documents.row[r].context;
     const float *values = task->values + 2 * w * T;
     float *row = task->table + r * task->width;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 typedef struct child_report {
     int32_t err;
     char message[BP_ERR_LINE_BYTES + 8];
-    char result[BP_H5_APART_RESULT];
+    _Alignas(max_align_t) char result[BP_H5_APART_RESULT]; /* `work` writes any type there */
 } child_report;
 _Static_assert(sizeof(child_report) <= 4096, "a report is written at once");
 

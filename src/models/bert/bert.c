@@ -209,6 +209,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
                                    BP_TRANSFORMER_STD),
         .segments = bp_group_add_matrix(whole, "segments", segments(shape), C, BP_TRANSFORMER_STD),
         .first_position = first,
+        .places_padding = first > 0, /* RoBERTa's padding */
         .keeps_all = true};
     bp_block *block;
 

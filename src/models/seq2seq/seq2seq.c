@@ -131,8 +131,11 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     for (int stream = 0; stream < BP_STREAMS; stream++) {
         bp_embedding_part *own = &parts[stream];
 
-        *own = (bp_embedding_part){
-            .wte = shared, .item = stream, .stream = stream, .mask = BP_SEQ2SEQ_MASK + stream};
+        *own = (bp_embedding_part){.wte = shared,
+                                   .item = stream,
+                                   .stream = stream,
+                                   .mask = BP_SEQ2SEQ_MASK + stream,
+                                   .tokens_behind = stream == BP_TARGET}; /* bp_task_mirror */
         if (is_bart(shape)) {
             own->wpe = bp_group_add_matrix(whole, TABLES[stream],
                                            FIRST_POSITION + bp_model_positions(shape), shape->width,

@@ -131,7 +131,11 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
     }
     for (int stream = 0; stream < BP_STREAMS; stream++)
         parts[stream] = (bp_embedding_part){
-            .wte = shared, .item = stream, .stream = stream, .mask = BP_SEQ2SEQ_MASK + stream};
+            .wte = shared,
+            .item = stream,
+            .stream = stream,
+            .mask = BP_SEQ2SEQ_MASK + stream,
+            .tokens_behind = stream == BP_TARGET ? shape->context : 0}; /* T5's padding learns */
     bp_embedding_new(&block, &network->nn, parts, BP_STREAMS);
     return block;
 }

@@ -418,6 +418,7 @@ static void run(bp_learner *self, const bp_batch *batch, const bp_learner_pass *
     int64_t T = batch->stream[0].T;
 
     *loss = (bp_learner_loss){0};
+    bp_ids_within("token", batch->stream[0].inputs, batch->B * T, 0, self->vocabulary.V);
     for (int64_t b = 0; b < batch->B && self->lanes > 0; b++) {
         bp_rng_key key =
             bp_rng_key_of(self->seed, BP_RNG_WORD2VEC, 0, pass->step, pass->first_slot + b);

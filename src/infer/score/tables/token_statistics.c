@@ -108,7 +108,7 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
                  {"agreement", BP_MODEL_AGREEMENT},
                  {"accuracy", BP_MODEL_CORRECT},
                  {"brier", BP_MODEL_BRIER}};
-    double variance = bp_fixed_real(sums[BP_MODEL_LOGPROB_VARIANCE - 1]) / (double)tokens;
+    double variance;
     json_t *members;
 
     if (statistics->members == 0) {
@@ -122,7 +122,8 @@ bp_err bp_token_statistics_figure(json_t *figures, const bp_token_statistics *st
 
         (void)json_object_set_new(figures, means[i].key, bp_json_real(mean));
     }
-    variance *= bp_score_unbiased_factor(statistics->members);
+    variance = bp_fixed_real(sums[BP_MODEL_LOGPROB_VARIANCE - 1]) / (double)tokens *
+               bp_score_unbiased_factor(statistics->members);
     (void)json_object_set_new(figures, BP_SCORE_UNBIASED, bp_json_real(variance));
     members = json_array();
     (void)json_object_set_new(figures, "members", members);
