@@ -1,7 +1,9 @@
 /* Command lines of tools: argp, with values that go where a table says. */
 #include "arguments.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "text/tokenizer.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -66,6 +68,17 @@ static error_t take(int key, char *text, struct argp_state *state)
         self->err = take_number(self, value, text);
     }
     return 0;
+}
+
+void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
+{
+    const char *said = bp_tokenizer_disagreement(tokenizer);
+
+    if (said != NULL)
+        BP_WARN("tokenizer.roles_disagree",
+                "the files of the model disagree: %s: at %s; the first that is named counts, "
+                "mend the others",
+                said, where);
 }
 
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,
