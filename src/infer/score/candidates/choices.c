@@ -12,6 +12,7 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* What one rank holds while choices are scored. */
@@ -55,6 +56,21 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
     return err;
 }
 
+/* With score.prefix = auto what the model's tokenizer puts before a text; a context without text is
+ * the prefix of a document. */
+static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *tokenizer)
+{
+    const char *key = bp_score_rule_keys_of(self->config)->prefix;
+    int64_t bos = bp_model_bos(&self->info), lead = self->rule.lead;
+    const bp_candidates_prefix prefix = {.before = strcmp(key, "auto") == 0
+                                                       ? bp_model_first(&self->info)
+                                                       : lead,
+                                         .alone = lead,
+                                         .bos = bos};
+
+    return bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix);
+}
+
 bp_err scorer_open_candidates(scorer *self)
 {
     const char *path = bp_score_keys_of(self->config)->candidates;
@@ -69,14 +85,39 @@ bp_err scorer_open_candidates(scorer *self)
                        "answer: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)
-        err = bp_candidates_read(&self->candidates, path, &self->plan, tokenizer);
+        err = read_choices(self, path, tokenizer);
     bp_tokenizer_free(&tokenizer);
+    if (err == BP_OK && self->mesh->coordinates && self->candidates.unscored > 0)
+        BP_WARN("choices.unscored",
+                "%" PRId64 " of %" PRId64 " choices have no log-probability, being empty or longer "
+                "than score.context = %" PRId64 ": at %s; their lines say null",
+                self->candidates.unscored, self->candidates.first[self->candidates.documents],
+                self->rule.context, path);
     if (err == BP_OK)
         bp_candidates_hash(&self->candidates, self->candidates_hash);
     return err;
 }
 
 /* ---- batches ---- */
+
+typedef struct header {
+    int64_t windows, length, first;
+} header;
+
+/* A row that is not scored takes a place for nothing. */
+static int64_t inputs_of(const bp_candidate_row *row)
+{
+    return row->count > 1 ? row->count - 1 : 1;
+}
+
+static bool scores_any(const chooser *c, const header *head)
+{
+    bool any = false;
+
+    for (int64_t r = head->first; r < head->first + head->windows; r++)
+        any = any || c->all->rows[r].scored > 0;
+    return any;
+}
 
 /* The rows of a batch from `first` on: so many that their windows, as long as the longest of them,
  * are BP_SCORE_BATCH_TOKENS at most; one at least. A function of the choices alone. */
@@ -86,7 +127,7 @@ static int64_t batch_rows(const bp_candidates *all, int64_t first, int64_t rows,
 
     *length = 0;
     for (; first + count < rows; count++) {
-        int64_t inputs = all->rows[first + count].count - 1;
+        int64_t inputs = inputs_of(&all->rows[first + count]);
         int64_t longest = inputs > *length ? inputs : *length;
 
         if (count > 0 && (count + 1) * longest > BP_SCORE_BATCH_TOKENS)
@@ -108,10 +149,6 @@ static void fill_window(const chooser *c, const bp_candidate_row *row, int64_t w
         targets[i] = i < last && i >= last - row->scored ? ids[i + 1] : -1;
     }
 }
-
-typedef struct header {
-    int64_t windows, length, first;
-} header;
 
 /* On all ranks of a group; windows 0: the end. */
 static bp_err score_batch(chooser *c, const header *head)
@@ -158,7 +195,7 @@ static bp_err lead(chooser *c)
 
         head.windows = batch_rows(c->all, first, c->rows, &head.length);
         first += head.windows;
-        if (b % mesh->datas != mesh->data_at)
+        if (b % mesh->datas != mesh->data_at || !scores_any(c, &head))
             continue;
         for (int64_t w = 0; w < head.windows; w++)
             fill_window(c, &c->all->rows[head.first + w], w, head.length);
@@ -213,12 +250,13 @@ static json_t *line_of(const chooser *c, int64_t document)
 {
     const bp_candidates *all = c->all;
     json_t *logprobs = json_array(), *tokens = json_array(), *bytes = json_array();
-    json_t *line = json_pack("{s:I, s:o, s:o, s:o, s:I}", "document", (json_int_t)document,
+    int64_t best = bp_candidates_best(all, c->logprobs, document);
+    json_t *line = json_pack("{s:I, s:o, s:o, s:o, s:o}", "document", (json_int_t)document,
                              "logprobs", logprobs, "tokens", tokens, "bytes", bytes, "best",
-                             (json_int_t)bp_candidates_best(all, c->logprobs, document));
+                             best >= 0 ? json_integer((json_int_t)best) : json_null());
 
     for (int64_t r = all->first[document]; r < all->first[document + 1]; r++) {
-        (void)json_array_append_new(logprobs, json_real(c->logprobs[r]));
+        (void)json_array_append_new(logprobs, bp_json_real(c->logprobs[r]));
         (void)json_array_append_new(tokens, json_integer((json_int_t)all->rows[r].scored));
         (void)json_array_append_new(bytes, json_integer((json_int_t)all->rows[r].bytes));
     }
@@ -232,6 +270,11 @@ static json_t *line_of(const chooser *c, int64_t document)
 static bp_err write_choices(chooser *c)
 {
     scorer *self = c->self;
+
+    for (int64_t r = 0; r < c->rows; r++)
+        if (c->all->rows[r].scored == 0)
+            c->logprobs[r] = NAN;
+
     char *path = bp_path_join(self->folder, "candidates.jsonl");
     bp_draft draft;
     bp_err err = bp_run_check_owner(self->run);
@@ -260,6 +303,9 @@ static bp_err write_choices(chooser *c)
         (void)json_object_set_new(self->choices, "documents",
                                   json_integer((json_int_t)c->all->documents));
         (void)json_object_set_new(self->choices, "choices", json_integer((json_int_t)c->rows));
+        if (c->all->unscored > 0)
+            (void)json_object_set_new(self->choices, "unscored",
+                                      json_integer((json_int_t)c->all->unscored));
     }
     bp_free(path);
     return err;
