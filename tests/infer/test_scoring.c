@@ -83,7 +83,7 @@ static void plain_document(const bp_score_rule *rule, const toy_corpus *corpus, 
             int32_t target = toy_token(corpus, d, place + 1);
 
             history =
-                hash_step(history, place < 0 ? (int32_t)rule->lead : toy_token(corpus, d, place));
+                hash_step(history, place < 0 ? (int32_t)rule->eod : toy_token(corpus, d, place));
             if (j < window.inputs - window.scored)
                 continue;
             for (int64_t c = 0; c < statistics; c++) {
