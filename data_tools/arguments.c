@@ -72,13 +72,14 @@ static error_t take(int key, char *text, struct argp_state *state)
 
 void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
 {
-    const char *said = bp_tokenizer_disagreement(tokenizer);
+    static const char *const what[BP_DISAGREEMENTS] = {"begins", "ends"};
 
-    if (said != NULL)
-        BP_WARN("tokenizer.roles_disagree",
-                "the files of the model disagree: %s: at %s; the first that is named counts, "
-                "mend the others",
-                said, where);
+    for (int k = 0; k < BP_DISAGREEMENTS; k++)
+        if (bp_tokenizer_disagreement(tokenizer, k) != NULL)
+            BP_WARN("tokenizer.roles_disagree",
+                    "files disagree on the token that %s a text, %s: at %s; the first one counts, "
+                    "mend the others",
+                    what[k], bp_tokenizer_disagreement(tokenizer, k), where);
 }
 
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,

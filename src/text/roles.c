@@ -97,9 +97,9 @@ const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer)
     return &tokenizer->ends;
 }
 
-const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer)
+const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k)
 {
-    return tokenizer->disagreement;
+    return tokenizer->disagreement[k];
 }
 
 /* By these names, the first that is a special token, where no file says more. */

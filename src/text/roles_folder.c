@@ -111,15 +111,11 @@ static int64_t first_of(const statement *said)
     return said->ids.count > 0 ? said->ids.ids[0] : -1;
 }
 
-/* Adds to what the files do not agree on: `said` of `what`. */
-static void disagree(const folder *self, const char *what)
+/* Keeps what the files do not agree on. */
+static void disagree(const folder *self, int k)
 {
-    char *before = self->tokenizer->disagreement;
-
-    self->tokenizer->disagreement =
-        bp_sprintf("%s%sof the %s token %s", before ? before : "", before ? "; " : "", what,
-                   self->said->data);
-    bp_free(before);
+    bp_free(self->tokenizer->disagreement[k]);
+    self->tokenizer->disagreement[k] = bp_strdup(self->said->data);
 }
 
 /* ---- the beginning of a text ---- */
@@ -151,7 +147,7 @@ static void take_bos(folder *self)
     if (json_is_boolean(adds))
         tokenizer->roles[BP_ROLE_FIRST] = json_is_true(adds) ? first_of(first) : -1;
     if (differ)
-        disagree(self, "beginning-of-text");
+        disagree(self, 0);
 }
 
 /* ---- the end ---- */
@@ -177,7 +173,7 @@ static void take_ends(folder *self)
             bp_ends_add(&tokenizer->ends, sources[k].ids.ids[i]);
     }
     if (differ)
-        disagree(self, "end");
+        disagree(self, 1);
 }
 
 /* ---- the others ---- */
@@ -211,8 +207,10 @@ void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
         self.files[k] = open_file(file);
         bp_free(file);
     }
-    bp_free(tokenizer->disagreement);
-    tokenizer->disagreement = NULL;
+    for (int k = 0; k < BP_DISAGREEMENTS; k++) {
+        bp_free(tokenizer->disagreement[k]);
+        tokenizer->disagreement[k] = NULL;
+    }
     take_others(&self);
     said.bytes = 0;
     take_bos(&self);

@@ -36,7 +36,8 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer)
     bp_merges_clear(&t->merges);
     bp_pipeline_free(&t->pipeline);
     json_decref(t->added);
-    bp_free(t->disagreement);
+    for (int k = 0; k < BP_DISAGREEMENTS; k++)
+        bp_free(t->disagreement[k]);
     bp_free(t);
     *tokenizer = NULL;
 }

@@ -38,7 +38,7 @@ struct bp_tokenizer {
     bp_ends ends;
     int64_t before;     /* the token that the template puts before a text; -1: none */
     bool has_behind;    /* it puts one behind it too */
-    char *disagreement; /* NULL: none */
+    char *disagreement[BP_DISAGREEMENTS];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     char hash[BP_SHA256_HEX];
