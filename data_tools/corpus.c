@@ -23,7 +23,15 @@ typedef struct corpus_arguments {
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES, KEY_BOS };
+enum {
+    KEY_FORMAT = 256,
+    KEY_TEXT_FIELD,
+    KEY_FIELDS,
+    KEY_VALUE,
+    KEY_NO_TAGS,
+    KEY_SENTENCES,
+    KEY_BOS
+};
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},

@@ -81,10 +81,10 @@ typedef struct bp_model_info {
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
     bool has_bos, has_first;
-    int64_t bos_id;         /* of has_bos: the beginning-of-text token */
-    int64_t first_id;       /* of has_first: what its tokenizer puts before a text */
-    bp_ends ends;           /* tokens that end what it writes: eod_id first, if there is one */
-    int64_t step;           /* of the checkpoint */
+    int64_t bos_id;   /* of has_bos: the beginning-of-text token */
+    int64_t first_id; /* of has_first: what its tokenizer puts before a text */
+    bp_ends ends;     /* tokens that end what it writes: eod_id first, if there is one */
+    int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */

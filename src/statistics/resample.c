@@ -155,8 +155,8 @@ static bp_err forget_lone(double *values, const bp_bootstrap *spec, const counts
     if (lone == NULL)
         return bp_fail_memory("resamples of documents", documents, sizeof *lone);
     for (int64_t c = 0; c < spec->width; c++)
-        if (documents < 2 || (has_gap(values + c, spec) &&
-                              rests_on_one(values + c, spec, place, lone, documents)))
+        if (documents < 2 ||
+            (has_gap(values + c, spec) && rests_on_one(values + c, spec, place, lone, documents)))
             forget(values + c, spec);
     bp_free(lone);
     return BP_OK;

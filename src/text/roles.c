@@ -6,7 +6,7 @@
 const char *bp_role_name(bp_role role)
 {
     static const char *const names[BP_ROLES] = {"pad",  "unk", "cls", "sep",
-                                                  "mask", "eod", "bos", "first"};
+                                                "mask", "eod", "bos", "first"};
 
     return names[role];
 }

@@ -98,8 +98,8 @@ const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer);
  * with the file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
 #define BP_DISAGREEMENTS 2
-/** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they agree.
- * Borrowed. */
+/** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
+ * agree. Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
 /** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but
  * the end of a document, which is kept on its own. New reference. */

@@ -36,8 +36,8 @@ struct bp_tokenizer {
     json_t *added;         /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
     bp_ends ends;
-    int64_t before;     /* the token that the template puts before a text; -1: none */
-    bool has_behind;    /* it puts one behind it too */
+    int64_t before;  /* the token that the template puts before a text; -1: none */
+    bool has_behind; /* it puts one behind it too */
     char *disagreement[BP_DISAGREEMENTS];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */

@@ -192,11 +192,8 @@ static void mean_of_few(double *values, const int32_t *const *counts, const void
 static void expect_interval(const few *all, bool is_there)
 {
     double values[BP_RESAMPLES];
-    bp_bootstrap spec = {.seed = 1,
-                         .resamples = BP_RESAMPLES,
-                         .groups = 1,
-                         .documents = &all->count,
-                         .width = 1};
+    bp_bootstrap spec = {
+        .seed = 1, .resamples = BP_RESAMPLES, .groups = 1, .documents = &all->count, .width = 1};
     bp_interval interval;
 
     bp_test_expect(bp_bootstrap_run(values, &spec, mean_of_few, all), BP_OK);

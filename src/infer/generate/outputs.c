@@ -252,8 +252,8 @@ static json_t *rule_json(const generator *self)
             (void)json_array_append_new(ends, json_integer((json_int_t)self->rule.ends.ids[k]));
         (void)json_object_set_new(rule, "ends", ends);
     }
-    (void)json_object_set_new(
-        rule, "prefix", json_integer((json_int_t)generator_first(self->config, &self->info)));
+    (void)json_object_set_new(rule, "prefix",
+                              json_integer((json_int_t)generator_first(self->config, &self->info)));
     return rule;
 }
 

@@ -113,7 +113,8 @@ void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *p
     if (spec->beams > 0) {
         new_lines(&search->spare, search, spec->beams, statistics);
         new_lines(&search->closed, search, spec->beams + 1, statistics);
-        search->best = bp_alloc("generate.search", search_continuations(spec), sizeof *search->best);
+        search->best =
+            bp_alloc("generate.search", search_continuations(spec), sizeof *search->best);
     }
     *out = search;
 }

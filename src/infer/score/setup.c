@@ -147,8 +147,7 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
                        "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
                        vocab_size, words, path);
-    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id &&
-        !bp_ends_have(&model->ends, eod))
+    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id && !bp_ends_have(&model->ends, eod))
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.eod_mismatch",
                        "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
@@ -164,8 +163,8 @@ static void warn_of_prefix(const scorer *self)
 
     if (bp_config_is_given(self->config, "score.prefix") && !rule->prefix && !rule->every &&
         !bp_score_keys_of(self->config)->candidates && strcmp(keys->prefix, "none") != 0)
-        BP_WARN("config.unused_key",
-                "score.prefix = %s is ignored: %s; the summary says \"none\"", keys->prefix,
+        BP_WARN("config.unused_key", "score.prefix = %s is ignored: %s; the summary says \"none\"",
+                keys->prefix,
                 rule->convention != BP_SCORE_ROLLING
                     ? "only score.convention = rolling has a prefix"
                 : bos ? "neither model nor corpus names a beginning-of-text token"

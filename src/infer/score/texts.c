@@ -174,7 +174,7 @@ static void fill_scored(const text_job *job, const text_row *row, int64_t length
         bool real = j < w->inputs;
 
         if (w->masked == 0) {
-            inputs[j] = !real                 ? 0
+            inputs[j] = !real                   ? 0
                         : rule->every && j == 0 ? (int32_t)rule->lead
                                                 : token_at(job, row->text, w->first + j);
             targets[j] = real && j >= target ? token_at(job, row->text, w->first + j + 1) : -1;

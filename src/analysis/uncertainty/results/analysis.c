@@ -193,10 +193,10 @@ static void forget_lone(double *resampled, const bp_bootstrap *bootstrap, int64_
 {
     for (int64_t r = 0; r < bootstrap->resamples; r++)
         for (int64_t c = 0; c < columns; c++) {
-            int64_t shift = c < COMPARISON_FIGURES ? 0
-                                                   : 1 + (c - COMPARISON_FIGURES) /
-                                                             (COMPARISON_SCORES *
-                                                              COMPARISON_DETECTIONS);
+            int64_t shift =
+                c < COMPARISON_FIGURES
+                    ? 0
+                    : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
 
             if (bootstrap->documents[0] < 2 || bootstrap->documents[shift] < 2)
                 resampled[r * columns + c] = NAN;

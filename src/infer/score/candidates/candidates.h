@@ -21,8 +21,8 @@ typedef struct bp_candidate_row {
 
 typedef struct bp_candidates {
     int64_t documents;
-    int64_t *first;  /* [documents + 1] in rows */
-    int64_t *answer; /* [documents]: which of its choices is right; -1: unknown */
+    int64_t *first;   /* [documents + 1] in rows */
+    int64_t *answer;  /* [documents]: which of its choices is right; -1: unknown */
     int64_t unscored; /* rows without a log-probability */
     bp_candidate_row *rows;
     bp_ids ids;

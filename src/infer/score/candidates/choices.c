@@ -62,11 +62,10 @@ static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *t
 {
     const char *key = bp_score_rule_keys_of(self->config)->prefix;
     int64_t bos = bp_model_bos(&self->info), lead = self->rule.lead;
-    const bp_candidates_prefix prefix = {.before = strcmp(key, "auto") == 0
-                                                       ? bp_model_first(&self->info)
-                                                       : lead,
-                                         .alone = lead,
-                                         .bos = bos};
+    const bp_candidates_prefix prefix = {
+        .before = strcmp(key, "auto") == 0 ? bp_model_first(&self->info) : lead,
+        .alone = lead,
+        .bos = bos};
 
     return bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix);
 }

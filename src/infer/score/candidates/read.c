@@ -67,8 +67,8 @@ static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int
     ids->count = text;
     err = bp_corpus_file_read(bp_corpus_file_at(self->plan->corpus, place.file), first, text,
                               (int32_t *)ids->data);
-    if (err == BP_OK && text > 0 && (known->bos == (int64_t)ids->data[0] ||
-                                     known->before == (int64_t)ids->data[0])) {
+    if (err == BP_OK && text > 0 &&
+        (known->bos == (int64_t)ids->data[0] || known->before == (int64_t)ids->data[0])) {
         *prefix = ids->data[0];
         ids->count--;
         memmove(ids->data, ids->data + 1, (size_t)ids->count * sizeof *ids->data);
@@ -196,9 +196,9 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
     for (size_t k = 0; err == BP_OK && k < json_array_size(choices); k++) {
         const json_t *text = json_array_get(choices, k);
 
-        err = json_is_string(text) ? add_choice(self, document, &before, text)
-                                   : BP_FAIL(BP_ERR_FORMAT, "choices.no_text",
-                                             "choice %zu is no text", k);
+        err = json_is_string(text)
+                  ? add_choice(self, document, &before, text)
+                  : BP_FAIL(BP_ERR_FORMAT, "choices.no_text", "choice %zu is no text", k);
     }
     self->out->first[document + 1] = self->row_count;
     bp_ids_clear(&before.ids);
@@ -256,11 +256,8 @@ static bp_err add_lines(reader *self, const char *text, size_t bytes)
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
                           const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix)
 {
-    reader self = {.out = candidates,
-                   .plan = plan,
-                   .tokenizer = tokenizer,
-                   .prefix = *prefix,
-                   .path = path};
+    reader self = {
+        .out = candidates, .plan = plan, .tokenizer = tokenizer, .prefix = *prefix, .path = path};
     char *text = NULL;
     size_t bytes = 0, mark;
     bp_err err = bp_file_read(path, INT64_C(1) << 30, &text, &bytes);
