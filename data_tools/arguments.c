@@ -1,7 +1,9 @@
 /* Command lines of tools: argp, with values that go where a table says. */
 #include "arguments.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "text/tokenizer.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -66,6 +68,18 @@ static error_t take(int key, char *text, struct argp_state *state)
         self->err = take_number(self, value, text);
     }
     return 0;
+}
+
+void tool_warn_of_roles(const bp_tokenizer *tokenizer, const char *where)
+{
+    static const char *const what[BP_DISAGREEMENTS] = {"begins", "ends"};
+
+    for (int k = 0; k < BP_DISAGREEMENTS; k++)
+        if (bp_tokenizer_disagreement(tokenizer, k) != NULL)
+            BP_WARN("tokenizer.roles_disagree",
+                    "files disagree on the token that %s a text, %s: at %s; the first one counts, "
+                    "mend the others",
+                    what[k], bp_tokenizer_disagreement(tokenizer, k), where);
 }
 
 bp_err tool_parse(const bp_tool *tool, const tool_value *values, tool_files *files, int argc,

@@ -168,8 +168,16 @@ static bp_err find_keys(citing *self, const bp_model_batch *batch, float **keys)
     return err;
 }
 
-/* Behind each token of the text, which the end of a document precedes; a target begins with the
- * token that its decoder begins with, and its source ends with that end. */
+/* What precedes a text, as bagpipe score reads one where no key is set; -1: nothing. */
+static int64_t prefix_of(const bp_model_info *info)
+{
+    if (info->reads_source)
+        return info->start_token;
+    return info->has_bos ? info->bos_id : info->eod_id;
+}
+
+/* Behind each token of the text, which its prefix precedes; a target begins with the token that its
+ * decoder begins with, and its source ends with the end of a document. */
 static bp_err find_behind(citing *self, bool prefix)
 {
     const bp_model_info *info = &self->lm->info;
@@ -190,7 +198,7 @@ static bp_err find_behind(citing *self, bool prefix)
     for (int64_t t = 0; t < self->source.count; t++)
         sources[t] = (int32_t)self->source.data[t];
     if (prefix)
-        inputs[0] = (int32_t)(info->reads_source ? info->start_token : info->eod_id);
+        inputs[0] = (int32_t)prefix_of(info);
     for (int64_t t = 0; t < length; t++)
         targets[t] = -1;
     for (int64_t t = 0; t < count; t++)
@@ -252,7 +260,7 @@ static bp_err find_masked(citing *self)
 static bp_err find_queries(citing *self)
 {
     const bp_model_info *info = &self->lm->info;
-    bool prefix = info->reads_source || info->eod_id >= 0;
+    bool prefix = info->reads_source || prefix_of(info) >= 0;
     bp_err err = bp_agree(MPI_COMM_WORLD, check_texts(self, info->masks ? 2 : prefix));
 
     if (err != BP_OK)

@@ -18,12 +18,20 @@ typedef struct corpus_arguments {
     const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;
-    bool no_tags;
+    bool no_tags, bos;
     tool_texts labels, values;
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES };
+enum {
+    KEY_FORMAT = 256,
+    KEY_TEXT_FIELD,
+    KEY_FIELDS,
+    KEY_VALUE,
+    KEY_NO_TAGS,
+    KEY_SENTENCES,
+    KEY_BOS
+};
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
@@ -56,6 +64,10 @@ static const struct argp_option OPTIONS[] = {
     {"sentences", KEY_SENTENCES, "none|lines|punctuation", 0,
      "with text, lines and jsonl: keep where sentences begin: at each line, or behind full stops "
      "(default none)",
+     1},
+    {"bos", KEY_BOS, NULL, 0,
+     "with text, lines and jsonl: each document begins with the tokenizer's beginning-of-text "
+     "token, which training then feeds",
      1},
     {0}};
 
@@ -135,6 +147,13 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.no_sentences",
                        "--format %s has no sentences: at --sentences; use text, lines or jsonl",
                        arguments->format);
+    if (arguments->bos && (arguments->sentences != NULL ||
+                           !(is_format(arguments, "text") || is_format(arguments, "lines") ||
+                             is_format(arguments, "jsonl"))))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_bos",
+                       "documents of %s do not begin with a token of their own: at --bos; use "
+                       "--format text, lines or jsonl, without --sentences",
+                       arguments->sentences != NULL ? "sentences" : arguments->format);
     return BP_OK;
 }
 
@@ -199,6 +218,23 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
            (double)built->bytes / (double)built->tokens, 1e-6 * (double)built->bytes / seconds);
 }
 
+/* The tokenizer, and what the files beside it do not agree on. */
+static bp_err load_tokenizer(bp_tokenizer **out, const corpus_arguments *arguments)
+{
+    bp_err err = bp_tokenizer_load(out, arguments->tokenizer);
+
+    if (err != BP_OK)
+        return err;
+    if (bp_comm_is_root(MPI_COMM_WORLD))
+        tool_warn_of_roles(*out, arguments->tokenizer);
+    if (arguments->bos && bp_tokenizer_role(*out, BP_ROLE_BOS) < 0)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.no_bos",
+                       "the tokenizer has no beginning-of-text token: at %s; leave --bos out, or "
+                       "name one as \"bos_token\" in the tokenizer_config.json beside it",
+                       arguments->tokenizer);
+    return BP_OK;
+}
+
 static bp_err build(const corpus_arguments *arguments)
 {
     bp_corpus_build spec = {.paths = (const char *const *)arguments->files.list,
@@ -212,6 +248,7 @@ static bp_err build(const corpus_arguments *arguments)
                             .label_count = arguments->labels.count,
                             .value_count = arguments->values.count,
                             .no_tags = arguments->no_tags,
+                            .has_bos = arguments->bos,
                             .sentences_name = arguments->sentences,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
@@ -223,7 +260,7 @@ static bp_err build(const corpus_arguments *arguments)
     if (err == BP_OK && arguments->sentences != NULL)
         err = bp_sentences_of(&spec.sentences, arguments->sentences);
     if (err == BP_OK)
-        err = bp_tokenizer_load(&tokenizer, arguments->tokenizer);
+        err = load_tokenizer(&tokenizer, arguments);
     err = bp_agree(MPI_COMM_WORLD, err);
     if (err == BP_OK) {
         spec.tokenizer = tokenizer;
@@ -286,6 +323,7 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_VALUE, .texts = &arguments.values},
                                  {.key = KEY_NO_TAGS, .flag = &arguments.no_tags},
                                  {.key = KEY_SENTENCES, .text = &arguments.sentences},
+                                 {.key = KEY_BOS, .flag = &arguments.bos},
                                  {0}};
     char *fields = NULL;
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);

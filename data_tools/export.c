@@ -114,9 +114,42 @@ static json_t *tokenizer_config(const bp_tokenizer *tokenizer, int64_t context, 
         (void)json_array_append_new(json_object_get(config, "model_input_names"),
                                     json_string("token_type_ids"));
     for (int role = 0; role < BP_ROLES; role++)
-        name_token(config, KEYS[role], tokenizer, bp_tokenizer_role(tokenizer, (bp_role)role));
+        if (KEYS[role])
+            name_token(config, KEYS[role], tokenizer, bp_tokenizer_role(tokenizer, (bp_role)role));
     name_token(config, "bos_token", tokenizer, bp_tokenizer_eod(tokenizer));
     return config;
+}
+
+/* Of a model that knows its beginning of a text: that, its end, and whether texts begin so. */
+static json_t *causal_config(const bp_tokenizer *tokenizer, const json_t *state, int64_t context)
+{
+    int64_t bos = bp_roles_get(state, BP_ROLE_BOS);
+    json_t *config = tokenizer_config(tokenizer, context, false);
+
+    name_token(config, "bos_token", tokenizer, bos);
+    name_token(config, "eos_token", tokenizer,
+               json_integer_value(json_object_get(state, "eod_id")));
+    (void)json_object_set_new(config, "add_bos_token",
+                              json_boolean(bp_roles_get(state, BP_ROLE_FIRST) == bos));
+    return config;
+}
+
+/* A tokenizer that frames nothing. */
+static bp_err plain_tokenizer(written_tokenizer *out, const bp_tokenizer *tokenizer,
+                              const bp_checkpoint *checkpoint)
+{
+    const json_t *state = bp_checkpoint_state(checkpoint);
+    int64_t bos = bp_roles_get(state, BP_ROLE_BOS);
+    bp_model_shape shape;
+
+    out->text = bp_tokenizer_text(tokenizer);
+    if (out->text == NULL)
+        return bp_fail_memory("a tokenizer", 1, 1);
+    if (bos >= 0 && bos != json_integer_value(json_object_get(state, "eod_id")) &&
+        bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) == BP_OK &&
+        !shape.family->start_token)
+        out->config = causal_config(tokenizer, state, shape.context);
+    return BP_OK;
 }
 
 static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *arguments,
@@ -137,8 +170,8 @@ static bp_err make_tokenizer(written_tokenizer *out, const exchange_arguments *a
     if (err == BP_OK && find_frame(&frame, &context, tokenizer, checkpoint)) {
         err = bp_tokenizer_framed_text(&out->text, tokenizer, &frame);
         out->config = tokenizer_config(tokenizer, context, frame.has_segments);
-    } else if (err == BP_OK && (out->text = bp_tokenizer_text(tokenizer)) == NULL) {
-        err = bp_fail_memory("a tokenizer", 1, 1);
+    } else if (err == BP_OK) {
+        err = plain_tokenizer(out, tokenizer, checkpoint);
     }
     bp_tokenizer_free(&tokenizer);
     return err;

@@ -37,6 +37,13 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the tokenizer ---- */
 
+/* The roles that the model's folder gives, whatever the tokenizer's own folder said. */
+static void take_roles(bp_tokenizer *tokenizer, const char *folder)
+{
+    bp_tokenizer_take_folder(tokenizer, folder);
+    tool_warn_of_roles(tokenizer, folder);
+}
+
 static bp_err load_found(bp_tokenizer **out, const char *folder)
 {
     char *json = bp_path_join(folder, "tokenizer.json"),
@@ -74,6 +81,8 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
             arguments->tokenizer != NULL ? arguments->tokenizer : arguments->from);
         bp_tokenizer_free(out);
     }
+    if (err == BP_OK && *out != NULL)
+        take_roles(*out, arguments->from);
     return err;
 }
 
@@ -82,26 +91,56 @@ static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *argum
 static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
 {
     int64_t roles[BP_ROLES];
-    json_t *known;
 
     for (int role = 0; role < BP_ROLES; role++)
         roles[role] = tokenizer == NULL ? -1 : bp_tokenizer_role(tokenizer, (bp_role)role);
-    known = bp_roles_json(roles);
-    if (known != NULL)
-        json_object_set_new(state, "roles", known);
+    bp_roles_put(state, roles, tokenizer == NULL ? NULL : bp_tokenizer_ends(tokenizer));
 }
 
-static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
+/* Without a tokenizer: what config.json and generation_config.json of the folder give. */
+static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_size)
 {
-    int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
+    static const char *const FILES[] = {"config.json", "generation_config.json"};
+    int64_t roles[BP_ROLES];
+    bp_ends ends = {0};
+
+    for (int role = 0; role < BP_ROLES; role++)
+        roles[role] = -1;
+    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++) {
+        char *path = bp_path_join(folder, FILES[k]);
+        json_t *config = NULL;
+
+        if (bp_path_exists(path) && bp_json_load(&config, path, CONFIG_LIMIT) == BP_OK) {
+            bp_ends_read(&ends, json_object_get(config, "eos_token_id"), vocab_size);
+            if (roles[BP_ROLE_BOS] < 0) {
+                bp_ends bos = {0};
+
+                bp_ends_read(&bos, json_object_get(config, "bos_token_id"), vocab_size);
+                roles[BP_ROLE_BOS] = bos.count > 0 ? bos.ids[0] : -1;
+            }
+        }
+        json_decref(config);
+        bp_free(path);
+    }
+    bp_roles_put(state, roles, &ends);
+    return ends.count > 0 ? ends.ids[0] : -1;
+}
+
+static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer, const char *folder)
+{
+    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
 
     json_t *state =
         json_pack("{s:i, s:o, s:s, s:I, s:I, s:s+}", "step", 0, "model", bp_hf_model_json(shape),
                   "tokenizer_hash", tokenizer == NULL ? "" : bp_tokenizer_hash(tokenizer), "eod_id",
-                  (json_int_t)eod, "vocab_size", (json_int_t)bp_hf_size_of(shape, "vocab_size"),
-                  "origin", "Hugging Face ", shape->table->model_type);
+                  (json_int_t)(tokenizer == NULL ? -1 : bp_tokenizer_eod(tokenizer)), "vocab_size",
+                  (json_int_t)vocab_size, "origin", "Hugging Face ", shape->table->model_type);
 
-    add_roles(state, tokenizer);
+    if (tokenizer != NULL)
+        add_roles(state, tokenizer);
+    else
+        (void)json_object_set_new(state, "eod_id",
+                                  json_integer(add_roles_of(state, folder, vocab_size)));
     if (tokenizer != NULL && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
@@ -141,8 +180,10 @@ static int64_t parameters_of(const bp_hf_model *model)
     return bytes / (int64_t)sizeof(float);
 }
 
-static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *tokenizer)
+static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
+                   const bp_tokenizer *tokenizer)
 {
+    const char *out = arguments->out;
     bp_hf_shape shape = bp_hf_shape_of(model);
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
     char *text = tokenizer == NULL ? NULL : bp_tokenizer_text(tokenizer);
@@ -154,7 +195,7 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
                                    .fetch = fetch,
                                    .context = &counted,
                                    .tokenizer = text};
-    json_t *state = state_of(&shape, tokenizer);
+    json_t *state = state_of(&shape, tokenizer, arguments->from);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_err err;
@@ -381,7 +422,7 @@ static bp_err import(const exchange_arguments *arguments)
         err = load_tokenizer(&tokenizer, arguments, bp_hf_size_of(&shape, "vocab_size"));
     }
     if (err == BP_OK)
-        err = save(model, arguments->out, tokenizer);
+        err = save(model, arguments, tokenizer);
     if (err == BP_OK)
         report(model, arguments, tokenizer);
     bp_tokenizer_free(&tokenizer);

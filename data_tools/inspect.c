@@ -196,6 +196,8 @@ static bp_err inspect_corpus(const char *path)
     if (info->eod_id >= 0)
         printf("; id %" PRId64 " ends %s", info->eod_id,
                info->open_ends ? "documents, not all" : "a document");
+    if (info->has_bos)
+        printf("; id %" PRId64 " begins each", info->roles[BP_ROLE_BOS]);
     printf("\n");
     if (info->tokenizer_hash[0] != '\0')
         printf("  tokenizer   sha256 %s\n", info->tokenizer_hash);
@@ -273,6 +275,8 @@ static bp_err inspect_tokenizer(const char *path)
            grouped(bp_tokenizer_size(tokenizer)));
     if (bp_tokenizer_eod(tokenizer) >= 0)
         printf("; id %" PRId64 " ends a document", bp_tokenizer_eod(tokenizer));
+    if (bp_tokenizer_role(tokenizer, BP_ROLE_BOS) >= 0)
+        printf("; id %" PRId64 " begins a text", bp_tokenizer_role(tokenizer, BP_ROLE_BOS));
     printf("\n  tokenizer   sha256 %s\n", bp_tokenizer_hash(tokenizer));
     bp_tokenizer_free(&tokenizer);
     return BP_OK;

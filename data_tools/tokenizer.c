@@ -301,7 +301,7 @@ static bp_err check_folder(const char *path)
 
 static void print_summary(const tokenizer_arguments *arguments, const bp_tokenizer *tokenizer)
 {
-    char roles[128];
+    char roles[256];
     int used = 0;
 
     for (int role = 0; role < BP_ROLES; role++)
@@ -343,6 +343,8 @@ static bp_err convert(const tokenizer_arguments *arguments)
         err = load_vocabulary(&tokenizer, arguments);
     if (err == BP_OK)
         err = bp_tokenizer_save(tokenizer, arguments->out);
+    if (err == BP_OK && arguments->from != NULL)
+        tool_warn_of_roles(tokenizer, arguments->from);
     if (err == BP_OK)
         print_summary(arguments, tokenizer);
     bp_tokenizer_free(&tokenizer);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "mesh/mesh.h"
 #include "models/task_shape.h"
+#include "text/tokenizer.h"
 #include <stdint.h>
 
 typedef struct bp_model bp_model;
@@ -79,7 +80,11 @@ typedef struct bp_model_info {
                                linear map; it is collective over mesh->tensor then */
     bool may_be_zero;       /* a probability may be 0: its logarithm is below BP_MODEL_ZERO */
     int64_t eod_id;         /* end-of-document token; -1: none */
-    int64_t step;           /* of the checkpoint */
+    bool has_bos, has_first;
+    int64_t bos_id;   /* of has_bos: the beginning-of-text token */
+    int64_t first_id; /* of has_first: what its tokenizer puts before a text */
+    bp_ends ends;     /* tokens that end what it writes: eod_id first, if there is one */
+    int64_t step;     /* of the checkpoint */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char digest[65];                    /* of the weights, whatever their split */
     bp_state_form states;               /* of bp_model_ops.states, or of keys */
@@ -88,6 +93,18 @@ typedef struct bp_model_info {
     int64_t source_capacity; /* longest source of later decodings: the context, unless it is
                             set to less */
 } bp_model_info;
+
+/** The beginning-of-text token; -1: none. */
+static inline int64_t bp_model_bos(const bp_model_info *info)
+{
+    return info->has_bos ? info->bos_id : -1;
+}
+
+/** What its tokenizer puts before a text; -1: nothing. */
+static inline int64_t bp_model_first(const bp_model_info *info)
+{
+    return info->has_first ? info->first_id : -1;
+}
 
 /** Is it an ensemble of one prior network? Its last statistic, behind the member's, is the
  * differential entropy of the Dirichlet (statistics/dirichlet.h); its mutual information is that of

@@ -38,6 +38,18 @@ static void hash_labels(char hash[BP_SHA256_HEX], const json_t *labels)
     free(text); /* of jansson */
 }
 
+static void read_roles(bp_model_info *info, const json_t *state, const bp_model_shape *shape)
+{
+    info->bos_id = bp_roles_get(state, BP_ROLE_BOS);
+    info->first_id = bp_roles_get(state, BP_ROLE_FIRST);
+    info->has_bos = info->bos_id >= 0 && info->bos_id < shape->vocab_size;
+    info->has_first = info->first_id >= 0 && info->first_id < shape->vocab_size;
+    info->ends = (bp_ends){0};
+    if (info->eod_id >= 0)
+        bp_ends_add(&info->ends, info->eod_id);
+    bp_ends_read(&info->ends, json_object_get(state, "end_ids"), shape->vocab_size);
+}
+
 bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, int64_t context)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
@@ -72,6 +84,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     if (shape.family->start_token && info->start_token < 0)
         info->start_token = info->eod_id;
     info->source_capacity = shape.context;
+    read_roles(info, state, &shape);
     return BP_OK;
 }
 
@@ -98,6 +111,11 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     info->masks = found.masks;
     info->step = found.step;
     info->eod_id = found.eod_id;
+    info->has_bos = found.has_bos;
+    info->has_first = found.has_first;
+    info->bos_id = found.bos_id;
+    info->first_id = found.first_id;
+    info->ends = found.ends;
     memcpy(info->labels_hash, found.labels_hash, sizeof found.labels_hash);
     info->words = found.words;
     info->trained_context = found.trained_context;

@@ -101,7 +101,7 @@ static void set_verdict(bp_figure_pair *pair, const double *one, const double *o
         beyond += fabs(difference - mean) >= fabs(pair->difference.value); /* NaN: no */
     }
     pair->wins = wins / n;
-    pair->p_value = isnan(pair->difference.value) ? NAN : (beyond + 1) / (n + 1);
+    pair->p_value = isnan(pair->difference.value) || n == 0 ? NAN : (beyond + 1) / (n + 1);
 }
 
 static bp_err set_pair(bp_figure_pair *pair, double one, double other, const double *values,

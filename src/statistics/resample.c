@@ -102,6 +102,66 @@ static void draw_resample(const counts_place *place, const bp_bootstrap *spec, i
     }
 }
 
+/* ---- values that rest on one document ---- */
+
+/* Is document d of all sets drawn in just those resamples in which the value is defined? Then no
+ * other one says anything of it. lone[d]: not yet refuted. */
+static void refute(bool *lone, const int32_t *counts, int64_t documents, bool defined)
+{
+    for (int64_t d = 0; d < documents; d++)
+        lone[d] = lone[d] && (counts[d] > 0) == defined;
+}
+
+static bool has_gap(const double *values, const bp_bootstrap *spec)
+{
+    int64_t defined = 0;
+
+    for (int64_t r = 0; r < spec->resamples; r++)
+        defined += isfinite(values[r * spec->width]) != 0;
+    return defined > 0 && defined < spec->resamples;
+}
+
+/* One document has no spread: what rests on it alone is not defined in any resample. */
+static void forget(double *values, const bp_bootstrap *spec)
+{
+    for (int64_t r = 0; r < spec->resamples; r++)
+        values[r * spec->width] = NAN;
+}
+
+static bool rests_on_one(const double *values, const bp_bootstrap *spec, const counts_place *place,
+                         bool *lone, int64_t documents)
+{
+    bool any = false;
+
+    for (int64_t d = 0; d < documents; d++)
+        lone[d] = true;
+    for (int64_t r = 0; r < spec->resamples; r++) {
+        draw_resample(place, spec, r);
+        refute(lone, place->counts, documents, isfinite(values[r * spec->width]) != 0);
+    }
+    for (int64_t d = 0; d < documents; d++)
+        any = any || lone[d];
+    return any;
+}
+
+static bp_err forget_lone(double *values, const bp_bootstrap *spec, const counts_place *place)
+{
+    int64_t documents = 0;
+    bool *lone;
+
+    for (int64_t g = 0; g < spec->groups; g++)
+        documents += spec->documents[g];
+    lone = bp_try_alloc("statistics.counts", documents, sizeof *lone);
+    if (lone == NULL)
+        return bp_fail_memory("resamples of documents", documents, sizeof *lone);
+    for (int64_t c = 0; c < spec->width; c++)
+        if (documents < 2 ||
+            (has_gap(values + c, spec) && rests_on_one(values + c, spec, place, lone, documents)))
+            forget(values + c, spec);
+    bp_free(lone);
+    return BP_OK;
+}
+
 bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic statistic,
                         const void *data)
 {
@@ -119,6 +179,7 @@ bp_err bp_bootstrap_run(double *values, const bp_bootstrap *spec, bp_statistic s
             if (omp_get_thread_num() == 0) /* the main thread: no other may heartbeat */
                 bp_heartbeat_progress();
         }
+        err = forget_lone(values, spec, &places[0]);
     }
     places_free(places, threads);
     return err;

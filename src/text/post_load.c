@@ -35,7 +35,7 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
     return err;
 }
 
-/* TemplateProcessing: a token before the text is cls, one behind it sep. */
+/* TemplateProcessing: a token before the text is cls (and may be bos), one behind it sep. */
 static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const char *name)
 {
     const json_t *part;
@@ -55,6 +55,9 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
                         "a part of the template is neither Sequence nor SpecialToken: at %s", name);
         else
             err = take_role(tokenizer, behind ? BP_ROLE_SEP : BP_ROLE_CLS, token, name);
+        if (err == BP_OK && token[0] != '\0' && !behind && tokenizer->before < 0)
+            tokenizer->before = bp_tokenizer_id(tokenizer, token, strlen(token));
+        tokenizer->has_behind = tokenizer->has_behind || (behind && token[0] != '\0');
         if (err != BP_OK)
             return err;
     }

@@ -19,6 +19,7 @@ bp_err bp_tokenizer_new(bp_tokenizer **out, bp_kind kind)
     tokenizer->kind = kind;
     for (int role = 0; role < BP_ROLES; role++)
         tokenizer->roles[role] = -1;
+    tokenizer->before = -1;
     tokenizer->use_regex = kind == BP_KIND_BPE;
     tokenizer->added = json_array();
     *out = tokenizer;
@@ -35,6 +36,8 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer)
     bp_merges_clear(&t->merges);
     bp_pipeline_free(&t->pipeline);
     json_decref(t->added);
+    for (int k = 0; k < BP_DISAGREEMENTS; k++)
+        bp_free(t->disagreement[k]);
     bp_free(t);
     *tokenizer = NULL;
 }

@@ -64,17 +64,53 @@ typedef enum bp_role {
     BP_ROLE_CLS,
     BP_ROLE_SEP,
     BP_ROLE_MASK,
-    BP_ROLE_END, /* follows a document: <|endoftext|>, else [SEP], </s> or <|end_of_text|> */
+    BP_ROLE_END,   /* follows a document */
+    BP_ROLE_BOS,   /* the beginning of a text, as models of the tokenizer know it */
+    BP_ROLE_FIRST, /* what the tokenizer itself puts before a text: bos, or none */
     BP_ROLES
 } bp_role;
-/** Id of the token of a role, -1: none. It comes from the model (unknown), the post-processor (cls,
- * sep) or the names of special tokens. */
+/** Id of the token of a role, -1: none. It comes from the files beside tokenizer.json
+ * (bp_tokenizer_take_folder), the model (unknown), the post-processor (cls, sep, bos, first) or,
+ * where all of these are silent, the names of special tokens (all but bos and first). */
 int64_t bp_tokenizer_role(const bp_tokenizer *tokenizer, bp_role role);
-/** "pad", "unk", "cls", "sep", "mask", "eod". */
+/** "pad", "unk", "cls", "sep", "mask", "eod", "bos", "first". */
 const char *bp_role_name(bp_role role);
+
+#define BP_ENDS 16
+/** Tokens that end a text that a model writes: the end of a document, and others that the files
+ * beside tokenizer.json name. */
+typedef struct bp_ends {
+    int count;
+    int64_t ids[BP_ENDS];
+} bp_ends;
+bool bp_ends_have(const bp_ends *ends, int64_t id);
+/** Add an id that is not among them; one beyond BP_ENDS is left out. */
+void bp_ends_add(bp_ends *ends, int64_t id);
+const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer);
+
+/** Take the roles that a folder's files give, where there are such: bos from tokenizer_config.json
+ * ("bos_token", else that of special_tokens_map.json), then the post-processor's template, then
+ * config.json ("bos_token_id"); eod from tokenizer_config.json ("eos_token"), config.json and
+ * generation_config.json ("eos_token_id", a number or a list); pad, cls, sep and mask from
+ * tokenizer_config.json, where the tokenizer gives none. "add_bos_token" says whether bos is put
+ * before texts; else the template does. An id of config.json or generation_config.json counts if it
+ * is a special token. Files that cannot be read as JSON are left alone. bp_tokenizer_load does it
+ * with the file's own folder. */
+void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
+#define BP_DISAGREEMENTS 2
+/** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
+ * agree. Borrowed. */
+const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
 /** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but
  * the end of a document, which is kept on its own. New reference. */
 json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
+/** Put them into a checkpoint's state as "roles", and the tokens that end a text as "end_ids" where
+ * there are others than the end of a document (ends NULL: none is known). */
+void bp_roles_put(json_t *state, const int64_t roles[BP_ROLES], const bp_ends *ends);
+/** A role of a checkpoint's state; -1: none. */
+int64_t bp_roles_get(const json_t *state, bp_role role);
+/** Add the ids below vocab_size that a JSON number, or list of numbers, has. */
+void bp_ends_read(bp_ends *ends, const json_t *value, int64_t vocab_size);
 /** Where documents may be cut for it (bp_documents_options.cut). */
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 /** Was the text of one that bp_tokenizer_framed_text made? */

@@ -383,6 +383,15 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     return bp_err_advise(err, REMEDY);
 }
 
+/* That of the file. */
+static void take_own_folder(bp_tokenizer *tokenizer, const char *path)
+{
+    char *folder = bp_path_folder(path);
+
+    bp_tokenizer_take_folder(tokenizer, folder);
+    bp_free(folder);
+}
+
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
 {
     char *text;
@@ -395,6 +404,8 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
 
         err = bp_tokenizer_parse(out, text + mark, bytes - mark, path);
     }
+    if (err == BP_OK)
+        take_own_folder(*out, path);
     bp_free(text);
     return err;
 }
@@ -479,7 +490,9 @@ bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const 
         err = bp_tokenizer_new(out, BP_KIND_BPE);
     if (err == BP_OK)
         err = read_pair(*out, vocab, vocab_path, merges_path);
-    if (err != BP_OK)
+    if (err == BP_OK)
+        take_own_folder(*out, vocab_path);
+    else
         bp_tokenizer_free(out);
     json_decref(vocab);
     return bp_err_advise(err, REMEDY);

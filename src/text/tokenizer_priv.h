@@ -35,6 +35,10 @@ struct bp_tokenizer {
     bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
     json_t *added;         /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
+    bp_ends ends;
+    int64_t before;  /* the token that the template puts before a text; -1: none */
+    bool has_behind; /* it puts one behind it too */
+    char *disagreement[BP_DISAGREEMENTS];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     char hash[BP_SHA256_HEX];
@@ -62,8 +66,12 @@ bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64
                                 bool byte_level, const char *name);
 /** The hash of the text. Errors: BP_ERR_SYSTEM. */
 bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer);
-/** Roles by the names of special tokens, where nothing else set them; the end of a document. */
+/** Roles by the template and the names of special tokens, where nothing else set them; the end of
+ * a document. */
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
+/** What the template puts before a text and means as its beginning; -1: nothing. A template of
+ * masked models frames texts, and has no such token. */
+int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer);
 
 /** Bytes of the longest name. */
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer);

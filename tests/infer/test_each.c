@@ -125,7 +125,7 @@ static void samples_are_those_of_one_rank_on_any_mesh(void **state)
 static void all_tokens_are_the_units_of_the_plan(void **state)
 {
     (void)state;
-    bp_score_rule rule = {BP_SCORE_ROLLING, 64, 64, true, false, 499};
+    bp_score_rule rule = {BP_SCORE_ROLLING, 64, 64, true, false, 499, .lead = 499};
     collector plain = {.mesh = NULL}, got = {0};
     bp_corpus *corpus;
     bp_score_plan plan;

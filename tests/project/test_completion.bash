@@ -76,7 +76,7 @@ has "bagpipe pretrain small.ini " run.dir= model.width= optimizer.lr=
 lacks "bagpipe pretrain small.ini " score.model=
 gives "bagpipe score small.ini score.mo" score.model=
 gives "bagpipe bench run.d" run.dir=
-gives "bagpipe check score small.ini score.pre" score.prefix=
+gives "bagpipe check score small.ini score.prefix_" score.prefix_every=
 gives "bagpipe check sc" score
 lacks "bagpipe check " status
 lacks "bagpipe check pretrain small.ini --" --plan

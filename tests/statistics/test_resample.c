@@ -167,6 +167,53 @@ static void pairs_see_what_methods_differ_in(void **state)
     bp_free(all);
 }
 
+/* ---- one document ---- */
+
+typedef struct few {
+    int64_t count;
+    double values[6]; /* NaN: the document has none */
+} few;
+
+/* The mean of what documents have; NaN where none of them is drawn. */
+static void mean_of_few(double *values, const int32_t *const *counts, const void *data)
+{
+    const few *all = data;
+    double sum = 0, n = 0;
+
+    for (int64_t d = 0; d < all->count; d++) {
+        if (isnan(all->values[d]))
+            continue;
+        sum += counts[0][d] * all->values[d];
+        n += counts[0][d];
+    }
+    values[0] = sum / n;
+}
+
+static void expect_interval(const few *all, bool is_there)
+{
+    double values[BP_RESAMPLES];
+    bp_bootstrap spec = {
+        .seed = 1, .resamples = BP_RESAMPLES, .groups = 1, .documents = &all->count, .width = 1};
+    bp_interval interval;
+
+    bp_test_expect(bp_bootstrap_run(values, &spec, mean_of_few, all), BP_OK);
+    bp_test_expect(bp_interval_of(&interval, values, BP_RESAMPLES, 1), BP_OK);
+    assert_int_equal(!isnan(interval.low), is_there);
+    assert_int_equal(!isnan(interval.high), is_there);
+}
+
+/* Others that have no value say nothing of a spread; two of one value do. */
+static void what_rests_on_one_document_has_no_interval(void **state)
+{
+    (void)state;
+    expect_interval(&(few){1, {2}}, false);
+    expect_interval(&(few){2, {2, NAN}}, false);
+    expect_interval(&(few){6, {NAN, NAN, NAN, NAN, 2, NAN}}, false);
+    expect_interval(&(few){2, {2, 2}}, true);
+    expect_interval(&(few){6, {NAN, 2, NAN, NAN, 2, NAN}}, true);
+    expect_interval(&(few){6, {NAN, 2, NAN, NAN, 3, NAN}}, true);
+}
+
 /* ---- intervals ---- */
 
 static void an_interval_is_of_percentiles(void **state)
@@ -220,6 +267,7 @@ int main(void)
         cmocka_unit_test(one_thread_heartbeats_for_each_of_its_resamples),
         cmocka_unit_test(threads_make_no_difference),
         cmocka_unit_test(pairs_see_what_methods_differ_in),
+        cmocka_unit_test(what_rests_on_one_document_has_no_interval),
         cmocka_unit_test(an_interval_is_of_percentiles),
         cmocka_unit_test(values_that_are_not_finite_are_left_out),
         cmocka_unit_test(memory_that_is_short_is_reported),

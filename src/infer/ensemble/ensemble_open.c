@@ -197,12 +197,32 @@ static int64_t first_eod(const opening *o)
     return 0;
 }
 
+/* As first_eod, of what a text begins with and the tokens that end it. */
+static void take_roles(bp_model_info *info, const opening *o)
+{
+    info->has_bos = info->has_first = false;
+    info->ends = (bp_ends){0};
+    for (int64_t k = 0; k < o->models; k++) {
+        const bp_model_info *one = &o->infos[k];
+
+        if (!info->has_bos && one->has_bos) {
+            info->has_bos = true;
+            info->has_first = one->has_first;
+            info->bos_id = one->bos_id;
+            info->first_id = one->first_id;
+        }
+        for (int i = 0; i < one->ends.count; i++)
+            bp_ends_add(&info->ends, one->ends.ids[i]);
+    }
+}
+
 /* Members fit together; what is unknown of one fits all, but what is known must agree, whichever
  * of them comes first. */
 static bp_err compare_infos(const opening *o)
 {
     const bp_model_info *infos = o->infos;
     int64_t hashed = first_tokenizer(o), ended = first_eod(o);
+    int64_t begun = infos[0].has_bos ? 0 : -1; /* the first that knows its beginning */
 
     for (int64_t k = 1; k < o->models; k++) {
         const bp_model_info *one = &infos[k];
@@ -228,6 +248,11 @@ static bp_err compare_infos(const opening *o)
         if (one->eod_id >= 0 && one->eod_id != infos[ended].eod_id)
             return differ_in_number(o, ended, k, "end-of-document tokens", infos[ended].eod_id,
                                     one->eod_id);
+        if (one->has_bos && begun >= 0 && one->bos_id != infos[begun].bos_id)
+            return differ_in_number(o, begun, k, "beginning-of-text tokens", infos[begun].bos_id,
+                                    one->bos_id);
+        if (one->has_bos && begun < 0)
+            begun = k;
         if (one->tokenizer_hash[0] &&
             strcmp(one->tokenizer_hash, infos[hashed].tokenizer_hash) != 0)
             return differ(o, hashed, k, "tokenizers", infos[hashed].tokenizer_hash,
@@ -311,6 +336,7 @@ static bp_err fill_info(opening *o)
     }
     info->width = self->widest;
     info->eod_id = o->infos[first_eod(o)].eod_id;
+    take_roles(info, o);
     memcpy(info->tokenizer_hash, o->infos[first_tokenizer(o)].tokenizer_hash,
            sizeof info->tokenizer_hash);
     bp_vocab_share(&(bp_nn){.tensor_at = mesh->tensor_at, .tensors = mesh->tensors},

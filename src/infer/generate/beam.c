@@ -44,10 +44,18 @@ static void score_row(const bp_search *search, bp_choice *choice, const bp_searc
     bp_choice_penalise(choice, &sequence, choice->scores);
 }
 
-/* The 2 beams best continuations of all live beams, in search->best. */
+int64_t search_continuations(const bp_search_spec *spec)
+{
+    int64_t ends = spec->ends.count > 1 ? spec->ends.count : 1;
+
+    return (1 + ends) * spec->beams;
+}
+
+/* The best continuations of all live beams, in search->best. */
 static int64_t rank(bp_search *search, bp_choice *choice, const bp_search_rows *rows)
 {
-    int64_t count = 0, most = 2 * search->spec->beams, V = search->spec->choice.vocab_size;
+    int64_t count = 0, most = search_continuations(search->spec),
+            V = search->spec->choice.vocab_size;
 
     for (int32_t b = 0; b < search->live; b++) {
         score_row(search, choice, rows, b);

@@ -35,6 +35,8 @@ typedef struct generator {
 
 /** The rule of generate.*; stops are not in it yet. Local. */
 bp_search_spec generator_rule(const bp_config *config, const bp_model_info *model);
+/** The token that is put before prompts; -1: none. */
+int64_t generator_first(const bp_config *config, const bp_model_info *model);
 /** Errors: BP_ERR_CONFIG what does not fit the model. Local. */
 bp_err generator_check_rule(const bp_config *config, const bp_model_info *model);
 

@@ -25,6 +25,14 @@ const bp_option bp_generate_options[] = {
      .type = BP_OPTION_STRING,
      .help = "a file of text: {NAME} in it is the field NAME of a JSONL prompt; {{ is a brace",
      .at = AT(template_path)},
+    {.key = "generate.prefix",
+     .type = BP_OPTION_CHOICE,
+     .value = "auto",
+     .choices = "auto|bos|eod|none",
+     .help = "what is put before a prompt: the model's beginning-of-text token, the "
+             "end-of-document token, nothing; auto: before texts what the model's tokenizer puts "
+             "there",
+     .at = AT(prefix)},
     {.key = "generate.cut",
      .type = BP_OPTION_BOOL,
      .value = "no",
@@ -138,7 +146,8 @@ const bp_option bp_generate_options[] = {
      .type = BP_OPTION_INT,
      .min = -1,
      .max = 1e9,
-     .help = "id of the token that ends a text; the model's end of document if not given; -1: none",
+     .help = "id of the token that ends a text; the model's end of document, and other ends that "
+             "its files name, if not given; -1: none",
      .at = AT(end)},
     {.key = "generate.batch",
      .type = BP_OPTION_INT,
@@ -218,6 +227,7 @@ void bp_generate_warn(const bp_config *config)
 bp_search_spec generator_rule(const bp_config *config, const bp_model_info *model)
 {
     const bp_generate_keys *keys = bp_generate_keys_of(config);
+    bool given = bp_config_is_set(config, "generate.end");
 
     return (bp_search_spec){.choice = {.vocab_size = model->vocab_size,
                                        .samples = draws(keys),
@@ -232,8 +242,19 @@ bp_search_spec generator_rule(const bp_config *config, const bp_model_info *mode
                             .beams = is_beam(keys) ? keys->beams : 0,
                             .texts = fills(keys) ? 1 : keys->samples,
                             .length_penalty = keys->length_penalty,
-                            .end = bp_config_is_set(config, "generate.end") ? keys->end
-                                                                            : model->eod_id};
+                            .end = given ? keys->end : model->eod_id,
+                            .ends = given ? (bp_ends){0} : model->ends};
+}
+
+int64_t generator_first(const bp_config *config, const bp_model_info *model)
+{
+    const char *prefix = bp_generate_keys_of(config)->prefix;
+
+    if (model->masks || model->reads_source || strcmp(prefix, "none") == 0)
+        return -1;
+    if (strcmp(prefix, "auto") == 0)
+        return bp_model_first(model);
+    return strcmp(prefix, "bos") == 0 ? bp_model_bos(model) : model->eod_id;
 }
 
 bp_err generator_check_rule(const bp_config *config, const bp_model_info *model)

@@ -245,6 +245,15 @@ static json_t *rule_json(const generator *self)
     }
     (void)json_object_set_new(rule, "stop", keys->stop ? json_string(keys->stop) : json_null());
     (void)json_object_set_new(rule, "end", json_integer((json_int_t)self->rule.end));
+    if (self->rule.ends.count > 1) {
+        json_t *ends = json_array();
+
+        for (int k = 0; k < self->rule.ends.count; k++)
+            (void)json_array_append_new(ends, json_integer((json_int_t)self->rule.ends.ids[k]));
+        (void)json_object_set_new(rule, "ends", ends);
+    }
+    (void)json_object_set_new(rule, "prefix",
+                              json_integer((json_int_t)generator_first(self->config, &self->info)));
     return rule;
 }
 

@@ -81,6 +81,29 @@ static bp_err at_line(const reader *self, bp_err err, const char *remedy)
                        self->line, remedy);
 }
 
+/* What stands before a prompt; returns the number of tokens before it. */
+static int64_t begin_prompt(reader *self, bool wanted)
+{
+    bp_ids *ids = &self->prompts->ids;
+
+    if (wanted && self->spec->first >= 0) {
+        bp_ids_reserve(ids, 1);
+        ids->data[ids->count++] = (uint32_t)self->spec->first;
+    }
+    return ids->count;
+}
+
+/* A prompt that begins with it itself needs no second one. */
+static void end_prompt(reader *self, int64_t begin, bool wanted)
+{
+    bp_ids *ids = &self->prompts->ids;
+
+    if (wanted && self->spec->first >= 0 && ids->count > begin &&
+        (int64_t)ids->data[begin] == self->spec->first)
+        memmove(ids->data + begin, ids->data + begin + 1,
+                (size_t)(--ids->count - begin) * sizeof *ids->data);
+}
+
 static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
@@ -93,8 +116,10 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
                        "the prompts are texts, but no tokenizer is known: the model brings none, "
                        "and tokenizer.path is not set; set it, or give prompts as \"tokens\"");
     bp_buffer_add(&self->prompts->text, text, bytes);
+    int64_t begin = begin_prompt(self, true);
     bp_err err = bp_encode(self->encoder, text, bytes, &self->prompts->ids);
 
+    end_prompt(self, begin, true);
     if (err == BP_OK && self->spec->are_sources && self->spec->end >= 0) {
         bp_ids *ids = &self->prompts->ids;
 
@@ -110,6 +135,7 @@ static bp_err add_ids(reader *self, const json_t *list)
 
     if (!json_is_array(list))
         return BP_FAIL(BP_ERR_FORMAT, "prompt.bad_tokens", "\"tokens\" is not a list of ids");
+    int64_t begin = begin_prompt(self, self->spec->before_ids && json_array_size(list) > 0);
     bp_ids_reserve(ids, (int64_t)json_array_size(list));
     for (size_t k = 0; k < json_array_size(list); k++) {
         const json_t *id = json_array_get(list, k);
@@ -122,6 +148,7 @@ static bp_err add_ids(reader *self, const json_t *list)
                            k, self->spec->vocab_size - 1);
         ids->data[ids->count++] = (uint32_t)value;
     }
+    end_prompt(self, begin, self->spec->before_ids);
     return BP_OK;
 }
 

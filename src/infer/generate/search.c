@@ -69,7 +69,7 @@ void search_line_look(search_line *line, const bp_search *search)
 
     line->ended = true;
     line->finish = BP_FINISH_LENGTH;
-    if (output[line->count - 1] == search->spec->end)
+    if (bp_search_ends(search->spec, output[line->count - 1]))
         line->finish = BP_FINISH_EOD;
     else if (search->spec->stops && bp_stops_hit(search->spec->stops, output, line->count))
         line->finish = BP_FINISH_STOP;
@@ -113,7 +113,8 @@ void bp_search_new(bp_search **out, const bp_search_spec *spec, const int32_t *p
     if (spec->beams > 0) {
         new_lines(&search->spare, search, spec->beams, statistics);
         new_lines(&search->closed, search, spec->beams + 1, statistics);
-        search->best = bp_alloc("generate.search", 2 * spec->beams, sizeof *search->best);
+        search->best =
+            bp_alloc("generate.search", search_continuations(spec), sizeof *search->best);
     }
     *out = search;
 }

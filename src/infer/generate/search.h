@@ -14,6 +14,7 @@
 
 #include "infer/generate/choice.h"
 #include "infer/generate/stops.h"
+#include "text/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,8 +33,15 @@ typedef struct bp_search_spec {
     int64_t texts;         /* that are wanted of each prompt: `samples` */
     double length_penalty; /* of a beam search */
     int64_t end;           /* the token that ends a text; -1: none */
+    bp_ends ends;          /* all of them, where there are others too */
     const bp_stops *stops; /* borrowed; NULL: none */
 } bp_search_spec;
+
+/** Does the token end a text? */
+static inline bool bp_search_ends(const bp_search_spec *spec, int64_t token)
+{
+    return token == spec->end || bp_ends_have(&spec->ends, token);
+}
 
 /** Sequences that are fed side by side for a prompt: K. */
 int64_t bp_search_slots(const bp_search_spec *spec);

@@ -30,7 +30,7 @@ struct bp_search {
     search_line *spare;  /* [slots] of a beam search: the beams of the next step */
     search_line *closed; /* [beams + 1] hypotheses, the best first */
     int64_t closed_count;
-    search_continuation *best;       /* [2 beams] */
+    search_continuation *best;       /* [search_continuations] */
     int32_t *counts, *fed, *parents; /* [slots] */
 };
 
@@ -41,7 +41,11 @@ void search_line_add(search_line *line, const bp_search *search, const bp_search
 /** Does the line end with the token that was added last? Sets ended and finish. */
 void search_line_look(search_line *line, const bp_search *search);
 
-/** A step of a beam search: the 2 beams best continuations of the live beams are ranked together;
+/** How many of the best continuations are ranked: 2 beams, of more than one end token a beam more
+ * for each, as transformers does. */
+int64_t search_continuations(const bp_search_spec *spec);
+
+/** A step of a beam search: the best continuations of the live beams are ranked together;
  * one that ends, among the first `beams`, closes a hypothesis, at a lower rank it is dropped; the
  * others go on until `beams` do. It is over when `beams` hypotheses are closed and the step's best
  * sum / n^penalty does not beat the worst of them, or after the last step, when the live beams join

@@ -248,7 +248,9 @@ static bp_err read_prompts(generator *self)
                                   .mask = fills(self) ? self->plan.fill.mask : -1,
                                   .are_sources = self->info.reads_source,
                                   .cut = keys->cut,
-                                  .end = self->info.eod_id};
+                                  .end = self->info.eod_id,
+                                  .first = generator_first(self->config, &self->info),
+                                  .before_ids = strcmp(keys->prefix, "auto") != 0};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
     bp_err err = bp_prompts_read(prompts, &spec);
@@ -309,7 +311,14 @@ static bool has_masks(const generator *self, int64_t k)
 
 static void warn_of_prompts(const generator *self)
 {
+    const char *prefix = bp_generate_keys_of(self->config)->prefix;
     int64_t cut = 0;
+
+    if (strcmp(prefix, "none") != 0 && strcmp(prefix, "auto") != 0 &&
+        generator_first(self->config, &self->info) < 0)
+        BP_WARN("config.unused_key", "generate.prefix = %s is ignored: %s", prefix,
+                self->info.masks || self->info.reads_source ? "only causal models have a prefix"
+                                                            : "the model has no such token");
 
     if (bp_config_is_given(self->config, "generate.cut") && !self->info.reads_source)
         BP_WARN("config.unused_key",
@@ -378,7 +387,13 @@ static void make_key(generator *self)
         bp_math_keys_of(self->config)->precision, self->mesh_shape.members,
         self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "", rounds);
 
-    bp_sha256_of(text, strlen(text), self->key);
+    bp_buffer all = {0};
+
+    bp_buffer_printf(&all, "%s", text);
+    for (int k = 1; k < rule->ends.count; k++)
+        bp_buffer_printf(&all, " or %" PRId64, rule->ends.ids[k]);
+    bp_sha256_of(all.data, all.bytes, self->key);
+    bp_buffer_clear(&all);
     bp_free(text);
 }
 

@@ -173,7 +173,8 @@ static bp_err open_corpus(sampler *self, const bp_config *config)
     if (err != BP_OK)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
-    scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, &self->rule);
+    scorer_resolve_ends(config, eod >= 0 ? eod : model->eod_id,
+                        bp_corpus_roles(self->corpus)[BP_ROLE_BOS], model, &self->rule);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
         return err;

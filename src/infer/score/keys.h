@@ -35,6 +35,7 @@ typedef struct bp_score_rule_keys {
     int64_t context;
     int64_t stride;
     const char *prefix;
+    bool prefix_every;
     bool end;
     bool cut;
     int64_t memory;

@@ -34,10 +34,17 @@ const bp_option bp_score_rule_options[] = {
      .at = BP_AT(bp_score_rule_keys, stride)},
     {.key = "score.prefix",
      .type = BP_OPTION_CHOICE,
-     .value = "eod",
-     .choices = "eod|none",
-     .help = "what precedes a document (rolling): the end-of-document token, or nothing",
+     .value = "auto",
+     .choices = "auto|bos|eod|none",
+     .help = "what precedes a document (rolling), and a choice's context: the model's "
+             "beginning-of-text token, the end-of-document token, nothing; auto: bos where the "
+             "model has one, else eod",
      .at = BP_AT(bp_score_rule_keys, prefix)},
+    {.key = "score.prefix_every",
+     .type = BP_OPTION_BOOL,
+     .value = "no",
+     .help = "that token is the first input of every window, in the place of the text's",
+     .at = BP_AT(bp_score_rule_keys, prefix_every)},
     {.key = "score.end",
      .type = BP_OPTION_BOOL,
      .value = "no",
@@ -358,6 +365,7 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
         return err;
     *rule = (bp_score_rule){.convention = convention_of(config),
                             .eod = -1,
+                            .lead = -1,
                             .start = model->start_token,
                             .cut = bp_score_rule_keys_of(config)->cut};
     if (!given)
@@ -383,11 +391,31 @@ bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_ru
     return bp_config_faults(config);
 }
 
-void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule)
+/* What score.prefix names, -1: nothing. */
+static int64_t find_lead(const char *prefix, int64_t eod, const bp_model_info *model,
+                         int64_t corpus_bos)
 {
+    int64_t bos = bp_model_bos(model);
+
+    if (strcmp(prefix, "none") == 0)
+        return -1;
+    if (strcmp(prefix, "eod") == 0)
+        return eod;
+    if (strcmp(prefix, "bos") == 0)
+        return bos >= 0 ? bos : corpus_bos;
+    return bos >= 0 ? bos : eod;
+}
+
+void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
+                         const bp_model_info *model, bp_score_rule *rule)
+{
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(config);
+    bool causal = !bp_score_masks(rule->convention) && rule->convention != BP_SCORE_PAIRS;
+
     rule->eod = eod;
-    rule->end = eod >= 0 && bp_score_rule_keys_of(config)->end && !bp_score_masks(rule->convention);
-    rule->prefix = (eod >= 0 && rule->convention == BP_SCORE_ROLLING &&
-                    strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0) ||
+    rule->end = eod >= 0 && keys->end && !bp_score_masks(rule->convention);
+    rule->lead = causal ? find_lead(keys->prefix, eod, model, corpus_bos) : -1;
+    rule->every = rule->lead >= 0 && keys->prefix_every;
+    rule->prefix = (rule->lead >= 0 && rule->convention == BP_SCORE_ROLLING) ||
                    rule->convention == BP_SCORE_PAIRS;
 }

@@ -80,7 +80,7 @@ static void cut_document(bp_score_plan *plan, unit_cutter *cutter, int64_t docum
     plan->windows += count;
 }
 
-/* All but whether the last token of a file with open ends is text. */
+/* All but whether the last token of a file with open ends, and the first one, are text. */
 static void lay_document(const bp_score_plan *plan, int64_t file, int64_t document,
                          bp_score_document *out)
 {
@@ -238,18 +238,34 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
     return low;
 }
 
+/* A document that begins with the prefix gets no second one: its own is no text. */
+static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_score_document *out)
+{
+    int32_t first = -1;
+    bp_err err;
+
+    if (plan->rule.lead < 0 || !plan->rule.prefix || out->text == 0)
+        return BP_OK;
+    err = bp_corpus_file_read(file, out->start, 1, &first);
+    if (err == BP_OK && first == plan->rule.lead) {
+        out->start++;
+        out->stored--;
+        out->text--;
+    }
+    return err;
+}
+
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out)
 {
     int64_t k = bp_score_plan_file(plan, document);
     bp_corpus_file *file = bp_corpus_file_at(plan->corpus, k);
     int32_t last = -1;
+    bp_err err = BP_OK;
 
     lay_document(plan, k, document, out);
-    if (!plan->strips || out->stored == 0 || !bp_corpus_file_info(file)->open_ends)
-        return BP_OK;
-
-    bp_err err = bp_corpus_file_read(file, out->start + out->stored - 1, 1, &last);
-    if (err == BP_OK && last == bp_corpus_eod(plan->corpus))
-        out->text--;
-    return err;
+    if (plan->strips && out->stored > 0 && bp_corpus_file_info(file)->open_ends) {
+        err = bp_corpus_file_read(file, out->start + out->stored - 1, 1, &last);
+        out->text -= err == BP_OK && last == bp_corpus_eod(plan->corpus);
+    }
+    return err == BP_OK ? skip_lead(plan, file, out) : err;
 }

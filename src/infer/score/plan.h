@@ -37,8 +37,8 @@ typedef struct bp_score_plan {
     bp_score_cut *cuts; /* [units + 1] */
 } bp_score_plan;
 
-/** The rule's eod, prefix and end are settled before. Documents that `bag` holds are left out
- * (NULL: none are). Clear with bp_score_plan_clear, after an error too.
+/** The rule's lead, eod, prefix, every and end are settled before. Documents that `bag` holds are
+ * left out (NULL: none are). Clear with bp_score_plan_clear, after an error too.
  *
  * Errors: those of reading doc_start and of bp_stream_new; of words BP_ERR_CONFIG the corpus brings
  * no tokenizer, and those of bp_tokenizer_parse. */
@@ -52,7 +52,7 @@ bool bp_score_plan_has(const bp_score_plan *plan, int64_t document);
 /** Where a document lies, and what of it is text. */
 typedef struct bp_score_document {
     int64_t file;
-    int64_t start;  /* in the file's /tokens */
+    int64_t start;  /* in the file's /tokens, behind a prefix of its own */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
     int64_t source; /* of a pair, whose text is its target: tokens of its source, which lie before
@@ -66,7 +66,8 @@ int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document 
 
 /** The file that holds a document. */
 int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document);
-/** Look a document up. Reads its last token where only that shows whether it is text.
+/** Look a document up. Reads its first token, and its last one where only that shows whether it is
+ *  text.
  *  Errors: those of bp_corpus_file_read. */
 bp_err bp_score_plan_document(const bp_score_plan *plan, int64_t document, bp_score_document *out);
 

@@ -184,9 +184,13 @@ void scorer_report(const scorer *self)
         print_table(ENSEMBLE, COUNT(ENSEMBLE), rows);
     json_decref(rows);
     if (self->unscored > 0 && self->rule.convention != BP_SCORE_PAIRS) /* see score.too_long */
-        bp_log("%" PRId64 " text tokens were not scored: score.convention = %s, score.prefix = %s",
+        bp_log("%" PRId64
+               " text tokens were not scored: score.convention = %s, score.prefix = %s%s",
                self->unscored, bp_score_convention_name(self->rule.convention),
-               bp_score_prefix_name(&self->rule));
+               bp_score_prefix_name(&self->rule),
+               self->rule.lead < 0 && strcmp(bp_score_rule_keys_of(self->config)->prefix, "none")
+                   ? ", as neither model nor corpus names a token that begins or ends a text"
+                   : "");
     report_choices(self->choices);
     if (bp_score_keys_of(self->config)->neighbours)
         bp_log("perplexity %.4f with %" PRId64 " neighbours of each token, %.4f without",

@@ -25,7 +25,7 @@ typedef struct scorer {
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
     bp_corpus *corpus;              /* on leads and the coordinator, as the plan */
     char corpus_hash[BP_SHA256_HEX]; /* on all ranks */
-    bp_score_rule rule;              /* on all ranks, but prefix, end and eod */
+    bp_score_rule rule;              /* on all ranks, but lead, eod, prefix, every and end */
     bp_score_plan plan;
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
@@ -39,11 +39,14 @@ typedef struct scorer {
     bool page;               /* leave one */
 } scorer;
 
-/** Settle score.context and score.stride by the model's context; eod, prefix and end stay open.
+/** Settle score.context and score.stride by the model's context; lead, eod, prefix, every and end
+ *  stay open.
  *  Errors: BP_ERR_CONFIG. */
 bp_err scorer_resolve(bp_config *config, const bp_model_info *model, bp_score_rule *rule);
-/** Settle prefix and end, by whether there is an end-of-document token (eod >= 0). */
-void scorer_resolve_eod(const bp_config *config, int64_t eod, bp_score_rule *rule);
+/** Settle lead, eod, prefix, every and end, by the end-of-document token (-1: none) and the
+ * beginning-of-text token of the model or, where score.prefix asks for one, of the corpus. */
+void scorer_resolve_ends(const bp_config *config, int64_t eod, int64_t corpus_bos,
+                         const bp_model_info *model, bp_score_rule *rule);
 
 /** The special tokens of a masked model's windows. Errors: BP_ERR_CONFIG one is missing. */
 bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule);

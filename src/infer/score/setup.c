@@ -147,12 +147,33 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
                        "vocab_size of the corpus is more than the model's, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
                        vocab_size, words, path);
-    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id)
+    if (eod >= 0 && model->eod_id >= 0 && eod != model->eod_id && !bp_ends_have(&model->ends, eod))
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.eod_mismatch",
                        "eod_id of the corpus is not that of the model, %" PRId64 " and %" PRId64
                        ": at %s; make the corpus with the model's tokenizer",
                        eod, model->eod_id, path);
     return BP_OK;
+}
+
+static void warn_of_prefix(const scorer *self)
+{
+    const bp_score_rule_keys *keys = bp_score_rule_keys_of(self->config);
+    const bp_score_rule *rule = &self->rule;
+    bool bos = strcmp(keys->prefix, "bos") == 0;
+
+    if (bp_config_is_given(self->config, "score.prefix") && !rule->prefix && !rule->every &&
+        !bp_score_keys_of(self->config)->candidates && strcmp(keys->prefix, "none") != 0)
+        BP_WARN("config.unused_key", "score.prefix = %s is ignored: %s; the summary says \"none\"",
+                keys->prefix,
+                rule->convention != BP_SCORE_ROLLING
+                    ? "only score.convention = rolling has a prefix"
+                : bos ? "neither model nor corpus names a beginning-of-text token"
+                      : "neither corpus nor model names an end-of-document token");
+    if (keys->prefix_every && !rule->every)
+        BP_WARN("config.unused_key", "score.prefix_every = yes is ignored: %s",
+                bp_score_masks(rule->convention) || rule->convention == BP_SCORE_PAIRS
+                    ? "only causal models have a prefix"
+                    : "there is no prefix");
 }
 
 /* What was asked for, but has no meaning here. */
@@ -174,11 +195,7 @@ static void warn_of_settings(const scorer *self)
                 " tokens, and its positions behind them may have no training: at score.context = "
                 "%" PRId64 "; use %" PRId64 " or less, or train on in such windows (model.init)",
                 self->info.trained_context, self->rule.context, self->info.trained_context);
-    if (bp_config_is_given(config, "score.prefix") && !self->rule.prefix &&
-        strcmp(bp_score_rule_keys_of(config)->prefix, "eod") == 0)
-        BP_WARN("config.unused_key", "score.prefix = eod is ignored: %s; the summary says \"none\"",
-                self->rule.eod < 0 ? "neither corpus nor model names an end-of-document token"
-                                   : "only score.convention = rolling has a prefix");
+    warn_of_prefix(self);
     if (bp_config_is_given(config, "score.cut") && self->rule.convention != BP_SCORE_PAIRS)
         BP_WARN("config.unused_key",
                 "score.cut has no effect on a model that reads no source; leave it out");
@@ -211,7 +228,8 @@ static bp_err load_corpus(scorer *self)
     if (err != BP_OK)
         return err;
     int64_t eod = bp_corpus_eod(self->corpus);
-    scorer_resolve_eod(self->config, eod >= 0 ? eod : self->info.eod_id, &self->rule);
+    scorer_resolve_ends(self->config, eod >= 0 ? eod : self->info.eod_id,
+                        bp_corpus_roles(self->corpus)[BP_ROLE_BOS], &self->info, &self->rule);
     warn_of_settings(self);
     err = scorer_resolve_specials(self->corpus, &self->rule);
     if (err != BP_OK)
@@ -238,12 +256,14 @@ static void make_key(scorer *self)
     bp_buffer text = {0};
 
     bp_buffer_printf(
-        &text, "3 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
+        &text, "4 %s %s %" PRId64 " %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %s %d %d %d %d",
         self->corpus_hash, self->info.digest, self->statistics.count,
         bp_score_convention_name(rule->convention), rule->context, rule->stride, rule->eod,
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
+    if (rule->lead != rule->eod || rule->every)
+        bp_buffer_printf(&text, " behind %" PRId64 " %d", rule->lead, rule->every);
     if (rule->piece > 0)
         bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
     if (rule->convention == BP_SCORE_PAIRS)

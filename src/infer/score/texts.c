@@ -71,7 +71,7 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model, const bp_t
     if (err == BP_OK)
         err = scorer_resolve(config, model, rule);
     if (err == BP_OK) {
-        scorer_resolve_eod(config, eod >= 0 ? eod : model->eod_id, rule);
+        scorer_resolve_ends(config, model->eod_id >= 0 ? model->eod_id : eod, -1, model, rule);
         err = find_specials(rule, tokenizer);
     }
     bp_config_free(&config);
@@ -157,8 +157,10 @@ static int32_t token_at(const text_job *job, int64_t text, int64_t z)
     const bp_token_texts *texts = job->texts;
     int64_t k = z - job->rule->prefix;
 
-    return k < 0 || k >= length_of(texts, text) ? (int32_t)job->rule->eod
-                                                : texts->tokens[texts->starts[text] + k];
+    if (k < 0)
+        return (int32_t)job->rule->lead;
+    return k >= length_of(texts, text) ? (int32_t)job->rule->eod
+                                       : texts->tokens[texts->starts[text] + k];
 }
 
 static void fill_scored(const text_job *job, const text_row *row, int64_t length, int32_t *inputs,
@@ -172,7 +174,9 @@ static void fill_scored(const text_job *job, const text_row *row, int64_t length
         bool real = j < w->inputs;
 
         if (w->masked == 0) {
-            inputs[j] = real ? token_at(job, row->text, w->first + j) : 0;
+            inputs[j] = !real                   ? 0
+                        : rule->every && j == 0 ? (int32_t)rule->lead
+                                                : token_at(job, row->text, w->first + j);
             targets[j] = real && j >= target ? token_at(job, row->text, w->first + j + 1) : -1;
             continue;
         }
@@ -285,7 +289,7 @@ static void fill_whole(const text_job *job, const text_row *row, int64_t length,
         targets[j] = -1;
     }
     if (lead > 0)
-        inputs[0] = (int32_t)(masks ? rule->cls : rule->eod);
+        inputs[0] = (int32_t)(masks ? rule->cls : rule->lead);
     memcpy(inputs + lead, texts->tokens + texts->starts[row->text] + row->window.first,
            (size_t)count * sizeof *inputs);
     if (masks)

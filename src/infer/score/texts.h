@@ -32,8 +32,9 @@ bp_err bp_texts_score(double *nll, int64_t *scored, bp_model *lm, const bp_score
 
 /** states[tokens of all texts][columns]: of each token what layer `layer` leaves (0: the embedding;
  * BP_TEXTS_LAST), as Hugging Face numbers its hidden_states. A causal model reads the
- * end-of-document token first, a masked one stands between its special tokens; both read a text
- * that is longer than their context in disjoint windows. Columns: bp_texts_columns of that layer.
+ * prefix first (score.prefix = auto), a masked one stands between its special tokens; both read a
+ * text that is longer than their context in disjoint windows. Columns: bp_texts_columns of that
+ * layer.
  *
  * Errors:     BP_ERR_SYSTEM memory. */
 bp_err bp_texts_states(float *states, bp_model *lm, const bp_score_rule *rule,

@@ -324,7 +324,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
     int64_t text_end = end > owner->document.text ? owner->document.text : end;
 
     if (begin < 0)
-        unit->line[0] = (int32_t)(unit->sources ? rule->start : rule->eod);
+        unit->line[0] = (int32_t)(unit->sources ? rule->start : rule->lead);
     if (end > owner->document.text)
         unit->line[end - 1 - begin] = (int32_t)rule->eod;
     if (text_end <= text_begin)
@@ -416,6 +416,8 @@ bp_err bp_score_unit_batch(bp_score_unit *unit, int64_t b, bp_model_batch *out)
             continue;
         memset(inputs, 0, (size_t)batch->length * sizeof(*inputs));
         memcpy(inputs, unit->line, (size_t)n * sizeof(*inputs));
+        if (unit->plan->rule.every && batch->begin == 0 && n > 0)
+            inputs[0] = (int32_t)unit->plan->rule.lead;
         for (int64_t j = 0; j < batch->length; j++)
             targets[j] = j < n && batch->begin + j >= unscored ? unit->line[j + 1] : -1;
     }

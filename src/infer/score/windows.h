@@ -15,21 +15,25 @@ typedef enum bp_score_convention {
     BP_SCORE_PAIRS     /* of encoder-decoders: a target given its source */
 } bp_score_convention;
 
-/** A document of n text tokens is the line z: the end-of-document token if `prefix` (of pairs the
- * start token), its n tokens, the end-of-document token again if `end`. The text of a pair is its
- * target. All places below are places in z; z[0] is never scored.
+/** A document of n text tokens is the line z: the token `lead` if `prefix` (of pairs the start
+ * token), its n tokens, the end-of-document token if `end`. The text of a pair is its target. All
+ * places below are places in z; z[0] is never scored. A document that begins with `lead` itself is
+ * its line without another one: that token is no text.
  */
 typedef struct bp_score_rule {
     bp_score_convention convention;
     int64_t context; /* C: the most inputs a window feeds; BP_MODEL_UNLIMITED: a document is one */
     int64_t stride;  /* S */
     bool prefix, end;
-    int64_t eod;            /* the end-of-document token; -1: none, then prefix and end are false */
+    int64_t eod;            /* the end-of-document token; -1: none, then end is false */
     int64_t piece;          /* a longer window is computed in pieces of so many inputs; 0: whole */
     int64_t cls, sep, mask; /* special tokens of masked models */
     int64_t start;          /* of pairs: the token that takes the place of the one before */
     bool cut;               /* of pairs: what is longer than the context loses its end; else the
                                pair has no window */
+    int64_t lead;           /* the beginning-of-text or the end-of-document token; -1: none, then
+                               prefix and every are false */
+    bool every;             /* `lead` takes the place of the first input of every window */
 } bp_score_rule;
 
 /** A window feeds z[first .. first+inputs) and scores the last `scored` of the targets

@@ -374,6 +374,7 @@ static bp_err create_writer(master *m)
         .vocab_size = bp_tokenizer_size(build->tokenizer),
         .eod_id = bp_tokenizer_eod(build->tokenizer),
         .roles = m->roles,
+        .has_bos = build->has_bos,
         .tokenizer_hash = bp_tokenizer_hash(build->tokenizer),
         .tokenizer = m->tokenizer,
         .labels = build->labels,

@@ -21,6 +21,8 @@ typedef struct bp_corpus_build {
     const char *const *values; /* ... and of those with numbers [value_count] */
     int field_count, label_count, value_count;
     bool no_tags; /* of conll */
+    bool has_bos; /* each document begins with the tokenizer's beginning-of-text token, which it
+                     has; of documents without segments */
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;

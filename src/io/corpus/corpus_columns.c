@@ -244,6 +244,8 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
     if (err == BP_OK)
         err = read_roles(file, h5);
     info->open_ends = bp_h5_has_attribute(h5, "/", "open_ends");
+    info->has_bos =
+        bp_h5_has_attribute(h5, "/", "begins_with_bos") && info->roles[BP_ROLE_BOS] >= 0;
     if (err == BP_OK && bp_h5_has_attribute(h5, "/", "tokenizer_hash"))
         err = bp_h5_get_text(h5, "/", "tokenizer_hash", info->tokenizer_hash,
                              sizeof info->tokenizer_hash);

@@ -285,6 +285,7 @@ static bp_err write_attributes(bp_corpus_writer *writer)
     } numbers[] = {{"format_version", BP_CORPUS_VERSION, true},
                    {"vocab_size", spec->vocab_size, true},
                    {"eod_id", spec->eod_id, spec->eod_id >= 0},
+                   {"begins_with_bos", 1, spec->has_bos},
                    {"open_ends", writer->open_ends, writer->open_ends > 0}};
     bp_err err = BP_OK;
 

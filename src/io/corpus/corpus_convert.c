@@ -184,6 +184,7 @@ static bp_err write_native(bp_corpus_file *file, hid_t dataset, const columns *c
     bp_corpus_spec spec = {.vocab_size = file->info.vocab_size,
                            .eod_id = file->info.eod_id,
                            .roles = file->info.roles,
+                           .has_bos = file->info.has_bos,
                            .ends_as_given = true,
                            .tokenizer_hash = file->info.tokenizer_hash,
                            .labels = c->names,

@@ -15,6 +15,7 @@ typedef struct bp_corpus_info {
     int64_t vocab_size;
     int64_t eod_id;                     /* -1: none */
     int64_t roles[BP_ROLES];            /* special tokens, -1: none; BP_ROLE_END is eod_id */
+    bool has_bos;                       /* each document begins with the token of BP_ROLE_BOS */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char content_hash[33];              /* XXH3-128 of all that follows the user block */
     bool open_ends;            /* some document lacks the end-of-document token (converted) */

@@ -6,6 +6,7 @@
 #include "base/hidden.h"
 #include "base/mem.h"
 #include "io/h5/zstd_filter.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -287,11 +288,10 @@ static int64_t fill(bp_corpus_writer *writer, const uint32_t *ids, int64_t count
     return k;
 }
 
-bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count)
+static bp_err add_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count)
 {
     bp_err err = BP_OK;
 
-    BP_ASSERT(!writer->finished);
     while (err == BP_OK && count > 0) {
         int64_t capacity = BP_CORPUS_CHUNK_TOKENS - writer->raw_tokens;
         int64_t now = count < capacity ? count : capacity;
@@ -311,6 +311,25 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
             err = hand_out(writer);
     }
     return err;
+}
+
+/* A document that begins gets its first token. */
+static bp_err begin_document(bp_corpus_writer *writer)
+{
+    const bp_corpus_spec *spec = &writer->spec;
+    const uint32_t bos = spec->has_bos ? (uint32_t)spec->roles[BP_ROLE_BOS] : 0;
+
+    if (!spec->has_bos || spec->ends_as_given || writer->token_count > writer->document_start)
+        return BP_OK;
+    return add_tokens(writer, &bos, 1);
+}
+
+bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, int64_t count)
+{
+    bp_err err = begin_document(writer);
+
+    BP_ASSERT(!writer->finished);
+    return err == BP_OK ? add_tokens(writer, ids, count) : err;
 }
 
 /* ---- documents ---- */

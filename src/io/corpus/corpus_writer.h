@@ -41,6 +41,8 @@ typedef struct bp_corpus_spec {
     int64_t vocab_size;
     int64_t eod_id;             /* -1: none */
     const int64_t *roles;       /* ids of other roles [BP_ROLES], -1: none; NULL: not known */
+    bool has_bos;               /* each document begins with the token of BP_ROLE_BOS, which the
+                                   writer adds, unless ends_as_given */
     bool ends_as_given;         /* no end-of-document token is added: documents end as they are */
     const char *tokenizer_hash; /* 64 hexadecimal digits; "": not known */
     const char *tokenizer;      /* text of tokenizer.json, kept as /source/tokenizer; NULL: none */

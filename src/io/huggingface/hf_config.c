@@ -382,7 +382,7 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     const json_t *eos = json_object_get(config, "eos_token_id");
     bp_err err;
 
-    *out = (bp_hf_shape){.eos_id = -1, .pad_id = -1};
+    *out = (bp_hf_shape){.eos_id = -1, .bos_id = -1, .pad_id = -1};
     err = find_table(&out->table, config, tables, path);
     for (int k = 0; err == BP_OK && out->table->sizes[k].ours; k++)
         err = read_size(out, config, &out->table->sizes[k], &out->sizes[k], path);
@@ -431,8 +431,14 @@ json_t *hf_config_json(const bp_hf_shape *shape)
                                       value_of(shape, setting->is, strcspn(setting->is, "|")));
     if (json_is_null(json_object_get(config, "decoder_start_token_id"))) /* it is that one */
         (void)json_object_set(config, "decoder_start_token_id", eos);
-    (void)json_object_set(config, "bos_token_id", eos);
-    (void)json_object_set(config, "eos_token_id", eos);
+    if (shape->bos_id >= 0)
+        (void)json_object_set_new(config, "bos_token_id", json_integer(shape->bos_id));
+    else
+        (void)json_object_set(config, "bos_token_id", eos);
+    if (shape->end_ids)
+        (void)json_object_set_new(config, "eos_token_id", json_deep_copy(shape->end_ids));
+    else
+        (void)json_object_set(config, "eos_token_id", eos);
     json_decref(eos);
     return config;
 }

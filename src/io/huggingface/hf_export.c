@@ -141,7 +141,9 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
     const json_t *state = bp_checkpoint_state(checkpoint),
                  *model = part ? part : json_object_get(state, "model");
     const json_t *eod = json_object_get(state, "eod_id"),
-                 *pad = json_object_get(json_object_get(state, "roles"), "pad");
+                 *pad = json_object_get(json_object_get(state, "roles"), "pad"),
+                 *bos = json_object_get(json_object_get(state, "roles"), "bos"),
+                 *ends = json_object_get(state, "end_ids");
     bool known = false, has = false;
     bp_err err = bp_json_get_string(model, "kind", &kind, where);
 
@@ -160,6 +162,8 @@ static bp_err read_shape(bp_hf_shape *out, const bp_checkpoint *checkpoint, cons
                        "folders for: at %s; export another one",
                        kind, where);
     out->eos_id = json_is_integer(eod) ? json_integer_value(eod) : -1;
+    out->bos_id = json_is_integer(bos) ? json_integer_value(bos) : -1;
+    out->end_ids = json_is_array(ends) ? ends : NULL;
     out->pad_id = json_is_integer(pad) ? json_integer_value(pad) : -1;
     return err;
 }

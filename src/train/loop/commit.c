@@ -29,12 +29,10 @@ static json_t *state_of(const trainer *self)
                   "skipped_in_row", (json_int_t)p->skipped_in_row, "best_valid_loss",
                   bp_json_real(p->best_valid_loss), "best_step", (json_int_t)p->best_step,
                   "validations_since_best", (json_int_t)p->stale, "valid_hash", facts->valid_hash);
-    json_t *roles = bp_roles_json(facts->roles);
 
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
-    if (roles != NULL)
-        json_object_set_new(state, "roles", roles);
+    bp_roles_put(state, facts->roles, &facts->ends);
     trainer_task_put_state(self, state);
     if (self->base)
         (void)json_object_set(state, "base", self->base);

@@ -38,6 +38,20 @@ static bp_err open_init(trainer *self, const char *init)
     return bp_agree(self->mesh->world, err);
 }
 
+/* What the model that it begins with knows of the beginning and the ends of texts. */
+static void keep_roles(corpus_facts *facts, const json_t *state, int64_t vocab_size)
+{
+    bp_ends ends = {0};
+
+    if (facts->roles[BP_ROLE_BOS] < 0 && bp_roles_get(state, BP_ROLE_BOS) < vocab_size) {
+        facts->roles[BP_ROLE_BOS] = bp_roles_get(state, BP_ROLE_BOS);
+        facts->roles[BP_ROLE_FIRST] = bp_roles_get(state, BP_ROLE_FIRST);
+    }
+    bp_ends_read(&ends, json_object_get(state, "end_ids"), vocab_size);
+    if (bp_ends_have(&ends, facts->eod_id))
+        facts->ends = ends;
+}
+
 static bp_err check_init(trainer *self, const char *init)
 {
     const json_t *state = bp_checkpoint_state(self->source);
@@ -48,6 +62,7 @@ static bp_err check_init(trainer *self, const char *init)
     if (err != BP_OK)
         return err;
     self->shape = bp_model_shape_of(self->config, &known);
+    keep_roles(&self->facts, state, known.vocab_size);
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
         strcmp(hash, self->facts.tokenizer_hash) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",

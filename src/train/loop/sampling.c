@@ -45,17 +45,18 @@ static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *id
     return err;
 }
 
-/* Without a text a document begins: behind the token that ends the one before. */
+/* What documents begin with; without that, the token that ends the one before. */
 static bp_err begin_document(const trainer *self, bp_ids *ids)
 {
-    uint32_t eod = (uint32_t)self->facts.eod_id;
+    int64_t first = self->facts.roles[BP_ROLE_FIRST];
+    uint32_t token = (uint32_t)(first >= 0 ? first : self->facts.eod_id);
 
-    if (self->facts.eod_id < 0)
+    if (first < 0 && self->facts.eod_id < 0)
         return BP_FAIL(BP_ERR_CONFIG, "train.no_sample_prompt",
                        "train.sample_prompt is not given, and the corpus has no end-of-document "
                        "token that a text could begin with: at train.sample_prompt; give a text");
     bp_ids_reserve(ids, 1);
-    ids->data[ids->count++] = eod;
+    ids->data[ids->count++] = token;
     return BP_OK;
 }
 
@@ -87,7 +88,9 @@ static bp_err read_prompt(trainer *self, bp_ids *ids)
                       "train.sample_prompt needs a tokenizer, and the corpus brings "
                       "none: at tokenizer.path; set it");
     if (err == BP_OK)
-        err = text ? encode(self->samples.tokenizer, text, ids) : begin_document(self, ids);
+        err = !text || self->facts.roles[BP_ROLE_FIRST] >= 0 ? begin_document(self, ids) : BP_OK;
+    if (err == BP_OK && text)
+        err = encode(self->samples.tokenizer, text, ids);
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 
@@ -159,7 +162,8 @@ bp_err trainer_samples_open(trainer *self)
                                                 .top_p = 1,
                                                 .repetition_penalty = 1},
                                      .texts = 1,
-                                     .end = self->facts.eod_id};
+                                     .end = self->facts.eod_id,
+                                     .ends = self->facts.ends};
     samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1,
                                         keys->sample_tokens, bp_model_most_inputs(&self->shape), 1);
     return BP_OK;
@@ -278,7 +282,7 @@ static bp_err spell(const trainer *self, const json_t *line, char **text, size_t
 
     for (int64_t i = 0; i < count; i++)
         tokens[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
-    if (count > 0 && tokens[count - 1] == self->facts.eod_id)
+    if (count > 0 && bp_search_ends(&self->samples.rule, tokens[count - 1]))
         count--;
     if (self->samples.tokenizer)
         err = bp_spell(self->samples.tokenizer, tokens, count, text, bytes);

@@ -188,6 +188,10 @@ static bp_err find_facts(trainer *self)
     facts->vocab_size = bp_corpus_vocab_size(self->corpus);
     facts->eod_id = bp_corpus_eod(self->corpus);
     memcpy(facts->roles, bp_corpus_roles(self->corpus), sizeof facts->roles);
+    for (int64_t k = 0; k < bp_corpus_files(self->corpus); k++)
+        if (!bp_corpus_file_info(bp_corpus_file_at(self->corpus, k))->has_bos)
+            facts->roles[BP_ROLE_BOS] = -1; /* it is not trained */
+    facts->roles[BP_ROLE_FIRST] = facts->roles[BP_ROLE_BOS];
     facts->tokens = bp_stream_tokens(self->stream);
     facts->mixed_files = bp_stream_weights(self->stream) ? bp_stream_files(self->stream) : 0;
     snprintf(facts->hash, sizeof facts->hash, "%s", bp_corpus_hash(self->corpus));

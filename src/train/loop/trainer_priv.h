@@ -18,7 +18,9 @@
 /* What the leads know of the corpora, broadcast to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
     int64_t vocab_size, eod_id, tokens, valid_tokens;
-    int64_t roles[BP_ROLES];            /* special tokens, -1: none */
+    int64_t roles[BP_ROLES]; /* special tokens, -1: none; bos and first where documents begin with
+                                it, or the model of model.init knows it */
+    bp_ends ends;            /* tokens that end a text, where there are more than eod_id */
     int64_t documents, valid_documents; /* examples that are documents or runs; of valid_corpus */
     int64_t targets;     /* tokens of the targets of training pairs; 0: examples are no pairs */
     int64_t mixed_files; /* of training corpora with weights; 0: corpora without */

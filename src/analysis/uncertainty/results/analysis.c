@@ -188,6 +188,21 @@ static void clear_evidence(evidence *self)
 
 /* ---- resamples ---- */
 
+/* Resamples of a set of one document say nothing of a spread: what is measured on it has none. */
+static void forget_lone(double *resampled, const bp_bootstrap *bootstrap, int64_t columns)
+{
+    for (int64_t r = 0; r < bootstrap->resamples; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t shift =
+                c < COMPARISON_FIGURES
+                    ? 0
+                    : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
+
+            if (bootstrap->documents[0] < 2 || bootstrap->documents[shift] < 2)
+                resampled[r * columns + c] = NAN;
+        }
+}
+
 static bp_err find_values(comparison_result *out, const evidence *self,
                           const comparison_analysis_spec *spec)
 {
@@ -207,6 +222,8 @@ static bp_err find_values(comparison_result *out, const evidence *self,
     out->values = bp_alloc("comparison.values", columns, sizeof(*out->values));
     out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
     err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
+    if (err == BP_OK)
+        forget_lone(out->resampled, &bootstrap, columns);
     if (err == BP_OK)
         measure(points, NULL, self);
     for (int64_t c = 0; err == BP_OK && c < columns; c++) {

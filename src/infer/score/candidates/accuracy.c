@@ -11,10 +11,10 @@ enum { SUMMED, PER_TOKEN, PER_BYTE, WAYS };
 
 int64_t bp_candidates_best(const bp_candidates *candidates, const double *values, int64_t document)
 {
-    int64_t first = candidates->first[document], best = 0;
+    int64_t first = candidates->first[document], best = -1;
 
-    for (int64_t k = 1; first + k < candidates->first[document + 1]; k++)
-        if (values[first + k] > values[first + best])
+    for (int64_t k = 0; first + k < candidates->first[document + 1]; k++)
+        if (!isnan(values[first + k]) && (best < 0 || values[first + k] > values[first + best]))
             best = k;
     return best;
 }
@@ -91,10 +91,12 @@ json_t *bp_candidates_summary(const bp_candidates *candidates, const double *log
             values[w][r] = logprobs[r] / (double)(w == SUMMED      ? 1
                                                   : w == PER_TOKEN ? row->scored
                                                                    : row->bytes);
+            if (row->scored == 0)
+                values[w][r] = NAN;
         }
     }
     for (int64_t d = 0; d < candidates->documents; d++) {
-        if (candidates->answer[d] < 0)
+        if (candidates->answer[d] < 0 || bp_candidates_best(candidates, logprobs, d) < 0)
             continue;
         for (int w = 0; w < WAYS; w++)
             all.right[all.documents * WAYS + w] =

@@ -7,11 +7,13 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/score/candidates/candidates.h"
+#include "infer/score/candidates/greedy_priv.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* What one rank holds while choices are scored. */
@@ -22,6 +24,10 @@ typedef struct chooser {
     int32_t *inputs, *targets;
     float *values;
     double *logprobs; /* [rows] */
+    double *firsts;   /* [rows] of a choice's first token ... */
+    double *sures;    /* [rows] ... and how many of its tokens are more probable than all others */
+    double *greedy;   /* [rows] 1: it is what the model would write */
+    bool knows_greedy;
 } chooser;
 
 /* ---- the file ---- */
@@ -55,6 +61,20 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
     return err;
 }
 
+/* With score.prefix = auto what the model's tokenizer puts before a text; a context without text is
+ * the prefix of a document. */
+static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *tokenizer)
+{
+    const char *key = bp_score_rule_keys_of(self->config)->prefix;
+    int64_t bos = bp_model_bos(&self->info), lead = self->rule.lead;
+    const bp_candidates_prefix prefix = {
+        .before = strcmp(key, "auto") == 0 ? bp_model_first(&self->info) : lead,
+        .alone = lead,
+        .bos = bos};
+
+    return bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix);
+}
+
 bp_err scorer_open_candidates(scorer *self)
 {
     const char *path = bp_score_keys_of(self->config)->candidates;
@@ -69,14 +89,39 @@ bp_err scorer_open_candidates(scorer *self)
                        "answer: at score.candidates; leave it out, or take a causal model");
     err = open_tokenizer(&tokenizer, self);
     if (err == BP_OK)
-        err = bp_candidates_read(&self->candidates, path, &self->plan, tokenizer);
+        err = read_choices(self, path, tokenizer);
     bp_tokenizer_free(&tokenizer);
+    if (err == BP_OK && self->mesh->coordinates && self->candidates.unscored > 0)
+        BP_WARN("choices.unscored",
+                "%" PRId64 " of %" PRId64 " choices have no log-probability, being empty or longer "
+                "than score.context = %" PRId64 ": at %s; their lines say null",
+                self->candidates.unscored, self->candidates.first[self->candidates.documents],
+                self->rule.context, path);
     if (err == BP_OK)
         bp_candidates_hash(&self->candidates, self->candidates_hash);
     return err;
 }
 
 /* ---- batches ---- */
+
+typedef struct header {
+    int64_t windows, length, first;
+} header;
+
+/* A row that is not scored takes a place for nothing. */
+static int64_t inputs_of(const bp_candidate_row *row)
+{
+    return row->count > 1 ? row->count - 1 : 1;
+}
+
+static bool scores_any(const chooser *c, const header *head)
+{
+    bool any = false;
+
+    for (int64_t r = head->first; r < head->first + head->windows; r++)
+        any = any || c->all->rows[r].scored > 0;
+    return any;
+}
 
 /* The rows of a batch from `first` on: so many that their windows, as long as the longest of them,
  * are BP_SCORE_BATCH_TOKENS at most; one at least. A function of the choices alone. */
@@ -86,7 +131,7 @@ static int64_t batch_rows(const bp_candidates *all, int64_t first, int64_t rows,
 
     *length = 0;
     for (; first + count < rows; count++) {
-        int64_t inputs = all->rows[first + count].count - 1;
+        int64_t inputs = inputs_of(&all->rows[first + count]);
         int64_t longest = inputs > *length ? inputs : *length;
 
         if (count > 0 && (count + 1) * longest > BP_SCORE_BATCH_TOKENS)
@@ -109,10 +154,6 @@ static void fill_window(const chooser *c, const bp_candidate_row *row, int64_t w
     }
 }
 
-typedef struct header {
-    int64_t windows, length, first;
-} header;
-
 /* On all ranks of a group; windows 0: the end. */
 static bp_err score_batch(chooser *c, const header *head)
 {
@@ -134,10 +175,19 @@ static bp_err score_batch(chooser *c, const header *head)
 
 static void take_values(chooser *c, const header *head)
 {
-    for (int64_t w = 0; w < head->windows; w++)
-        for (int64_t i = 0; i < head->length; i++)
-            if (c->targets[w * head->length + i] >= 0)
-                c->logprobs[head->first + w] += (double)c->values[w * head->length + i];
+    for (int64_t w = 0; w < head->windows; w++) {
+        int64_t r = head->first + w, seen = 0;
+
+        for (int64_t i = 0; i < head->length; i++) {
+            double value = (double)c->values[w * head->length + i];
+
+            if (c->targets[w * head->length + i] < 0)
+                continue;
+            c->logprobs[r] += value;
+            c->firsts[r] = seen++ == 0 ? value : c->firsts[r];
+            c->sures[r] += value > log(0.5);
+        }
+    }
 }
 
 static void share_header(const chooser *c, header *head)
@@ -158,7 +208,7 @@ static bp_err lead(chooser *c)
 
         head.windows = batch_rows(c->all, first, c->rows, &head.length);
         first += head.windows;
-        if (b % mesh->datas != mesh->data_at)
+        if (b % mesh->datas != mesh->data_at || !scores_any(c, &head))
             continue;
         for (int64_t w = 0; w < head.windows; w++)
             fill_window(c, &c->all->rows[head.first + w], w, head.length);
@@ -187,6 +237,45 @@ static bp_err follow(chooser *c)
     return err;
 }
 
+/* ---- what the model would write ---- */
+
+/* Choices of which it is not yet known: those whose first token is no less probable than that of
+ * another choice of the document, and that are not surely it. */
+static bool is_open(const chooser *c, int64_t document, int64_t r)
+{
+    const bp_candidates *all = c->all;
+    const bp_candidate_row *row = &all->rows[r];
+    bool open = row->scored > 0 && c->sures[r] < (double)row->scored;
+
+    for (int64_t k = all->first[document]; k < all->first[document + 1]; k++) {
+        const bp_candidate_row *other = &all->rows[k];
+
+        /* behind the same context: it was not cut */
+        if (other->scored > 0 && other->count - other->scored == row->count - row->scored)
+            open = open && c->firsts[k] <= c->firsts[r];
+    }
+    return open;
+}
+
+static bp_err find_greedy(chooser *c, int64_t longest)
+{
+    const scorer *self = c->self;
+    const bp_candidates *all = c->all;
+    bool *asked = bp_alloc("score.candidates", c->rows, sizeof *asked);
+    bp_err err;
+
+    for (int64_t d = 0; self->leads && d < all->documents; d++)
+        for (int64_t r = all->first[d]; r < all->first[d + 1]; r++)
+            asked[r] = is_open(c, d, r);
+    err = candidates_greedy(c->greedy, &c->knows_greedy, self, asked, longest);
+    bp_all_sum_double(c->greedy, c->rows, self->mesh->world); /* of one rank each, else 0 */
+    for (int64_t r = 0; (self->leads || self->mesh->coordinates) && r < c->rows; r++)
+        if (all->rows[r].scored > 0 && c->sures[r] >= (double)all->rows[r].scored)
+            c->greedy[r] = 1;
+    bp_free(asked);
+    return err;
+}
+
 static bp_err score_all(chooser *c)
 {
     scorer *self = c->self;
@@ -195,7 +284,8 @@ static bp_err score_all(chooser *c)
 
     for (int64_t r = 0; self->leads && r < c->rows; r++)
         longest = c->all->rows[r].count > longest ? c->all->rows[r].count : longest;
-    int64_t tokens = bp_score_batch_tokens(bp_all_max_int(longest, self->mesh->world));
+    longest = bp_all_max_int(longest, self->mesh->world);
+    int64_t tokens = bp_score_batch_tokens(longest);
 
     c->inputs = bp_alloc("score.candidates", tokens, sizeof *c->inputs);
     c->targets = bp_alloc("score.candidates", tokens, sizeof *c->targets);
@@ -204,7 +294,9 @@ static bp_err score_all(chooser *c)
         err = self->leads ? lead(c) : follow(c);
     err = bp_agree(self->mesh->world, err);
     bp_all_sum_double(c->logprobs, c->rows, self->mesh->world); /* of one rank each, else 0 */
-    return err;
+    bp_all_sum_double(c->firsts, c->rows, self->mesh->world);
+    bp_all_sum_double(c->sures, c->rows, self->mesh->world);
+    return err == BP_OK && longest > 1 ? find_greedy(c, longest) : err;
 }
 
 /* ---- results ---- */
@@ -212,14 +304,20 @@ static bp_err score_all(chooser *c)
 static json_t *line_of(const chooser *c, int64_t document)
 {
     const bp_candidates *all = c->all;
-    json_t *logprobs = json_array(), *tokens = json_array(), *bytes = json_array();
-    json_t *line = json_pack("{s:I, s:o, s:o, s:o, s:I}", "document", (json_int_t)document,
-                             "logprobs", logprobs, "tokens", tokens, "bytes", bytes, "best",
-                             (json_int_t)bp_candidates_best(all, c->logprobs, document));
+    json_t *logprobs = json_array(), *tokens = json_array(), *bytes = json_array(),
+           *greedy = json_array();
+    int64_t best = bp_candidates_best(all, c->logprobs, document);
+    json_t *line =
+        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "document", (json_int_t)document, "logprobs",
+                  logprobs, "tokens", tokens, "bytes", bytes, "greedy", greedy, "best",
+                  best >= 0 ? json_integer((json_int_t)best) : json_null());
 
     for (int64_t r = all->first[document]; r < all->first[document + 1]; r++) {
-        (void)json_array_append_new(logprobs, json_real(c->logprobs[r]));
+        (void)json_array_append_new(logprobs, bp_json_real(c->logprobs[r]));
         (void)json_array_append_new(tokens, json_integer((json_int_t)all->rows[r].scored));
+        (void)json_array_append_new(greedy, c->knows_greedy && all->rows[r].scored > 0
+                                                ? json_boolean(c->greedy[r] > 0)
+                                                : json_null());
         (void)json_array_append_new(bytes, json_integer((json_int_t)all->rows[r].bytes));
     }
     (void)json_object_set_new(
@@ -232,6 +330,11 @@ static json_t *line_of(const chooser *c, int64_t document)
 static bp_err write_choices(chooser *c)
 {
     scorer *self = c->self;
+
+    for (int64_t r = 0; r < c->rows; r++)
+        if (c->all->rows[r].scored == 0)
+            c->logprobs[r] = NAN;
+
     char *path = bp_path_join(self->folder, "candidates.jsonl");
     bp_draft draft;
     bp_err err = bp_run_check_owner(self->run);
@@ -260,6 +363,9 @@ static bp_err write_choices(chooser *c)
         (void)json_object_set_new(self->choices, "documents",
                                   json_integer((json_int_t)c->all->documents));
         (void)json_object_set_new(self->choices, "choices", json_integer((json_int_t)c->rows));
+        if (c->all->unscored > 0)
+            (void)json_object_set_new(self->choices, "unscored",
+                                      json_integer((json_int_t)c->all->unscored));
     }
     bp_free(path);
     return err;
@@ -277,12 +383,18 @@ bp_err scorer_run_candidates(scorer *self)
     before = bp_heartbeat_phase(BP_PHASE_SCORE);
     c.rows = bp_all_max_int(c.rows, self->mesh->world);
     c.logprobs = bp_alloc("score.candidates", c.rows, sizeof *c.logprobs);
+    c.firsts = bp_alloc("score.candidates", c.rows, sizeof *c.firsts);
+    c.sures = bp_alloc("score.candidates", c.rows, sizeof *c.sures);
+    c.greedy = bp_alloc("score.candidates", c.rows, sizeof *c.greedy);
     err = score_all(&c);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? write_choices(&c) : BP_OK);
     bp_free(c.values);
     bp_free(c.targets);
     bp_free(c.inputs);
+    bp_free(c.greedy);
+    bp_free(c.sures);
+    bp_free(c.firsts);
     bp_free(c.logprobs);
     (void)bp_heartbeat_phase(before);
     return err;

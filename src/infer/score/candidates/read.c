@@ -15,84 +15,153 @@ typedef struct reader {
     bp_candidates *out;
     const bp_score_plan *plan;
     const bp_tokenizer *tokenizer;
+    bp_candidates_prefix prefix;
     bp_encoder *encoder;
     const char *path;
     int64_t row_capacity, row_count;
 } reader;
 
-/* A document's text and the tokens that it has without the spaces at its end. */
+/* A document's text, and what the model is fed of it. */
 typedef struct context {
     char *text;
-    size_t bytes, kept; /* without the spaces */
-    int64_t tokens;     /* of what is kept */
+    size_t bytes, kept; /* without the white space at its end */
+    bp_ids ids;         /* a prefix and the tokens of what is kept */
+    int64_t tokens;     /* of what is kept alone */
 } context;
 
-static bp_err read_context(const reader *self, int64_t document, context *to)
+/* Bytes of the text without the white space at its end: Python's str.rstrip(). */
+static size_t strip_end(const char *text, size_t bytes)
 {
-    bp_score_document place;
-    bp_ids ids = {0};
-    bp_err err = bp_score_plan_document(self->plan, document, &place);
+    bp_text_tally tally;
+    size_t at = bytes;
 
+    while (at > 0) {
+        size_t begin = at - 1;
+
+        while (begin > 0 && at - begin < 4 && ((unsigned char)text[begin] & 0xC0) == 0x80)
+            begin--;
+        tally = (bp_text_tally){0};
+        bp_text_tally_add(&tally, text + begin, at - begin);
+        if (!tally.ends_in_run || tally.invalid_bytes > 0)
+            break;
+        at = begin;
+    }
+    return at;
+}
+
+/* The document's tokens without its prefix, if it begins with one: *prefix. */
+static bp_err read_tokens(const reader *self, int64_t document, bp_ids *ids, int64_t *prefix)
+{
+    const bp_candidates_prefix *known = &self->prefix;
+    bp_score_document place;
+    bp_err err = bp_score_plan_document(self->plan, document, &place);
+    int64_t first, text;
+
+    *prefix = -1;
     if (err != BP_OK)
         return err;
-    bp_ids_reserve(&ids, place.text);
-    ids.count = place.text;
-    err = bp_corpus_file_read(bp_corpus_file_at(self->plan->corpus, place.file), place.start,
-                              place.text, (int32_t *)ids.data);
-    if (err == BP_OK)
-        err = bp_decode(self->tokenizer, ids.data, ids.count, &to->text, &to->bytes);
-    to->kept = to->bytes;
-    while (err == BP_OK && to->kept > 0 && to->text[to->kept - 1] == ' ')
-        to->kept--;
-    ids.count = 0;
-    if (err == BP_OK)
-        err = bp_encode(self->encoder, to->text, to->kept, &ids);
-    to->tokens = ids.count;
-    bp_ids_clear(&ids);
-    if (err == BP_OK && to->tokens == 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "choices.empty_document",
-                      "document %" PRId64 " has no text for choices to follow", document);
+    /* the plan may have taken one off already */
+    first = self->plan->doc_start[place.file][document - self->plan->first_document[place.file]];
+    text = place.text + (place.start - first);
+    bp_ids_reserve(ids, text + 1);
+    ids->count = text;
+    err = bp_corpus_file_read(bp_corpus_file_at(self->plan->corpus, place.file), first, text,
+                              (int32_t *)ids->data);
+    if (err == BP_OK && text > 0 &&
+        (known->bos == (int64_t)ids->data[0] || known->before == (int64_t)ids->data[0])) {
+        *prefix = ids->data[0];
+        ids->count--;
+        memmove(ids->data, ids->data + 1, (size_t)ids->count * sizeof *ids->data);
+    }
     return err;
 }
 
-static bp_err check_row(const reader *self, const bp_candidate_row *row, size_t choice)
+static bp_err read_context(const reader *self, int64_t document, context *to)
 {
-    int64_t C = self->plan->rule.context;
+    bp_ids ids = {0};
+    int64_t prefix;
+    bp_err err = read_tokens(self, document, &ids, &prefix);
 
-    if (row->scored < 1)
-        return BP_FAIL(BP_ERR_FORMAT, "choices.no_new_token",
-                       "choice %zu adds no token to its document", choice);
-    if (row->scored > C)
-        return BP_FAIL(BP_ERR_FORMAT, "choices.too_long",
-                       "choice %zu has %" PRId64 " tokens, more than score.context = %" PRId64,
-                       choice, row->scored, C);
-    return BP_OK;
+    if (err == BP_OK)
+        err = bp_decode(self->tokenizer, ids.data, ids.count, &to->text, &to->bytes);
+    bp_ids_clear(&ids);
+    if (err != BP_OK)
+        return err;
+    to->kept = strip_end(to->text, to->bytes);
+    if (prefix < 0)
+        prefix = to->kept > 0 ? self->prefix.before : self->prefix.alone;
+    if (prefix >= 0) {
+        bp_ids_reserve(&to->ids, 1);
+        to->ids.data[to->ids.count++] = (uint32_t)prefix;
+    }
+    to->tokens = -to->ids.count;
+    if (to->kept > 0)
+        err = bp_encode(self->encoder, to->text, to->kept, &to->ids);
+    to->tokens += to->ids.count;
+    return err;
 }
 
-static bp_err add_choice(reader *self, int64_t document, const context *before, const json_t *text,
-                         size_t choice)
+/* The choice's tokens behind the context's, to out->ids. */
+static bp_err encode_choice(reader *self, const context *before, const json_t *text)
 {
-    bp_ids *ids = &self->out->ids;
-    bp_candidate_row row = {
-        .document = document, .first = ids->count, .bytes = (int64_t)json_string_length(text)};
-    int64_t most = self->plan->rule.context + 1;
+    bp_ids *ids = &self->out->ids, all = {0};
     bp_buffer whole = {0};
+    int64_t tokens = before->tokens; /* that are not the choice's */
     bp_err err;
 
     bp_buffer_add(&whole, before->text, before->bytes);
     bp_buffer_add(&whole, json_string_value(text), json_string_length(text));
-    err = bp_encode(self->encoder, whole.data, whole.bytes, ids);
+    err = bp_encode(self->encoder, whole.data, whole.bytes, &all);
+    if (err == BP_OK && all.count <= tokens) { /* it has no token of its own */
+        tokens = all.count = 0;
+        err = bp_encode(self->encoder, whole.data + before->kept, whole.bytes - before->kept, &all);
+    }
+    if (err == BP_OK && all.count > tokens) {
+        bp_ids_reserve(ids, all.count - tokens);
+        memcpy(ids->data + ids->count, all.data + tokens,
+               (size_t)(all.count - tokens) * sizeof *all.data);
+        ids->count += all.count - tokens;
+    }
     bp_buffer_clear(&whole);
-    row.count = ids->count - row.first;
-    row.scored = row.count - before->tokens;
-    if (err == BP_OK)
-        err = check_row(self, &row, choice);
+    bp_ids_clear(&all);
+    return err;
+}
+
+/* What of a row is fed and scored: the last tokens, as many as fit. */
+static void fit_row(const reader *self, bp_candidate_row *row)
+{
+    int64_t most = self->plan->rule.context + 1;
+
+    if (row->scored == row->count) /* the first token follows nothing */
+        row->scored--;
+    if (row->scored < 1 || row->scored > most - 1)
+        row->scored = row->count = 0;
+    if (row->count > most) {
+        row->first += row->count - most;
+        row->count = most;
+    }
+}
+
+static bp_err add_choice(reader *self, int64_t document, const context *before, const json_t *text)
+{
+    bp_ids *ids = &self->out->ids;
+    bp_candidate_row row = {
+        .document = document, .first = ids->count, .bytes = (int64_t)json_string_length(text)};
+    int64_t fed = before->ids.count; /* before the choice */
+    bp_err err = BP_OK;
+
+    bp_ids_reserve(ids, fed);
+    if (fed > 0)
+        memcpy(ids->data + ids->count, before->ids.data, (size_t)fed * sizeof *ids->data);
+    ids->count += fed;
+    if (row.bytes > 0)
+        err = encode_choice(self, before, text);
     if (err != BP_OK)
         return err;
-    if (row.count > most) {
-        row.first += row.count - most;
-        row.count = most;
-    }
+    row.count = ids->count - row.first;
+    row.scored = row.count - fed;
+    fit_row(self, &row);
+    self->out->unscored += row.scored == 0;
     if (self->row_count == self->row_capacity) {
         self->row_capacity = 2 * self->row_capacity + 64;
         self->out->rows = bp_realloc("score.candidates", self->out->rows, self->row_capacity,
@@ -119,20 +188,20 @@ static bp_err add_document(reader *self, const json_t *object, int64_t document)
     context before = {0};
     bp_err err = BP_OK;
 
-    if (!json_is_array(choices) || json_array_size(choices) < 2)
-        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list",
-                       "\"" FIELD "\" is no list of two texts or more");
+    if (!json_is_array(choices) || json_array_size(choices) < 1)
+        return BP_FAIL(BP_ERR_FORMAT, "choices.not_a_list", "\"" FIELD "\" is no list of texts");
     err = read_answer(object, json_array_size(choices), &self->out->answer[document]);
     if (err == BP_OK)
         err = read_context(self, document, &before);
     for (size_t k = 0; err == BP_OK && k < json_array_size(choices); k++) {
         const json_t *text = json_array_get(choices, k);
 
-        err = json_string_length(text) > 0 ? add_choice(self, document, &before, text, k)
-                                           : BP_FAIL(BP_ERR_FORMAT, "choices.empty_choice",
-                                                     "choice %zu is empty, or no text", k);
+        err = json_is_string(text)
+                  ? add_choice(self, document, &before, text)
+                  : BP_FAIL(BP_ERR_FORMAT, "choices.no_text", "choice %zu is no text", k);
     }
     self->out->first[document + 1] = self->row_count;
+    bp_ids_clear(&before.ids);
     bp_free(before.text);
     return err;
 }
@@ -185,9 +254,10 @@ static bp_err add_lines(reader *self, const char *text, size_t bytes)
 }
 
 bp_err bp_candidates_read(bp_candidates *candidates, const char *path, const bp_score_plan *plan,
-                          const bp_tokenizer *tokenizer)
+                          const bp_tokenizer *tokenizer, const bp_candidates_prefix *prefix)
 {
-    reader self = {.out = candidates, .plan = plan, .tokenizer = tokenizer, .path = path};
+    reader self = {
+        .out = candidates, .plan = plan, .tokenizer = tokenizer, .prefix = *prefix, .path = path};
     char *text = NULL;
     size_t bytes = 0, mark;
     bp_err err = bp_file_read(path, INT64_C(1) << 30, &text, &bytes);

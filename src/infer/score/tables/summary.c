@@ -16,7 +16,9 @@ const char *bp_score_convention_name(bp_score_convention convention)
 
 const char *bp_score_prefix_name(const bp_score_rule *rule)
 {
-    return !rule->prefix ? "none" : rule->convention == BP_SCORE_PAIRS ? "start" : "eod";
+    if (!rule->prefix && !rule->every)
+        return "none";
+    return rule->convention == BP_SCORE_PAIRS ? "start" : rule->lead == rule->eod ? "eod" : "bos";
 }
 
 char *bp_score_corpus_name(const char *path)
@@ -236,6 +238,8 @@ static json_t *convention_object(const bp_score_plan *plan, const char *tokenize
         unlimited ? 0 : (json_int_t)rule->stride, "prefix", bp_score_prefix_name(rule), "end",
         (int)rule->end, "words", "runs of non-White_Space", "tokenizer_hash", tokenizer_hash);
 
+    if (rule->every)
+        (void)json_object_set_new(out, "prefix_every", json_true());
     if (plan->bag)
         (void)json_object_set_new(out, "select", json_string("out_of_bag"));
     return out;

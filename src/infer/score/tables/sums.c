@@ -59,12 +59,12 @@ static double resample(const bp_score_draw *draws, int64_t n, const bp_rng_key *
 
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed)
 {
-    double values[BP_RESAMPLES], mean = 0, squares = 0, all = 0;
-    int64_t count = 0;
+    double values[BP_RESAMPLES], mean = 0, squares = 0;
+    int64_t count = 0, scored = 0;
 
     for (int64_t i = 0; i < n; i++)
-        all += draws[i].tokens;
-    if (n < 2 || all == 0)
+        scored += draws[i].tokens > 0;
+    if (scored < 2) /* one document has no spread */
         return NAN;
 #pragma omp parallel for schedule(static)
     for (int r = 0; r < BP_RESAMPLES; r++) {

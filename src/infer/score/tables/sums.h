@@ -38,7 +38,7 @@ typedef struct bp_score_draw {
  * resamples of n documents from n, keyed by (seed, resample). Equal whatever the number of threads.
  *
  * Shapes:     draws[n].
- * Returns:    NaN for fewer than 2 documents, and for no tokens.
+ * Returns:    NaN for fewer than 2 documents with tokens.
  * Source:     Efron and Tibshirani, An Introduction to the Bootstrap (1993), algorithm 6.1.
  */
 double bp_score_bootstrap(const bp_score_draw *draws, int64_t n, uint64_t seed);

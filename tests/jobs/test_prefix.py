@@ -1,0 +1,254 @@
+"""What stands before a text and what ends it: roles by the files of a model's folder, score.prefix, generate.prefix, corpus --bos."""
+import csv
+import json
+import math
+import os
+import shutil
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, run
+
+try:
+    import h5py
+    import numpy
+except ImportError:
+    h5py = None
+
+GO, STOP, HALT = 509, 510, 511
+NAMES = {GO: "<|go|>", STOP: "<|stop\u2581it|>", HALT: "<|halt|>"}
+TEMPLATE = {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": NAMES[GO], "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"SpecialToken": {"id": NAMES[GO], "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                     {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {NAMES[GO]: {"id": NAMES[GO], "ids": [GO], "tokens": [NAMES[GO]]}}}
+TEXTS = ["the rain in spain falls mainly on the plain, as they say", "all on the train", "a"]
+
+
+class Prefix(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        if h5py is None:
+            raise bagpipe_test.unittest.SkipTest("there is no h5py")
+        super().setUpClass()
+        with open(cls.at("tokenizer.json"), encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        keep = tokenizer["added_tokens"][0]
+        tokenizer["added_tokens"] = [dict(keep, id=number, content=name) for number, name in NAMES.items()]
+        tokenizer["model"]["vocab"] = {("<|pad|>" if name == keep["content"] else name): number
+                                       for name, number in tokenizer["model"]["vocab"].items()}
+        cls.tokenizer = tokenizer
+        cls.save("bare/tokenizer.json", tokenizer)
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("bare/tokenizer.json"), "--format", "lines", "--out", cls.at("bare.h5"),
+                  cls.at("train.txt")])
+        cls.write("llama.ini", cls.config().replace(cls.at("train.h5"), cls.at("bare.h5")).replace(f"valid = {cls.at('valid.h5')}\n", ""))
+        cls.must(["bagpipe", "pretrain", cls.at("llama.ini"), f"run.dir={cls.at('trained')}", "model.kind=llama"])
+        cls.must(["bagpipe-data", "export", cls.at("trained"), "--out", cls.at("plain")])
+        cls.write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+        cls.write("score.ini", "[score]\ntokens = yes\n[math]\nprecision = f32\nthreads = 1\n")
+
+    @classmethod
+    def save(cls, name, value):
+        os.makedirs(os.path.dirname(cls.at(name)), exist_ok=True)
+        with open(cls.at(name), "w", encoding="utf-8") as file:
+            json.dump(value, file)
+
+    @classmethod
+    def model(cls, name, template=False, ids=None, **files):
+        """A folder of the model whose files say this of its roles: config.json the numbers, the others what they hold."""
+        shutil.copytree(cls.at("plain"), cls.at(name))
+        with open(cls.at(name + "/config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        for key in ("bos_token_id", "eos_token_id"):
+            config.pop(key)
+        cls.save(name + "/config.json", dict(config, **(ids or {})))
+        cls.save(name + "/tokenizer.json", dict(cls.tokenizer, **({"post_processor": TEMPLATE} if template else {})))
+        for file, value in files.items():
+            cls.save(f"{name}/{file}.json", value)
+        result = run([program("bagpipe-data"), "import", cls.at(name), "--out", cls.at(name + ".c")])
+        assert result.status == 0, str(result)
+        return result
+
+    def roles(self, name):
+        with open(self.at(name + ".c/manifest.json"), encoding="utf-8") as file:
+            state = json.load(file)
+        state = state.get("state", state)
+        return state["eod_id"], state.get("roles", {}).get("bos", -1), state.get("roles", {}).get("first", -1), state.get("end_ids")
+
+    def corpus(self, name, *more):
+        """The texts by the tokenizer of a folder."""
+        out = self.at("_".join((name,) + more).replace("--", "") + ".h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(name + "/tokenizer.json"), "--format", "jsonl", *more, "--out", out,
+                   self.at("texts.jsonl")])
+        return out
+
+    def ids(self, name, texts=TEXTS):
+        """Each text's ids."""
+        lists = [[] for _ in texts]
+        rows = csv.reader(self.must(["bagpipe-data", "encode", "--tokenizer", self.at(name + "/tokenizer.json"), *texts]).out.splitlines())
+        for row in list(rows)[1:]:
+            lists[int(row[0]) - 1].append(int(row[1]))
+        return lists
+
+    def documents(self, name, lists):
+        """A corpus of these ids, as another program writes it."""
+        with h5py.File(self.at(name + "_raw.h5"), "w") as file:
+            file["tokens"] = numpy.array([token for one in lists for token in one], dtype="uint32")
+            file["doc_start"] = numpy.cumsum([0] + [len(one) for one in lists]).astype("int64")
+            file.attrs["vocab_size"] = 512
+        self.must(["bagpipe-data", "corpus", "--format", "hdf5", "--out", self.at(name + ".h5"), self.at(name + "_raw.h5")])
+        return self.at(name + ".h5")
+
+    def scored(self, run_dir, model, corpus, *keys):
+        """The log-probabilities of each document's stored tokens, and the summary."""
+        shutil.rmtree(self.at(run_dir), ignore_errors=True)
+        self.said = self.must(["bagpipe", "score", self.at("score.ini"), f"run.dir={self.at(run_dir)}", f"score.model={self.at(model + '.c')}",
+                               f"score.corpus={corpus}", *keys])
+        with open(self.at(run_dir + "/score/summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        with h5py.File(self.at(run_dir + "/score/tokens.h5")) as file:
+            starts, values = file["doc_start"][:], file["logprob"][:]
+        return [values[a:b] for a, b in zip(starts, starts[1:])], summary
+
+    def near(self, got, want):
+        self.assertEqual([len(one) for one in got], [len(one) for one in want])
+        for one, other in zip(got, want):
+            numpy.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+
+    def test_roles_are_found_in_order(self):
+        said = lambda result: [line for line in result.err.splitlines() if "[tokenizer.roles_disagree]" in line]
+        for name, want, template, ids, files in (
+                ("by_ids", (STOP, GO, -1, None), False, {"bos_token_id": GO, "eos_token_id": STOP}, {}),
+                ("by_template", (-1, GO, GO, None), True, {}, {}),
+                ("by_name", (HALT, GO, GO, None), False, {},
+                 {"tokenizer_config": {"bos_token": {"content": NAMES[GO]}, "eos_token": NAMES[HALT], "add_bos_token": True}}),
+                ("by_map", (HALT, GO, -1, None), False, {}, {"special_tokens_map": {"bos_token": NAMES[GO], "eos_token": {"content": NAMES[HALT]}}}),
+                ("not_added", (STOP, GO, -1, None), True, {"eos_token_id": [STOP]}, {"tokenizer_config": {"add_bos_token": False}}),
+                ("by_list", (STOP, -1, -1, [STOP, HALT]), False, {"eos_token_id": STOP}, {"generation_config": {"eos_token_id": [HALT, STOP]}}),
+                ("no_special", (STOP, -1, -1, None), False, {"bos_token_id": 7, "eos_token_id": [9, STOP]}, {})):
+            with self.subTest(name):
+                self.assertEqual(said(self.model(name, template, ids, **files)), [])
+                self.assertEqual(self.roles(name), want)
+        begin, end = said(self.model("apart", True, {"bos_token_id": HALT, "eos_token_id": STOP},
+                                 tokenizer_config={"bos_token": NAMES[STOP], "eos_token": NAMES[HALT]}))
+        for line, *words in ((begin, f"tokenizer_config.json says {STOP} (", f"template of tokenizer.json says {GO} ({NAMES[GO]})",
+                              f"config.json says {HALT}"), (end, f"tokenizer_config.json says {HALT}", f"config.json says {STOP}")):
+            self.assert_words([line], words, line)
+        self.assertEqual(self.roles("apart"), (HALT, STOP, GO, [HALT, STOP]))
+        self.must(["bagpipe-data", "export", self.at("by_name.c"), "--out", self.at("again")])
+        self.must(["bagpipe-data", "import", self.at("again"), "--out", self.at("again.c")])
+        self.assertEqual(self.roles("again"), self.roles("by_name"))
+        self.must(["bagpipe-data", "import", self.at("by_list"), "--no-tokenizer", "--out", self.at("bare_list.c")])
+        self.assertEqual(self.roles("bare_list"), (STOP, -1, -1, [STOP, HALT]))
+
+    def test_documents_are_scored_behind_the_models_beginning(self):
+        self.model("m", True, {"bos_token_id": GO, "eos_token_id": STOP})
+        ids, keys = self.ids("m"), ("score.prefix=none",)
+        want, _ = self.scored("want", "m", self.documents("by_hand", [[GO] + one for one in ids]), *keys)
+        got, summary = self.scored("auto", "m", self.corpus("m"))
+        self.assertEqual((summary["convention"]["prefix"], summary["tokens"]), ("bos", sum(map(len, ids))))
+        self.assertIsNotNone(summary["bits_per_byte"])
+        self.near([one[:-1] for one in got], [one[1:] for one in want])
+        for corpus, cut in ((self.corpus("m", "--bos"), -1), (self.at("by_hand.h5"), None)):  # they begin with it: none is added
+            twice, summary = self.scored("twice", "m", corpus)
+            self.assertEqual(summary["tokens"], sum(map(len, ids)))
+            self.near([one[1:cut] for one in twice], [one[1:] for one in want])
+            self.assertTrue(all(math.isnan(one[0]) for one in twice))
+        behind_end, _ = self.scored("want", "m", self.documents("by_end", [[STOP] + one for one in ids]), *keys)
+        got, summary = self.scored("eod", "m", self.corpus("m"), "score.prefix=eod")
+        self.assertEqual(summary["convention"]["prefix"], "eod")
+        self.near([one[:-1] for one in got], [one[1:] for one in behind_end])
+
+    def test_each_window_may_begin_so(self):
+        self.model("every", True, {"bos_token_id": GO, "eos_token_id": STOP})
+        ids, C = self.ids("every"), 8
+        whole = [one[:len(one) // C * C] for one in ids]  # full windows alone
+        parts = [[GO] + one[k:k + C] for one in whole for k in range(0, len(one), C)]
+        self.assertGreater(len(parts), 2)
+        want, _ = self.scored("want", "every", self.documents("parts", parts), "score.prefix=none")
+        got, summary = self.scored("got", "every", self.documents("whole", [[GO] + one for one in whole if one]), f"score.context={C}",
+                                   "score.prefix_every=yes")
+        self.assertIs(summary["convention"]["prefix_every"], True)
+        numpy.testing.assert_allclose(numpy.concatenate([one[1:] for one in got]), numpy.concatenate([one[1:] for one in want]), rtol=0, atol=2e-5)
+
+    def test_choices_are_encoded_as_pairs(self):
+        self.model("pairs", True, {"bos_token_id": GO, "eos_token_id": STOP})
+        contexts = ["the rain", "all on \u00a0\n", " ", "the"]
+        choices = [[" in"], ["the train", ""], ["a", "the"], ["s" * 200, " plain"]]
+        path = self.write("choices.jsonl", "".join(json.dumps({"choices": one, "answer": 0}) + "\n" for one in choices))
+        self.write("contexts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in contexts))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("pairs/tokenizer.json"), "--format", "jsonl", "--out", self.at("contexts.h5"),
+                   self.at("contexts.jsonl")])
+        self.scored("chosen", "pairs", self.at("contexts.h5"), f"score.candidates={path}")
+        self.assert_warning(self.said, "[choices.unscored]", "2 of 7 choices")
+        with open(self.at("chosen/score/candidates.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        texts = [context + choice for context, one in zip(contexts, choices) for choice in one]
+        ids = self.ids("pairs", texts + [text.rstrip() for text in contexts])
+        logprobs = [value for line in lines for value in line["logprobs"]]
+        before = [ids[len(texts) + d] for d, one in enumerate(choices) for _ in one]
+        rows = [[GO] + b + all_[len(b):] for b, all_ in zip(before, ids)]
+        want, _ = self.scored("rows", "pairs", self.documents("rows", [row[-33:] for row in rows]), "score.prefix=none")
+        for k, value in enumerate(logprobs):
+            if k in (2, 5):  # empty, and longer than the context
+                self.assertIsNone(value)
+            else:
+                self.assertAlmostEqual(value, float(sum(want[k][len(want[k]) - (len(ids[k]) - len(before[k])):])), delta=1e-4)
+        self.assertEqual([line["best"] for line in lines][1], 0)
+        self.assertEqual(lines[3]["best"], 1)
+
+    def test_texts_begin_and_end_as_the_files_say(self):
+        self.model("chat", False, {"eos_token_id": STOP}, generation_config={"eos_token_id": [STOP, HALT]},
+                    tokenizer_config={"bos_token": NAMES[GO], "add_bos_token": True})
+        ids = self.ids("chat")[1]
+        prompts = {"text": json.dumps({"prompt": TEXTS[1]}), "behind": json.dumps({"tokens": [GO] + ids}), "bare": json.dumps({"tokens": ids})}
+
+        def made(name, prompt, *keys):
+            shutil.rmtree(self.at(name), ignore_errors=True)
+            self.must(["bagpipe", "generate", self.at("small_generate.ini"), f"run.dir={self.at(name)}",
+                       f"generate.prompts={self.write(name + '.jsonl', prompts[prompt] + chr(10))}", *keys])
+            with open(self.at(name + "/generate/outputs.jsonl"), encoding="utf-8") as file:
+                return [json.loads(line) for line in file]
+        self.write("small_generate.ini", f"[generate]\nmodel = {self.at('chat.c')}\ntokens = 12\n[math]\nprecision = f32\nthreads = 1\n")
+        pick = lambda lines: [(line["tokens"], line["logprobs"]) for line in lines]
+        self.assertEqual(pick(made("g1", "text")), pick(made("g2", "behind")))
+        self.assertEqual(pick(made("g3", "text", "generate.prefix=none")), pick(made("g4", "bare")))
+        self.assertEqual(pick(made("g5", "bare", "generate.prefix=bos")), pick(made("g6", "behind", "generate.prefix=bos")))
+        self.assertNotEqual(pick(made("g1", "text")), pick(made("g3", "text", "generate.prefix=none")))
+        lines = made("ends", "text", "generate.strategy=sample", "generate.temperature=9", "generate.samples=200")
+        last = [line["tokens"][-1] for line in lines if line["finish"] == "eod"]
+        self.assertEqual(set(last), {STOP, HALT})
+        self.assertFalse(any({STOP, HALT} & set(line["tokens"][:-1]) for line in lines))
+        self.assertFalse(any(token in line["text"] for line in lines for token in (NAMES[STOP], NAMES[HALT])))
+
+    def test_training_behind_the_beginning(self):
+        self.save("own/tokenizer.json", dict(self.tokenizer, post_processor=TEMPLATE))
+        self.save("own/tokenizer_config.json", {"eos_token": NAMES[STOP]})
+        counts = []
+        for name, more, bos in (("with", ("--bos",), GO), ("without", (), -1)):
+            self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("own/tokenizer.json"), "--format", "lines", *more, "--out",
+                       self.at(name + ".h5"), self.at("valid.txt")])
+            with h5py.File(self.at(name + ".h5")) as file:
+                self.assertEqual("begins_with_bos" in file.attrs, bos == GO)
+                counts.append((file["tokens"].shape[0], file["doc_start"].shape[0] - 1))
+            self.write("t.ini", self.config().replace(self.at("train.h5"), self.at(name + ".h5")).replace(f"valid = {self.at('valid.h5')}\n", ""))
+            self.must(["bagpipe", "pretrain", self.at("t.ini"), f"run.dir={self.at(name)}", "train.steps=2"])
+            with open(self.at(name + "/checkpoints/step-000000000002/manifest.json"), encoding="utf-8") as file:
+                state = json.load(file)
+            roles = state.get("state", state).get("roles", {})
+            self.assertEqual((roles.get("bos", -1), roles.get("first", -1)), (bos, bos))
+        self.assertEqual(counts[0][0] - counts[1][0], counts[0][1])
+        for status, words, *arguments in ((65, ["[corpus.no_bos]"], "--tokenizer", self.at("bare/tokenizer.json"), "--format", "lines"),
+                                          (64, ["[command.no_bos]"], "--tokenizer", self.at("own/tokenizer.json"), "--format", "lines",
+                                           "--sentences", "lines")):
+            self.assert_error(run([program("bagpipe-data"), "corpus", "--bos", "--out", self.at("no.h5"), *arguments, self.at("valid.txt")]),
+                              status, *words)
+
+    def test_one_document_has_no_interval(self):
+        self.model("few", False, {"eos_token_id": STOP})
+        _, summary = self.scored("few_run", "few", self.documents("lone", [[5], [6], [7, 8, 9]]), "score.prefix=none")
+        self.assertIsNone(summary["perplexity_stderr_documents"])
+        self.assertIsNotNone(summary["perplexity_stderr"])
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
