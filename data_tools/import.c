@@ -242,8 +242,6 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
     if (r.left > names)
         bp_log("  and %lld more: --list names them", (long long)(r.left - names));
-    if (r.unknown_keys[0] != '\0')
-        bp_log("left out: keys of config.json that bagpipe does not know: %s", r.unknown_keys);
     if (tokenizer == NULL)
         bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
     else

@@ -27,9 +27,6 @@ bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
 
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);
-    if (err == BP_OK)
-        hf_config_unknown(&model->unknown, model->shape.table, config);
-    model->report.unknown_keys = model->unknown.bytes > 0 ? model->unknown.data : "";
     json_decref(config);
     bp_free(path);
     return err;

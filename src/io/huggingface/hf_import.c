@@ -295,7 +295,6 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
             only[0] = *tables;
     if (only[0] == model->shape.table)
         return BP_OK;
-    model->unknown.bytes = 0;
     json_decref(model->shape.labels);
     return hf_read_config(model, only);
 }
@@ -345,7 +344,6 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->part);
     bp_free(model->left);
     bp_free(model->ignored);
-    bp_buffer_clear(&model->unknown);
     bp_free(model->theirs);
     bp_free(model->ours);
     bp_free(model->folder);

@@ -19,14 +19,13 @@ struct bp_hf_model {
     int64_t slice_count;
     const char **left;    /* names of those that nobody knows, */
     const char **ignored; /* and of those that are known to be none of ours */
-    bp_buffer unknown;    /* keys of config.json */
     bp_hf_report report;
     float *theirs, *ours; /* the tensor fetched last */
     int64_t fetched;      /* which of theirs that is; -1: none */
 };
 
 /* hf_files.c */
-/** Read config.json into the shape and the list of unknown keys. Errors: those of bp_json_load and
+/** Read config.json into the shape. Errors: those of bp_json_load and
  * hf_config_read. */
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables);
 /** Open model.safetensors, or each file that its index lists. Errors: BP_ERR_INPUT there is

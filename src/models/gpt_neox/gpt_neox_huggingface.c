@@ -3,12 +3,12 @@
 #include "models/gpt_neox/gpt_neox.h"
 
 static const bp_hf_size SIZES[] = {
-    {"layers", "num_hidden_layers", NULL},
-    {"width", "hidden_size", NULL},
-    {"heads", "num_attention_heads", NULL},
+    {"layers", "num_hidden_layers", NULL, .absent = "44"},
+    {"width", "hidden_size", NULL, .absent = "6144"},
+    {"heads", "num_attention_heads", NULL, .absent = "64"},
     {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads"},
-    {"inner", "intermediate_size", NULL},
-    {"context", "max_position_embeddings", NULL},
+    {"inner", "intermediate_size", NULL, .absent = "24576"},
+    {"context", "max_position_embeddings", NULL, .absent = "2048"},
     {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-5"},
     {"rope_theta", "rotary_emb_base", NULL, BP_HF_REAL, "10000",
      "rope_theta|rope_parameters.rope_theta"},
@@ -16,7 +16,7 @@ static const bp_hf_size SIZES[] = {
      "partial_rotary_factor|rope_parameters.partial_rotary_factor"},
     {"parallel_residual", "use_parallel_residual", NULL, BP_HF_FLAG, "1"},
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
-    {"vocab_size", "vocab_size", NULL},
+    {"vocab_size", "vocab_size", NULL, .absent = "50432"},
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\"|\"gelu_python\""},
@@ -70,8 +70,9 @@ static const bp_hf_row ROWS[] = {
 static const char *const BUFFERS[] = {"attention.bias", "attention.masked_bias",
                                       "attention.rotary_emb.inv_freq", NULL};
 
-static const char *const HARMLESS[] = {"attention_dropout", "classifier_dropout", "hidden_dropout",
-                                       NULL};
+static const char *const HARMLESS[] = {"attention_dropout",   "classifier_dropout",
+                                       "hidden_dropout",      "attention_probs_dropout_prob",
+                                       "hidden_dropout_prob", NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
