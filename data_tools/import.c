@@ -91,7 +91,8 @@ static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
         json_object_set_new(state, "roles", known);
 }
 
-static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
+static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
+                        const bp_tokenizer *tokenizer)
 {
     int64_t eod = tokenizer == NULL ? shape->eos_id : bp_tokenizer_eod(tokenizer);
 
@@ -102,6 +103,8 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer)
                   "origin", "Hugging Face ", shape->table->model_type);
 
     add_roles(state, tokenizer);
+    if (bp_hf_report_of(model).headless)
+        (void)json_object_set_new(state, "headless", json_true());
     if (tokenizer != NULL && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
@@ -154,7 +157,7 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
                                    .fetch = fetch,
                                    .context = &counted,
                                    .tokenizer = text};
-    json_t *state = state_of(&shape, tokenizer);
+    json_t *state = state_of(model, &shape, tokenizer);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
     bp_err err;
@@ -232,6 +235,10 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     bp_buffer_clear(&sizes);
     bp_log("used: %lld of %lld tensors (prefix '%s'), which make %lld tensors of the checkpoint",
            (long long)r.used, (long long)r.tensors, r.prefix, (long long)r.made);
+    if (r.wrapper[0] != '\0')
+        bp_log("names of tensors were read without '%s'", r.wrapper);
+    if (r.headless)
+        bp_log("head: none, the folder is of a base class; fine-tune the model to use it");
     bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",

@@ -410,7 +410,7 @@ static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
             bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
 
-static bool names_architecture(const json_t *config, const bp_hf_table *table)
+bool hf_config_names(const json_t *config, const bp_hf_table *table)
 {
     const json_t *names = json_object_get(config, "architectures"), *name;
     size_t k;
@@ -486,7 +486,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     *out = NULL;
     for (const bp_hf_table *const *table = tables; *table != NULL; table++)
         if (type != NULL && strcmp(type, (*table)->model_type) == 0 &&
-            (*out == NULL || (names_architecture(config, *table) && fits_problem(config, *table))))
+            (*out == NULL || (hf_config_names(config, *table) && fits_problem(config, *table))))
             *out = *table;
     if (*out != NULL)
         return BP_OK;

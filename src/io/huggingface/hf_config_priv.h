@@ -12,6 +12,8 @@
  * `path` is for messages. */
 bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path);
+/** Does config.json name the table's class? */
+bool hf_config_names(const json_t *config, const bp_hf_table *table);
 /** What a size is that is not given. */
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
 /** The number of a choice's word; -1: it is none of them. */

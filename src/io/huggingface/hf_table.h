@@ -70,6 +70,7 @@ typedef struct bp_hf_row {
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
     bool only_first;           /* layer 0 alone has it */
+    bool or_zero;              /* where it is not there its values are 0 */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */
@@ -99,8 +100,10 @@ typedef struct bp_hf_table {
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
-    const char *const *bare;  /* beginnings of names that the prefix never stands before; ended by
-                                 NULL; NULL: none */
+    const char *const *bare;  /* beginnings of the head's names, which the prefix never stands
+                                 before; ended by NULL; NULL: none */
+    const char *const *twins; /* other names of the tied tensor, besides the head's, that files may
+                                 have in its place; ended by NULL; NULL: none */
     const bp_hf_alias *older; /* ended by NULL; NULL: none */
 } bp_hf_table;
 

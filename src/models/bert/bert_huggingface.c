@@ -144,9 +144,12 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               NULL},
                          *const HEADS[] = {"cls.", "lm_head.", "classifier.", "qa_outputs.", NULL};
 
-/* Of files that were made from TensorFlow's. */
-static const bp_hf_alias OLDER[] = {
-    {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}, {0}};
+/* Of files that were made from TensorFlow's; and of those that name the head's bias once. */
+static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                    {"LayerNorm.bias", "LayerNorm.beta"},
+                                    {"cls.predictions.bias", "cls.predictions.decoder.bias"},
+                                    {"lm_head.bias", "lm_head.decoder.bias"},
+                                    {0}};
 
 static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 {

@@ -103,62 +103,63 @@ static const char *const HARMLESS[] = {"attention_dropout", "max_sequence_length
                                                     NULL};
 
 static const bp_hf_row ROWS[] = {
-    {"model.embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
-    {"model.layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
-    {"model.layers.*.self_attn.q_proj.weight",
+    {"embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
+    {"layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
+    {"layers.*.self_attn.q_proj.weight",
      "heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.q.weight"}},
-    {"model.layers.*.self_attn.k_proj.weight",
+    {"layers.*.self_attn.k_proj.weight",
      "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.k.weight"}},
-    {"model.layers.*.self_attn.v_proj.weight",
+    {"layers.*.self_attn.v_proj.weight",
      "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.v.weight"}},
-    {"model.layers.*.self_attn.q_proj.bias",
+    {"layers.*.self_attn.q_proj.bias",
      "heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.q.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.k_proj.bias",
+    {"layers.*.self_attn.k_proj.bias",
      "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.k.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.v_proj.bias",
+    {"layers.*.self_attn.v_proj.bias",
      "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.v.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.o_proj.weight",
+    {"layers.*.self_attn.o_proj.weight",
      "width",
      "heads*head_width",
      false,
      1,
      {"h.*.attn.out.weight"}},
-    {"model.layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
-    {"model.layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
-    {"model.layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
-    {"model.layers.*.mlp.down_proj.weight", "width", "inner", false, 1, {"h.*.mlp.down.weight"}},
-    {"model.norm.weight", "width", NULL, false, 1, {"ln_f.gain"}},
+    {"layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
+    {"layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
+    {"layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
+    {"layers.*.mlp.down_proj.weight", "width", "inner", false, 1, {"h.*.mlp.down.weight"}},
+    {"norm.weight", "width", NULL, false, 1, {"ln_f.gain"}},
     {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
-static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL};
+static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL}, *const HEAD[] = {
+                                                                                  "lm_head.", NULL};
 
 /* The parameters of a scaling: all of them and no others. */
 static bp_err check_scaling(const bp_hf_shape *shape, const char *path)
@@ -216,10 +217,10 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
 
 #define TABLE(type, class, sizes_of, settings_of, harmless_of)                                     \
     {                                                                                              \
-        .kind = "llama", .model_type = type, .architecture = class, .prefix = "",                  \
-        .first = "model.embed_tokens.weight", .head = "lm_head.weight",                            \
-        .tied = "model.embed_tokens.weight", .sizes = sizes_of, .settings = settings_of,           \
-        .rows = ROWS, .buffers = BUFFERS, .harmless = harmless_of, .more = MORE, .check = check    \
+        .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
+        .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
+        .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = BUFFERS,              \
+        .harmless = harmless_of, .more = MORE, .check = check, .bare = HEAD                        \
     }
 
 static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,

@@ -145,7 +145,14 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
 
 static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
-    {"final_logits_bias", "1", "vocab_size", false, 1, {"head.bias"}, .only_if = "writes"},
+    {"final_logits_bias",
+     "1",
+     "vocab_size",
+     false,
+     1,
+     {"head.bias"},
+     .only_if = "writes",
+     .or_zero = true},
     MATRIX("shared.weight", "vocab_size", "width", "wte"),
     MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
 #undef LAYERS
@@ -174,6 +181,8 @@ static const bp_hf_row BART_ROWS[] = {
 /* Other names of the one table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
+                         *const TWINS[] = {"encoder.embed_tokens.weight",
+                                           "decoder.embed_tokens.weight", NULL},
                          *const BARE[] = {"final_logits_bias", "lm_head.", "classification_head.",
                                           "qa_outputs.", NULL},
                          *const HARMLESS[] = {"dropout",
@@ -210,7 +219,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .kind = "bart", .model_type = "bart", .architecture = class, .prefix = "model.",           \
         .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
         .settings = BART_SETTINGS, .rows = BART_ROWS, .buffers = BUFFERS, .harmless = HARMLESS,    \
-        .more = MORE, .check = check_sizes, .bare = BARE                                           \
+        .more = MORE, .check = check_sizes, .bare = BARE, .twins = TWINS                           \
     }
 
 static const bp_hf_table TRANSFORMER = {.kind = "transformer",

@@ -104,12 +104,12 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 /* Other names of the one table; and what the first T5s' files have and their programs ignore. */
-static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                      "layer.1.EncDecAttention.relative_attention_bias.weight",
-                                      NULL},
-                         *const BARE[] = {"classification_head.", NULL},
-                         *const HARMLESS[] = {"dropout_rate", "classifier_dropout",
-                                              "initializer_factor", NULL};
+static const char
+    *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                        "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
+           *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
+           *const BARE[] = {"classification_head.", NULL}, *const HEAD[] = {"lm_head.", NULL},
+           *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -132,10 +132,10 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .harmless = HARMLESS,                                                                      \
         .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "      \
                 "\"use_cache\": true}",                                                            \
-        .check = check, .bare = bare_of                                                            \
+        .check = check, .bare = bare_of, .twins = TWINS                                            \
     }
 
-static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, NULL),
+static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, HEAD),
                          VALUE = TABLE("T5ForSequenceClassification", "transformer.", VALUE_SIZES,
                                        BARE),
                          CLASS = TABLE("T5ForSequenceClassification", "transformer.", CLASS_SIZES,
