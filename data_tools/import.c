@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
+#include "import_files.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer.h"
@@ -37,34 +38,18 @@ static const bp_help_row STATUSES[] = {
 
 /* ---- the tokenizer ---- */
 
-static bp_err load_found(bp_tokenizer **out, const char *folder)
-{
-    char *json = bp_path_join(folder, "tokenizer.json"),
-         *vocab = bp_path_join(folder, "vocab.json");
-    char *merges = bp_path_join(folder, "merges.txt");
-    bp_err err = BP_OK;
-
-    if (bp_path_exists(json))
-        err = bp_tokenizer_load(out, json);
-    else if (bp_path_exists(vocab) && bp_path_exists(merges))
-        err = bp_tokenizer_load_gpt2(out, vocab, merges);
-    bp_free(json);
-    bp_free(vocab);
-    bp_free(merges);
-    return err;
-}
-
 /* The folder's, or the one that was named; *out is NULL where there is none. */
 static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
-                             int64_t vocab_size)
+                             const bp_hf_shape *shape)
 {
+    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
     bp_err err = BP_OK;
 
     *out = NULL;
     if (arguments->tokenizer != NULL)
         err = bp_tokenizer_load(out, arguments->tokenizer);
     else if (!arguments->no_tokenizer)
-        err = load_found(out, arguments->from);
+        err = import_find_tokenizer(out, arguments->from, shape->table->model_type);
     if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
             BP_ERR_FORMAT, "vocabulary.mismatch",
@@ -379,11 +364,13 @@ static bp_err import(const exchange_arguments *arguments)
         return import_text(family, arguments);
     if (of_folder)
         return import_folder(of_folder, arguments);
-    err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
+    err = import_check_source(arguments->from);
+    if (err == BP_OK)
+        err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_hf_shape shape = bp_hf_shape_of(model);
 
-        err = load_tokenizer(&tokenizer, arguments, bp_hf_size_of(&shape, "vocab_size"));
+        err = load_tokenizer(&tokenizer, arguments, &shape);
     }
     if (err == BP_OK)
         err = save(model, arguments->out, tokenizer);
@@ -420,8 +407,9 @@ const bp_tool bp_tool_import = {
              "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
              "with gzip or zstd.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
-             "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
-             "merges.txt). A report says how many tensors were used, transposed and "
+             "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
+             "vocab.json with merges.txt, of bert and electra vocab.txt. A report says how many "
+             "tensors were used, transposed and "
              "left out; --list names them. Tensors are read one after another: memory "
              "holds two copies of the "
              "largest one.",

@@ -227,6 +227,28 @@ static bool has(const char *folder, const char *name)
     return there;
 }
 
+static bp_err fail_weights(const char *folder)
+{
+    static const char *const OTHERS[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "tf_model.h5",       "flax_model.msgpack",
+                                         "model.ckpt.index",  NULL};
+
+    if (has(folder, "adapter_model.safetensors"))
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.adapter",
+                       "there are the tensors of an adapter alone: in %s; merge it into its model "
+                       "(PEFT's merge_and_unload) and save that",
+                       folder);
+    for (int k = 0; OTHERS[k]; k++)
+        if (has(folder, OTHERS[k]))
+            return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+                           "there is neither model.safetensors nor model.safetensors.index.json: "
+                           "in %s; %s is not read: save the model with safe_serialization=True",
+                           folder, OTHERS[k]);
+    return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+                   "there is neither model.safetensors nor model.safetensors.index.json: in %s",
+                   folder);
+}
+
 bp_err hf_open_files(bp_hf_model *model)
 {
     json_t *index;
@@ -237,13 +259,7 @@ bp_err hf_open_files(bp_hf_model *model)
     if (has(model->folder, "model.safetensors"))
         return open_file(model, "model.safetensors");
     if (!has(model->folder, "model.safetensors.index.json"))
-        return BP_FAIL(
-            BP_ERR_INPUT, "huggingface.no_weights",
-            "there is neither model.safetensors nor model.safetensors.index.json: in %s%s",
-            model->folder,
-            has(model->folder, "pytorch_model.bin")
-                ? "; pytorch_model.bin is not read: save the model with safe_serialization=True"
-                : "");
+        return fail_weights(model->folder);
     err = load_json(model->folder, "model.safetensors.index.json", INDEX_LIMIT, &index, &path);
     if (err == BP_OK)
         err = open_shards(model, index, path);
