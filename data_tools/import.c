@@ -129,7 +129,8 @@ static int64_t parameters_of(const bp_hf_model *model)
     return bytes / (int64_t)sizeof(float);
 }
 
-static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *tokenizer)
+static bp_err save(bp_hf_model *model, const char *from, const char *out,
+                   const bp_tokenizer *tokenizer)
 {
     bp_hf_shape shape = bp_hf_shape_of(model);
     char *parent = bp_sprintf("%.*s", (int)(bp_path_base(out) - out), out);
@@ -145,11 +146,13 @@ static bp_err save(bp_hf_model *model, const char *out, const bp_tokenizer *toke
     json_t *state = state_of(model, &shape, tokenizer);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
-    bp_err err;
+    bp_model_shape ours;
+    bp_err err = bp_model_shape_read(&ours, state, from); /* what jobs will ask of it */
 
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
-    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
+    if (err == BP_OK)
+        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
     bp_free(counted.fetched);
     json_decref(state);
     bp_free(text);
@@ -373,7 +376,7 @@ static bp_err import(const exchange_arguments *arguments)
         err = load_tokenizer(&tokenizer, arguments, &shape);
     }
     if (err == BP_OK)
-        err = save(model, arguments->out, tokenizer);
+        err = save(model, arguments->from, arguments->out, tokenizer);
     if (err == BP_OK)
         report(model, arguments, tokenizer);
     bp_tokenizer_free(&tokenizer);

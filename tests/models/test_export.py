@@ -2,6 +2,7 @@
 checkpoint leaves out at their defaults are the danger."""
 import json
 import pathlib
+import shutil
 
 import bagpipe_test
 from bagpipe_test import JobTest
@@ -69,6 +70,22 @@ class Export(JobTest):
                 with self.subTest(kind, task=task):
                     more = MORE[kind] if kind == "roberta" else []
                     self.comes_back(kind, corpus, "task.kind=" + task, "task.label=" + label, *more, job="finetune", task="-" + task)
+
+    def test_sizes_of_a_manifest_are_held_to_their_keys(self):
+        trained = self.trained("sizes", 0, "model.kind=llama", *SHORT)
+        self.write("prompts.txt", "the\n")
+        for key, value in (("layers", 1 << 31), ("layers", 10001), ("width", (1 << 20) + 1), ("context", 1 << 25), ("norm_epsilon", 2), ("rope_theta", 0.5)):
+            with self.subTest(key, value=value):
+                wrong = self.at(f"wrong-{key}-{value}")
+                shutil.copytree(f"{trained}/checkpoints/step-000000000001", wrong)
+                bagpipe_test.edit_manifest(wrong, lambda manifest: manifest["state"]["model"].update({key: value}))
+                new = [self.at("small.ini"), "run.dir=" + self.at("never")]
+                for arguments in (["score", *new, "score.model=" + wrong, "score.corpus=" + self.at("valid.h5")],
+                                  ["generate", *new, "generate.model=" + wrong, "generate.prompts=" + self.at("prompts.txt")],
+                                  ["pretrain", *new, "model.init=" + wrong, "model.layers=", "model.width=", "model.heads=", "model.context=", *SHORT]):
+                    self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe"), *arguments]), 65, "[model.bad_size]", "model." + key)
+                result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "export", wrong, "--out", self.at("never")])
+                self.assert_error(result, 65, "[model.bad_size]", "model." + key)
 
 
 if __name__ == "__main__":
