@@ -2,6 +2,7 @@
  */
 #include "arguments.h"
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file_tool.h"
@@ -512,16 +513,14 @@ static bp_err cite(citing *self)
 static bp_err check(citing *self)
 {
     const cite_arguments *arguments = self->arguments;
-    char *end = NULL;
 
     if (arguments->files.count != 3)
         return BP_FAIL(BP_ERR_USAGE, "command.wrong_count",
                        "it takes a checkpoint, a datastore and a text, and here are %d: at the "
                        "command line; see bagpipe-data cite --help",
                        arguments->files.count);
-    self->temperature = strtod(arguments->temperature, &end);
-    if (*end != '\0' || end == arguments->temperature || !(self->temperature > 0) ||
-        !isfinite(self->temperature))
+    if (!bp_decimal(&self->temperature, arguments->temperature, strlen(arguments->temperature)) ||
+        !(self->temperature > 0))
         return BP_FAIL(BP_ERR_USAGE, "command.bad_number",
                        "'%s' is no number above 0: at --temperature; give one",
                        arguments->temperature);

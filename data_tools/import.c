@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
+#include "import_files.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
 #include "text/tokenizer.h"
@@ -44,34 +45,18 @@ static void take_roles(bp_tokenizer *tokenizer, const char *folder)
     tool_warn_of_roles(tokenizer, folder);
 }
 
-static bp_err load_found(bp_tokenizer **out, const char *folder)
-{
-    char *json = bp_path_join(folder, "tokenizer.json"),
-         *vocab = bp_path_join(folder, "vocab.json");
-    char *merges = bp_path_join(folder, "merges.txt");
-    bp_err err = BP_OK;
-
-    if (bp_path_exists(json))
-        err = bp_tokenizer_load(out, json);
-    else if (bp_path_exists(vocab) && bp_path_exists(merges))
-        err = bp_tokenizer_load_gpt2(out, vocab, merges);
-    bp_free(json);
-    bp_free(vocab);
-    bp_free(merges);
-    return err;
-}
-
 /* The folder's, or the one that was named; *out is NULL where there is none. */
 static bp_err load_tokenizer(bp_tokenizer **out, const exchange_arguments *arguments,
-                             int64_t vocab_size)
+                             const bp_hf_shape *shape)
 {
+    int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
     bp_err err = BP_OK;
 
     *out = NULL;
     if (arguments->tokenizer != NULL)
         err = bp_tokenizer_load(out, arguments->tokenizer);
     else if (!arguments->no_tokenizer)
-        err = load_found(out, arguments->from);
+        err = import_find_tokenizer(out, arguments->from, shape->table->model_type);
     if (err == BP_OK && *out != NULL && bp_tokenizer_size(*out) > vocab_size) {
         err = BP_FAIL(
             BP_ERR_FORMAT, "vocabulary.mismatch",
@@ -126,7 +111,8 @@ static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_siz
     return ends.count > 0 ? ends.ids[0] : -1;
 }
 
-static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer, const char *folder)
+static json_t *state_of(const bp_hf_model *model, const bp_hf_shape *shape,
+                        const bp_tokenizer *tokenizer, const char *folder)
 {
     int64_t vocab_size = bp_hf_size_of(shape, "vocab_size");
 
@@ -141,6 +127,8 @@ static json_t *state_of(const bp_hf_shape *shape, const bp_tokenizer *tokenizer,
     else
         (void)json_object_set_new(state, "eod_id",
                                   json_integer(add_roles_of(state, folder, vocab_size)));
+    if (bp_hf_report_of(model).headless)
+        (void)json_object_set_new(state, "headless", json_true());
     if (tokenizer != NULL && bp_tokenizer_was_framed(tokenizer))
         (void)json_object_set_new(state, "framed", json_true());
     return state;
@@ -195,14 +183,16 @@ static bp_err save(bp_hf_model *model, const exchange_arguments *arguments,
                                    .fetch = fetch,
                                    .context = &counted,
                                    .tokenizer = text};
-    json_t *state = state_of(&shape, tokenizer, arguments->from);
+    json_t *state = state_of(model, &shape, tokenizer, arguments->from);
     int64_t count;
     const bp_slice *slices = bp_hf_slices(model, &count);
-    bp_err err;
+    bp_model_shape ours;
+    bp_err err = bp_model_shape_read(&ours, state, arguments->from); /* what jobs will ask of it */
 
     bp_hidden_sweep(out, BP_HIDDEN_FOLDER);
     counted.fetched = bp_alloc("import.fetched", count, sizeof *counted.fetched);
-    err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
+    if (err == BP_OK)
+        err = bp_checkpoint_save(MPI_COMM_SELF, &commit, slices, count, state);
     bp_free(counted.fetched);
     json_decref(state);
     bp_free(text);
@@ -273,6 +263,10 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     bp_buffer_clear(&sizes);
     bp_log("used: %lld of %lld tensors (prefix '%s'), which make %lld tensors of the checkpoint",
            (long long)r.used, (long long)r.tensors, r.prefix, (long long)r.made);
+    if (r.wrapper[0] != '\0')
+        bp_log("names of tensors were read without '%s'", r.wrapper);
+    if (r.headless)
+        bp_log("head: none, the folder is of a base class; fine-tune the model to use it");
     bp_log("transposed: %lld weights, [in, out] to [out, in]; split: %lld into q, k and v",
            (long long)r.transposed, (long long)r.split);
     bp_log("left out: %lld attention masks, %lld tied heads, %lld unknown tensors",
@@ -283,8 +277,6 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
         bp_log("  unknown: %.80s", bp_hf_left(model, k));
     if (r.left > names)
         bp_log("  and %lld more: --list names them", (long long)(r.left - names));
-    if (r.unknown_keys[0] != '\0')
-        bp_log("left out: keys of config.json that bagpipe does not know: %s", r.unknown_keys);
     if (tokenizer == NULL)
         bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
     else
@@ -415,11 +407,13 @@ static bp_err import(const exchange_arguments *arguments)
         return import_text(family, arguments);
     if (of_folder)
         return import_folder(of_folder, arguments);
-    err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
+    err = import_check_source(arguments->from);
+    if (err == BP_OK)
+        err = bp_hf_open(&model, arguments->from, bp_model_huggingface_tables());
     if (err == BP_OK) {
         bp_hf_shape shape = bp_hf_shape_of(model);
 
-        err = load_tokenizer(&tokenizer, arguments, bp_hf_size_of(&shape, "vocab_size"));
+        err = load_tokenizer(&tokenizer, arguments, &shape);
     }
     if (err == BP_OK)
         err = save(model, arguments, tokenizer);
@@ -452,12 +446,13 @@ const bp_tool bp_tool_import = {
              "float64. docs/formats.md lists the architectures (model_type).\n"
              "A folder of bilm-tf holds an ELMo: one file that ends in options.json, one in "
              "weights.hdf5, and the words, a line each, in vocab.txt (or tokenizer.json).\n"
-             "An ARPA file is one of SRILM or KenLM, not compressed; its words make a "
-             "tokenizer, unless one is given. So do those of a file of word2vec's, text or binary, "
-             "not compressed.\n"
+             "An ARPA file is one of SRILM or KenLM; its words make a tokenizer, unless one is "
+             "given. So do those of a file of word2vec's, text or binary. Both may be compressed "
+             "with gzip or zstd.\n"
              "The checkpoint is what model.init and score.model take; its step is 0. It "
-             "keeps the folder's tokenizer (tokenizer.json, or vocab.json with "
-             "merges.txt). A report says how many tensors were used, transposed and "
+             "keeps the folder's tokenizer: tokenizer.json; else of gpt2, roberta and bart "
+             "vocab.json with merges.txt, of bert and electra vocab.txt. A report says how many "
+             "tensors were used, transposed and "
              "left out; --list names them. Tensors are read one after another: memory "
              "holds two copies of the "
              "largest one.",

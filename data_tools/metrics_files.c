@@ -2,6 +2,7 @@
 #include "metrics_files.h"
 
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -227,12 +228,14 @@ bp_err read_numbers(double **out, const answer_file *file)
 {
     *out = bp_alloc("tool.numbers", file->count, sizeof **out);
     for (int64_t k = 0; k < file->count; k++) {
-        char *end;
+        const char *text = file->lines[k].text;
+        size_t bytes = file->lines[k].bytes, first = 0;
 
-        (*out)[k] = strtod(file->lines[k].text, &end);
-        end += strspn(end, " \t");
-        if (end != file->lines[k].text + file->lines[k].bytes || file->lines[k].bytes == 0 ||
-            !isfinite((*out)[k]))
+        while (first < bytes && strchr(" \t", text[first]) && text[first])
+            first++;
+        while (bytes > first && strchr(" \t", text[bytes - 1]) && text[bytes - 1])
+            bytes--;
+        if (!bp_decimal(&(*out)[k], text + first, bytes - first))
             return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_number",
                            "'%.40s' is no finite number: at %s, line %" PRId64 "; give one a line",
                            file->lines[k].text, file->path, k + 1);

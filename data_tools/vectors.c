@@ -1,6 +1,7 @@
 /* bagpipe-data vectors: nearest words, analogies, and rank correlation with judgements. */
 #include "models/word2vec/vectors.h"
 #include "arguments.h"
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -269,13 +270,12 @@ static double cosine(const space *self, int64_t a, int64_t b)
 
 static bp_err judge_line(const space *self, char *line, double *given, double *found, bool *counts)
 {
-    char *words[3], *end;
+    char *words[3];
     int64_t a, b;
 
     if (cut(line, " \t,;", words, 3) < 3)
         return BP_ERR_FORMAT;
-    *given = strtod(words[2], &end);
-    if (*end != '\0' || !isfinite(*given))
+    if (!bp_decimal(given, words[2], strlen(words[2])))
         return BP_ERR_FORMAT;
     a = bp_word_vectors_find(self->vectors, words[0]);
     b = bp_word_vectors_find(self->vectors, words[1]);

@@ -1,5 +1,6 @@
 /* One value of a key: parsed, compared with its bounds, described in messages. */
 #include "base/config_priv.h"
+#include "base/decimal.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <math.h>
@@ -79,16 +80,11 @@ static bool parse_bytes(const char *text, parsed *out)
     return true;
 }
 
-/* Decimal numbers alone: strtod would take hexadecimal, "nan" and "inf" too. */
 static bool parse_real(const char *text, parsed *out)
 {
-    char *end;
-
-    if (text[strspn(text, DIGITS "+-.eE")] != 0 || text[0] == 0)
-        return false;
-    errno = 0;
-    out->real = strtod(text, &end);
-    if (*end != 0 || !isfinite(out->real) || (errno == ERANGE && out->real == 0))
+    if (!bp_decimal(&out->real, text, strlen(text)) ||
+        (out->real == 0 && text[strcspn(text, "123456789")] != 0 &&
+         strcspn(text, "123456789") < strcspn(text, "eE"))) /* it is too small for a double */
         return false;
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
         (void)snprintf(out->text, sizeof(out->text), "%.*g", digits, out->real);

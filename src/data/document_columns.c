@@ -2,6 +2,7 @@
 #include "data/document_columns.h"
 
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -410,10 +411,7 @@ static bp_err load_tags(bp_file_columns *out, bp_corpus_file *file,
 
 static bp_err number_of(float *out, const char *text, const char *path)
 {
-    char *end;
-
-    *out = strtof(text, &end);
-    return end != text && *end == '\0' && isfinite(*out)
+    return bp_decimal_float(out, text, strlen(text))
                ? BP_OK
                : BP_FAIL(BP_ERR_FORMAT, "task.bad_value",
                          "'%.60s' is no finite number, as a regression needs it: at %s; leave its "

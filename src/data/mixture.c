@@ -2,6 +2,7 @@
 #include "mixture_priv.h"
 
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "base/mem.h"
 #include "data/corpus.h"
 
@@ -17,16 +18,13 @@
  * the end. */
 static bool take_number(const char **text, double *out)
 {
-    size_t bytes = strcspn(*text, ",");
-    char *end;
+    size_t bytes = strcspn(*text, ","), first = strspn(*text, " "), end = bytes;
 
-    *out = strtod(*text, &end);
-    if (end == *text || strspn(*text, " 0123456789+-.eE") < bytes || !isfinite(*out) || *out < 0)
+    while (end > first && (*text)[end - 1] == ' ')
+        end--;
+    if (end <= first || !bp_decimal(out, *text + first, end - first) || *out < 0)
         return false;
-    end += strspn(end, " ");
-    if (*end != ',' && *end != '\0')
-        return false;
-    *text = *end == ',' ? end + 1 : NULL;
+    *text = (*text)[bytes] == ',' ? *text + bytes + 1 : NULL;
     return true;
 }
 

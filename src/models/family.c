@@ -429,6 +429,25 @@ static bp_err read_value(int64_t *value, const json_t *model, const char *name, 
     return err;
 }
 
+/* Sizes of a checkpoint are held to the range of their key. */
+static bp_err check_range(const bp_model_shape *shape, const bp_model_size *size, double value,
+                          const char *where)
+{
+    const bp_option *option = bp_model_options;
+    char key[KEY_BYTES];
+
+    name_key(key, shape->family, size);
+    while (option->key && strcmp(option->key, key) != 0)
+        option++;
+    if (!option->key || (option->min == 0 && option->max == 0) || (size->optional && value == 0) ||
+        (value >= option->min * (1 - 1e-9) && value <= option->max * (1 + 1e-9)))
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
+                   "the model's %s is %.15g, and %s is from %.15g to %.15g: at %s; give another "
+                   "model, bagpipe makes none like this",
+                   size->name, value, key, option->min, option->max, where);
+}
+
 /* An optional one may be 0. */
 static bp_err read_count(int64_t *value, const json_t *model, const bp_model_size *size,
                          const char *where)
@@ -494,6 +513,8 @@ static bp_err read_json(bp_model_shape *shape, const bp_model_size *size, const 
         err = read_count(&count, model, size, where);
         value = (double)count;
     }
+    if (err == BP_OK && (size->type == BP_SIZE_REAL || size->type == BP_SIZE_COUNT))
+        err = check_range(shape, size, value, where);
     if (err == BP_OK)
         set_value(shape, size, value);
     return err;

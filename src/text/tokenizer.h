@@ -41,6 +41,10 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path);
 bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, const char *name);
 /** GPT-2's pair of files. Errors: as bp_tokenizer_load. */
 bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const char *merges_path);
+/** RoBERTa's and BART's, with the special tokens that it has of <s> <pad> </s> <unk> <mask>;
+ * prefix_space: texts begin with a blank. Errors: as bp_tokenizer_load; <s> or </s> is missing. */
+bp_err bp_tokenizer_load_roberta(bp_tokenizer **out, const char *vocab_path,
+                                 const char *merges_path, bool prefix_space);
 /** A BERT vocabulary (vocab.txt: a token a line, its id the line): WordPiece with BERT's normalizer
  * and pre-tokenizer; `lowercase` as its model was trained. Errors: as bp_tokenizer_load; one of
  * [PAD] [UNK] [CLS] [SEP] [MASK] is missing. */

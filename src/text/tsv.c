@@ -1,5 +1,6 @@
 /* Tables: fields with a tab between them, names of the columns in the first line; and texts of two
  * files, line by line. */
+#include "base/decimal.h"
 #include "base/mem.h"
 #include "text/text_source.h"
 #include "text/tokenizer.h"
@@ -94,12 +95,14 @@ static bp_err set_text(char **to, const field *f, const char *name)
 
 static bp_err set_value(float *to, const field *f, const char *name)
 {
-    char text[64] = "", *end = text;
+    const char *text = f->text;
+    size_t bytes = f->bytes;
 
-    if (f->bytes > 0 && f->bytes < sizeof text)
-        memcpy(text, f->text, f->bytes);
-    *to = strtof(text, &end);
-    if (end == text || *end != '\0' || strlen(text) != f->bytes || !isfinite(*to))
+    for (; bytes > 0 && *text == ' '; bytes--)
+        text++;
+    while (bytes > 0 && text[bytes - 1] == ' ')
+        bytes--;
+    if (!bp_decimal_float(to, text, bytes))
         return BP_FAIL(BP_ERR_FORMAT, "value.not_number",
                        "the value '%.*s' of '%s' is no finite number",
                        (int)(f->bytes < 80 ? f->bytes : 80), f->text, name);

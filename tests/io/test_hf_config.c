@@ -1,5 +1,5 @@
 /* config.json of LLaMA, Mistral, Qwen2, GPT-NeoX and GPT-2: what is read from it, in all its
- * spellings, what is written back, what is refused by name, and which keys are reported as unknown.
+ * spellings, what a key means that is not there, what is written back, and what is refused by name.
  */
 #include "bp_test.h"
 
@@ -7,7 +7,9 @@
 #include "models/family.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char LLAMA[] =
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 32, "
@@ -73,6 +75,15 @@ static void sizes_are_read_in_all_spellings(void **state)
          7000},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": 5}", "window", 5},
         {LLAMA, "{\"model_type\": \"mistral\", \"sliding_window\": null}", "window", 0},
+        {LLAMA, "{\"model_type\": \"mistral\"}", "window", 4096},
+        {LLAMA, "{\"model_type\": \"mistral\", \"layer_types\": [\"sliding_attention\"]}", "window",
+         4096},
+        {LLAMA,
+         "{\"model_type\": \"mistral\", \"sliding_window\": null, \"layer_types\": "
+         "[\"full_attention\"]}",
+         "window", 0},
+        {LLAMA, "{\"num_key_value_heads\": null}", "kv_heads", 4},
+        {LLAMA, "{\"pad_token_id\": null, \"attention_bias\": null}", "kv_heads", 2},
         {LLAMA, "{\"model_type\": \"qwen2\", \"sliding_window\": 5, \"max_window_layers\": 1}",
          "attention_bias", 1},
         {LLAMA, "{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", "window", 0},
@@ -81,13 +92,14 @@ static void sizes_are_read_in_all_spellings(void **state)
         {NEOX, "{}", "parallel_residual", 1},
         {NEOX, "{\"use_parallel_residual\": false}", "parallel_residual", 0},
         {NEOX, "{\"rotary_emb_base\": null, \"rope_theta\": 300}", "rope_theta", 300},
-        {NEOX, "{\"rotary_pct\": null}", "rope_fraction", 0.25},
         {NEOX, "{\"rotary_pct\": null, \"rope_parameters\": {\"partial_rotary_factor\": 1}}",
          "rope_fraction", 1},
         {NEOX, "{\"rope_parameters\": {\"rope_type\": \"default\"}}", "rope_fraction", 0.5},
         {NEOX, "{\"tie_word_embeddings\": true}", "tied", 1},
         {GPT2, "{\"tie_word_embeddings\": false}", "tied", 0},
-        {GPT2, "{\"tie_word_embeddings\": null}", "tied", 1},
+        {GPT2, "{\"tie_word_embeddings\": null}", "tied", 0},
+        {GPT2, "{\"n_inner\": null}", "inner", 256},
+        {GPT2, "{\"hidden_size\": 64}", "width", 64},
         {GPT2, "{\"quantization_config\": null, \"pruned_heads\": {}}", "layers", 2}};
 
     (void)state;
@@ -118,7 +130,6 @@ static void what_is_written_is_read_as_it_was(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
         bp_hf_shape shape, again;
-        bp_buffer unknown = {0};
 
         bp_test_expect(read_changed(&shape, CASES[k][0], CASES[k][1]), BP_OK);
         json_t *written = hf_config_json(&shape);
@@ -126,8 +137,6 @@ static void what_is_written_is_read_as_it_was(void **state)
             hf_config_read(&again, written, bp_model_huggingface_tables(), "config.json"), BP_OK);
         assert_ptr_equal(shape.table, again.table);
         assert_memory_equal(shape.sizes, again.sizes, sizeof shape.sizes);
-        hf_config_unknown(&unknown, again.table, written);
-        assert_int_equal(unknown.bytes, 0);
         json_decref(written);
     }
 }
@@ -207,6 +216,22 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
          "{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", "
          "\"sliding_attention\"]}",
          "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA,
+         "{\"model_type\": \"mistral\", \"sliding_window\": 5, \"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\"]}",
+         "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"layer_types\": \"full_attention\"}",
+         "\"layer_types\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"rms_norm_eps\": null}", "\"rms_norm_eps\" ... null ... [huggingface.null]"},
+        {LLAMA, "{\"hidden_act\": null}", "\"hidden_act\" ... [huggingface.unsupported]"},
+        {LLAMA, "{\"mystery\": 3, \"nothing\": null, \"rope\": {\"x\": 1}}",
+         "\"mystery\", \"rope\" ... [huggingface.unknown_key]"},
+        {LLAMA, "{\"attention_multiplier\": 0.5}",
+         "\"attention_multiplier\" ... [huggingface.unknown_key]"},
+        {GPT2, "{\"scale_attn_weights\": null}",
+         "\"scale_attn_weights\" ... [huggingface.unsupported]"},
+        {GPT2, "{\"hidden_size\": 32}", "\"hidden_size\" ... [huggingface.contradiction]"},
+        {NEOX, "{\"rotary_pct\": null}", "\"rotary_pct\" ... [huggingface.null]"},
         {NEOX, "{\"hidden_act\": \"gelu_new\"}",
          "\"hidden_act\" ... \"gelu_new\" ... [huggingface.unsupported]"},
         {NEOX, "{\"attention_bias\": false}", "\"attention_bias\" ... [huggingface.unsupported]"},
@@ -238,22 +263,206 @@ static void what_ours_does_not_compute_is_refused_by_name(void **state)
     }
 }
 
-static void harmless_keys_are_silent_and_unknown_ones_reported(void **state)
+static void harmless_keys_are_silent(void **state)
 {
     bp_hf_shape shape;
-    bp_buffer unknown = {0};
-    json_t *config = changed(LLAMA, "{\"use_cache\": true, \"torch_dtype\": \"bfloat16\", "
-                                    "\"transformers_version\": \"4.40\", \"bos_token_id\": 1, "
-                                    "\"initializer_range\": 0.02, \"attention_dropout\": 0.1, "
-                                    "\"mystery\": 3, \"nothing\": null, \"rope\": {\"x\": 1}}");
 
     (void)state;
-    bp_test_expect(hf_config_read(&shape, config, bp_model_huggingface_tables(), "config.json"),
+    bp_test_expect(read_changed(&shape, LLAMA,
+                                "{\"use_cache\": true, \"torch_dtype\": \"bfloat16\", "
+                                "\"transformers_version\": \"4.40\", \"bos_token_id\": 1, "
+                                "\"initializer_range\": 0.02, \"attention_dropout\": 0.1, "
+                                "\"unsloth_version\": \"2024.9\", \"nothing\": null}"),
                    BP_OK);
-    hf_config_unknown(&unknown, shape.table, config);
-    assert_string_equal(unknown.data, "mystery, rope");
-    bp_buffer_clear(&unknown);
-    json_decref(config);
+}
+
+static const char BERT[] =
+    "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], "
+    "\"num_hidden_layers\": 2, \"hidden_size\": 24}";
+
+static void one_outcome_is_a_regression(void **state)
+{
+    static const struct {
+        const char *changes;
+        int task;
+        double outcomes;
+    } CASES[] = {{"{}", 1, 2},
+                 {"{\"num_labels\": 5}", 1, 5},
+                 {"{\"num_labels\": 1}", 2, 1},
+                 {"{\"id2label\": {\"0\": \"LABEL_0\"}}", 2, 1},
+                 {"{\"id2label\": {\"0\": \"a\"}, \"problem_type\": "
+                  "\"single_label_classification\"}",
+                  1, 1},
+                 {"{\"num_labels\": 1, \"problem_type\": \"regression\"}", 2, 1}};
+    static const char *const REFUSED[] = {"{\"problem_type\": \"multi_label_classification\"}",
+                                          "{\"problem_type\": \"regression\"}"};
+    bp_hf_shape shape;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        bp_test_expect(read_changed(&shape, BERT, CASES[k].changes), BP_OK);
+        assert_int_equal(bp_hf_size_of(&shape, "task"), CASES[k].task);
+        assert_true(bp_hf_value_of(&shape, "outcomes") == CASES[k].outcomes);
+        json_decref(shape.labels);
+    }
+    for (size_t k = 0; k < sizeof REFUSED / sizeof *REFUSED; k++) {
+        bp_test_expect(read_changed(&shape, BERT, REFUSED[k]), BP_ERR_FORMAT);
+        bp_test_message_has("\"problem_type\" ... [huggingface.unsupported]");
+        json_decref(shape.labels);
+    }
+}
+
+/* ---- keys that are not there ---- */
+
+/* What transformers' classes have where config.json lacks a key, for what bagpipe reads or checks.
+ * Of bagpipe's own types a size must be there, but for these. */
+static const char DEFAULTS[] =
+    "{\"gpt2\": {\"vocab_size\": 50257, \"n_positions\": 1024, \"n_embd\": 768, \"n_layer\": 12, "
+    "\"n_head\": 12, \"n_inner\": null, \"activation_function\": \"gelu_new\", "
+    "\"layer_norm_epsilon\": 1e-5, \"tie_word_embeddings\": true},"
+    "\"llama\": {\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 11008, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": null, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-6, "
+    "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"rope_scaling\": null, "
+    "\"rope_parameters\": null, \"attention_bias\": false, \"mlp_bias\": false, "
+    "\"pretraining_tp\": 1},"
+    "\"mistral\": {\"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-6, "
+    "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"sliding_window\": 4096},"
+    "\"qwen2\": {\"vocab_size\": 151936, \"hidden_size\": 4096, \"intermediate_size\": 22016, "
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"num_key_value_heads\": 32, "
+    "\"hidden_act\": \"silu\", \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-6, "
+    "\"tie_word_embeddings\": false, \"rope_theta\": 10000, \"use_sliding_window\": false},"
+    "\"gpt_neox\": {\"vocab_size\": 50432, \"hidden_size\": 6144, \"num_hidden_layers\": 44, "
+    "\"num_attention_heads\": 64, \"intermediate_size\": 24576, \"hidden_act\": \"gelu\", "
+    "\"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"max_position_embeddings\": 2048, "
+    "\"layer_norm_eps\": 1e-5, \"tie_word_embeddings\": false, \"use_parallel_residual\": true, "
+    "\"attention_bias\": true},"
+    "\"bert\": {\"vocab_size\": 30522, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
+    "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"hidden_act\": \"gelu\", "
+    "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
+    "\"position_embedding_type\": \"absolute\", \"tie_word_embeddings\": true, "
+    "\"id2label\": {\"0\": \"LABEL_0\", \"1\": \"LABEL_1\"}},"
+    "\"roberta\": {\"vocab_size\": 50265, \"hidden_size\": 768, \"num_hidden_layers\": 12, "
+    "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"hidden_act\": \"gelu\", "
+    "\"max_position_embeddings\": 512, \"type_vocab_size\": 2, \"layer_norm_eps\": 1e-12, "
+    "\"pad_token_id\": 1, \"position_embedding_type\": \"absolute\", "
+    "\"tie_word_embeddings\": true},"
+    "\"electra\": {\"vocab_size\": 30522, \"embedding_size\": 128, \"hidden_size\": 256, "
+    "\"num_hidden_layers\": 12, \"num_attention_heads\": 4, \"intermediate_size\": 1024, "
+    "\"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2, "
+    "\"layer_norm_eps\": 1e-12, \"position_embedding_type\": \"absolute\", "
+    "\"tie_word_embeddings\": true},"
+    "\"bart\": {\"vocab_size\": 50265, \"max_position_embeddings\": 1024, \"encoder_layers\": 12, "
+    "\"encoder_ffn_dim\": 4096, \"encoder_attention_heads\": 16, \"decoder_layers\": 12, "
+    "\"decoder_ffn_dim\": 4096, \"decoder_attention_heads\": 16, \"activation_function\": "
+    "\"gelu\", \"d_model\": 1024, \"scale_embedding\": false, \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 2, \"tie_word_embeddings\": true},"
+    "\"t5\": {\"vocab_size\": 32128, \"d_model\": 512, \"d_kv\": 64, \"d_ff\": 2048, "
+    "\"num_layers\": 6, \"num_decoder_layers\": null, \"num_heads\": 8, "
+    "\"relative_attention_num_buckets\": 32, \"relative_attention_max_distance\": 128, "
+    "\"layer_norm_epsilon\": 1e-6, \"feed_forward_proj\": \"relu\", \"is_encoder_decoder\": true, "
+    "\"decoder_start_token_id\": 0, \"tie_word_embeddings\": true},"
+    "\"transformer\": {\"decoder_start_token_id\": null}}";
+
+/* Of the folder `name` of the references, with this config.json: what import makes of it, as JSON;
+ * NULL where it is refused. */
+static char *read_with(const char *name, const json_t *config)
+{
+    char from[512], *text = NULL;
+    bp_hf_model *model;
+    const char *folder = bp_test_path("key-removed"),
+               *to = bp_test_path("key-removed/model.safetensors");
+
+    (void)snprintf(from, sizeof from, "reference/%s/model.safetensors", name);
+    (void)bp_dir_make(folder);
+    (void)unlink(to);
+    assert_int_equal(symlink(bp_test_shared(from), to), 0);
+    bp_test_expect(bp_json_save(bp_test_path("key-removed/config.json"), config), BP_OK);
+    if (bp_hf_open(&model, folder, bp_model_huggingface_tables()) == BP_OK) {
+        bp_hf_shape shape = bp_hf_shape_of(model);
+        json_t *json = bp_hf_model_json(&shape);
+
+        text = json_dumps(json, JSON_SORT_KEYS);
+        json_decref(json);
+    }
+    bp_hf_close(&model);
+    return text;
+}
+
+/* Returns whether the folder without the key is still read. */
+static bool check_removed(const char *name, const json_t *config, const char *key,
+                          const json_t *defaults)
+{
+    json_t *without = json_deep_copy(config), *written = json_deep_copy(config),
+           *value = json_object_get(defaults, key);
+    char *a, *b;
+    bool is_read;
+
+    (void)json_object_del(without, key);
+    if (value)
+        (void)json_object_set(written, key, value);
+    a = read_with(name, without);
+    b = read_with(name, written);
+    is_read = a != NULL;
+    if (!value && !is_read) /* a size of a type of our own, or what names the type or the head */
+        assert_true(strcmp(key, "model_type") == 0 || strcmp(key, "architectures") == 0 ||
+                    !json_object_get(defaults, "vocab_size"));
+    else if ((a == NULL) != (b == NULL) || (a && strcmp(a, b) != 0))
+        fail_msg("%s without \"%s\": %s; with the default: %s", name, key, a ? a : "refused",
+                 b ? b : "refused");
+    free(a);
+    free(b);
+    json_decref(without);
+    json_decref(written);
+    return is_read;
+}
+
+static void a_key_that_is_not_there_means_the_class_default(void **state)
+{
+    static const char *const FOLDERS[] = {"gpt2-tiny",
+                                          "gpt2-lmhead-tiny",
+                                          "llama-tiny",
+                                          "llama-llama3-tiny",
+                                          "mistral-tiny",
+                                          "qwen2-tiny",
+                                          "gpt_neox-tiny",
+                                          "bert-tiny",
+                                          "bert-sequence-tiny",
+                                          "bert-token-tiny",
+                                          "bert-span-tiny",
+                                          "roberta-tiny",
+                                          "electra-generator-tiny",
+                                          "electra-discriminator-tiny",
+                                          "bart-tiny",
+                                          "t5-tiny",
+                                          "t5-plain-tiny",
+                                          "transformer-tiny",
+                                          "lstm-tiny",
+                                          "gru-tied-tiny"};
+    json_t *all = json_loads(DEFAULTS, 0, NULL);
+    int is_read = 0;
+
+    (void)state;
+    assert_non_null(all);
+    for (size_t k = 0; k < sizeof FOLDERS / sizeof *FOLDERS; k++) {
+        char path[512];
+        json_t *config, *value;
+        const char *key;
+
+        (void)snprintf(path, sizeof path, "reference/%s/config.json", FOLDERS[k]);
+        bp_test_expect(bp_json_load(&config, bp_test_shared(path), 1 << 20), BP_OK);
+        const json_t *defaults =
+            json_object_get(all, json_string_value(json_object_get(config, "model_type")));
+        json_object_foreach(config, key, value)
+        {
+            is_read += check_removed(FOLDERS[k], config, key, defaults);
+        }
+        json_decref(config);
+    }
+    assert_true(is_read > 100);
+    json_decref(all);
 }
 
 int main(void)
@@ -263,7 +472,9 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_as_it_was),
         cmocka_unit_test(no_scaling_is_null_and_one_is_an_object),
         cmocka_unit_test(what_ours_does_not_compute_is_refused_by_name),
-        cmocka_unit_test(harmless_keys_are_silent_and_unknown_ones_reported),
+        cmocka_unit_test(harmless_keys_are_silent),
+        cmocka_unit_test(one_outcome_is_a_regression),
+        cmocka_unit_test(a_key_that_is_not_there_means_the_class_default),
     };
     return BP_TEST_RUN(tests);
 }

@@ -330,6 +330,86 @@ static void model_that_is_not_whole_is_refused(void **state)
     }
 }
 
+/* ---- names of real saves ---- */
+
+static bool is_no_table(const char *name)
+{
+    return strcmp(name, "wte.weight") != 0;
+}
+
+static void prefixes_of_wrappers_are_taken_off(void **state)
+{
+    static const char *const PREFIXES[] = {
+        "_orig_mod.",        "module.",
+        "base_model.model.", "_orig_mod.module.transformer.",
+        "module._orig_mod.", "_forward_module.module.transformer."};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof PREFIXES / sizeof *PREFIXES; k++) {
+        hf_copy_model("tiny");
+        make_file("tiny/model.safetensors", &(remake){.prefix = PREFIXES[k]});
+        bp_hf_report report = check_opens();
+        assert_int_equal(report.left, 0);
+    }
+    hf_copy_model("tiny");
+    make_file("tiny/model.safetensors", &(remake){.prefix = "student."});
+    check_refused(BP_ERR_FORMAT, "'student.' ... [huggingface.other_prefix]");
+    make_file("tiny/model.safetensors", &(remake){.extra = "h.0.attn.c_attn.lora_A.default.weight",
+                                                  .filled_from = "wte.weight",
+                                                  .dims = 2,
+                                                  .shape = {4, 64}});
+    check_refused(BP_ERR_FORMAT, "lora_A ... merge ... [huggingface.adapter]");
+    make_file("tiny/model.safetensors", &(remake){.extra = "module.wte.weight",
+                                                  .filled_from = "wte.weight",
+                                                  .dims = 2,
+                                                  .shape = {300, 64}});
+    check_refused(BP_ERR_FORMAT, "'module.' ... [huggingface.tensor_twice]");
+}
+
+static void a_tied_table_may_have_the_heads_name_alone(void **state)
+{
+    static const char *const PREFIXES[] = {"", "module."};
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "%slm_head.weight", PREFIXES[k]);
+        hf_copy_model("tiny");
+        make_file("tiny/model.safetensors", &(remake){.prefix = PREFIXES[k],
+                                                      .keep = is_no_table,
+                                                      .extra = name,
+                                                      .filled_from = "wte.weight",
+                                                      .dims = 2,
+                                                      .shape = {300, 64}});
+        bp_hf_report report = check_opens();
+        assert_int_equal(report.used, HF_TENSORS);
+        assert_int_equal(report.left + report.tied_heads, 0);
+    }
+}
+
+static void set_config(const char *key, const char *value)
+{
+    json_t *config;
+
+    bp_test_expect(bp_json_load(&config, bp_test_path("tiny/config.json"), 1 << 20), BP_OK);
+    assert_int_equal(json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    bp_test_expect(bp_json_save(bp_test_path("tiny/config.json"), config), BP_OK);
+    json_decref(config);
+}
+
+static void a_base_class_is_read_without_a_head(void **state)
+{
+    (void)state;
+    hf_copy_model("tiny");
+    set_config("architectures", "[\"GPT2Model\"]");
+    assert_false(check_opens().headless); /* its head is the table */
+    set_config("tie_word_embeddings", "false");
+    bp_hf_report report = check_opens();
+    assert_true(report.headless);
+    assert_int_equal(report.used, HF_TENSORS);
+}
+
 /* ---- configurations ---- */
 
 static void model_that_ours_is_not_is_refused(void **state)
@@ -361,15 +441,8 @@ static void model_that_ours_is_not_is_refused(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        json_t *config;
-
         hf_copy_model("tiny");
-        bp_test_expect(bp_json_load(&config, bp_test_path("tiny/config.json"), 1 << 20), BP_OK);
-        assert_int_equal(json_object_set_new(config, cases[k].key,
-                                             json_loads(cases[k].value, JSON_DECODE_ANY, NULL)),
-                         0);
-        bp_test_expect(bp_json_save(bp_test_path("tiny/config.json"), config), BP_OK);
-        json_decref(config);
+        set_config(cases[k].key, cases[k].value);
         check_refused(BP_ERR_FORMAT, cases[k].words);
     }
 }
@@ -382,15 +455,8 @@ static void model_that_ours_is_in_other_words_is_taken(void **state)
 
     (void)state;
     for (int k = 0; k < 3; k++) {
-        json_t *config;
-
         hf_copy_model("tiny");
-        bp_test_expect(bp_json_load(&config, bp_test_path("tiny/config.json"), 1 << 20), BP_OK);
-        assert_int_equal(json_object_set_new(config, values[k][0],
-                                             json_loads(values[k][1], JSON_DECODE_ANY, NULL)),
-                         0);
-        bp_test_expect(bp_json_save(bp_test_path("tiny/config.json"), config), BP_OK);
-        json_decref(config);
+        set_config(values[k][0], values[k][1]);
         (void)check_opens();
     }
 }
@@ -455,6 +521,9 @@ int main(void)
         cmocka_unit_test(tied_head_is_accepted_and_another_is_not),
         cmocka_unit_test(masks_are_left_and_unknown_ones_are_named),
         cmocka_unit_test(model_that_is_not_whole_is_refused),
+        cmocka_unit_test(prefixes_of_wrappers_are_taken_off),
+        cmocka_unit_test(a_tied_table_may_have_the_heads_name_alone),
+        cmocka_unit_test(a_base_class_is_read_without_a_head),
         cmocka_unit_test(model_that_ours_is_not_is_refused),
         cmocka_unit_test(model_that_ours_is_in_other_words_is_taken),
         cmocka_unit_test(folder_without_a_model_is_a_missing_input),

@@ -1,4 +1,5 @@
 """ARPA files: a model goes out and comes back the same; a file of another program is read; one that is wrong is refused with its line."""
+import gzip
 import math
 import os
 
@@ -43,6 +44,9 @@ BAD = {
     "twice": (SOUND.replace("-0.8\tb b", "-0.8\ta b"), "[arpa.twice]"),
     "positive": (SOUND.replace("-0.4\ta", "0.4\ta"), "[arpa.wrong_line]", "line 11"),
     "nan": (SOUND.replace("-0.4\ta", "nan\ta"), "[arpa.wrong_line]", "line 11"),
+    "hexadecimal": (SOUND.replace("-0.4\ta", "-0x1\ta"), "[arpa.wrong_line]", "line 11"),
+    "comma": (SOUND.replace("-0.4\ta", "-0,4\ta"), "[arpa.wrong_line]", "line 11"),
+    "infinite": (SOUND.replace("-0.4\ta", "-inf\ta"), "[arpa.wrong_line]", "line 11"),
     "back-off": (SOUND.replace("-0.25\ta b a", "-0.25\ta b a\t-1"), "[arpa.wrong_line]", "line 21"),
     "large weight": (SOUND.replace("a b\t-0.7", "a b\t100"), "[arpa.wrong_line]", "line 16"),
     "above one": (SOUND.replace("-0.5\tb\t-0.2", "-0.5\tb\t1"), "[arpa.above_one]"),
@@ -88,6 +92,20 @@ class Arpa(JobTest):
         expected = [-0.2, -0.15, -0.25, -0.1 - 0.9, -0.3 - 0.5, -0.8, -0.2 - 1.2, -0.9]
         self.assertAlmostEqual(found["nll_nats"], -sum(expected) * math.log(10), places=5)
         self.assertEqual(found["oov"], 1)
+
+    def test_other_spellings_are_the_same_model(self):
+        """The unknown word in any case; a byte order mark, a toolkit's head, gzip."""
+        texts = {"plain": SOUND, "upper": SOUND.replace("<unk>", "<UNK>"), "mixed": SOUND.replace("<unk>", "<Unk>"), "mark": "\ufeff" + SOUND,
+                 "head": "This is a CMU LM\n\nIt has 5 words \\data\\ follows\n\n" + SOUND, "blanks": "\n\n" + SOUND.replace("\\data\\", "\\data\\ ")}
+        for name, text in texts.items():
+            self.write(name + ".arpa", text)
+        with open(self.at("gzip.arpa.gz"), "wb") as file:
+            file.write(gzip.compress(SOUND.encode()))
+        for name in (*texts, "gzip"):
+            with self.subTest(name):
+                self.must(["bagpipe-data", "import", self.at(name + ".arpa" + (".gz" if name == "gzip" else "")), "--out", self.at(name)])
+                with open(self.at(name + "/model.bin"), "rb") as a, open(self.at("plain/model.bin"), "rb") as b:
+                    self.assertEqual(a.read(), b.read())
 
     def test_wrong_files_are_refused(self):
         for name, (text, *words) in BAD.items():

@@ -115,7 +115,9 @@ class Vectors(FolderTest):
                  (f"{10**9} {WIDTH}\n" + text, "vectors.truncated"), (self.text(WORDS, bad), "vectors.not_finite"),
                  (self.binary(WORDS, bad), "vectors.not_finite"), (text.replace("word4 ", "word3 "), "vectors.twice"),
                  (text + "more 1 2\n", "vectors.wrong_row"), (text.replace("word9 ", "word9 1 "), "vectors.wrong_row"),
-                 (text.replace("word9 ", "word9 x"), "vectors.wrong_row"), (binary.replace(b"word7 ", b"w\xff7 "), "vectors.not_utf8"),
+                 (text.replace("word9 ", "word9 x"), "vectors.no_number"), (text.replace(".", ","), "vectors.no_number"),
+                 (text.replace("word9 ", "word9 0x1"), "vectors.no_number"), (text.replace("word0 ", "word0 \u2212"), "vectors.no_number"),
+                 (text.replace("word9 ", "word9 inf "), "vectors.not_finite"), (binary.replace(b"word7 ", b"w\xff7 "), "vectors.not_utf8"),
                  (text.replace("word4 ", "<|endoftext|> "), "vectors.reserved_word")]
         for number, (content, name) in enumerate(cases):
             with self.subTest(name, number=number):

@@ -110,6 +110,9 @@ static void what_is_wrong_with_a_table_is_named(void **state)
          "'nan' of 'score' ... line 2 ... [value.not_number]"},
         {"a\tb\tclass\tscore\n1\t2\tx\t\n", "'' of 'score' ... line 2 ... [value.not_number]"},
         {"a\tb\tclass\tscore\n1\t2\tx\t1e99\n", "'1e99' of ... line 2 ... [value.not_number]"},
+        {"a\tb\tclass\tscore\n1\t2\tx\t0x10\n", "'0x10' of ... line 2 ... [value.not_number]"},
+        {"a\tb\tclass\tscore\n1\t2\tx\t1,5\n", "'1,5' of ... line 2 ... [value.not_number]"},
+        {"a\tb\tclass\tscore\n1\t2\tx\tinf\n", "'inf' of ... line 2 ... [value.not_number]"},
         {"a\tb\tclass\tscore\n1\t2\tx\t1 2\n", "'1 2' of ... line 2 ... [value.not_number]"},
         {"a\tb\tclass\tscore\n1\t2\t\xff\t1\n", "'class' ... line 2 ... [tsv.bad_field]"},
     };

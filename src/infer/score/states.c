@@ -5,6 +5,7 @@
 #include "infer/score/states_priv.h"
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
@@ -39,12 +40,12 @@ static bool read_weights(double *weights, const char *list, int64_t layers)
     const char *at = list;
 
     for (int64_t k = 0; k < layers; k++) {
-        char *end;
+        at += strspn(at, " ");
+        size_t bytes = strcspn(at, ",");
 
-        weights[k] = strtod(at, &end);
-        if (end == at || !isfinite(weights[k]) || *end != (k + 1 < layers ? ',' : '\0'))
+        if (!bp_decimal(&weights[k], at, bytes) || at[bytes] != (k + 1 < layers ? ',' : '\0'))
             return false;
-        at = end + 1;
+        at += bytes + 1;
     }
     return true;
 }

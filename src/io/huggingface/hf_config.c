@@ -73,6 +73,7 @@ typedef struct member {
     const json_t *object; /* NULL: there is none */
     char key[64];
     const json_t *value; /* NULL: it is not there, or null. Borrowed */
+    bool is_null;
 } member;
 
 static member member_of(const json_t *config, const char *name, size_t bytes)
@@ -89,18 +90,17 @@ static member member_of(const json_t *config, const char *name, size_t bytes)
     }
     memcpy(out.key, name + first, bytes - first);
     out.value = json_object_get(out.object, out.key);
-    if (json_is_null(out.value))
+    out.is_null = json_is_null(out.value);
+    if (out.is_null)
         out.value = NULL;
     return out;
 }
 
-/* Of all its names the one that is there; two must say the same, but for `also`. */
+/* Of all its names the one that is there; two must say the same. */
 static bp_err find_member(member *out, const json_t *config, const bp_hf_size *size,
                           const char *path)
 {
     *out = member_of(config, size->theirs, strlen(size->theirs));
-    if (size->also && !json_object_get(out->object, out->key))
-        *out = member_of(config, size->also, strlen(size->also));
     for (const char *at = size->older; at && *at; at += strcspn(at, "|"), at += *at == '|') {
         member other = member_of(config, at, strcspn(at, "|"));
 
@@ -108,7 +108,7 @@ static bp_err find_member(member *out, const json_t *config, const bp_hf_size *s
             return BP_FAIL(BP_ERR_FORMAT, "huggingface.contradiction",
                            "\"%s\" and \"%.*s\" say different things: at %s", size->theirs,
                            (int)strcspn(at, "|"), at, path);
-        if (other.value)
+        if (other.value || (other.is_null && !out->value))
             *out = other;
     }
     return BP_OK;
@@ -158,8 +158,12 @@ static bp_err read_count(const member *found, const bp_hf_size *size, int64_t su
 {
     const char *name = found->key;
     int64_t count = 0;
-    bp_err err = bp_json_get_int(found->object, name, &count, path);
+    bp_err err = BP_OK;
 
+    if (found->value)
+        err = bp_json_get_int(found->object, name, &count, path);
+    else
+        count = (int64_t)*out + surplus; /* of an absent one */
     if (err == BP_OK && (count <= surplus || count > MAX_SIZE))
         err = BP_FAIL(BP_ERR_FORMAT, "huggingface.bad_size",
                       "\"%s\" is %" PRId64 "; %" PRId64 " to 2^31 are possible: at %s", name, count,
@@ -182,6 +186,41 @@ static bp_err read_real(double *out, const member *found, const char *path)
     return err;
 }
 
+/* What a key says that is not there, or null. */
+static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const bp_hf_size *size,
+                           double *out, const char *path)
+{
+    const char *is = size->absent ? size->absent : size->otherwise;
+
+    if (found->is_null && size->type != BP_HF_LABELS)
+        is = size->null_is ? size->null_is : size->type == BP_HF_FLAG && !size->words ? "0" : NULL;
+    if (!is && found->is_null)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.null",
+                       "\"%s\" is null: at %s; write its value into config.json", found->key, path);
+    if (!is)
+        return BP_FAIL(BP_ERR_FORMAT, "json.missing_key", "\"%s\" is missing: at %s", found->key,
+                       path);
+    *out = bp_hf_value_of(shape, is);
+    if (size->type != BP_HF_COUNT)
+        return BP_OK;
+    *out = floor(*out);
+    return size->absent && !found->is_null && *out != 0
+               ? read_count(found, size, surplus_of(shape, size), out, path)
+               : BP_OK;
+}
+
+/* Of classes that have no names config.json may say how many they are. */
+static bp_err read_labels(const bp_hf_shape *shape, const json_t *config, const member *found,
+                          const bp_hf_size *size, double *out, const char *path)
+{
+    member number = member_of(config, "num_labels", sizeof "num_labels" - 1);
+
+    if (found->value)
+        return hf_labels_count(out, found->value, size->theirs, path);
+    return number.value ? read_count(&number, size, 0, out, path)
+                        : read_nothing(shape, found, size, out, path);
+}
+
 static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp_hf_size *size,
                         double *out, const char *path)
 {
@@ -191,10 +230,12 @@ static bp_err read_size(const bp_hf_shape *shape, const json_t *config, const bp
 
     if (err != BP_OK)
         return err;
-    if (size->type == BP_HF_LABELS && found.value) {
-        err = hf_labels_count(out, found.value, size->theirs, path);
-    } else if (size->otherwise && !found.value) {
+    if (!size->theirs) {
         *out = hf_otherwise(shape, size);
+    } else if (size->type == BP_HF_LABELS) {
+        err = read_labels(shape, config, &found, size, out, path);
+    } else if (!found.value) {
+        err = read_nothing(shape, &found, size, out, path);
     } else if (size->type == BP_HF_CHOICE || size->words) {
         err = read_choice(out, &found, size, shape->table, path);
     } else if (size->type == BP_HF_FLAG) {
@@ -288,48 +329,77 @@ static bool are_equal(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-static bool is_taken(const bp_hf_shape *shape, const char *is, const json_t *value)
+/* Is it one of the list's? */
+static bool is_one_of(const bp_hf_shape *shape, const char *is, const json_t *value)
 {
-    bool taken = value == NULL || json_is_null(value);
-    const json_t *element;
-    size_t k;
+    bool taken = false;
 
-    if (is[0] == '*' && json_is_array(value)) {
-        json_array_foreach((json_t *)value, k, element)
-        {
-            if (!is_taken(shape, is + 1, element))
-                return false;
-        }
-        return true;
-    }
     for (const char *at = is; *at != '\0' && !taken;) {
         size_t bytes = strcspn(at, "|");
         json_t *one = value_of(shape, at, bytes);
 
-        taken = are_equal(one, value);
+        taken = are_equal(one, value) ||
+                (json_is_null(value) &&
+                 (json_is_false(one) || (json_is_object(one) && json_object_size(one) == 0)));
         json_decref(one);
         at += bytes + (at[bytes] == '|');
     }
     return taken;
 }
 
+static bool is_taken(const bp_hf_shape *shape, const bp_hf_setting *setting, const json_t *value)
+{
+    const json_t *element;
+    size_t k;
+    bool taken = true;
+
+    if (setting->is[0] != '*')
+        return is_one_of(shape, setting->is, value);
+    if (!json_is_array(value))
+        return json_is_null(value);
+    json_array_foreach((json_t *)value, k, element)
+    {
+        taken = taken && is_one_of(shape, setting->is + 1, element);
+    }
+    return taken;
+}
+
+static bp_err check_setting(const bp_hf_shape *shape, const bp_hf_setting *setting,
+                            const json_t *config, const char *path)
+{
+    member found = member_of(config, setting->key, strlen(setting->key));
+    const json_t *given = json_object_get(found.object, found.key);
+    json_t *value = NULL;
+    int is_list = setting->is[0] == '*';
+    bp_err err = BP_OK;
+
+    if (given)
+        value = json_incref((json_t *)given);
+    else if (setting->absent)
+        value = value_of(shape, setting->absent, strlen(setting->absent));
+    if (value && !is_taken(shape, setting, value)) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
+                      "\"%s\" is %s%.80s; this program's %s knows %s%s alone: at %s; give "
+                      "another model",
+                      setting->key, given ? "" : "missing, which means ", text ? text : "",
+                      shape->table->kind, is_list ? "lists of " : "", setting->is + is_list, path);
+        free(text); /* of jansson */
+    }
+    json_decref(value);
+    return err;
+}
+
 static bp_err check_settings(const bp_hf_shape *shape, const bp_hf_setting *setting,
                              const json_t *config, const char *path)
 {
-    for (; setting->key; setting++) {
-        const json_t *value = member_of(config, setting->key, strlen(setting->key)).value;
+    bp_err err = BP_OK;
 
-        if (!hf_is_set(shape, setting->only_if) || is_taken(shape, setting->is, value))
-            continue;
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        bp_err err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                             "\"%s\" is %.40s; this program's %s knows %s alone: at %s; give "
-                             "another model",
-                             setting->key, text ? text : "", shape->table->kind, setting->is, path);
-        free(text); /* of jansson */
-        return err;
-    }
-    return BP_OK;
+    for (; setting->key && err == BP_OK; setting++)
+        if (hf_is_set(shape, setting->only_if))
+            err = check_setting(shape, setting, config, path);
+    return err;
 }
 
 /* "gpt2, llama" */
@@ -340,7 +410,7 @@ static void name_types(bp_buffer *out, const bp_hf_table *const *tables)
             bp_buffer_printf(out, "%s%s", table == tables ? "" : ", ", (*table)->model_type);
 }
 
-static bool names_architecture(const json_t *config, const bp_hf_table *table)
+bool hf_config_names(const json_t *config, const bp_hf_table *table)
 {
     const json_t *names = json_object_get(config, "architectures"), *name;
     size_t k;
@@ -353,6 +423,59 @@ static bool names_architecture(const json_t *config, const bp_hf_table *table)
     return false;
 }
 
+/* The table's task; NULL: it has none. */
+static const char *task_of(const bp_hf_table *table)
+{
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (strcmp(size->ours, "task") == 0)
+            return size->otherwise;
+    return NULL;
+}
+
+#define TASK_CLASSES "1"
+#define TASK_VALUE   "2"
+
+/* A head of one outcome is that of a regression, but where config.json says "problem_type". */
+static bool is_regression(const json_t *config)
+{
+    const char *type = json_string_value(json_object_get(config, "problem_type"));
+    const json_t *labels = json_object_get(config, "id2label");
+
+    if (type)
+        return strcmp(type, "regression") == 0;
+    return json_is_object(labels) ? json_object_size(labels) == 1
+                                  : json_integer_value(json_object_get(config, "num_labels")) == 1;
+}
+
+/* Are its texts of one of several classes? */
+static bp_err check_problem(const bp_hf_shape *shape, const json_t *config, const char *path)
+{
+    const char *task = task_of(shape->table),
+               *type = json_string_value(json_object_get(config, "problem_type"));
+
+    if (task && strcmp(task, TASK_VALUE) == 0 && bp_hf_size_of(shape, "outcomes") != 1)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
+                       "\"problem_type\" is \"regression\" with more than one outcome; this "
+                       "program's %s knows one alone: at %s; give another model",
+                       shape->table->kind, path);
+    if (task && strcmp(task, TASK_CLASSES) == 0 && type &&
+        strcmp(type, "single_label_classification") != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
+                       "\"problem_type\" is \"%.40s\"; this program's %s knows "
+                       "\"single_label_classification\" and \"regression\" alone: at %s; give "
+                       "another model",
+                       type, shape->table->kind, path);
+    return BP_OK;
+}
+
+/* May the table be that of config.json, as far as its task says? */
+static bool fits_problem(const json_t *config, const bp_hf_table *table)
+{
+    const char *task = task_of(table);
+
+    return !task || strcmp(task, is_regression(config) ? TASK_CLASSES : TASK_VALUE) != 0;
+}
+
 static bp_err find_table(const bp_hf_table **out, const json_t *config,
                          const bp_hf_table *const *tables, const char *path)
 {
@@ -363,7 +486,7 @@ static bp_err find_table(const bp_hf_table **out, const json_t *config,
     *out = NULL;
     for (const bp_hf_table *const *table = tables; *table != NULL; table++)
         if (type != NULL && strcmp(type, (*table)->model_type) == 0 &&
-            (*out == NULL || names_architecture(config, *table)))
+            (*out == NULL || (hf_config_names(config, *table) && fits_problem(config, *table))))
             *out = *table;
     if (*out != NULL)
         return BP_OK;
@@ -396,6 +519,10 @@ bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const
     for (const bp_hf_setting *one = hf_common_settings; err == BP_OK && one->key; one++)
         if (!hf_is_set_by(out->table->settings, one->key))
             err = check_settings(out, (bp_hf_setting[]){*one, {0}}, config, path);
+    if (err == BP_OK)
+        err = check_problem(out, config, path);
+    if (err == BP_OK)
+        err = hf_config_check_unknown(out->table, config, path);
     if (err == BP_OK)
         err = out->table->check(out, path);
     if (err == BP_OK && json_is_integer(eos) && json_integer_value(eos) >= 0 &&

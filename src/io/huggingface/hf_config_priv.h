@@ -6,12 +6,14 @@
 #include "io/huggingface/hf_model.h"
 
 #define HF_MAX_LAYERS    10000
-#define HF_UNKNOWN_BYTES 400 /* of unknown keys' names in a warning, about */
+#define HF_UNKNOWN_BYTES 400 /* of unknown keys' names in a message, about */
 
 /** By the table of its model_type. Errors: BP_ERR_FORMAT what this program's models do not have;
  * `path` is for messages. */
 bp_err hf_config_read(bp_hf_shape *out, json_t *config, const bp_hf_table *const *tables,
                       const char *path);
+/** Does config.json name the table's class? */
+bool hf_config_names(const json_t *config, const bp_hf_table *table);
 /** What a size is that is not given. */
 double hf_otherwise(const bp_hf_shape *shape, const bp_hf_size *size);
 /** The number of a choice's word; -1: it is none of them. */
@@ -32,8 +34,9 @@ void hf_labels_write(json_t *config, int64_t count, const json_t *labels);
 extern const bp_hf_setting hf_common_settings[]; /* but for those that a table has itself */
 /** Does the list name this key? */
 bool hf_is_set_by(const bp_hf_setting *settings, const char *key);
-/** Append the names of keys that nobody knows: "a, b". */
-void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config);
+/** Each key is one that the table reads, a setting, or known to change nothing; null is no key.
+ * Errors: BP_ERR_FORMAT the names of others. */
+bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const char *path);
 /** Of objects that sizes lie in each member is a size's. Errors: BP_ERR_FORMAT. */
 bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path);
 

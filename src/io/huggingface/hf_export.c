@@ -60,7 +60,7 @@ static bp_err read_size(double *out, const bp_hf_shape *shape, const json_t *mod
     if (err == BP_OK && (count < (size->otherwise ? 0 : 1) || count > most))
         err = BP_FAIL(BP_ERR_FORMAT, "export.bad_model", "\"%s\" of the model is %lld: at %s",
                       size->ours, (long long)count, where);
-    *out = (double)count;
+    *out = count == 0 && size->otherwise ? hf_otherwise(shape, size) : (double)count;
     return err;
 }
 

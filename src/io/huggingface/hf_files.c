@@ -5,6 +5,7 @@
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_import_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define CONFIG_LIMIT ((int64_t)16 << 20)
@@ -28,8 +29,7 @@ bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables)
     if (err == BP_OK)
         err = hf_config_read(&model->shape, config, tables, path);
     if (err == BP_OK)
-        hf_config_unknown(&model->unknown, model->shape.table, config);
-    model->report.unknown_keys = model->unknown.bytes > 0 ? model->unknown.data : "";
+        model->named = hf_config_names(config, model->shape.table);
     json_decref(config);
     bp_free(path);
     return err;
@@ -146,6 +146,78 @@ static bp_err open_shards(bp_hf_model *model, const json_t *index, const char *p
     return err == BP_OK ? check_map(model, map, path) : err;
 }
 
+/* ---- names of programs that wrap a model ---- */
+
+/* Parts of a name that torch.compile, FSDP, activation checkpointing and DeepSpeed add anywhere;
+ * and what DistributedDataParallel and PEFT set before all. */
+static const char *const ANYWHERE[] = {"_orig_mod.", "_fsdp_wrapped_module.",
+                                       "_checkpoint_wrapped_module.", "_forward_module.", NULL},
+                         *const BEFORE[] = {"module.", "base_model.model.", NULL};
+
+/* Take off the first of `parts` that stands at `at`; false: none does. */
+static bool take_off(char *at, const char *const *parts)
+{
+    for (; *parts; parts++) {
+        size_t bytes = strlen(*parts);
+
+        if (strncmp(at, *parts, bytes) == 0) {
+            memmove(at, at + bytes, strlen(at + bytes) + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void unwrap(char *name)
+{
+    for (char *at = name; at;) {
+        while (take_off(at, ANYWHERE)) {
+        }
+        at = strchr(at, '.');
+        at = at ? at + 1 : NULL;
+    }
+    while (take_off(name, BEFORE)) {
+    }
+}
+
+/* Tensors that a PEFT adapter holds, or stand beside one. */
+static bool is_of_adapter(const char *name)
+{
+    return strstr(name, ".lora_A.") || strstr(name, ".lora_B.") || strstr(name, ".base_layer.");
+}
+
+bp_err hf_unwrap(bp_hf_model *model)
+{
+    bool wrapped = false, unique = true;
+
+    for (int64_t f = 0; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++) {
+            const char *name = bp_safetensors_at(model->files[f], k)->name;
+            char *plain;
+
+            if (is_of_adapter(name))
+                return BP_FAIL(BP_ERR_FORMAT, "huggingface.adapter",
+                               "tensor '%.80s' is of an adapter: in %s; merge it into the model "
+                               "(PEFT's merge_and_unload) and save that",
+                               name, model->folder);
+            plain = bp_strdup(name);
+            unwrap(plain);
+            if (!wrapped && strcmp(plain, name) != 0) {
+                wrapped = true;
+                (void)snprintf(model->wrapper, sizeof model->wrapper, "%.*s",
+                               (int)(strlen(name) - strlen(plain)), name);
+            }
+            bp_free(plain);
+        }
+    for (int64_t f = 0; f < model->file_count && wrapped; f++)
+        unique = bp_safetensors_rename(model->files[f], unwrap) && unique;
+    if (!unique)
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
+                       "a tensor is there twice, with and without '%s': in %s", model->wrapper,
+                       model->folder);
+    return wrapped ? check_once(model, model->folder) : BP_OK;
+}
+
 static bool has(const char *folder, const char *name)
 {
     char *path = bp_path_join(folder, name);
@@ -153,6 +225,28 @@ static bool has(const char *folder, const char *name)
 
     bp_free(path);
     return there;
+}
+
+static bp_err fail_weights(const char *folder)
+{
+    static const char *const OTHERS[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "tf_model.h5",       "flax_model.msgpack",
+                                         "model.ckpt.index",  NULL};
+
+    if (has(folder, "adapter_model.safetensors"))
+        return BP_FAIL(BP_ERR_FORMAT, "huggingface.adapter",
+                       "there are the tensors of an adapter alone: in %s; merge it into its model "
+                       "(PEFT's merge_and_unload) and save that",
+                       folder);
+    for (int k = 0; OTHERS[k]; k++)
+        if (has(folder, OTHERS[k]))
+            return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+                           "there is neither model.safetensors nor model.safetensors.index.json: "
+                           "in %s; %s is not read: save the model with safe_serialization=True",
+                           folder, OTHERS[k]);
+    return BP_FAIL(BP_ERR_INPUT, "huggingface.no_weights",
+                   "there is neither model.safetensors nor model.safetensors.index.json: in %s",
+                   folder);
 }
 
 bp_err hf_open_files(bp_hf_model *model)
@@ -165,13 +259,7 @@ bp_err hf_open_files(bp_hf_model *model)
     if (has(model->folder, "model.safetensors"))
         return open_file(model, "model.safetensors");
     if (!has(model->folder, "model.safetensors.index.json"))
-        return BP_FAIL(
-            BP_ERR_INPUT, "huggingface.no_weights",
-            "there is neither model.safetensors nor model.safetensors.index.json: in %s%s",
-            model->folder,
-            has(model->folder, "pytorch_model.bin")
-                ? "; pytorch_model.bin is not read: save the model with safe_serialization=True"
-                : "");
+        return fail_weights(model->folder);
     err = load_json(model->folder, "model.safetensors.index.json", INDEX_LIMIT, &index, &path);
     if (err == BP_OK)
         err = open_shards(model, index, path);

@@ -40,8 +40,9 @@ static const char *older_name(char older[2 * HF_NAME], const bp_hf_table *table,
     return NULL;
 }
 
-static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
-                                        bp_safetensors **file)
+/* By the name alone, or an older one. */
+static const bp_safetensor *find_named(const bp_hf_model *model, const char *name,
+                                       bp_safetensors **file)
 {
     const bp_hf_table *table = model->shape.table;
     char full[2 * HF_NAME], older[2 * HF_NAME];
@@ -55,6 +56,61 @@ static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *na
     return tensor;
 }
 
+static bool is_tied(const bp_hf_shape *shape)
+{
+    for (const bp_hf_size *size = shape->table->sizes; size->ours; size++)
+        if (strcmp(size->ours, "tied") == 0)
+            return bp_hf_size_of(shape, "tied") != 0;
+    return true; /* a table without the choice */
+}
+
+/* Of tied tensors files may keep any one. */
+static const bp_safetensor *find_theirs(const bp_hf_model *model, const char *name,
+                                        bp_safetensors **file)
+{
+    const bp_hf_table *table = model->shape.table;
+    const bp_safetensor *tensor = find_named(model, name, file);
+
+    if (tensor || !table->tied || strcmp(name, table->tied) != 0)
+        return tensor;
+    for (const char *const *twin = table->twins; twin && *twin && !tensor; twin++)
+        tensor = find_named(model, *twin, file);
+    if (!tensor && table->head && is_tied(&model->shape))
+        tensor = hf_find(model, table->head, file);
+    return tensor;
+}
+
+static bool has_prefix(const bp_hf_model *model, const char *prefix)
+{
+    for (int64_t f = 0; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++)
+            if (strncmp(bp_safetensors_at(model->files[f], k)->name, prefix, strlen(prefix)) == 0)
+                return true;
+    return false;
+}
+
+/* What stands before the first tensor's name, where nothing known does. */
+static bp_err fail_first(const bp_hf_model *model, const char *first, const char *full)
+{
+    for (int64_t f = 0; f < model->file_count; f++)
+        for (int64_t k = 0; k < bp_safetensors_count(model->files[f]); k++) {
+            const char *name = bp_safetensors_at(model->files[f], k)->name;
+            size_t bytes = strlen(name), end = strlen(first);
+
+            if (bytes > end + 1 && strcmp(name + bytes - end, first) == 0 &&
+                name[bytes - end - 1] == '.')
+                return BP_FAIL(BP_ERR_FORMAT, "huggingface.other_prefix",
+                               "names of tensors begin with '%.*s', as '%.80s': in %s; save the "
+                               "model itself, without what is around it",
+                               (int)(bytes - end), name, name, model->folder);
+        }
+    return strcmp(first, full) == 0
+               ? BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
+                         "there is no tensor %s: in %s", first, model->folder)
+               : BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
+                         "there is no tensor %s (nor %s): in %s", first, full, model->folder);
+}
+
 /* With the prefix, or without it: all of them alike. */
 static bp_err find_prefix(bp_hf_model *model)
 {
@@ -63,25 +119,16 @@ static bp_err find_prefix(bp_hf_model *model)
     bp_safetensors *file;
 
     (void)snprintf(full, sizeof full, "%s%s", prefix, first);
-    model->report.prefix = "";
-    if (prefix[0] == '\0')
-        return hf_find(model, first, &file) != NULL
-                   ? BP_OK
-                   : BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
-                             "there is no tensor %s: in %s", first, model->folder);
     bool bare = hf_find(model, first, &file) != NULL,
-         prefixed = hf_find(model, full, &file) != NULL;
+         prefixed = prefix[0] != '\0' && hf_find(model, full, &file) != NULL;
 
     if (bare && prefixed)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_twice",
                        "tensor %s is there twice, with and without '%s': in %s", first, prefix,
                        model->folder);
-    if (!bare && !prefixed)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing",
-                       "there is no tensor %s (nor %s): in %s", first, full, model->folder);
-    model->prefixed = prefixed;
-    model->report.prefix = prefixed ? prefix : "";
-    return BP_OK;
+    model->prefixed = prefixed || (!bare && prefix[0] != '\0' && has_prefix(model, prefix));
+    model->report.prefix = model->prefixed ? prefix : "";
+    return find_theirs(model, first, &file) ? BP_OK : fail_first(model, first, full);
 }
 
 static bool has_shape(const bp_safetensor *tensor, const hf_tensor *expected)
@@ -100,6 +147,8 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
     const bp_safetensor *tensor = find_theirs(model, expected->name, &file);
     char shape[64] = "";
 
+    if (tensor == NULL && expected->or_zero)
+        return BP_OK;
     if (tensor == NULL)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.tensor_missing", "tensor '%s' is missing: in %s",
                        expected->name, model->folder);
@@ -115,6 +164,8 @@ static bp_err check_tensor(const bp_hf_model *model, const hf_tensor *expected)
 
 static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
 {
+    bp_safetensors *file;
+
     for (int p = 0; p < theirs->parts; p++) {
         bp_slice *slice = &model->slices[model->slice_count];
 
@@ -125,7 +176,7 @@ static void add_slices(bp_hf_model *model, const hf_tensor *theirs, int64_t k)
         model->from[model->slice_count] = k;
         model->part[model->slice_count++] = p;
     }
-    model->report.used++;
+    model->report.used += find_theirs(model, theirs->name, &file) != NULL;
     model->report.transposed += theirs->transposed;
     model->report.split += theirs->parts > 1;
 }
@@ -141,6 +192,8 @@ static bp_err map_tensors(bp_hf_model *model)
         hf_tensor theirs;
 
         hf_tensor_of(&theirs, &model->shape, k);
+        if (model->headless && hf_name_is_bare(model->shape.table, theirs.name))
+            continue;
         if (check_tensor(model, &theirs) != BP_OK)
             return BP_ERR_FORMAT;
         add_slices(model, &theirs, k);
@@ -240,6 +293,15 @@ static void ignore(bp_hf_model *model, const bp_safetensor *tensor)
     model->ignored[model->report.buffers + model->report.tied_heads] = tensor->name;
 }
 
+/* Is it read in the place of the tensor that it is tied to? */
+static bool is_in_place_of_tied(const bp_hf_model *model, const bp_safetensor *tensor)
+{
+    const bp_hf_table *table = model->shape.table;
+    bp_safetensors *file;
+
+    return table->tied && find_theirs(model, table->tied, &file) == tensor;
+}
+
 static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safetensor *tensor)
 {
     const bp_hf_table *table = model->shape.table;
@@ -247,7 +309,7 @@ static bp_err sort_out(bp_hf_model *model, bp_safetensors *file, const bp_safete
     int64_t layers,
         layer = hf_layer_of(&model->shape, without_prefix(model, tensor->name), &rest, &layers);
 
-    if (is_wanted(model, tensor->name))
+    if (is_wanted(model, tensor->name) || is_in_place_of_tied(model, tensor))
         return BP_OK;
     if (table->head != NULL && strcmp(tensor->name, table->head) == 0) {
         ignore(model, tensor);
@@ -295,12 +357,87 @@ static bp_err read_by_tensors(bp_hf_model *model, const bp_hf_table *const *tabl
             only[0] = *tables;
     if (only[0] == model->shape.table)
         return BP_OK;
-    model->unknown.bytes = 0;
     json_decref(model->shape.labels);
     return hf_read_config(model, only);
 }
 
 /* ---- the whole ---- */
+
+static bool has_head(const bp_hf_model *model)
+{
+    for (const char *const *bare = model->shape.table->bare; bare && *bare; bare++)
+        if (has_prefix(model, *bare))
+            return true;
+    return false;
+}
+
+static bool has_task(const bp_hf_table *table)
+{
+    for (const bp_hf_size *size = table->sizes; size->ours; size++)
+        if (strcmp(size->ours, "task") == 0)
+            return true;
+    return false;
+}
+
+static bp_err try_table(bp_hf_model *model, bool headless)
+{
+    bp_err err;
+
+    bp_free(model->slices);
+    bp_free(model->from);
+    bp_free(model->part);
+    model->slices = NULL;
+    model->from = NULL;
+    model->part = NULL;
+    model->slice_count = 0;
+    model->report = (bp_hf_report){.headless = headless, .wrapper = model->wrapper};
+    model->headless = headless;
+    err = find_prefix(model);
+    return err == BP_OK ? map_tensors(model) : err;
+}
+
+/* A base class has no head: config.json names the class alone, which tables do not list, and a
+ * folder may be any of those of its type that do not ask for a head of a task. */
+static bp_err try_without_head(bp_hf_model *model, const bp_hf_table *const *tables)
+{
+    const bp_hf_table *chosen = model->shape.table;
+    char message[BP_ERR_MESSAGE_BYTES];
+    bp_err err = BP_ERR_FORMAT;
+
+    (void)snprintf(message, sizeof message, "%s", bp_err_message());
+    for (const bp_hf_table *const *table = tables; *table != NULL && err != BP_OK; table++) {
+        const bp_hf_table *only[] = {*table, NULL};
+
+        if (strcmp((*table)->model_type, chosen->model_type) != 0 || has_task(*table) ||
+            (model->named && *table != chosen))
+            continue;
+        json_decref(model->shape.labels);
+        model->shape.labels = NULL;
+        err = hf_read_config(model, only);
+        if (err == BP_OK)
+            err = try_table(model, true);
+    }
+    if (err != BP_OK)
+        bp_err_set_message(message);
+    return err;
+}
+
+/* Is it the folder of a base class? Some name a class with a head all the same. */
+static bool is_of_base_class(const bp_hf_model *model)
+{
+    const bp_hf_table *table = model->shape.table;
+    bool named =
+        model->named && (table->prefix[0] == '\0' || model->prefixed || !is_tied(&model->shape));
+
+    return table->bare && !named && !has_head(model) && !has_task(table);
+}
+
+static bp_err find_tensors(bp_hf_model *model, const bp_hf_table *const *tables)
+{
+    bp_err err = try_table(model, false);
+
+    return err == BP_ERR_FORMAT && is_of_base_class(model) ? try_without_head(model, tables) : err;
+}
 
 bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *const *tables)
 {
@@ -311,18 +448,18 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *cons
     model->fetched = -1;
     model->folder = bp_strdup(folder);
     if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder", "there is no such folder: at %s",
+        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder", "there is no such file or folder: at %s",
                       folder);
     if (err == BP_OK)
         err = hf_read_config(model, tables);
     if (err == BP_OK)
         err = hf_open_files(model);
     if (err == BP_OK)
+        err = hf_unwrap(model);
+    if (err == BP_OK)
         err = read_by_tensors(model, tables);
     if (err == BP_OK)
-        err = find_prefix(model);
-    if (err == BP_OK)
-        err = map_tensors(model);
+        err = find_tensors(model, tables);
     if (err == BP_OK)
         err = sort_out_all(model);
     if (err != BP_OK)
@@ -345,7 +482,6 @@ void bp_hf_close(bp_hf_model **out)
     bp_free(model->part);
     bp_free(model->left);
     bp_free(model->ignored);
-    bp_buffer_clear(&model->unknown);
     bp_free(model->theirs);
     bp_free(model->ours);
     bp_free(model->folder);
@@ -389,7 +525,9 @@ bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k)
 
     BP_ASSERT(k >= 0 && k < model->slice_count);
     hf_tensor_of(&theirs, &model->shape, model->from[k]);
-    return (bp_hf_source){.theirs = find_theirs(model, theirs.name, &file)->name,
+    const bp_safetensor *tensor = find_theirs(model, theirs.name, &file);
+
+    return (bp_hf_source){.theirs = tensor ? tensor->name : "nothing, 0",
                           .part = model->part[k],
                           .parts = theirs.parts,
                           .transposed = theirs.transposed};
@@ -400,7 +538,8 @@ static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs
 {
     bp_safetensors *file;
     const bp_safetensor *tensor;
-    bp_err err;
+    int64_t count;
+    bp_err err = BP_OK;
 
     if (model->fetched == k)
         return BP_OK;
@@ -408,11 +547,15 @@ static bp_err read_theirs(bp_hf_model *model, int64_t k, const hf_tensor *theirs
     bp_free(model->theirs);
     model->theirs = NULL;
     tensor = find_theirs(model, theirs->name, &file);
-    BP_ASSERT(tensor != NULL);
-    model->theirs = bp_try_alloc("hf.theirs", tensor->count, sizeof *model->theirs);
+    BP_ASSERT(tensor != NULL || theirs->or_zero);
+    count = theirs->shape[0] * (theirs->dims == 2 ? theirs->shape[1] : 1);
+    model->theirs = bp_try_alloc("hf.theirs", count, sizeof *model->theirs);
     if (model->theirs == NULL)
-        return bp_fail_memory("a tensor", tensor->count, sizeof *model->theirs);
-    err = bp_safetensors_read(file, tensor, 0, tensor->count, model->theirs);
+        return bp_fail_memory("a tensor", count, sizeof *model->theirs);
+    if (tensor)
+        err = bp_safetensors_read(file, tensor, 0, count, model->theirs);
+    else
+        memset(model->theirs, 0, (size_t)count * sizeof *model->theirs);
     if (err == BP_OK)
         model->fetched = k;
     return err;

@@ -12,26 +12,31 @@ struct bp_hf_model {
     bp_hf_shape shape;
     bp_safetensors **files;
     int64_t file_count;
+    bool named; /* config.json names the table's class */
     bool prefixed;
+    bool headless;    /* tensors of the head are not there */
+    char wrapper[64]; /* what was taken off names: "_orig_mod.module." */
     bp_slice *slices; /* ours ... */
     int64_t *from;    /* ... and of each, which of theirs it lies in, and as which part */
     int *part;
     int64_t slice_count;
     const char **left;    /* names of those that nobody knows, */
     const char **ignored; /* and of those that are known to be none of ours */
-    bp_buffer unknown;    /* keys of config.json */
     bp_hf_report report;
     float *theirs, *ours; /* the tensor fetched last */
     int64_t fetched;      /* which of theirs that is; -1: none */
 };
 
 /* hf_files.c */
-/** Read config.json into the shape and the list of unknown keys. Errors: those of bp_json_load and
+/** Read config.json into the shape. Errors: those of bp_json_load and
  * hf_config_read. */
 bp_err hf_read_config(bp_hf_model *model, const bp_hf_table *const *tables);
 /** Open model.safetensors, or each file that its index lists. Errors: BP_ERR_INPUT there is
  * neither; BP_ERR_FORMAT a bad index, or files that contradict it; those of bp_safetensors_open. */
 bp_err hf_open_files(bp_hf_model *model);
+/** Take off names what programs that wrap a model add to them. Errors: BP_ERR_FORMAT an adapter's
+ * tensors, names that are no longer unique. */
+bp_err hf_unwrap(bp_hf_model *model);
 /** The tensor called `name` in full, and its file; NULL: there is none. */
 const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safetensors **file);
 

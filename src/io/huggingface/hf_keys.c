@@ -1,5 +1,5 @@
 /* The keys of config.json that tables do not name: those that change nothing, those that this
- * program computes with one value only, and the rest, which an import warns of. */
+ * program computes with one value only, and the rest, which are refused. */
 #include "io/huggingface/hf_config_priv.h"
 
 #include <stdio.h>
@@ -9,13 +9,20 @@
  * trains it, how it begins to train, how text is generated. */
 static const char *const HARMLESS[] = {"_attn_implementation",
                                        "_attn_implementation_autoset",
+                                       "_attn_implementation_internal",
                                        "_commit_hash",
+                                       "_flash_attn_2_enabled",
+                                       "_from_model_config",
                                        "_name_or_path",
+                                       "_num_labels",
                                        "architectures",
+                                       "attn_implementation",
                                        "bad_words_ids",
                                        "begin_suppress_tokens",
                                        "bos_token_id",
                                        "chunk_size_feed_forward",
+                                       "cls_token_id",
+                                       "custom_pipelines",
                                        "decoder_start_token_id",
                                        "diversity_penalty",
                                        "do_sample",
@@ -23,6 +30,7 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "early_stopping",
                                        "encoder_no_repeat_ngram_size",
                                        "eos_token_id",
+                                       "eos_token_ids",
                                        "exponential_decay_length_penalty",
                                        "finetuning_task",
                                        "forced_bos_token_id",
@@ -33,10 +41,17 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "is_decoder",
                                        "keys_to_ignore_at_inference",
                                        "label2id",
+                                       "language",
                                        "length_penalty",
+                                       "license",
+                                       "mask_token_id",
                                        "max_length",
+                                       "max_new_tokens",
                                        "min_length",
+                                       "min_new_tokens",
+                                       "model_max_length",
                                        "model_type",
+                                       "neftune_noise_alpha",
                                        "no_repeat_ngram_size",
                                        "num_beam_groups",
                                        "num_beams",
@@ -53,6 +68,7 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "repetition_penalty",
                                        "return_dict",
                                        "return_dict_in_generate",
+                                       "sentence_transformers",
                                        "sep_token_id",
                                        "suppress_tokens",
                                        "task_specific_params",
@@ -63,11 +79,17 @@ static const char *const HARMLESS[] = {"_attn_implementation",
                                        "top_p",
                                        "torch_dtype",
                                        "torchscript",
+                                       "transformers.js_config",
                                        "transformers_version",
                                        "typical_p",
                                        "unk_token_id",
+                                       "unsloth_fixed",
+                                       "unsloth_version",
                                        "use_bfloat16",
                                        "use_cache",
+                                       "use_flash_attention_2",
+                                       "vocab_file",
+                                       "xla_device",
                                        NULL};
 
 /* Of any type of model: another value is another computation. */
@@ -114,16 +136,25 @@ static bool is_known(const bp_hf_table *table, const char *key)
            hf_is_set_by(hf_common_settings, key) || hf_is_set_by(table->settings, key);
 }
 
-void hf_config_unknown(bp_buffer *out, const bp_hf_table *table, json_t *config)
+bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const char *path)
 {
+    bp_buffer unknown = {0};
     const char *key;
     json_t *value;
+    bp_err err = BP_OK;
 
     json_object_foreach(config, key, value)
     {
-        if (!is_known(table, key) && !json_is_null(value) && out->bytes < HF_UNKNOWN_BYTES)
-            bp_buffer_printf(out, "%s%.80s", out->bytes > 0 ? ", " : "", key);
+        if (!is_known(table, key) && !json_is_null(value) && unknown.bytes < HF_UNKNOWN_BYTES)
+            bp_buffer_printf(&unknown, "%s\"%.80s\"", unknown.bytes > 0 ? ", " : "", key);
     }
+    if (unknown.bytes > 0)
+        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unknown_key",
+                      "bagpipe does not know %s of a %s, which may change what it computes: at %s; "
+                      "remove from config.json what changes nothing",
+                      unknown.data, table->model_type, path);
+    bp_buffer_clear(&unknown);
+    return err;
 }
 
 /* A member of an object that sizes lie in, which none of them names. */

@@ -44,12 +44,13 @@ json_t *bp_hf_model_json(const bp_hf_shape *shape);
 typedef struct bp_hf_report {
     int64_t tensors; /* in the folder */
     int64_t used, transposed, split;
-    int64_t buffers;          /* attention masks, which are no parameters */
-    int64_t tied_heads;       /* lm_head.weight, equal to the table that they are tied to */
-    int64_t left;             /* unknown, left where they are */
-    int64_t made;             /* of ours */
-    const char *prefix;       /* the table's, or "" */
-    const char *unknown_keys; /* of config.json, the first ones: "a, b" */
+    int64_t buffers;     /* attention masks, which are no parameters */
+    int64_t tied_heads;  /* lm_head.weight, equal to the table that they are tied to */
+    int64_t left;        /* unknown, left where they are */
+    int64_t made;        /* of ours */
+    const char *prefix;  /* the table's, or "" */
+    const char *wrapper; /* before it, of a program that wrapped the model, or "" */
+    bool headless;       /* of a base class: the tensors of the head are not there */
 } bp_hf_report;
 bp_hf_report bp_hf_report_of(const bp_hf_model *model);
 /** Name of an unknown tensor, 0 <= k < report.left. Borrowed. */

@@ -17,6 +17,7 @@ typedef struct hf_tensor {
     int parts;
     int64_t blocks; /* runs of rows, each with all parts one after the other; 0: side by side */
     char ours[HF_PARTS][HF_NAME];
+    bool or_zero; /* where it is not there its values are 0 */
 } hf_tensor;
 
 /** Tensors of a model. */

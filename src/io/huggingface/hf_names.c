@@ -81,6 +81,7 @@ static void fill(hf_tensor *out, const bp_hf_shape *shape, const bp_hf_row *row,
     out->shape[1] = row->columns == NULL ? 0 : bp_hf_size_of(shape, columns);
     out->transposed = row->transposed;
     out->parts = row->parts;
+    out->or_zero = row->or_zero;
     out->blocks = row->blocks ? bp_hf_size_of(shape, row->blocks) : 0;
     BP_ASSERT(out->blocks == 0 || !out->transposed);
     for (int p = 0; p < row->parts; p++)

@@ -14,7 +14,7 @@
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
  * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
- * `also`: another name that folders may have (NULL: none), which is written too. */
+ * `also`: another name (NULL: none), which is written too and not read. */
 typedef enum bp_hf_type {
     BP_HF_COUNT,
     BP_HF_REAL,
@@ -26,26 +26,31 @@ typedef enum bp_hf_type {
 typedef struct bp_hf_size {
     const char *ours, *theirs, *also;
     bp_hf_type type;
-    const char *otherwise; /* where it is not there, or null: a number, or an expression as in rows;
-                              NULL: it must be. `theirs` NULL: it is always this */
+    const char *otherwise; /* what a checkpoint leaves out, and `theirs` NULL always is: a number,
+                              or an expression as in rows; NULL: it must be there */
     const char *older;     /* other names for it, "a|b.c", that are read alone; NULL: none */
     bool quiet;            /* not written into a checkpoint where it is `otherwise` */
     const char *plus;      /* of a count: theirs is ours and so much, an expression of sizes before
                               it; NULL: it is the same */
-    const char *words; /* of a flag: theirs is a word, the first where it is not set. Of a choice,
-                          ours: "none|linear"; theirs are the same, but "default" for the first. Of
-                          a choice that is the first, and of numbers in its object that are 0,
-                          nothing is written, and null for the object */
+    const char *words;   /* of a flag: theirs is a word, the first where it is not set. Of a choice,
+                            ours: "none|linear"; theirs are the same, but "default" for the first. Of
+                            a choice that is the first, and of numbers in its object that are 0,
+                            nothing is written, and null for the object */
+    const char *absent;  /* where config.json lacks it: the default of transformers' class; NULL:
+                            `otherwise` */
+    const char *null_is; /* what null says there; NULL: nothing, it is refused, but of a flag, which
+                            is not set */
 } bp_hf_size;
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
  * meaning only. `is`: JSON values with
- * '|' between, of which it must be one, if it is there and not null; or "4*width"; behind a '*':
- * a list, and each of its elements must. The first is written, but of lists and members of objects.
- */
+ * '|' between, of which it must be one, if it is there; or "4*width"; behind a '*':
+ * a list, and each of its elements must. null is taken where `is` has null, false, {} or a list.
+ * The first is written, but of lists and members of objects. */
 typedef struct bp_hf_setting {
     const char *key, *is;
     const char *only_if; /* as of a row */
+    const char *absent;  /* what it is where it is not there, as `is`; NULL: the first of `is` */
 } bp_hf_setting;
 
 /** One of their tensors: `parts` of ours lie in it side by side, along its last dimension; with
@@ -65,6 +70,7 @@ typedef struct bp_hf_row {
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
     bool only_first;           /* layer 0 alone has it */
+    bool or_zero;              /* where it is not there its values are 0 */
 } bp_hf_row;
 
 /** An end of tensors' names, and what older files have instead of it. */
@@ -94,8 +100,10 @@ typedef struct bp_hf_table {
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
-    const char *const *bare;  /* beginnings of names that the prefix never stands before; ended by
-                                 NULL; NULL: none */
+    const char *const *bare;  /* beginnings of the head's names, which the prefix never stands
+                                 before; ended by NULL; NULL: none */
+    const char *const *twins; /* other names of the tied tensor, besides the head's, that files may
+                                 have in its place; ended by NULL; NULL: none */
     const bp_hf_alias *older; /* ended by NULL; NULL: none */
 } bp_hf_table;
 

@@ -26,6 +26,7 @@ struct bp_safetensors {
     bp_safetensor *tensors;
     int64_t count;
     const bp_safetensor **by_name;
+    char **renamed; /* [count]; NULL: names are the header's */
     int64_t data_place, data_bytes;
 };
 
@@ -313,6 +314,9 @@ void bp_safetensors_close(bp_safetensors **out)
     if (file->fd >= 0)
         (void)close(file->fd); /* only read from */
     json_decref(file->header);
+    for (int64_t k = 0; file->renamed && k < file->count; k++)
+        bp_free(file->renamed[k]);
+    bp_free(file->renamed);
     bp_free(file->tensors);
     bp_free(file->by_name);
     bp_free(file->path);
@@ -341,6 +345,24 @@ const bp_safetensor *bp_safetensors_find(const bp_safetensors *file, const char 
     found =
         bsearch(&wanted, file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
     return found == NULL ? NULL : *found;
+}
+
+bool bp_safetensors_rename(bp_safetensors *file, void (*rename)(char *name))
+{
+    bool unique = true;
+
+    BP_ASSERT(!file->renamed);
+    file->renamed = bp_alloc("safetensors.names", file->count, sizeof *file->renamed);
+    for (int64_t k = 0; k < file->count; k++) {
+        file->renamed[k] = bp_strdup(file->tensors[k].name);
+        rename(file->renamed[k]);
+        file->tensors[k].name = file->renamed[k];
+    }
+    if (file->count > 0)
+        qsort(file->by_name, (size_t)file->count, sizeof *file->by_name, compare_names);
+    for (int64_t k = 1; k < file->count; k++)
+        unique = unique && strcmp(file->by_name[k - 1]->name, file->by_name[k]->name) != 0;
+    return unique;
 }
 
 const char *bp_safetensors_path(const bp_safetensors *file)

@@ -42,6 +42,9 @@ const bp_safetensor *bp_safetensors_at(const bp_safetensors *file, int64_t k);
 /** NULL: there is none. */
 const bp_safetensor *bp_safetensors_find(const bp_safetensors *file, const char *name);
 const char *bp_safetensors_path(const bp_safetensors *file);
+/** Give every tensor another name: `rename` writes it over the old one, and makes none longer.
+ * Returns whether names are still unique. */
+bool bp_safetensors_rename(bp_safetensors *file, void (*rename)(char *name));
 
 /** out[count] = elements from `first` on, as float32: F32, F16, BF16 exactly, F64 rounded.
  *

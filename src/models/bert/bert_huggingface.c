@@ -5,37 +5,41 @@
 
 #include <string.h>
 
-#define ENCODER_SIZES                                                                              \
-    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
-        {"heads", "num_attention_heads", NULL}, {"inner", "intermediate_size", NULL},              \
-        {"segments", "type_vocab_size", NULL}, {"vocab_size", "vocab_size", NULL},                 \
+#define SIZE(ours, theirs, is)                                                                     \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+/* Those of config.json, with the defaults of transformers' class. */
+#define ENCODER_SIZES(words)                                                                       \
+    SIZE("layers", "num_hidden_layers", "12"), SIZE("width", "hidden_size", "768"),                \
+        SIZE("heads", "num_attention_heads", "12"), SIZE("inner", "intermediate_size", "3072"),    \
+        SIZE("segments", "type_vocab_size", "2"), SIZE("vocab_size", "vocab_size", words),         \
         {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},                     \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true                        \
     }
 
 #define BERT_SIZES                                                                                 \
-    ENCODER_SIZES, {"context", "max_position_embeddings", NULL},                                   \
+    ENCODER_SIZES("30522"), SIZE("context", "max_position_embeddings", "512"),                     \
+    {                                                                                              \
+        "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
+    }
+#define ROBERTA_ENCODER_SIZES                                                                      \
+    ENCODER_SIZES("50265"),                                                                        \
+        {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},                  \
+        {"context", "max_position_embeddings", NULL, .plus = "first_position",                     \
+         .absent = "512+-1*first_position"},                                                       \
     {                                                                                              \
         "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
     }
 
-static const bp_hf_size
-    PRETRAINING_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "1"}, {0}},
-    MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}},
-    ROBERTA_SIZES[] = {ENCODER_SIZES,
-                       {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},
-                       {"context", "max_position_embeddings", NULL, .plus = "first_position"},
-                       {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},
-                       {0}};
+static const bp_hf_size PRETRAINING_SIZES[] = {BERT_SIZES,
+                                               {"pooler", NULL, NULL, BP_HF_FLAG, "1"},
+                                               {0}},
+                        MASKED_SIZES[] = {BERT_SIZES, {"pooler", NULL, NULL, BP_HF_FLAG, "0"}, {0}},
+                        ROBERTA_SIZES[] = {ROBERTA_ENCODER_SIZES, {0}};
 
 /* Models with the head of a task. */
-#define ROBERTA_ENCODER_SIZES                                                                      \
-    ENCODER_SIZES, {"first_position", "pad_token_id", NULL, BP_HF_COUNT, "2", .plus = "-1"},       \
-        {"context", "max_position_embeddings", NULL, .plus = "first_position"},                    \
-    {                                                                                              \
-        "norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"                                \
-    }
 static const bp_hf_size
     VALUE_SIZES[] = {BERT_SIZES, BP_BERT_TASK("2", "1"), BP_BERT_LABELS, {0}},
     CLASS_SIZES[] = {BERT_SIZES, BP_BERT_TASK("1", "1"), BP_BERT_LABELS, {0}},
@@ -140,9 +144,12 @@ static const char *const BUFFERS[] = {"embeddings.position_ids", "embeddings.tok
                                               NULL},
                          *const HEADS[] = {"cls.", "lm_head.", "classifier.", "qa_outputs.", NULL};
 
-/* Of files that were made from TensorFlow's. */
-static const bp_hf_alias OLDER[] = {
-    {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}, {0}};
+/* Of files that were made from TensorFlow's; and of those that name the head's bias once. */
+static const bp_hf_alias OLDER[] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                    {"LayerNorm.bias", "LayerNorm.beta"},
+                                    {"cls.predictions.bias", "cls.predictions.decoder.bias"},
+                                    {"lm_head.bias", "lm_head.decoder.bias"},
+                                    {0}};
 
 static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
 {

@@ -4,12 +4,18 @@
 
 #include "models/bert/bert.h"
 
+#define SIZE(ours, theirs, is)                                                                     \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+/* Those of config.json, with the defaults of transformers' class. */
 #define COMMON_SIZES                                                                               \
-    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
-        {"heads", "num_attention_heads", NULL}, {"inner", "intermediate_size", NULL},              \
-        {"context", "max_position_embeddings", NULL}, {"segments", "type_vocab_size", NULL},       \
-        {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width"},                               \
-        {"vocab_size", "vocab_size", NULL},                                                        \
+    SIZE("layers", "num_hidden_layers", "12"), SIZE("width", "hidden_size", "256"),                \
+        SIZE("heads", "num_attention_heads", "4"), SIZE("inner", "intermediate_size", "1024"),     \
+        SIZE("context", "max_position_embeddings", "512"),                                         \
+        SIZE("segments", "type_vocab_size", "2"),                                                  \
+        {"embedding", "embedding_size", NULL, BP_HF_COUNT, "width", .absent = "128"},              \
+        SIZE("vocab_size", "vocab_size", "30522"),                                                 \
         {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-12"},                             \
     {                                                                                              \
         "projected", NULL, NULL, BP_HF_FLAG, "embedding+-1*width", .quiet = true                   \

@@ -3,13 +3,13 @@
 #include "models/gpt/gpt.h"
 
 static const bp_hf_size SIZES[] = {
-    {"layers", "n_layer", NULL},
-    {"width", "n_embd", NULL},
-    {"heads", "n_head", NULL},
-    {"context", "n_positions", "n_ctx"},
-    {"vocab_size", "vocab_size", NULL},
+    {"layers", "n_layer", NULL, .older = "num_hidden_layers", .absent = "12"},
+    {"width", "n_embd", NULL, .older = "hidden_size", .absent = "768"},
+    {"heads", "n_head", NULL, .older = "num_attention_heads", .absent = "12"},
+    {"context", "n_positions", "n_ctx", .older = "max_position_embeddings", .absent = "1024"},
+    {"vocab_size", "vocab_size", NULL, .absent = "50257"},
     {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true},
-    {"inner", "n_inner", NULL, BP_HF_COUNT, "4*width", .quiet = true},
+    {"inner", "n_inner", NULL, BP_HF_COUNT, "4*width", .quiet = true, .null_is = "4*width"},
     {"norm_epsilon", "layer_norm_epsilon", NULL, BP_HF_REAL, "1e-5", .quiet = true},
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "1", .quiet = true},
     {0}};
@@ -57,6 +57,8 @@ static const char *const BUFFERS[] = {"attn.bias", "attn.masked_bias", NULL}, /*
     *const HEAD[] = {"lm_head.", NULL};
 
 static const char *const HARMLESS[] = {"attn_pdrop",
+                                       "n_special",
+                                       "predict_special_tokens",
                                        "embd_pdrop",
                                        "resid_pdrop",
                                        "summary_activation",

@@ -3,12 +3,12 @@
 #include "models/gpt_neox/gpt_neox.h"
 
 static const bp_hf_size SIZES[] = {
-    {"layers", "num_hidden_layers", NULL},
-    {"width", "hidden_size", NULL},
-    {"heads", "num_attention_heads", NULL},
+    {"layers", "num_hidden_layers", NULL, .absent = "44"},
+    {"width", "hidden_size", NULL, .absent = "6144"},
+    {"heads", "num_attention_heads", NULL, .absent = "64"},
     {"head_width", NULL, NULL, BP_HF_COUNT, "width/heads"},
-    {"inner", "intermediate_size", NULL},
-    {"context", "max_position_embeddings", NULL},
+    {"inner", "intermediate_size", NULL, .absent = "24576"},
+    {"context", "max_position_embeddings", NULL, .absent = "2048"},
     {"norm_epsilon", "layer_norm_eps", NULL, BP_HF_REAL, "1e-5"},
     {"rope_theta", "rotary_emb_base", NULL, BP_HF_REAL, "10000",
      "rope_theta|rope_parameters.rope_theta"},
@@ -16,7 +16,7 @@ static const bp_hf_size SIZES[] = {
      "partial_rotary_factor|rope_parameters.partial_rotary_factor"},
     {"parallel_residual", "use_parallel_residual", NULL, BP_HF_FLAG, "1"},
     {"tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"},
-    {"vocab_size", "vocab_size", NULL},
+    {"vocab_size", "vocab_size", NULL, .absent = "50432"},
     {0}};
 
 static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\"|\"gelu_python\""},
@@ -33,10 +33,10 @@ static const bp_hf_setting SETTINGS[] = {{"hidden_act", "\"gelu\"|\"gelu_python\
         }                                                                                          \
     }
 #define VECTOR(theirs, rows, ours) MATRIX(theirs, rows, NULL, ours)
-#define LAYER                      "gpt_neox.layers.*."
+#define LAYER                      "layers.*."
 
 static const bp_hf_row ROWS[] = {
-    MATRIX("gpt_neox.embed_in.weight", "vocab_size", "width", "wte"),
+    MATRIX("embed_in.weight", "vocab_size", "width", "wte"),
     VECTOR(LAYER "input_layernorm.weight", "width", "h.*.ln1.gain"),
     VECTOR(LAYER "input_layernorm.bias", "width", "h.*.ln1.bias"),
     VECTOR(LAYER "post_attention_layernorm.weight", "width", "h.*.ln2.gain"),
@@ -61,17 +61,19 @@ static const bp_hf_row ROWS[] = {
     VECTOR(LAYER "mlp.dense_h_to_4h.bias", "inner", "h.*.mlp.up.bias"),
     MATRIX(LAYER "mlp.dense_4h_to_h.weight", "width", "inner", "h.*.mlp.down.weight"),
     VECTOR(LAYER "mlp.dense_4h_to_h.bias", "width", "h.*.mlp.down.bias"),
-    VECTOR("gpt_neox.final_layer_norm.weight", "width", "ln_f.gain"),
-    VECTOR("gpt_neox.final_layer_norm.bias", "width", "ln_f.bias"),
+    VECTOR("final_layer_norm.weight", "width", "ln_f.gain"),
+    VECTOR("final_layer_norm.bias", "width", "ln_f.bias"),
     {"embed_out.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
 /* Masks, and what rotary positions are made of. */
 static const char *const BUFFERS[] = {"attention.bias", "attention.masked_bias",
-                                      "attention.rotary_emb.inv_freq", NULL};
+                                      "attention.rotary_emb.inv_freq", NULL},
+                         *const HEAD[] = {"embed_out.", NULL};
 
-static const char *const HARMLESS[] = {"attention_dropout", "classifier_dropout", "hidden_dropout",
-                                       NULL};
+static const char *const HARMLESS[] = {"attention_dropout",   "classifier_dropout",
+                                       "hidden_dropout",      "attention_probs_dropout_prob",
+                                       "hidden_dropout_prob", NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -96,10 +98,10 @@ static const bp_hf_table GPT_NEOX = {
     .kind = "gpt_neox",
     .model_type = "gpt_neox",
     .architecture = "GPTNeoXForCausalLM",
-    .prefix = "",
-    .first = "gpt_neox.embed_in.weight",
+    .prefix = "gpt_neox.",
+    .first = "embed_in.weight",
     .head = "embed_out.weight",
-    .tied = "gpt_neox.embed_in.weight",
+    .tied = "embed_in.weight",
     .sizes = SIZES,
     .settings = SETTINGS,
     .rows = ROWS,
@@ -107,6 +109,7 @@ static const bp_hf_table GPT_NEOX = {
     .harmless = HARMLESS,
     .more = "{\"attention_dropout\": 0.0, \"hidden_dropout\": 0.0, \"classifier_dropout\": 0.0,"
             " \"torch_dtype\": \"float32\", \"use_cache\": true}",
-    .check = check};
+    .check = check,
+    .bare = HEAD};
 
 const bp_hf_table *const bp_gpt_neox_huggingface[] = {&GPT_NEOX, NULL};

@@ -1,13 +1,27 @@
 /* LLaMA, Mistral and Qwen2 as Hugging Face folders hold them: every weight [out, in], as ours. */
 #include "models/llama/llama.h"
 
-#define SCALING(member, older) "rope_scaling." member, NULL, BP_HF_REAL, "0", older, .quiet = true
-#define COMMON_SIZES                                                                               \
-    {"layers", "num_hidden_layers", NULL}, {"width", "hidden_size", NULL},                         \
-        {"heads", "num_attention_heads", NULL},                                                    \
-        {"kv_heads", "num_key_value_heads", NULL, BP_HF_COUNT, "heads"},                           \
-        {"head_width", "head_dim", NULL, BP_HF_COUNT, "width/heads", .quiet = true},               \
-        {"inner", "intermediate_size", NULL}, {"context", "max_position_embeddings", NULL},        \
+#define SCALING(member, older)                                                                     \
+    "rope_scaling." member, NULL, BP_HF_REAL, "0", older, .quiet = true, .null_is = "0"
+#define SIZE(ours, theirs, is)                                                                     \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+/* Those of config.json, with the defaults of transformers' class. */
+#define COMMON_SIZES(kv, mlp, positions)                                                           \
+    SIZE("layers", "num_hidden_layers", "32"), SIZE("width", "hidden_size", "4096"),               \
+        SIZE("heads", "num_attention_heads", "32"),                                                \
+        {"kv_heads",   "num_key_value_heads", NULL, BP_HF_COUNT, "heads",                          \
+         .absent = kv, .null_is = "heads"},                                                        \
+        {"head_width",                                                                             \
+         "head_dim",                                                                               \
+         NULL,                                                                                     \
+         BP_HF_COUNT,                                                                              \
+         "width/heads",                                                                            \
+         .quiet = true,                                                                            \
+         .null_is = "width/heads"},                                                                \
+        SIZE("inner", "intermediate_size", mlp),                                                   \
+        SIZE("context", "max_position_embeddings", positions),                                     \
         {"norm_epsilon", "rms_norm_eps", NULL, BP_HF_REAL, "1e-6"},                                \
         {"rope_theta", "rope_theta", NULL, BP_HF_REAL, "10000", "rope_parameters.rope_theta"},     \
         {"rope_scaling",                                                                           \
@@ -17,7 +31,8 @@
          "0",                                                                                      \
          "rope_scaling.type|rope_parameters.rope_type|rope_parameters.type",                       \
          .words = "none|linear|llama3",                                                            \
-         .quiet = true},                                                                           \
+         .quiet = true,                                                                            \
+         .null_is = "0"},                                                                          \
         {"rope_factor", SCALING("factor", "rope_parameters.factor")},                              \
         {"rope_low_freq_factor", SCALING("low_freq_factor", "rope_parameters.low_freq_factor")},   \
         {"rope_high_freq_factor",                                                                  \
@@ -28,25 +43,27 @@
          BP_HF_COUNT,                                                                              \
          "0",                                                                                      \
          "rope_parameters.original_max_position_embeddings",                                       \
-         .quiet = true},                                                                           \
+         .quiet = true,                                                                            \
+         .null_is = "0"},                                                                          \
     {                                                                                              \
         "tied", "tie_word_embeddings", NULL, BP_HF_FLAG, "0"                                       \
     }
 
-static const bp_hf_size LLAMA_SIZES[] = {COMMON_SIZES,
+static const bp_hf_size LLAMA_SIZES[] = {COMMON_SIZES("heads", "11008", "2048"),
                                          {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
                                          {"window", NULL, NULL, BP_HF_COUNT, "0"},
-                                         {"vocab_size", "vocab_size", NULL},
+                                         SIZE("vocab_size", "vocab_size", "32000"),
                                          {0}};
-static const bp_hf_size MISTRAL_SIZES[] = {COMMON_SIZES,
-                                           {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
-                                           {"window", "sliding_window", NULL, BP_HF_COUNT, "0"},
-                                           {"vocab_size", "vocab_size", NULL},
-                                           {0}};
-static const bp_hf_size QWEN2_SIZES[] = {COMMON_SIZES,
+static const bp_hf_size MISTRAL_SIZES[] = {
+    COMMON_SIZES("8", "14336", "131072"),
+    {"attention_bias", NULL, NULL, BP_HF_FLAG, "0"},
+    {"window", "sliding_window", NULL, BP_HF_COUNT, "0", .absent = "4096", .null_is = "0"},
+    SIZE("vocab_size", "vocab_size", "32000"),
+    {0}};
+static const bp_hf_size QWEN2_SIZES[] = {COMMON_SIZES("32", "22016", "32768"),
                                          {"attention_bias", NULL, NULL, BP_HF_FLAG, "1"},
                                          {"window", NULL, NULL, BP_HF_COUNT, "0"},
-                                         {"vocab_size", "vocab_size", NULL},
+                                         SIZE("vocab_size", "vocab_size", "151936"),
                                          {0}};
 
 /* With attention_bias LLaMA's output projection has a bias, too. */
@@ -56,77 +73,93 @@ static const bp_hf_setting LLAMA_SETTINGS[] = {{"hidden_act", "\"silu\""},
                                                {"partial_rotary_factor", "null|1"},
                                                {"layer_types", "*\"full_attention\""},
                                                {"pretraining_tp", "1"},
+                                               {"rope_interleaved", "false"},
+                                               {"use_sliding_window", "false"},
                                                {0}};
 static const bp_hf_setting MISTRAL_SETTINGS[] = {
-    {"hidden_act", "\"silu\""}, {"partial_rotary_factor", "null|1"}, {0}};
+    {"hidden_act", "\"silu\""},
+    {"attention_bias", "false"},
+    {"mlp_bias", "false"},
+    {"partial_rotary_factor", "null|1"},
+    {"layer_types", "*\"sliding_attention\"", "window"},
+    {"layer_types", "*\"full_attention\"", "!window"},
+    {0}};
 static const bp_hf_setting QWEN2_SETTINGS[] = {{"hidden_act", "\"silu\""},
                                                {"use_sliding_window", "false"},
+                                               {"use_mrope", "false"},
+                                               {"mlp_bias", "false"},
                                                {"partial_rotary_factor", "null|1"},
                                                {"layer_types", "*\"full_attention\""},
                                                {0}};
 
-static const char *const HARMLESS[] = {"attention_dropout", NULL}, *const QWEN2_HARMLESS[] = {
-                                                                       "attention_dropout",
-                                                                       "sliding_window",
-                                                                       "max_window_layers", NULL};
+static const char *const HARMLESS[] = {"attention_dropout", "max_sequence_length",
+                                       "original_max_position_embeddings", NULL},
+                         *const QWEN2_HARMLESS[] = {"attention_dropout",
+                                                    "sliding_window",
+                                                    "max_window_layers",
+                                                    "max_sequence_length",
+                                                    "original_max_position_embeddings",
+                                                    "is_llama_config",
+                                                    NULL};
 
 static const bp_hf_row ROWS[] = {
-    {"model.embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
-    {"model.layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
-    {"model.layers.*.self_attn.q_proj.weight",
+    {"embed_tokens.weight", "vocab_size", "width", false, 1, {"wte"}},
+    {"layers.*.input_layernorm.weight", "width", NULL, false, 1, {"h.*.ln1.gain"}},
+    {"layers.*.self_attn.q_proj.weight",
      "heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.q.weight"}},
-    {"model.layers.*.self_attn.k_proj.weight",
+    {"layers.*.self_attn.k_proj.weight",
      "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.k.weight"}},
-    {"model.layers.*.self_attn.v_proj.weight",
+    {"layers.*.self_attn.v_proj.weight",
      "kv_heads*head_width",
      "width",
      false,
      1,
      {"h.*.attn.v.weight"}},
-    {"model.layers.*.self_attn.q_proj.bias",
+    {"layers.*.self_attn.q_proj.bias",
      "heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.q.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.k_proj.bias",
+    {"layers.*.self_attn.k_proj.bias",
      "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.k.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.v_proj.bias",
+    {"layers.*.self_attn.v_proj.bias",
      "kv_heads*head_width",
      NULL,
      false,
      1,
      {"h.*.attn.v.bias"},
      .only_if = "attention_bias"},
-    {"model.layers.*.self_attn.o_proj.weight",
+    {"layers.*.self_attn.o_proj.weight",
      "width",
      "heads*head_width",
      false,
      1,
      {"h.*.attn.out.weight"}},
-    {"model.layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
-    {"model.layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
-    {"model.layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
-    {"model.layers.*.mlp.down_proj.weight", "width", "inner", false, 1, {"h.*.mlp.down.weight"}},
-    {"model.norm.weight", "width", NULL, false, 1, {"ln_f.gain"}},
+    {"layers.*.post_attention_layernorm.weight", "width", NULL, false, 1, {"h.*.ln2.gain"}},
+    {"layers.*.mlp.gate_proj.weight", "inner", "width", false, 1, {"h.*.mlp.gate.weight"}},
+    {"layers.*.mlp.up_proj.weight", "inner", "width", false, 1, {"h.*.mlp.up.weight"}},
+    {"layers.*.mlp.down_proj.weight", "width", "inner", false, 1, {"h.*.mlp.down.weight"}},
+    {"norm.weight", "width", NULL, false, 1, {"ln_f.gain"}},
     {"lm_head.weight", "vocab_size", "width", false, 1, {"head"}, .only_if = "!tied"},
     {0}};
 
-static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL};
+static const char *const BUFFERS[] = {"self_attn.rotary_emb.inv_freq", NULL}, *const HEAD[] = {
+                                                                                  "lm_head.", NULL};
 
 /* The parameters of a scaling: all of them and no others. */
 static bp_err check_scaling(const bp_hf_shape *shape, const char *path)
@@ -184,10 +217,10 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
 
 #define TABLE(type, class, sizes_of, settings_of, harmless_of)                                     \
     {                                                                                              \
-        .kind = "llama", .model_type = type, .architecture = class, .prefix = "",                  \
-        .first = "model.embed_tokens.weight", .head = "lm_head.weight",                            \
-        .tied = "model.embed_tokens.weight", .sizes = sizes_of, .settings = settings_of,           \
-        .rows = ROWS, .buffers = BUFFERS, .harmless = harmless_of, .more = MORE, .check = check    \
+        .kind = "llama", .model_type = type, .architecture = class, .prefix = "model.",            \
+        .first = "embed_tokens.weight", .head = "lm_head.weight", .tied = "embed_tokens.weight",   \
+        .sizes = sizes_of, .settings = settings_of, .rows = ROWS, .buffers = BUFFERS,              \
+        .harmless = harmless_of, .more = MORE, .check = check, .bare = HEAD                        \
     }
 
 static const bp_hf_table LLAMA = TABLE("llama", "LlamaForCausalLM", LLAMA_SIZES, LLAMA_SETTINGS,

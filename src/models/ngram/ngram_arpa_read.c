@@ -4,6 +4,7 @@
 #include "models/ngram/ngram_arpa_priv.h"
 
 #include "base/buffer.h"
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,9 +14,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-#define BLANKS    "\t\r "
-#define LEFT_MOST 99 /* log10 of a back-off weight */
+#define BLANKS     "\t\r "
+#define HEAD_BYTES ((size_t)64 << 10) /* \\data\\ stands within them */
+#define LEFT_MOST  99                 /* log10 of a back-off weight */
 
 typedef struct arpa_reader {
     const char *path, *at, *end; /* what is left of the text */
@@ -81,7 +84,7 @@ static bool take_number(const char **text, size_t *bytes, float *value)
     const char *word;
     size_t length = take_word(text, bytes, &word);
 
-    return bp_words_file_number(word, length, value) && isfinite(*value);
+    return bp_decimal_float(value, word, length);
 }
 
 /* ---- the head ---- */
@@ -110,6 +113,21 @@ static bp_err read_count(arpa_reader *self, const char *text, size_t bytes)
     return BP_OK;
 }
 
+bool ngram_arpa_is(const char *path)
+{
+    char *head = bp_alloc("ngram.arpa", HEAD_BYTES, 1);
+    arpa_reader self = {.at = head};
+    const char *text;
+    size_t bytes;
+    bool found = false;
+
+    self.end = head + bp_words_file_peek(head, HEAD_BYTES, path);
+    while (!found && next_line(&self, &text, &bytes, true))
+        found = is(text, bytes, "\\data\\");
+    bp_free(head);
+    return found;
+}
+
 /* Comments stand before \data\. *text is the line behind the head. */
 static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
 {
@@ -118,11 +136,7 @@ static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
     do {
         if (!next_line(self, text, bytes, true))
             return fail(self, "there is no line \\data\\");
-        if (*bytes >= 2 && (unsigned char)(*text)[0] == 0x1f && (unsigned char)(*text)[1] == 0x8b)
-            return fail(self, "the file is compressed by gzip");
-    } while (!is(*text, *bytes, "\\data\\") && self->line < 1000);
-    if (!is(*text, *bytes, "\\data\\"))
-        return fail(self, "there is no line \\data\\");
+    } while (!is(*text, *bytes, "\\data\\"));
     while (err == BP_OK) {
         if (!next_line(self, text, bytes, true))
             return fail(self, "the file ends within its head");
@@ -137,12 +151,22 @@ static bp_err read_head(arpa_reader *self, const char **text, size_t *bytes)
 
 /* ---- n-grams ---- */
 
+/* Toolkits write <unk> in any case. */
+static bool is_unknown(const char *word, size_t bytes)
+{
+    return bytes == strlen(NGRAM_UNKNOWN) && strncasecmp(word, NGRAM_UNKNOWN, bytes) == 0;
+}
+
 /* A word's id; without a tokenizer its number, which becomes one later. */
 static bp_err find_word(arpa_reader *self, int order, const char *word, size_t bytes, int64_t *id)
 {
     const bp_strmap_entry *entry = bp_strmap_find(&self->words, word, bytes);
     char text[200];
 
+    if (!entry && is_unknown(word, bytes)) {
+        word = NGRAM_UNKNOWN;
+        entry = bp_strmap_find(&self->words, word, bytes);
+    }
     if (!entry && order == 1 && !self->tokenizer)
         return bp_strmap_add(&self->words, word, bytes, 0, id);
     if (entry) {

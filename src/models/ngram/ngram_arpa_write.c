@@ -261,20 +261,3 @@ bp_err ngram_arpa_export(bp_checkpoint *checkpoint, const bp_tokenizer *tokenize
     ngram_file_close(&file);
     return err;
 }
-
-bool ngram_arpa_is(const char *path)
-{
-    char text[4097] = "", *at = text;
-    int fd;
-
-    if (bp_path_is_dir(path) || bp_file_open(path, &fd, NULL) != BP_OK)
-        return false;
-    (void)!read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    while (*at == '#' || strchr("\r\n\t ", *at)) {
-        if (*at == '\0')
-            return false;
-        at += *at == '#' ? strcspn(at, "\n") : 1;
-    }
-    return strncmp(at, "\\data\\", 6) == 0;
-}

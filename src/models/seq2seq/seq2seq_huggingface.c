@@ -17,17 +17,24 @@
     MATRIX(theirs ".weight", rows, columns, ours ".weight"),                                       \
         VECTOR(theirs ".bias", rows, ours ".bias")
 
-#define SIZES_BEFORE_CONTEXT                                                                       \
-    {"width", "d_model", NULL}, {"encoder_layers", "encoder_layers", NULL},                        \
-        {"decoder_layers", "decoder_layers", NULL},                                                \
+/* `is`: the default of transformers' class for BART; NULL for the Transformer, which has none. */
+#define SIZE(ours, theirs, is)                                                                     \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+#define SIZES_BEFORE_CONTEXT(C, L, H, I, V, start)                                                 \
+    {"width", "d_model", NULL, .older = "hidden_size", .absent = C},                               \
+        SIZE("encoder_layers", "encoder_layers", L), SIZE("decoder_layers", "decoder_layers", L),  \
         {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
-        {"heads", "encoder_attention_heads", NULL}, {"inner", "encoder_ffn_dim", NULL},            \
-        {"vocab_size", "vocab_size", NULL},                                                        \
-        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "0", .plus = "-1"},           \
+        {"heads", "encoder_attention_heads", NULL, .older = "num_attention_heads", .absent = H},   \
+        SIZE("inner", "encoder_ffn_dim", I), SIZE("vocab_size", "vocab_size", V),                  \
+        {"start_token", "decoder_start_token_id", NULL,          BP_HF_COUNT, "0",                 \
+         .plus = "-1",  .absent = start,          .null_is = "0"},                                 \
         {"norm_epsilon", NULL, NULL, BP_HF_REAL, "1e-5"},                                          \
     {                                                                                              \
         "head_width", NULL, NULL, BP_HF_COUNT, "width/heads", .quiet = true                        \
     }
+#define BART_BEFORE_CONTEXT SIZES_BEFORE_CONTEXT("1024", "12", "16", "4096", "50265", "3")
 /* For the rows alone: whose head it has. */
 #define HEAD_OF(classes, spans)                                                                    \
     {"classifies", NULL, NULL, BP_HF_FLAG, classes, .quiet = true},                                \
@@ -37,43 +44,45 @@
     }
 #define CONTEXT                                                                                    \
     {                                                                                              \
-        "context", "max_position_embeddings", NULL                                                 \
+        "context", "max_position_embeddings", NULL, .absent = "1024"                               \
     }
-static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT,
+static const bp_hf_size TRANSFORMER_SIZES[] = {SIZES_BEFORE_CONTEXT(NULL, NULL, NULL, NULL, NULL,
+                                                                    NULL),
                                                {"context", "max_position_embeddings", NULL,
                                                 BP_HF_COUNT, "1024"},
                                                {0}},
-                        BART_SIZES[] = {SIZES_BEFORE_CONTEXT, CONTEXT, HEAD_OF("0", "0"), {0}},
-                        VALUE_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                        BART_SIZES[] = {BART_BEFORE_CONTEXT, CONTEXT, HEAD_OF("0", "0"), {0}},
+                        VALUE_SIZES[] = {BART_BEFORE_CONTEXT,
                                          CONTEXT,
                                          HEAD_OF("1", "0"),
                                          BP_SEQ2SEQ_TASK("2", "3"),
                                          {0}},
-                        CLASS_SIZES[] = {SIZES_BEFORE_CONTEXT,
+                        CLASS_SIZES[] = {BART_BEFORE_CONTEXT,
                                          CONTEXT,
                                          HEAD_OF("1", "0"),
                                          BP_SEQ2SEQ_TASK("1", "3"),
                                          {0}},
-                        SPAN_SIZES[] = {SIZES_BEFORE_CONTEXT,   CONTEXT,      HEAD_OF("0", "1"),
+                        SPAN_SIZES[] = {BART_BEFORE_CONTEXT,    CONTEXT,      HEAD_OF("0", "1"),
                                         BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
-#define COMMON_SETTINGS                                                                            \
-    {"decoder_attention_heads", "heads"}, {"decoder_ffn_dim", "inner"},                            \
+#define COMMON_SETTINGS(H, I)                                                                      \
+    {"decoder_attention_heads", "heads", .absent = H}, {"decoder_ffn_dim", "inner", .absent = I},  \
         {"tie_word_embeddings", "true"},                                                           \
     {                                                                                              \
         "is_encoder_decoder", "true"                                                               \
     }
-static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS,
+static const bp_hf_setting TRANSFORMER_SETTINGS[] = {COMMON_SETTINGS(NULL, NULL),
                                                      {"activation_function", "\"relu\""},
                                                      {"scale_embedding", "true"},
                                                      {"position_embedding_type", "\"sinusoidal\""},
                                                      {0}},
-                           BART_SETTINGS[] = {COMMON_SETTINGS,
+                           BART_SETTINGS[] = {COMMON_SETTINGS("16", "4096"),
                                               {"activation_function", "\"gelu\""},
                                               {"scale_embedding", "false"},
                                               {"normalize_before", "false"},
                                               {"add_final_layer_norm", "false"},
                                               {"add_bias_logits", "false"},
+                                              {"do_blenderbot_90_layernorm", "false"},
                                               {"normalize_embedding", "true"},
                                               {"static_position_embeddings", "false"},
                                               {"extra_pos_embeddings", "2"},
@@ -136,7 +145,14 @@ static const bp_hf_row TRANSFORMER_ROWS[] = {
 
 static const bp_hf_row BART_ROWS[] = {
 #define LAYERS NULL
-    {"final_logits_bias", "1", "vocab_size", false, 1, {"head.bias"}, .only_if = "writes"},
+    {"final_logits_bias",
+     "1",
+     "vocab_size",
+     false,
+     1,
+     {"head.bias"},
+     .only_if = "writes",
+     .or_zero = true},
     MATRIX("shared.weight", "vocab_size", "width", "wte"),
     MATRIX("encoder.embed_positions.weight", "context+2", "width", "encoder.wpe"),
 #undef LAYERS
@@ -165,6 +181,8 @@ static const bp_hf_row BART_ROWS[] = {
 /* Other names of the one table. */
 static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       NULL},
+                         *const TWINS[] = {"encoder.embed_tokens.weight",
+                                           "decoder.embed_tokens.weight", NULL},
                          *const BARE[] = {"final_logits_bias", "lm_head.", "classification_head.",
                                           "qa_outputs.", NULL},
                          *const HARMLESS[] = {"dropout",
@@ -177,6 +195,7 @@ static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.em
                                               "init_std",
                                               "num_hidden_layers",
                                               "force_bos_token_to_be_generated",
+                                              "save_step",
                                               NULL};
 
 static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
@@ -200,7 +219,7 @@ static bp_err check_sizes(const bp_hf_shape *shape, const char *path)
         .kind = "bart", .model_type = "bart", .architecture = class, .prefix = "model.",           \
         .first = "shared.weight", .head = head_of, .tied = "shared.weight", .sizes = sizes_of,     \
         .settings = BART_SETTINGS, .rows = BART_ROWS, .buffers = BUFFERS, .harmless = HARMLESS,    \
-        .more = MORE, .check = check_sizes, .bare = BARE                                           \
+        .more = MORE, .check = check_sizes, .bare = BARE, .twins = TWINS                           \
     }
 
 static const bp_hf_table TRANSFORMER = {.kind = "transformer",

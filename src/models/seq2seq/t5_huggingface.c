@@ -2,14 +2,25 @@
 #include "models/bert/bert.h"
 #include "models/seq2seq/seq2seq.h"
 
-/* The last three are for the rows alone. */
+#define SIZE(ours, theirs, is)                                                                     \
+    {                                                                                              \
+        ours, theirs, NULL, .absent = is                                                           \
+    }
+/* Those of config.json, with the defaults of transformers' class; the last three are for the rows
+ * alone. */
 #define COMMON_SIZES(classes, spans, untied)                                                       \
-    {"width", "d_model", NULL}, {"encoder_layers", "num_layers", NULL},                            \
-        {"decoder_layers", "num_decoder_layers", NULL, BP_HF_COUNT, "encoder_layers"},             \
-        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"}, {"heads", "num_heads", NULL},       \
-        {"head_width", "d_kv", NULL}, {"inner", "d_ff", NULL}, {"vocab_size", "vocab_size", NULL}, \
-        {"context", "n_positions", NULL, BP_HF_COUNT, "512"},                                      \
-        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1"},           \
+    {"width", "d_model", NULL, .older = "hidden_size", .absent = "512"},                           \
+        {"encoder_layers", "num_layers", NULL, .older = "num_hidden_layers", .absent = "6"},       \
+        {"decoder_layers", "num_decoder_layers", NULL,                                             \
+         BP_HF_COUNT,      "encoder_layers",     .null_is = "encoder_layers"},                     \
+        {"layers", NULL, NULL, BP_HF_COUNT, "decoder_layers"},                                     \
+        {"heads", "num_heads", NULL, .older = "num_attention_heads", .absent = "8"},               \
+        {"head_width",        "d_kv",        NULL, BP_HF_COUNT, "width/heads",                     \
+         .older = "head_dim", .absent = "64"},                                                     \
+        SIZE("inner", "d_ff", "2048"), SIZE("vocab_size", "vocab_size", "32128"),                  \
+        {"context", "n_positions", NULL, BP_HF_COUNT, "512", .null_is = "512"},                    \
+        {"start_token", "decoder_start_token_id", NULL, BP_HF_COUNT, "1", .plus = "-1",            \
+         .null_is = "1"},                                                                          \
         {"relative_buckets", "relative_attention_num_buckets", NULL, BP_HF_COUNT, "32"},           \
         {"relative_distance", "relative_attention_max_distance", NULL, BP_HF_COUNT, "128"},        \
         {"gated", "feed_forward_proj", NULL, BP_HF_FLAG, "0", .words = "relu|gated-gelu"},         \
@@ -26,10 +37,14 @@ static const bp_hf_size
     CLASS_SIZES[] = {COMMON_SIZES("1", "0", "0"), BP_SEQ2SEQ_TASK("1", "2"), {0}},
     SPAN_SIZES[] = {COMMON_SIZES("0", "1", "0"), BP_BERT_TASK("4", "0"), BP_BERT_ENDS, {0}};
 
-static const bp_hf_setting SETTINGS[] = {
-    {"is_encoder_decoder", "true"},         {"is_gated_act", "true", "gated"},
-    {"is_gated_act", "false", "!gated"},    {"dense_act_fn", "\"gelu_new\"", "gated"},
-    {"dense_act_fn", "\"relu\"", "!gated"}, {0}};
+static const bp_hf_setting SETTINGS[] = {{"is_encoder_decoder", "true"},
+                                         {"scale_decoder_outputs", "true", "tied"},
+                                         {"scale_decoder_outputs", "false", "!tied"},
+                                         {"is_gated_act", "true", "gated"},
+                                         {"is_gated_act", "false", "!gated"},
+                                         {"dense_act_fn", "\"gelu_new\"", "gated"},
+                                         {"dense_act_fn", "\"relu\"", "!gated"},
+                                         {0}};
 
 #define MATRIX(theirs, rows, columns, ours)                                                        \
     {                                                                                              \
@@ -89,12 +104,12 @@ static const bp_hf_row ROWS[] = {
     {0}};
 
 /* Other names of the one table; and what the first T5s' files have and their programs ignore. */
-static const char *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                      "layer.1.EncDecAttention.relative_attention_bias.weight",
-                                      NULL},
-                         *const BARE[] = {"classification_head.", NULL},
-                         *const HARMLESS[] = {"dropout_rate", "classifier_dropout",
-                                              "initializer_factor", "num_hidden_layers", NULL};
+static const char
+    *const BUFFERS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                        "layer.1.EncDecAttention.relative_attention_bias.weight", NULL},
+           *const TWINS[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", NULL},
+           *const BARE[] = {"classification_head.", NULL}, *const HEAD[] = {"lm_head.", NULL},
+           *const HARMLESS[] = {"dropout_rate", "classifier_dropout", "initializer_factor", NULL};
 
 static bp_err check(const bp_hf_shape *shape, const char *path)
 {
@@ -117,10 +132,10 @@ static bp_err check(const bp_hf_shape *shape, const char *path)
         .harmless = HARMLESS,                                                                      \
         .more = "{\"dropout_rate\": 0.0, \"pad_token_id\": 0, \"torch_dtype\": \"float32\", "      \
                 "\"use_cache\": true}",                                                            \
-        .check = check, .bare = bare_of                                                            \
+        .check = check, .bare = bare_of, .twins = TWINS                                            \
     }
 
-static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, NULL),
+static const bp_hf_table T5 = TABLE("T5ForConditionalGeneration", "", SIZES, HEAD),
                          VALUE = TABLE("T5ForSequenceClassification", "transformer.", VALUE_SIZES,
                                        BARE),
                          CLASS = TABLE("T5ForSequenceClassification", "transformer.", CLASS_SIZES,

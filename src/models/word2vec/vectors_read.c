@@ -1,25 +1,28 @@
 /* Files of the original tool, text and binary, as a checkpoint. */
+#include "base/decimal.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/word2vec/word2vec_priv.h"
 #include "models/words_file.h"
+#include "text/characters.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define HEAD_BYTES    64
-#define WIDTH_MOST    ((int64_t)1 << 20)
-#define WORDS_MOST    ((int64_t)1 << 31)
-#define MESSAGE_BYTES 60 /* of a word, in messages */
+#define HEAD_BYTES     64
+#define WIDTH_MOST     ((int64_t)1 << 20)
+#define WORDS_MOST     ((int64_t)1 << 31)
+#define READABLE_BYTES 16
+#define MESSAGE_BYTES  60 /* of a word, in messages */
 
 typedef struct reader {
-    const char *path, *at, *end; /* the file, mapped */
+    const char *path, *text, *at, *end; /* the file, mapped */
     bool binary;
-    int64_t line; /* of a text */
     int64_t rows, C, padded, V;
     const bp_tokenizer *tokenizer; /* NULL: the file's words make one */
     bp_strmap words; /* numbers are ids; without a tokenizer those of the file's rows */
@@ -48,15 +51,9 @@ bool w2v_vectors_is(const char *path)
 {
     char text[HEAD_BYTES];
     int64_t rows, C;
-    size_t used;
-    ssize_t bytes;
-    int fd;
+    size_t used, bytes = bp_words_file_peek(text, sizeof text, path);
 
-    if (bp_path_is_dir(path) || bp_file_open(path, &fd, NULL) != BP_OK)
-        return false;
-    bytes = read(fd, text, sizeof text);
-    (void)close(fd);
-    return bytes > 0 && read_head(text, (size_t)bytes, &rows, &C, &used);
+    return bytes > 0 && read_head(text, bytes, &rows, &C, &used);
 }
 
 static bp_err wrong(const reader *self, int64_t row, const char *what)
@@ -74,19 +71,60 @@ static bp_err truncated(const reader *self, int64_t row)
                    row + 1, self->rows, self->path);
 }
 
+static int64_t line_of(const reader *self, const char *at)
+{
+    int64_t line = 1;
+
+    for (const char *p = self->text; p < at && (p = memchr(p, '\n', (size_t)(at - p))); p++)
+        line++;
+    return line;
+}
+
 /* ---- values ---- */
 
-/* A number of a text; false: it is none. */
-static bool take_number(reader *self, float *value)
+/* A number of a text, and the word that it should be; false: it is none. */
+static bool take_number(reader *self, float *value, const char **word, size_t *bytes)
 {
-    const char *text;
-
     while (self->at < self->end && *self->at == ' ')
         self->at++;
-    text = self->at;
-    while (self->at < self->end && !strchr(" \r\n", *self->at))
+    *word = self->at;
+    while (self->at < self->end && !(*self->at && strchr(" \r\n", *self->at)))
         self->at++;
-    return bp_words_file_number(text, (size_t)(self->at - text), value);
+    *bytes = (size_t)(self->at - *word);
+    return bp_decimal_float(value, *word, *bytes);
+}
+
+/* "nan", "-inf", 1e99: numbers of another kind. */
+static bool is_not_finite(const char *word, size_t bytes)
+{
+    char copy[HEAD_BYTES], *end;
+
+    if (bytes == 0 || bytes >= sizeof copy)
+        return false;
+    memcpy(copy, word, bytes);
+    copy[bytes] = '\0';
+    return !isfinite(strtof(copy, &end)) && *end == '\0';
+}
+
+static bp_err not_finite(const reader *self, int64_t row)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "vectors.not_finite",
+                   "vector %" PRId64 " has a value that is not finite: at %s; leave its "
+                   "word out, or get the file again",
+                   row + 1, self->path);
+}
+
+static bp_err no_number(const reader *self, int64_t row, const char *word, size_t bytes)
+{
+    if (bytes == 0 && self->at >= self->end)
+        return truncated(self, row);
+    if (bytes == 0)
+        return wrong(self, row, "it has fewer numbers than the first line says");
+    return BP_FAIL(BP_ERR_FORMAT, "vectors.no_number",
+                   "'%.*s' is no decimal number: at %s, vector %" PRId64 " of %" PRId64
+                   ", line %" PRId64 "; write numbers as 0.25 or 2.5e-1",
+                   (int)(bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES), word, self->path, row + 1,
+                   self->rows, line_of(self, word));
 }
 
 static void skip(reader *self, const char *which)
@@ -106,18 +144,17 @@ static bp_err read_values(reader *self, float *values, int64_t row)
         memcpy(values, self->at, (size_t)bytes);
         self->at += bytes;
     }
-    for (int64_t k = 0; k < self->C && !self->binary; k++)
-        if (!take_number(self, &values[k]))
-            return self->at >= self->end
-                       ? truncated(self, row)
-                       : wrong(self, row,
-                               "it has fewer numbers than the first line says, or others");
+    for (int64_t k = 0; k < self->C && !self->binary; k++) {
+        const char *word;
+        size_t length;
+
+        if (!take_number(self, &values[k], &word, &length))
+            return is_not_finite(word, length) ? not_finite(self, row)
+                                               : no_number(self, row, word, length);
+    }
     for (int64_t k = 0; k < self->C; k++)
         if (!isfinite(values[k]))
-            return BP_FAIL(BP_ERR_FORMAT, "vectors.not_finite",
-                           "vector %" PRId64 " has a value that is not finite: at %s; leave its "
-                           "word out, or get the file again",
-                           row + 1, self->path);
+            return not_finite(self, row);
     if (self->binary)
         return BP_OK;
     skip(self, " \r");
@@ -174,20 +211,44 @@ static bp_err read_row(reader *self, int64_t row)
     return read_values(self, self->values + id * self->padded, row);
 }
 
-/* The first row is that of a text, if it reads as one. */
+/* Does a person read it? float32 have control bytes, and bytes that are no UTF-8. */
+static bool is_readable(const char *text, size_t bytes)
+{
+    size_t printable = 0;
+    bool control = false;
+
+    for (size_t k = 0; k < bytes; k++) {
+        unsigned char c = (unsigned char)text[k];
+
+        printable += c >= ' ' && c < 127;
+        control = control || (c < ' ' && !strchr("\t\r\n", c)) || c == 127 || c == 0;
+    }
+    if (!control && bp_text_is_utf8(text, bytes))
+        return true;
+    return bytes >= READABLE_BYTES && printable > bytes - bytes / 8;
+}
+
+/* The first row is that of a text if it reads as one; or if what stands behind its word is
+ * readable, so that a text with other numbers is refused as a text. */
 static bool is_text(const reader *self)
 {
     reader copy = *self;
     float value;
-    const char *space = memchr(copy.at, ' ', (size_t)(copy.end - copy.at));
+    const char *space = memchr(copy.at, ' ', (size_t)(copy.end - copy.at)), *word;
+    size_t bytes, left;
+    int64_t k = 0;
 
     if (!space)
         return true;
     copy.at = space + 1;
-    for (int64_t k = 0; k < copy.C; k++)
-        if (!take_number(&copy, &value))
-            return false;
-    return true;
+    while (k < copy.C && take_number(&copy, &value, &word, &bytes))
+        k++;
+    left = (size_t)(self->end - (space + 1));
+    bytes = (size_t)copy.C * sizeof value;
+    if (bytes < left) /* not within a character */
+        while (bytes < left && ((unsigned char)space[1 + bytes] & 0xC0) == 0x80)
+            bytes++;
+    return k == copy.C || is_readable(space + 1, bytes < left ? bytes : left);
 }
 
 static bp_err begin(reader *self)
@@ -323,7 +384,7 @@ bp_err w2v_vectors_read(bp_model_import *out, const char *path, const bp_tokeniz
     bp_words_file file;
     bp_err err = bp_words_file_map(&file, path);
 
-    self.at = file.text;
+    self.text = self.at = file.text;
     self.end = file.text + file.bytes;
     if (err == BP_OK)
         err = read_mapped(&self, out);

@@ -1,6 +1,7 @@
 /* laplace.*: the keys. */
 #include "analysis/uncertainty/laplace/laplace.h"
 
+#include "base/decimal.h"
 #include "base/run_options.h"
 #include "math/scalapack/distributed.h"
 
@@ -37,13 +38,11 @@ const bp_option bp_laplace_options[] = {
 /* 0: of the largest marginal likelihood; negative: no such thing. */
 static double tau_of(const char *text)
 {
-    char *end;
     double tau;
 
     if (strcmp(text, MARGINAL) == 0)
         return 0;
-    tau = strtod(text, &end);
-    return end != text && *end == '\0' && isfinite(tau) && tau > 0 ? tau : -1;
+    return bp_decimal(&tau, text, strlen(text)) && tau > 0 ? tau : -1;
 }
 
 void bp_laplace_check(bp_config *config)

@@ -1,0 +1,155 @@
+"""bagpipe-data import of real saves: names of tensors that other programs changed, base classes without a head, tokenizers of older folders,
+and files of other kinds, which are refused by what they are."""
+import gzip
+import json
+import os
+import shutil
+
+import bagpipe_test
+from bagpipe_test import JobTest, program, read_json, run
+
+SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
+
+
+def byte_names():
+    """GPT-2's characters for the 256 bytes."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return [chr(byte if byte in shown else 256 + sum(b not in shown for b in range(byte))) for byte in range(256)]
+
+
+class Import(JobTest):
+    VOCABULARY = 280
+    TEXT_BYTES = 6000
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", cls.at("pieces.json"), cls.at("train.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("pieces.json"), "--format", "lines", "--out", cls.at("pieces.h5"), cls.at("train.txt")])
+        for kind, keys in (("gpt", []), ("bert", [f"corpus.train={cls.at('pieces.h5')}", "mask.next_sentence=no"]),
+                           ("roberta", [f"corpus.train={cls.at('pieces.h5')}", "model.first_position=1"])):
+            cls.must(["bagpipe", "pretrain", cls.at("small.ini"), "run.dir=" + cls.at(kind), "model.kind=" + kind, *SHORT, *keys])
+            cls.must(["bagpipe-data", "export", cls.at(kind), "--out", cls.at(kind + "-folder"), "--no-tokenizer"])
+
+    def changed(self, name, of, rename=lambda name: name, architecture=None):
+        """A copy of a folder, its tensors renamed (None: left out)."""
+        folder = self.at(name)
+        shutil.copytree(self.at(of + "-folder"), folder)
+        with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+            head, data, out = json.loads(file.read(int.from_bytes(file.read(8), "little"))), file.read(), b""
+        head.pop("__metadata__", None)
+        tensors = {}
+        for old, tensor in head.items():
+            if rename(old) is not None:
+                first, end = tensor["data_offsets"]
+                tensors[rename(old)] = {**tensor, "data_offsets": [len(out), len(out) + end - first]}
+                out += data[first:end]
+        text = json.dumps(tensors).encode()
+        with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + out)
+        if architecture:
+            config = read_json(folder, "config.json")
+            config["architectures"] = [architecture]
+            self.write(name + "/config.json", json.dumps(config))
+        return folder
+
+    def imported(self, folder, *more):
+        out = folder + "-in"
+        return out, self.must(["bagpipe-data", "import", folder, "--out", out, *more])
+
+    def digests_of(self, folder):
+        return {tensor["name"]: tensor["digest"] for tensor in read_json(folder, "manifest.json")["tensors"]}
+
+    def test_names_of_real_saves(self):
+        for kind in ("gpt", "bert", "roberta"):
+            plain = self.digests_of(self.imported(self.changed(kind + "-plain", kind))[0])
+            for number, prefix in enumerate(("_orig_mod.", "module.", "base_model.model.", "module._orig_mod.")):
+                with self.subTest(kind, prefix=prefix):
+                    out, result = self.imported(self.changed(f"{kind}-{number}", kind, lambda name: prefix + name))
+                    self.assertEqual(self.digests_of(out), plain)
+                    self.assertIn(f"without '{prefix}'", str(result))
+        out, _ = self.imported(self.changed("gpt-tied", "gpt", lambda name: "lm_head.weight" if name.endswith("wte.weight") else name))
+        self.assertEqual(self.digests_of(out), self.digests_of(self.at("gpt-plain-in")))
+
+    def test_a_base_class_is_tuned_and_no_more(self):
+        self.write("rows.jsonl", "".join(json.dumps({"text": "the ship was at sea", "topic": "ab"[k % 2]}) + "\n" for k in range(8)))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("pieces.json"), "--format", "jsonl", "--label", "topic", "--out", self.at("rows.h5"),
+                   self.at("rows.jsonl")])
+        for kind, head, name in (("bert", "cls.", "BertModel"), ("roberta", "lm_head.", "RobertaModel")):
+            with self.subTest(kind):
+                folder = self.changed(kind + "-base", kind, lambda name: None if name.startswith(head) else name.removeprefix(kind + "."), name)
+                base, result = self.imported(folder, "--tokenizer", self.at("pieces.json"))
+                self.assertIn("head: none", str(result))
+                self.must(["bagpipe", "finetune", self.at("small.ini"), "run.dir=" + self.at(kind + "-tuned"), "model.init=" + base,
+                           *[f"model.{size}=" for size in ("layers", "width", "heads", "context")], f"corpus.train={self.at('rows.h5')}", *SHORT,
+                           "task.kind=classes", "task.label=topic"])
+                self.assert_error(run([program("bagpipe"), "score", self.at("small.ini"), "run.dir=" + self.at(kind + "-scored"), "score.model=" + base,
+                                       "score.corpus=" + self.at("pieces.h5")]), 65, "[tensor.no_head]")
+                self.assert_error(run([program("bagpipe-data"), "export", base, "--out", self.at(kind + "-never")]), 65, "[tensor.no_head]")
+
+    def test_tokenizers_of_older_folders(self):
+        vocabulary = sorted(read_json(self.at("pieces.json"))["model"]["vocab"].items(), key=lambda item: item[1])
+        folder = self.changed("old-bert", "bert")
+        self.write("old-bert/vocab.txt", "".join(token + "\n" for token, _ in vocabulary))
+        self.assertIn("tokenizer: wordpiece", str(self.imported(folder)[1]))
+        self.write("old-bert/tokenizer_config.json", json.dumps({"do_lower_case": False, "strip_accents": True}))
+        self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("x")]), 65, "[import.other_bert]", "--no-tokenizer")
+        folder = self.changed("old-roberta", "roberta")
+        tokens = ["<s>", "<pad>", "</s>", "<unk>", *byte_names()[:100]]
+        self.write("old-roberta/vocab.json", json.dumps({token: k for k, token in enumerate(tokens)}))
+        self.write("old-roberta/merges.txt", "#version: 0.2\n")
+        self.assert_error(run([program("bagpipe-data"), "import", folder, "--out", self.at("x")]), 65, "[vocabulary.no_byte]", "--no-tokenizer")
+        folder = self.changed("spm", "gpt")
+        self.write("spm/tokenizer.model", "x")
+        _, result = self.imported(folder)
+        self.assertIn("[import.tokenizer_left]", str(result))
+        self.assertIn("tokenizer.model", str(result))
+
+    def test_the_pair_of_roberta(self):
+        """Its ids are those of the tokenizer.json that transformers makes of the pair."""
+        tokens = ["<s>", "<pad>", "</s>", "<unk>", *byte_names(), "th", "the", "\u0120the", "<mask>"]
+        vocabulary, merges = {token: k for k, token in enumerate(tokens)}, [["t", "h"], ["th", "e"], ["\u0120", "the"]]
+        flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+        ends = {"sep": ["</s>", 2], "cls": ["<s>", 0]}
+        self.write("whole.json", json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": level, "decoder": level,
+            "added_tokens": [{"id": vocabulary[token], "content": token, "lstrip": token == "<mask>", **flags} for token in (*tokens[:4], "<mask>")],
+            "post_processor": {"type": "RobertaProcessing", **ends, "trim_offsets": True, "add_prefix_space": False},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False,
+                      "vocab": vocabulary, "merges": merges}}))
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("whole.json"), "--format", "lines", "--out", self.at("whole.h5"), self.at("train.txt")])
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), "run.dir=" + self.at("whole"), "model.kind=roberta", *SHORT, f"corpus.train={self.at('whole.h5')}"])
+        self.must(["bagpipe-data", "export", self.at("whole"), "--out", self.at("whole-folder"), "--no-tokenizer"])
+        self.write("whole-folder/vocab.json", json.dumps(vocabulary))
+        self.write("whole-folder/merges.txt", "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in merges))
+        out, result = self.imported(self.at("whole-folder"))
+        self.assertIn(f"tokenizer: bpe, {len(tokens)} tokens", str(result))
+        texts = ["the ship, the sea <mask> the", "  then th\u00e9 </s>", "in the"]
+        encoded = [self.must(["bagpipe-data", "encode", "--tokenizer", json_file, *texts]).out
+                   for json_file in (self.at("whole.json"), os.path.join(out, "tokenizer.json"))]
+        self.assertEqual(*encoded)
+        self.assertIn(str(vocabulary["\u0120the"]), encoded[0])
+
+    def test_files_of_other_kinds_are_named(self):
+        header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        files = {"m.gguf": (b"GGUF\3\0\0\0", "GGUF"), "pytorch_model.bin": (b"PK\3\4" + bytes(30), "PyTorch"), "old.bin": (b"\x80\2}q\0.", "pickle"),
+                 "model.safetensors": (len(header).to_bytes(8, "little") + header + bytes(4), "safetensors"), "w.h5": (b"\x89HDF\r\n\x1a\n" + bytes(9), "HDF5"),
+                 "lm.binary": (b"mmap lm http://kheafield.com/code format version 5\n\0", "KenLM"), "lm.arpa": (b"ngram 1=5\n\n\\1-grams:\n", "\\data\\"),
+                 "glove.txt": (b"the " + b"0.25 " * 49 + b"0.5\n", "first line"), "config.json": (b"{}", "JSON"), "text.txt": (b"a text\n", "no kind"),
+                 "text.gz": (gzip.compress(b"a text\n"), "no kind"), "empty": (b"", "empty")}
+        for name, (content, word) in files.items():
+            with self.subTest(name):
+                with open(self.at(name), "wb") as file:
+                    file.write(content)
+                self.assert_error(run([program("bagpipe-data"), "import", self.at(name), "--out", self.at("never")]), 65, "[import.other_kind]", word)
+        for name, word in (("adapter_config.json", "PEFT"), ("m.gguf", "GGUF"), ("a.safetensors", "config.json"), ("params.json", "makers"), ("manifest.json", "checkpoint")):
+            with self.subTest(name):
+                os.mkdir(self.at("folder-" + name))
+                self.write(f"folder-{name}/{name}", "{}")
+                self.assert_error(run([program("bagpipe-data"), "import", self.at("folder-" + name), "--out", self.at("never")]), 65, "[import.other_kind]", word)
+        self.assert_error(run([program("bagpipe-data"), "import", self.at("nowhere"), "--out", self.at("never")]), 66, "[huggingface.no_folder]")
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()

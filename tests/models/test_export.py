@@ -1,0 +1,92 @@
+"""A model of every family, trained with every default, goes into a Hugging Face folder and comes back with the same bits. Sizes that a
+checkpoint leaves out at their defaults are the danger."""
+import json
+import pathlib
+import shutil
+
+import bagpipe_test
+from bagpipe_test import JobTest
+
+SHORT = ["train.steps=1", "train.batch=2", "corpus.valid="]
+CAUSAL = ("gpt", "llama", "gpt_neox")
+RECURRENT = ("rnn", "lstm", "gru")
+MASKED = ("bert", "roberta", "electra")
+MORE = {"bert": ["mask.next_sentence=no"], "roberta": ["model.first_position=1"]}  # the tokenizer's padding is 0
+PAIRS = ("transformer", "bart", "t5")
+
+
+class Export(JobTest):
+    VOCABULARY = 280
+    TEXT_BYTES = 6000
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.must(["bagpipe-data", "tokenizer", "--kind", "wordpiece", "--size", 200, "--out", cls.at("pieces.json"), cls.at("train.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("pieces.json"), "--format", "lines", "--out", cls.at("pieces.h5"), cls.at("train.txt")])
+        cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "pairs", "--out", cls.at("pairs.h5"), cls.at("train.txt"),
+                  cls.at("train.txt")])
+
+        rows = [{"text": "the ship was at sea", "topic": "ab"[k % 2], "size": k} for k in range(8)]
+        cls.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        for name in ("pieces", "tokenizer"):
+            cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at(name + ".json"), "--format", "jsonl", "--label", "topic", "--value", "size", "--out",
+                      cls.at(f"rows-{name}.h5"), cls.at("rows.jsonl")])
+
+    def comes_back(self, kind, *keys, job="pretrain", task=""):
+        kind, of = kind + task, kind
+        trained = self.at(kind)
+        self.must(["bagpipe", job, self.at("small.ini"), "run.dir=" + trained, "model.kind=" + of, *SHORT, *keys])
+        step = f"{trained}/checkpoints/step-000000000001"
+        self.must(["bagpipe-data", "export", trained, "--out", self.at(kind + "-folder")])
+        self.must(["bagpipe-data", "import", self.at(kind + "-folder"), "--out", self.at(kind + "-back")])
+        self.must(["bagpipe-data", "export", self.at(kind + "-back"), "--out", self.at(kind + "-again")])
+        self.assertEqual(self.tensors(step), self.tensors(self.at(kind + "-back")), kind)
+        for file in ("config.json", "model.safetensors"):
+            for folder in ("generator/", "discriminator/") if kind == "electra" else ("",):
+                a, b = (pathlib.Path(self.at(f"{kind}-{end}"), folder, file).read_bytes() for end in ("folder", "again"))
+                self.assertTrue(a == b, (kind, folder + file))
+
+    def tensors(self, folder):
+        manifest = bagpipe_test.read_json(folder, "manifest.json")
+        return {tensor["name"]: (tensor["shape"], tensor["digest"]) for tensor in manifest["tensors"] if "/" not in tensor["name"]}
+
+    def test_every_family_with_every_default(self):
+        for kind in CAUSAL + MASKED + PAIRS + RECURRENT:
+            with self.subTest(kind):
+                keys = []
+                if kind in MASKED:
+                    keys = [f"corpus.train={self.at('pieces.h5')}"] + MORE.get(kind, [])
+                elif kind in PAIRS:
+                    keys = [f"corpus.train={self.at('pairs.h5')}", "corpus.cut=yes"]
+                elif kind in RECURRENT:
+                    keys = ["model.heads="]
+                self.comes_back(kind, *keys)
+
+    def test_every_family_with_the_head_of_a_task(self):
+        for kind in MASKED + ("bart", "t5"):
+            corpus = f"corpus.train={self.at('rows-pieces.h5' if kind in MASKED else 'rows-tokenizer.h5')}"
+            for task, label in (("classes", "topic"), ("regression", "size")):
+                with self.subTest(kind, task=task):
+                    more = MORE[kind] if kind == "roberta" else []
+                    self.comes_back(kind, corpus, "task.kind=" + task, "task.label=" + label, *more, job="finetune", task="-" + task)
+
+    def test_sizes_of_a_manifest_are_held_to_their_keys(self):
+        trained = self.trained("sizes", 0, "model.kind=llama", *SHORT)
+        self.write("prompts.txt", "the\n")
+        for key, value in (("layers", 1 << 31), ("layers", 10001), ("width", (1 << 20) + 1), ("context", 1 << 25), ("norm_epsilon", 2), ("rope_theta", 0.5)):
+            with self.subTest(key, value=value):
+                wrong = self.at(f"wrong-{key}-{value}")
+                shutil.copytree(f"{trained}/checkpoints/step-000000000001", wrong)
+                bagpipe_test.edit_manifest(wrong, lambda manifest: manifest["state"]["model"].update({key: value}))
+                new = [self.at("small.ini"), "run.dir=" + self.at("never")]
+                for arguments in (["score", *new, "score.model=" + wrong, "score.corpus=" + self.at("valid.h5")],
+                                  ["generate", *new, "generate.model=" + wrong, "generate.prompts=" + self.at("prompts.txt")],
+                                  ["pretrain", *new, "model.init=" + wrong, "model.layers=", "model.width=", "model.heads=", "model.context=", *SHORT]):
+                    self.assert_error(bagpipe_test.run([bagpipe_test.program("bagpipe"), *arguments]), 65, "[model.bad_size]", "model." + key)
+                result = bagpipe_test.run([bagpipe_test.program("bagpipe-data"), "export", wrong, "--out", self.at("never")])
+                self.assert_error(result, 65, "[model.bad_size]", "model." + key)
+
+
+if __name__ == "__main__":
+    bagpipe_test.main()
