@@ -345,6 +345,23 @@ static bool is_command(int argc, char **argv, bool help)
     return false;
 }
 
+/* The seconds in which ranks have to meet inside of MPI's start: ten times watchdog.seconds, as of
+ * everything else that a start waits for. What is wrong with the configuration is said later. */
+static double start_limit(const arguments *args)
+{
+    bp_config *config = NULL;
+    bool speaks = bp_log_speaks();
+    double seconds;
+
+    bp_log_set_speaker(false);
+    if (read_config(&config, args) != BP_OK)
+        bp_config_free(&config);
+    seconds = bp_watchdog_seconds(config);
+    bp_config_free(&config);
+    bp_log_set_speaker(speaks);
+    return 10 * seconds;
+}
+
 int main(int argc, char **argv)
 {
     arguments args = {.job = NULL};
@@ -362,6 +379,8 @@ int main(int argc, char **argv)
         return answer(argc, argv, &args, err);
     }
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
+    if (err == BP_OK)
+        bp_mpi_start_within(start_limit(&args));
     /* a wrong command line is wrong on every rank: MPI decides which rank prints it */
     bp_err started = bp_mpi_start(&argc, &argv);
     err = started != BP_OK ? started : err;
