@@ -122,6 +122,8 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
         warn_if_empty(run, run->metrics.path);
     if (err == BP_OK && spec->trains && (spec->samples || bp_path_exists(samples.text)))
         err = run_journal_open(&run->samples, run->folder, "samples.jsonl");
+    if (err == BP_OK && run->samples.is_new && run->finished)
+        warn_if_empty(run, run->samples.path);
     if (err == BP_OK)
         err = run_journal_open(&run->events, run->folder, "events.jsonl");
     if (err == BP_OK)
