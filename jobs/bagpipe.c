@@ -311,6 +311,57 @@ static int answer(int argc, char **argv, const arguments *args, bp_err err)
     return err == BP_OK && !help && !again ? 1 : (int)err;
 }
 
+/* The loader calls it before the constructors of libraries, which take some hundredths of a second:
+ * a request to stop that comes so early kills nobody. */
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_libraries)(void) = bp_signals_keep;
+
+/* A word that is no job's, or a question about one. */
+static int command(int argc, char **argv)
+{
+    const bp_option *tables[TABLES_MAX];
+
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("bagpipe %s\n", BAGPIPE_VERSION);
+        return 0;
+    }
+    if (strcmp(argv[1], "status") == 0)
+        return bp_status_command(argc - 2, argv + 2);
+    if (strcmp(argv[1], "plot") == 0)
+        return bp_plot_command(argc - 1, argv + 1);
+    all_tables(tables);
+    return bp_doctor_command(argc - 2, argv + 2, tables);
+}
+
+static bool is_command(int argc, char **argv, bool help)
+{
+    static const char *const names[] = {"status", "plot", "doctor"};
+
+    if (argc > 1 && strcmp(argv[1], "--version") == 0)
+        return true;
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+        if (!help && argc > 1 && strcmp(argv[1], names[k]) == 0)
+            return true;
+    return false;
+}
+
+/* The seconds in which ranks have to meet inside of MPI's start: ten times watchdog.seconds, as of
+ * everything else that a start waits for. What is wrong with the configuration is said later. */
+static double start_limit(const arguments *args)
+{
+    bp_config *config = NULL;
+    bool speaks = bp_log_speaks();
+    double seconds;
+
+    bp_log_set_speaker(false);
+    if (read_config(&config, args) != BP_OK)
+        bp_config_free(&config);
+    seconds = bp_watchdog_seconds(config);
+    bp_config_free(&config);
+    bp_log_set_speaker(speaks);
+    return 10 * seconds;
+}
+
 int main(int argc, char **argv)
 {
     arguments args = {.job = NULL};
@@ -318,24 +369,18 @@ int main(int argc, char **argv)
     bool help = asks_for_help(&word, argc, argv);
     bp_err err;
 
-    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        printf("bagpipe %s\n", BAGPIPE_VERSION);
-        return 0;
-    }
-    if (!help && argc > 1 && strcmp(argv[1], "status") == 0)
-        return bp_status_command(argc - 2, argv + 2);
-    if (!help && argc > 1 && strcmp(argv[1], "plot") == 0)
-        return bp_plot_command(argc - 1, argv + 1);
-    if (!help && argc > 1 && strcmp(argv[1], "doctor") == 0) {
-        const bp_option *tables[TABLES_MAX];
-
-        all_tables(tables);
-        return bp_doctor_command(argc - 2, argv + 2, tables);
+    if (is_command(argc, argv, help)) {
+        bp_signals_default();
+        return command(argc, argv);
     }
     err = help ? BP_OK : parse(&args, argc, argv);
-    if (help || args.requeue || args.check)
+    if (help || args.requeue || args.check) {
+        bp_signals_default();
         return answer(argc, argv, &args, err);
+    }
     bp_signals_init(); /* a warning that comes while MPI starts is not lost, and kills nobody */
+    if (err == BP_OK)
+        bp_mpi_start_within(start_limit(&args));
     /* a wrong command line is wrong on every rank: MPI decides which rank prints it */
     bp_err started = bp_mpi_start(&argc, &argv);
     err = started != BP_OK ? started : err;

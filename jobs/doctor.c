@@ -61,7 +61,8 @@ const bp_help bp_doctor_help = {
     .summary = "checks that a machine and its ranks are fit for a job",
     .text =
         "Start it with the launcher, the ranks and the hosts of the job to come. It says for each "
-        "thing whether it is right, and what to do where it is not: ranks and hosts, binding, MPI "
+        "thing whether it is right, and what to do where it is not: ranks and hosts, binding, idle "
+        "cores, MPI "
         "and its launcher, libraries, processors, memory, limits, speed (slow hosts are "
         "named), and the bits of a sum over ranks.\n"
         "With a run folder, or a configuration that names one, it checks the file system: kind, "
@@ -136,6 +137,7 @@ static void look_at_hosts(doctor *self)
     if (self->config)
         asked = (int)bp_math_keys_of(self->config)->threads;
     own.threads = bp_math_threads_for(self->world, asked);
+    own.job_cores = bp_math_cores_of_job();
     bp_math_set_threads(own.threads);
     precision = bp_all_max_int(!bp_math_has_bf16(), self->world) ? BP_F32 : BP_BF16;
     BP_MPI(MPI_Barrier(self->world)); /* measured all at once, as they will run */

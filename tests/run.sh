@@ -52,6 +52,10 @@ skipped=$(grep -c '\*\*\*Skipped' "$log")
 total=$(grep -c '^ *[0-9]*/[0-9]* Test ' "$log")
 failed=$((total - passed - skipped))
 [ "$status" = 0 ] || [ $failed -gt 0 ] || failed=1 # ctest itself
+if [ "$total" -gt 20 ]; then
+    echo "Slowest, in seconds:"
+    awk '/ Test / && / sec$/ { print $(NF - 1), $4 }' "$log" | sort -rn | head -15 | awk '{ printf "%8.1f  %s\n", $1, $2 }'
+fi
 echo "The log is build/tests.log."
 echo "$passed passed, $failed failed, $skipped skipped"
 exit "$status"

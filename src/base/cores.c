@@ -94,6 +94,21 @@ bool bp_cores_of_host(bp_cores *out)
     return count > 0;
 }
 
+int bp_cores_allowed(int *units)
+{
+    int count = objects_of(HWLOC_OBJ_PU), cores = 0;
+
+    *units = 0;
+    for (int k = 0; k < count; k++) {
+        hwloc_obj_t unit = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, (unsigned)k);
+        if (!hwloc_bitmap_isset(hwloc_topology_get_allowed_cpuset(topology), unit->os_index))
+            continue;
+        ++*units;
+        cores += unit->sibling_rank == 0;
+    }
+    return cores > 0 ? cores : *units; /* of some cores, the second hardware threads alone */
+}
+
 int bp_cores_in_order(int *out, const bp_cores *mask, int threads)
 {
     bp_cores left = *mask, seconds = {{0}};

@@ -23,6 +23,11 @@ const bp_cores *bp_cores_of_process(void);
  * it does not say. */
 bool bp_cores_of_host(bp_cores *out);
 
+/** Cores of this host that the control group allows, whatever the launcher has bound this process
+ * to: physical ones, of whose hardware threads some are allowed. *units: those hardware threads. 0:
+ * the system does not say. */
+int bp_cores_allowed(int *units);
+
 /** Bind the calling thread to these cores. What the system refuses leaves it where it may run now.
  */
 void bp_cores_bind(const bp_cores *cores);

@@ -6,25 +6,56 @@
 #include <string.h>
 
 /* By the first variable that is there: mpirun within a Slurm step hands the step's on. */
-static bool is_first(void)
+static const char *const RANKS[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                    "SLURM_PROCID"},
+                         *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                           "SLURM_STEP_NUM_TASKS"};
+
+#define COUNT(names) (sizeof(names) / sizeof(names)[0])
+
+static int number_of(const char *text)
 {
-    static const char *const RANKS[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
+    char *end;
+    long number = strtol(text, &end, 10);
 
-    for (size_t k = 0; k < sizeof RANKS / sizeof RANKS[0]; k++) {
-        const char *rank = getenv(RANKS[k]);
+    return end == text || number < 0 || number > 1000000000 ? -1 : (int)number;
+}
 
-        if (rank != NULL)
-            return strcmp(rank, "0") == 0;
+static int first_of(const char *const *names, size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        const char *text = getenv(names[k]);
+
+        if (text != NULL)
+            return number_of(text);
     }
-    return true;
+    return -1;
+}
+
+int bp_launcher_rank_in(const char *environment, size_t bytes)
+{
+    for (size_t k = 0; k < COUNT(RANKS); k++) {
+        size_t length = strlen(RANKS[k]);
+
+        for (const char *at = environment; at < environment + bytes; at += strlen(at) + 1)
+            if (strncmp(at, RANKS[k], length) == 0 && at[length] == '=')
+                return number_of(at + length + 1);
+    }
+    return -1;
 }
 
 bp_launcher bp_launcher_find(void)
 {
+    int rank = first_of(RANKS, COUNT(RANKS));
+    bool known = false;
+
+    for (size_t k = 0; k < COUNT(RANKS); k++)
+        known = known || getenv(RANKS[k]) != NULL;
     return (bp_launcher){.mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL,
                          .pmix = getenv("PMIX_RANK") != NULL,
                          .pmi = getenv("PMI_SIZE") != NULL || getenv("PMI_RANK") != NULL,
                          .srun = getenv("SLURM_PROCID") != NULL,
-                         .first = is_first()};
+                         .first = !known || rank == 0,
+                         .rank = rank,
+                         .size = first_of(SIZES, COUNT(SIZES))};
 }

@@ -45,6 +45,18 @@ void bp_signals_stack(void)
         (void)sigaltstack(&stack, NULL);
 }
 
+void bp_signals_keep(void)
+{
+    install(SIGUSR1, on_signal);
+}
+
+void bp_signals_default(void)
+{
+    install(SIGUSR1, SIG_DFL);
+    if (reason == BP_STOP_USR1)
+        (void)raise(SIGUSR1);
+}
+
 void bp_signals_init(void)
 {
     bp_signals_stack();

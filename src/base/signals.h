@@ -17,6 +17,11 @@ typedef enum bp_stop {
     BP_STOP_LOST   /* the run folder is not this job's any more */
 } bp_stop;
 
+/** USR1 is kept from here on, for what follows: bp_signals_init, or bp_signals_default. May be
+ * called before any library is initialised. */
+void bp_signals_keep(void);
+/** USR1 is the system's again: of a program that has nothing to stop. One that was kept kills. */
+void bp_signals_default(void);
 void bp_signals_init(void); /* also ignores SIGPIPE and SIGXFSZ */
 /** Handlers with SA_ONSTACK get a stack of their own, on the thread that calls this (the main one),
  * for good. A stack that overflowed has no space for them, and oneDNN's products in float32 use the

@@ -2,6 +2,9 @@
  * group. */
 #include "base/cores.h"
 #include "math/math.h"
+#include "math/threads.h"
+#include "math/threads_priv.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,4 +85,32 @@ int bp_math_cores(void)
     if (quota > 0 && quota < cores)
         cores = quota;
     return cores > 0 ? cores : 1;
+}
+
+int bp_core_slurm_cpus(const char *list)
+{
+    long least = 0;
+
+    while (list && *list) {
+        char *end;
+        long cpus = strtol(list, &end, 10);
+
+        if (end == list || cpus <= 0 || cpus > BP_CORES_MOST)
+            return 0;
+        least = least == 0 || cpus < least ? cpus : least;
+        list = strchr(end, ',');
+        list = list ? list + 1 : NULL;
+    }
+    return (int)least;
+}
+
+int bp_math_cores_of_job(void)
+{
+    bp_cores host;
+    int units, cores = bp_cores_allowed(&units), quota = group_quota();
+    int slurm = bp_core_slurm_cpus(getenv("SLURM_JOB_CPUS_PER_NODE"));
+
+    if (cores > 0 && slurm > 0 && bp_cores_of_host(&host) && slurm <= bp_cores_count(&host))
+        cores = (slurm * cores + units - 1) / units; /* its CPUs may be hardware threads */
+    return quota > 0 && quota < cores ? quota : cores;
 }

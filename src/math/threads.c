@@ -16,8 +16,8 @@
 /* The cores for this rank's threads, chosen over all ranks of the job by the first that asks: later
  * ones may see a part of them alone. */
 static struct {
-    bool chosen;
-    int count; /* 0: they stay unbound */
+    bool chosen, asked; /* math.threads is given */
+    int count;          /* 0: they stay unbound */
     int cores[BP_CORES_MOST];
 } share;
 
@@ -114,6 +114,7 @@ int bp_math_threads_for(MPI_Comm comm, int asked)
     if (!share.chosen) {
         share.count = bp_core_choose(share.cores, all, bp_comm_size(node), bp_comm_rank(node));
         share.chosen = true;
+        share.asked = asked > 0;
     }
     bp_free(all);
     BP_MPI(MPI_Comm_free(&node));
@@ -149,6 +150,7 @@ int bp_math_threads(void)
 typedef struct bp_core_use {
     int threads, cores; /* of this rank */
     int node_ranks, node_threads, node_cores;
+    int node_others, job_cores; /* ranks that do not compute; bp_math_cores_of_job() */
     char host[64];
 } bp_core_use;
 
@@ -158,6 +160,7 @@ static void add_up(bp_core_use *use, const bp_core_claim *all, int ranks)
     bp_cores together = {{0}};
 
     for (int r = 0; r < ranks; r++) {
+        use->node_others += all[r].threads == 0;
         if (all[r].threads == 0)
             continue;
         use->node_ranks++;
@@ -181,6 +184,7 @@ static bp_core_use find_use(MPI_Comm world, bool computes)
     memset(&use, 0, sizeof use); /* it travels as bytes */
     use.threads = mine.threads;
     use.cores = bp_cores_count(&mine.mask);
+    use.job_cores = bp_math_cores_of_job();
     bp_host_name(use.host, sizeof use.host);
     BP_MPI(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     all = bp_alloc("math.threads", bp_comm_size(node), sizeof *all);
@@ -213,7 +217,7 @@ static bool warn_of_few(const bp_core_use *all, int size)
 }
 
 /* The ranks of a node have more threads together than cores. */
-static void warn_of_many(const bp_core_use *all, int size)
+static bool warn_of_many(const bp_core_use *all, int size)
 {
     const bp_core_use *worst = NULL;
     char remedy[64];
@@ -224,7 +228,7 @@ static void warn_of_many(const bp_core_use *all, int size)
              all[r].node_threads - all[r].node_cores > worst->node_threads - worst->node_cores))
             worst = &all[r];
     if (!worst)
-        return;
+        return false;
     if (worst->node_ranks > worst->node_cores)
         snprintf(remedy, sizeof remedy, "start %d ranks or fewer on a node", worst->node_cores);
     else
@@ -234,6 +238,36 @@ static void warn_of_many(const bp_core_use *all, int size)
             "%d ranks on %s have %d threads for %d core%s, and take turns: at math.threads; %s",
             worst->node_ranks, worst->host, worst->node_threads, worst->node_cores,
             worst->node_cores == 1 ? "" : "s", remedy);
+    return true;
+}
+
+/* Each rank of its node could have another core. */
+static bool leaves_idle(const bp_core_use *use)
+{
+    return use->node_ranks > 0 && !share.asked &&
+           use->job_cores - use->node_others >= use->node_threads + use->node_ranks;
+}
+
+static void say_idle(const bp_core_use *all, int size)
+{
+    const bp_core_use *worst = NULL;
+    int each;
+
+    for (int r = 0; r < size; r++)
+        if (leaves_idle(&all[r]) && (!worst || all[r].job_cores - all[r].node_threads >
+                                                   worst->job_cores - worst->node_threads))
+            worst = &all[r];
+    if (!worst)
+        return;
+    each = (worst->job_cores - worst->node_others) / worst->node_ranks;
+    bp_log("note: %d of %d cores of %s are idle: %d rank%s with %d thread%s; use them with more "
+           "ranks, or %s%d",
+           worst->job_cores - worst->node_others - worst->node_threads, worst->job_cores,
+           worst->host, worst->node_ranks, worst->node_ranks == 1 ? "" : "s", worst->node_threads,
+           worst->node_ranks == 1 ? worst->node_threads == 1 ? "" : "s" : " in all",
+           worst->threads < worst->cores ? "math.threads="
+                                         : "mpirun --bind-to none, srun --cpus-per-task=",
+           each);
 }
 
 void bp_math_warn_of_threads(MPI_Comm world, bool computes)
@@ -246,13 +280,15 @@ void bp_math_warn_of_threads(MPI_Comm world, bool computes)
         return;
     warned = true;
     mine = find_use(world, computes);
-    if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores, world))
+    if (!bp_all_max_int(mine.threads > mine.cores || mine.node_threads > mine.node_cores ||
+                            leaves_idle(&mine),
+                        world))
         return;
     all = bp_alloc("math.threads", size, sizeof *all);
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, all, (int)sizeof mine,
                                      MPI_BYTE, 0, world));
-    if (bp_comm_is_root(world) && !warn_of_few(all, size))
-        warn_of_many(all, size);
+    if (bp_comm_is_root(world) && !warn_of_few(all, size) && !warn_of_many(all, size))
+        say_idle(all, size);
     bp_free(all);
 }
 

@@ -23,6 +23,9 @@ double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank);
  * the same cores. */
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank);
 
+/** The least number of CPUs of a node in Slurm's list of them ("24(x2),12"); 0: there is none. */
+int bp_core_slurm_cpus(const char *list);
+
 /** What thread `thread` of the team is bound to, of its rank's cores: one of them, but the first
  * thread, which makes the others, all. GNU's runtime ends threads that a smaller team has not
  * (oneDNN asks for such) and makes them anew with the first one's binding: on one core they would

@@ -4,6 +4,7 @@
 #include "base/launcher.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/start_limit.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include <limits.h>
@@ -57,6 +58,13 @@ static void warn_of_pmi(const bp_launcher *launcher)
                       "(BAGPIPE_LAUNCH in slurm/site.env)\n");
 }
 
+static double start_seconds = 600;
+
+void bp_mpi_start_within(double seconds)
+{
+    start_seconds = seconds;
+}
+
 bp_err bp_mpi_start(int *argc, char ***argv)
 {
     bp_launcher launcher = bp_launcher_find();
@@ -75,7 +83,9 @@ bp_err bp_mpi_start(int *argc, char ***argv)
         return bp_fail(BP_ERR_SYSTEM, "mpi.no_environment",
                        "the environment can't be changed: at MPI's start");
     warn_of_pmi(&launcher);
+    bp_start_limit_begin(start_seconds);
     BP_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+    bp_start_limit_end();
     BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     BP_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     BP_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));

@@ -101,6 +101,9 @@ void bp_mesh_free(bp_mesh **mesh); /* collective over world */
  * of their own. Print the error and call bp_mpi_finish all the same.
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
+/** Let bp_mpi_start wait so many seconds for the other ranks (base/start_limit.h), where it is not
+ * 600; 0: without an end. Before it. */
+void bp_mpi_start_within(double seconds);
 void bp_mpi_finish(void);
 /** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */
 void bp_mpi_at_end(void (*call)(void));

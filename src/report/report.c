@@ -14,21 +14,28 @@
 
 /* ---- installed files ---- */
 
-/* Add a file's text. The folder of this program is FOLDER in FOLDER/../share. */
-static bp_err add_file(bp_buffer *out, const char *kind, const char *name)
+/* Of a file. The folder of this program is FOLDER in FOLDER/../share. Free with bp_free(). */
+static char *installed_path(const char *kind, const char *name)
 {
     const char *share = getenv("BAGPIPE_SHARE");
-    char program[PATH_BYTES], *slash, *path, *text = NULL;
+    char program[PATH_BYTES], *slash;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    size_t bytes = 0;
-    bp_err err;
 
     program[length > 0 ? length : 0] = '\0';
     slash = strrchr(program, '/');
     if (slash)
         *slash = '\0';
-    path = share && share[0] ? bp_sprintf("%s/report/%s/%s", share, kind, name)
+    return share && share[0] ? bp_sprintf("%s/report/%s/%s", share, kind, name)
                              : bp_sprintf("%s/../share/bagpipe/report/%s/%s", program, kind, name);
+}
+
+/* Add a file's text. */
+static bp_err add_file(bp_buffer *out, const char *kind, const char *name)
+{
+    char *path = installed_path(kind, name), *text = NULL;
+    size_t bytes = 0;
+    bp_err err;
+
     err = bp_file_read(path, FILE_LIMIT, &text, &bytes);
     if (err == BP_OK)
         bp_buffer_printf(out, "%s", text); /* of an empty file "" */
@@ -43,6 +50,16 @@ static bp_err add_file(bp_buffer *out, const char *kind, const char *name)
 }
 
 /* ---- pages ---- */
+
+bool bp_report_has_page(const char *name)
+{
+    char *file = bp_sprintf("%s.html", name), *path = installed_path("pages", file);
+    bool is = bp_path_exists(path);
+
+    bp_free(path);
+    bp_free(file);
+    return is;
+}
 
 bp_err bp_report_page(const char *path, const char *name, const json_t *data)
 {

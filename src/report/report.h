@@ -13,6 +13,9 @@
 #include "base/err.h"
 #include "base/json.h"
 
+/** Is the template pages/NAME.html there? */
+bool bp_report_has_page(const char *name);
+
 /** Write `path` from pages/NAME.html. In the template {{{style}}} is pages/style.css.
  *
  * Errors:     BP_ERR_INPUT the template is missing; those of bp_template_render and bp_file_write.

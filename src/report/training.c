@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "report/report.h"
+#include "run/run_folder.h"
 #include "run/status/run_history.h"
 
 #include <inttypes.h>
@@ -453,4 +454,15 @@ void bp_training_leave_page(const char *folder)
     else
         bp_log("a page with plots: %s", path.text);
     bp_free(notice);
+}
+
+void bp_training_keep_page(const char *folder, bool is_new)
+{
+    static const char *const names[] = {"index.html"};
+
+    if (!is_new && (!bp_run_first_missing(folder, names, 1) || !bp_report_has_page("training")))
+        return;
+    if (!is_new)
+        bp_run_say_missing(folder, names[0]);
+    bp_training_leave_page(folder);
 }

@@ -17,6 +17,9 @@ bp_err bp_training_page(const char *path, const char *const *folders, int64_t co
 
 /** What a training leaves at its end: FOLDER/index.html. What fails is a warning. */
 void bp_training_leave_page(const char *folder);
+/** The same where the run is new; of one that was finished before, where its page is gone and the
+ * templates are there, with a line that says so. */
+void bp_training_keep_page(const char *folder, bool is_new);
 
 /** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".
  *

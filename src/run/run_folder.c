@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LOOKS        3
 #define LOOK_SECONDS 0.5
@@ -113,10 +114,16 @@ static bp_err open_journals(bp_run *run, const bp_run_spec *spec)
     err = bp_log_open(log.text);
     if (err == BP_OK)
         warn_if_empty(run, log.text);
+    if (err == BP_OK && run->missing != NULL)
+        bp_run_say_missing(run->folder, run->missing);
     if (err == BP_OK && spec->trains)
         err = run_journal_open(&run->metrics, run->folder, "metrics.jsonl");
+    if (err == BP_OK && spec->trains && run->finished) /* else lines that are missing are counted */
+        warn_if_empty(run, run->metrics.path);
     if (err == BP_OK && spec->trains && (spec->samples || bp_path_exists(samples.text)))
         err = run_journal_open(&run->samples, run->folder, "samples.jsonl");
+    if (err == BP_OK && run->samples.is_new && run->finished)
+        warn_if_empty(run, run->samples.path);
     if (err == BP_OK)
         err = run_journal_open(&run->events, run->folder, "events.jsonl");
     if (err == BP_OK)
@@ -241,6 +248,9 @@ static bp_err take_folder(bp_run *run, const bp_config *config, const bp_run_spe
         err = bp_stop_request_check(run->folder);
     if (err == BP_OK)
         err = bp_run_check_owner(run);
+    if (err == BP_OK && run->finished && spec->missing != NULL)
+        run->missing = spec->missing(spec->context);
+    run->finished = run->finished && run->missing == NULL;
     run->resumed = *before != NULL;
     run->steps_before = run_steps(*before, pairs);
     log_every = run_pairs_find(pairs, "train.log_every");
@@ -463,6 +473,23 @@ void bp_run_take_changes(const bp_run *run)
         BP_WARN("run.other_bits", "the results have other bits from here on: %s", run->changes);
     if (run->changes != NULL && write_config(run) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
+}
+
+const char *bp_run_first_missing(const char *folder, const char *const *names, size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        struct stat facts;
+
+        if (names[k] != NULL &&
+            (lstat(bp_path_in(folder, names[k]).text, &facts) != 0 || !S_ISREG(facts.st_mode)))
+            return names[k];
+    }
+    return NULL;
+}
+
+void bp_run_say_missing(const char *folder, const char *name)
+{
+    bp_log("the run was finished, but this is gone and is made again: %s, in %s", name, folder);
 }
 
 bool bp_run_is_finished(const bp_run *run)

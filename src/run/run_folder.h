@@ -75,6 +75,11 @@ bool bp_run_is_finished(const bp_run *run);
  * and let config.ini have them: of a job that has found that it has something left to do. On the
  * coordinator; elsewhere nothing. */
 void bp_run_take_changes(const bp_run *run);
+/** The first of these results in `folder` that is no plain file; NULL: all are. A name that is NULL
+ * is none. Local. */
+const char *bp_run_first_missing(const char *folder, const char *const *names, size_t count);
+/** A line of the log: a result of a finished run is made again. On the coordinator. */
+void bp_run_say_missing(const char *folder, const char *name);
 /** The steps that the training had at the start before; 0: there was none, or it is not known. On
  * the coordinator; elsewhere 0. */
 int64_t bp_run_steps_before(const bp_run *run);

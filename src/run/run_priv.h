@@ -20,6 +20,7 @@ struct bp_run {
     char *config_text;      /* what config.ini is to be */
     int64_t steps_before;   /* bp_run_steps_before */
     int64_t log_every;      /* train.log_every of the start before; 0: not known */
+    const char *missing;    /* a result that is gone of a run that was finished; NULL: none */
     const char *end_reason; /* of a finished run; NULL: all is done */
     bp_stop_request *stop_request;
     run_progress *progress;               /* status.json */

@@ -37,6 +37,10 @@ typedef struct bp_run_spec {
                        const char *now);
     const bp_run_identity *identities; /* ended by a NULL name; NULL: none */
     const bp_run_words *words;         /* of one of them; NULL: they are called by their names */
+    /* On the coordinator, of a finished run: a result that is gone, after which the run is not
+     * finished, so that the job makes it again; NULL: all are there. NULL: it is not asked. */
+    const char *(*missing)(const void *context);
+    const void *context;
     const json_t *extra;  /* on the coordinator: members added to run.json; NULL: none */
     double watch_seconds; /* how long a owner that can't be asked is watched; 0: 60 */
 } bp_run_spec;

@@ -2,16 +2,15 @@
 
     test_random_kills.py --bin FOLDER [--runs KILLS] [--stops PERCENT] [--seed N] [--jobs NAMES] [--append FILE]
 
-Jobs are trainings (in one stage, in stages one after another and interleaved, with checkpoints written behind the steps and
-not), scoring, ensembles and uncertainty studies, in turn, or those of NAMES, with commas; each start draws one of the job's
-meshes, whose results must not differ. Kills fall on a rank, on all, or on mpirun, at any moment of a start: while MPI starts,
-while a checkpoint is read, in a step, in a commit. Besides, about PERCENT of so many starts have a rank stopped for good
-(SIGSTOP) in a step, which the watchdog has to end. The last line counts kills, hangs (a start that did not end after its
-kill), lost commits (a step that was printed or noted as committed, and is not there at the next start) and jobs that ended
-with other bits, metrics or links than one that was left alone, or with temporary names left over. "stuck" counts mpirun
-alone: Open MPI 4.1's stands still at its own end (in PMIx_server_finalize) when a rank dies while it shakes hands; no rank
-lives then, and it is ended here."""
-import json
+Jobs are those of every_job.WAYS, in turn (`--jobs all`), or those of NAMES, with commas: trainings of all families and in stages,
+fine-tunings, scores of windows, tasks, candidates, states and neighbours, texts, ensembles, studies, comparisons. Each start draws one
+of the job's meshes, whose results must not differ. Kills fall on a rank, on all, or on mpirun, at any moment of a start: while MPI
+starts, while a checkpoint is read, in a step, in a commit. Besides, about PERCENT of so many starts of trainings have a rank stopped for
+good (SIGSTOP) in a step, which the watchdog has to end. The last line counts kills, hangs (a start that did not end after its kill),
+lost commits (a step that was printed or noted as committed, and is not there at the next start) and jobs that ended with another result
+than one that was left alone (every_job.whole_result: tensors, whole lines of metrics but for times, every other file), or with temporary
+names left over. "stuck" counts mpirun alone: Open MPI 4.1's stands still at its own end (in PMIx_server_finalize) when a rank dies while
+it shakes hands; no rank lives then, and it is ended here."""
 import os
 import random
 import shutil
@@ -20,29 +19,18 @@ import time
 
 import bagpipe_test
 from bagpipe_test import kill_all, steps
-from fault_test import HANG, KINDS, KindsOfJob, announced, is_alive, leftovers, send, wait_gone
+from every_job import WAYS, EveryJob, whole_result
+from fault_test import HANG, announced, is_alive, leftovers, send, wait_gone
 
 WATCHDOG = 10  # seconds
 STUCK = 30.0  # seconds that mpirun may be without ranks, on a busy machine too
-KILLS, STOPS, SEED, JOBS, APPEND = bagpipe_test.take(runs=10, stops=0.0, seed=1, jobs="train", append=None)
-
-STAGES = ("model.layers=4", "mesh.micro_batch=1", "train.steps=60")
-MANY = ("ensemble.members=3", "ensemble.kind=both", "train.steps=24")
-WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first one for the job that is left alone
-    "train": ("pretrain", (), [(2, ("mesh.data=2",)), (0, ()), (4, ("mesh.data=4",))]),
-    "waiting": ("pretrain", ("checkpoint.async=no",), [(2, ("mesh.data=2",)), (0, ())]),
-    "pipeline": ("pretrain", STAGES, [(2, ("mesh.pipeline=2",)), (4, ("mesh.pipeline=2", "mesh.data=2"))]),
-    "interleaved": ("pretrain", STAGES + ("mesh.schedule=interleaved", "mesh.chunks=2"),
-                    [(2, ("mesh.pipeline=2",)), (4, ("mesh.pipeline=2", "mesh.data=2"))]),
-    "score": ("score", ("score.stride=1", "score.tokens=yes"), [(2, ()), (0, ()), (3, ()), (2, ("mesh.pipeline=2",))]),
-    "ensemble": ("ensemble", MANY, [(2, ("mesh.members=2",)), (0, ()), (3, ("mesh.members=3",))]),
-    "uncertainty": ("uncertainty", (), [(2, ("mesh.data=2",)), (0, ()), (3, ("mesh.coordinator=dedicated",))]),
-}
+KILLS, STOPS, SEED, JOBS, APPEND = bagpipe_test.take(runs=8, stops=0.0, seed=1, jobs="train,tune_bucket,score,generate", append=None)
+NAMES = list(WAYS) if JOBS == "all" else JOBS.split(",")
+MOST = max(2, 2 * KILLS // len(NAMES))  # kills of one job, so that all of them are hit
 
 
-class RandomKills(KindsOfJob):
+class RandomKills(EveryJob):
     STEPS, EVERY, VALID = 200, 2, 50
-    LONGEST = 1.5  # seconds that a start may live: one that is left alone takes as long
 
     def setUp(self):
         self.draw = random.Random(SEED)
@@ -51,10 +39,10 @@ class RandomKills(KindsOfJob):
     def complain(self, what, start):
         print(f"{what}: kill {self.count['kills']}, seed {SEED}\n{start}", flush=True)
 
-    def hit(self, start):
+    def hit(self, start, longest, trains):
         """What is to be killed after a while; the kind, or None where the job was faster."""
-        kind = self.draw.choices(["rank", "all", "mpirun", "stop"], [80, 10, 10, STOPS])[0]
-        time.sleep(self.draw.uniform(0.02, self.LONGEST))
+        kind = self.draw.choices(["rank", "all", "mpirun", "stop"], [80, 10, 10, STOPS if trains else 0])[0]
+        time.sleep(self.draw.uniform(0.02, longest))
         if kind == "stop" and start.ranks > 1:
             return self.stop(start)
         pids = start.pids()
@@ -101,16 +89,6 @@ class RandomKills(KindsOfJob):
             time.sleep(0.02)
         return start.process.returncode
 
-    def begin(self, kind, name, mesh, env=None):
-        job, keys, _ = WAYS[kind]
-        ranks, on = mesh
-        return self.start(job, name, *keys, *self.keys_of(job), *on, f"watchdog.seconds={WATCHDOG}", ranks=ranks, env=env)
-
-    def results(self, kind, name):
-        """All of a finished job that must not depend on what happened to it, and on its mesh."""
-        KINDS[kind] = (WAYS[kind][0], 0, ())
-        return self.outcome(kind, name)
-
     def check_start(self, folder, start, known):
         """After a start has gone: nothing that was announced is missing."""
         now = max(known, announced(folder, start.out))
@@ -124,23 +102,29 @@ class RandomKills(KindsOfJob):
                 self.complain(f"lost: {known} was announced", start)
         return now
 
-    def run_killed(self, kind, name, undisturbed):
-        folder, known = self.at(name), 0
+    def started(self, kind, name, mesh, env=None):
+        more = () if WAYS[kind][0].startswith("bagpipe-data") else (f"watchdog.seconds={WATCHDOG}",)
+        return self.begin(kind, name, mesh, more, env)
+
+    def run_killed(self, kind, name, undisturbed, longest):
+        folder, known, before = self.at(name), 0, self.count["kills"]
+        trains = WAYS[kind][0] in ("pretrain", "finetune")
         self.count["jobs"] += 1
         while True:
-            spare = self.count["kills"] >= KILLS  # the last training comes to its end in peace
+            # the last training comes to its end in peace
+            spare = self.count["kills"] >= KILLS or self.count["kills"] - before >= MOST
             # Open MPI gives the ranks that are left 2 s to go; without, most of a start would be waiting
             gentle = self.draw.random() < 0.1
-            start = self.begin(kind, name, self.draw.choice(WAYS[kind][2]), env={} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
+            start = self.started(kind, name, self.draw.choice(WAYS[kind][2]), {} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
             self.count["starts"] += 1
-            hit, pids = (None, start.pids()) if spare else self.hit(start)
+            hit, pids = (None, start.pids()) if spare else self.hit(start, longest, trains)
             status = self.end(start)
             if status is None:
                 self.count["hangs"] += 1
-                self.complain(f"hang after {hit}", start)
+                self.complain(f"hang of {kind} after {hit}", start)
             if not wait_gone(pids):
                 self.count["hangs"] += 1
-                self.complain(f"ranks that outlive {hit}", start)
+                self.complain(f"ranks of {kind} that outlive {hit}", start)
                 for pid in pids:
                     send(pid, signal.SIGKILL)
             known = self.check_start(folder, start, known)
@@ -149,24 +133,29 @@ class RandomKills(KindsOfJob):
             if status == 0:
                 break
             if hit is None and status != 69:
-                self.complain("failed without a kill", start)
+                self.complain(f"{kind} failed without a kill", start)
                 self.count["wrong"] += 1
                 break
-        if status == 0 and (self.results(kind, name) != undisturbed or leftovers(folder)):
-            self.count["wrong"] += 1
-            self.complain(f"other results, or leftovers {leftovers(folder)}", start)
-        shutil.rmtree(folder)
+        if status == 0:
+            result = whole_result(folder)
+            other = sorted(part for part in result.keys() | undisturbed.keys() if result.get(part) != undisturbed.get(part))
+            if other or leftovers(folder):
+                self.count["wrong"] += 1
+                self.complain(f"{kind}: other results {other}, or leftovers {leftovers(folder)}", start)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def test_no_kill_costs_more_than_the_work_since_the_last_commit(self):
-        begun = time.monotonic()
-        kinds, undisturbed = list(WAYS) if JOBS == "all" else JOBS.split(","), {}
+        begun, undisturbed, longest = time.monotonic(), {}, {}
         while self.count["kills"] < KILLS:
-            kind = kinds[self.count["jobs"] % len(kinds)]
+            kind = NAMES[self.count["jobs"] % len(NAMES)]
             if kind not in undisturbed:
-                start = self.begin(kind, "whole-" + kind, WAYS[kind][2][0])
+                self.filled(WAYS[kind][1])  # inputs are made first
+                before = time.monotonic()
+                start = self.started(kind, "whole-" + kind, WAYS[kind][2][0])
                 self.assertEqual(start.wait(), 0, str(start))
-                undisturbed[kind] = self.results(kind, "whole-" + kind)
-            self.run_killed(kind, f"killed-{self.count['jobs']}", undisturbed[kind])
+                longest[kind] = 0.9 * (time.monotonic() - before)
+                undisturbed[kind] = whole_result(self.at("whole-" + kind))
+            self.run_killed(kind, f"killed-{self.count['jobs']}", undisturbed[kind], longest[kind])
         line = ", ".join(f"{v} {k}" for k, v in self.count.items()) + f"; seed {SEED}, {time.monotonic() - begun:.0f} s"
         print(line, flush=True)
         if APPEND:

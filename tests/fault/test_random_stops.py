@@ -3,8 +3,8 @@ the watchdog names it, and all leave with 75.
 
     test_random_stops.py --bin FOLDER [--runs STOPS] [--seed N]
 
-A rank that stands still in MPI_Init, or behind the last word of its watchdog, is its launcher's to find: the first is not
-tried, the second (all other ranks have ended, and the results are there) is counted as `late`."""
+One that stands still in MPI_Init is fault.watchdog's. One behind the last word of its watchdog is its launcher's to find: all other
+ranks have ended, and the results are there; it is counted as `late`."""
 import glob
 import os
 import random

@@ -124,6 +124,26 @@ class Watchdog(Standstill):
     def test_rank_that_does_not_come_to_the_start(self):
         self.absent(1)
 
+    def test_rank_stopped_before_the_ranks_met(self):
+        """Inside of MPI_Init, or before: the other one ends the job, and names what it finds on its host."""
+        for victim, others in ((1, 0), (0, 1)):
+            start = self.start("pretrain", f"{self.name}-{victim}", "mesh.data=2", "watchdog.seconds=0.3")
+            self.wait_for(lambda start=start: len(start.pids()) == 2 and all(self.is_loaded(pid) for pid in start.pids()), start)
+            pid = start.pids()[victim]
+            self.assertTrue(send(pid, signal.SIGSTOP))
+            self.assertEqual(start.wait(), 75, str(start))
+            self.assertIn(f"rank {others} of 2 on host {HOST} waits for MPI to begin: rank {victim} (process {pid} on this host) is stopped; ",
+                          start.err)
+            self.assertEqual(start.err.count("[mpi.not_met]"), 1, str(start))
+
+    @staticmethod
+    def is_loaded(pid):
+        """Launchers wait for a rank until it has become the program."""
+        try:
+            return os.readlink(f"/proc/{pid}/exe").endswith("/bagpipe")
+        except OSError:
+            return False
+
     def test_rank_0_stopped_while_the_run_is_opened(self):
         self.stopped_early(0, "lock.acquired")
 

@@ -76,6 +76,23 @@ class Doctor(JobTest):
         self.assertEqual(rows["binding"]["level"], "warn")
         self.assertIn("999 threads", rows["binding"]["text"])
 
+    def test_idle_cores_are_named_with_the_remedy(self):
+        """Open MPI binds one or two ranks to a core each."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("there is one core here")
+        job = [program("bagpipe"), "pretrain", self.at("small.ini"), f"run.dir={self.at('few')}", "train.steps=1"]
+        mpirun = ["env", "-u", "OMP_NUM_THREADS", "mpirun", "-q", "-n", "1", "--bind-to", "core"]
+        result = run(mpirun + [program("bagpipe"), "doctor"])
+        self.assertEqual(result.status, 0, str(result))
+        self.assertRegex(result.out, r"(?m)^warn +binding +\d+ of \d+ cores of \S+ are idle: 1 rank with 1 thread$")
+        self.assertIn("mpirun --bind-to none", result.out)
+        self.assertNotIn("all is well", result.out)
+        self.assertEqual(run(mpirun + job + ["math.threads=0"]).out.count("are idle: 1 rank with 1 thread; use them with"), 1)
+        self.assertNotIn("are idle", run(mpirun + job + ["train.steps=2"]).out)  # with math.threads=1, as is asked for
+        _, rows = self.report([])  # with OMP_NUM_THREADS=1
+        self.assertEqual(rows["binding"]["level"], "warn")
+        self.assertIn("OMP_NUM_THREADS=", rows["binding"]["remedy"])
+
     def test_folder_that_can_not_be_written(self):
         if os.getuid() != 0:
             self.skipTest("only root can become somebody else")

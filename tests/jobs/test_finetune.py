@@ -243,6 +243,18 @@ class Finetune(TaskTest):
         keys = [*MODEL, "mesh.micro_batch=4", "corpus.bucket=4"]
         self.assertEqual(digests(self.tuned("bucket-one", 0, *keys)), digests(self.tuned("bucket-two", 2, *keys)))
 
+    def test_a_resume_between_two_lines_counts_the_same_padding(self):
+        keys = [*MODEL, "mesh.micro_batch=2", "corpus.bucket=8", "train.log_every=5", "checkpoint.every=3", "checkpoint.async=no"]
+        whole = timeless(metrics(self.tuned("places", 0, *keys)))
+        self.assertEqual([line["step"] for line in whole], [5, 10, 12])
+        for name, meshes in (("places-same", (0, 0)), ("places-other", (2, 0)), ("places-apart", (3, 3))):
+            for ranks, fault, status in ((meshes[0], "step.end:4=kill", None), (meshes[1], "step.begin:5", 74), (meshes[0], "none", 0)):
+                more = ["mesh.coordinator=dedicated"] if ranks == 3 else []
+                env = [] if fault == "none" else ["env", f"BP_FAULT={fault}"]  # ends after step 4 and after step 7
+                result = self.finetune(name, ranks, *keys, *more, env=env)
+                self.assertEqual(result.status if status is not None else result.status != 0, True if status is None else status, str(result))
+            self.assertEqual(timeless(metrics(self.at(name))), whole, name)
+
     def test_a_number_is_learnt(self):
         self.assert_error(self.finetune("smooth", 0, *MODEL, "task.kind=regression", "task.label=length", "train.label_smoothing=0.1"), 78,
                           "[train.no_smoothing]")

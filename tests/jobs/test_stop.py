@@ -47,6 +47,13 @@ class Stopping(JobTest):
             self.assert_stopped(result)
         return result.err
 
+    @staticmethod
+    def catches(process, number):
+        """Has the process a handler of this signal?"""
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            caught = [line for line in file if line.startswith("SigCgt")]
+        return bool(caught and int(caught[0].split()[1], 16) >> (number - 1) & 1)
+
     def ranks_of(self, process):
         """Processes named bagpipe below a launcher, in order of their rank."""
         found, at = [process.pid], 0
@@ -92,16 +99,27 @@ class Stopping(JobTest):
     def test_usr1_before_the_first_step_leaves_with_75_and_nothing_is_committed(self):
         process = self.launch("pretrain", "early", LONG, more={"BP_FAULT": "init.after_mpi=delay1"})
 
-        def listens():
-            with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-                caught = [line for line in file if line.startswith("SigCgt")]
-            return caught and int(caught[0].split()[1], 16) >> (signal.SIGUSR1 - 1) & 1
-
-        self.until(listens, process)
+        self.until(lambda: self.catches(process, signal.SIGTERM), process)
         process.send_signal(signal.SIGUSR1)
         self.assertIn("at step 0", self.stopped(process))
         self.assertEqual(steps(self.at("early")), [])
         self.trained("early", 0, "train.steps=3")
+
+    def test_usr1_in_the_first_tenth_of_a_second(self):
+        """Kept as soon as the program is loaded, before its libraries are initialised: 75. Before: the system's, 138 to a shell."""
+        for k in range(8):
+            process = self.launch("pretrain", f"soon-{k}", LONG)
+            time.sleep(0.008 * k)
+            kept = self.catches(process, signal.SIGUSR1)
+            process.send_signal(signal.SIGUSR1)
+            status = process.result().status
+            self.assertIn(status, (75,) if kept else (75, -signal.SIGUSR1), k)
+            self.trained(f"soon-{k}", 0, "train.steps=1")
+        for command in (["status", "--watch", self.at("soon-0")], ["check", "pretrain", self.at("small.ini")]):  # have nothing to stop
+            process = self.background([program("bagpipe")] + command)
+            self.until(lambda: process.poll() is not None or not self.catches(process, signal.SIGUSR1), process)
+            process.send_signal(signal.SIGUSR1)
+            self.assertIn(process.result().status, (0, -signal.SIGUSR1), command)
 
     def test_term_commits_where_nobody_kills_soon_after_and_not_under_mpirun(self):
         process = self.started("term", LONG)

@@ -168,6 +168,21 @@ static void threads_made_anew_leave_the_first_ones_core(void **state)
     assert_false(shares_a_core);
 }
 
+static void lists_of_slurm_are_read(void **state)
+{
+    static const struct {
+        const char *list;
+        int least;
+    } cases[] = {{"48", 48}, {"24(x2)", 24}, {"24(x2),12,36(x7)", 12}, {"x", 0},
+                 {"", 0},    {NULL, 0},      {"8,99999", 0},           {"-3", 0}};
+    int units;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+        assert_int_equal(bp_core_slurm_cpus(cases[k].list), cases[k].least);
+    assert_true(bp_cores_allowed(&units) >= 1 && units <= sysconf(_SC_NPROCESSORS_CONF));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -177,6 +192,7 @@ int main(void)
         cmocka_unit_test(cores_are_shared_out_fairly),
         cmocka_unit_test(a_bound_thread_can_be_widened_again),
         cmocka_unit_test(a_helper_steps_aside_within_the_cores_of_the_process),
+        cmocka_unit_test(lists_of_slurm_are_read),
         cmocka_unit_test(threads_made_anew_leave_the_first_ones_core),
     };
 

@@ -17,6 +17,7 @@ static void fill(bp_probe_host ranks[RANKS])
     for (int r = 0; r < RANKS; r++) {
         ranks[r] = (bp_probe_host){.cpu_count = 2,
                                    .host_cpus = 4,
+                                   .job_cores = 4,
                                    .threads = 2,
                                    .memory_bytes = (int64_t)8 << 30,
                                    .group_bytes = -1,
@@ -102,6 +103,28 @@ static void binding_that_costs_speed_is_warned_of(void **state)
     expect(ranks, "binding", "ok", "4 of 4 cores");
     ranks[0].threads = 3;
     expect(ranks, "binding", "warn", "2 ranks with 5 threads together share 4 cores of n0");
+}
+
+static void idle_cores_are_warned_of(void **state)
+{
+    bp_probe_host ranks[RANKS];
+
+    (void)state;
+    fill(ranks);
+    for (int r = 0; r < RANKS; r++) { /* bound to a core each, of four of two hosts */
+        ranks[r].cpus[0] = UINT64_C(1) << (r % 2);
+        ranks[r].cpu_count = ranks[r].threads = 1;
+    }
+    expect(ranks, "binding", "warn", "2 of 4 cores of n0 are idle: 2 ranks with 2 threads");
+    fill(ranks);
+    ranks[7].threads = 1; /* no core for each of two ranks is left */
+    expect(ranks, "binding", "ok", "");
+    ranks[6].threads = 1;
+    expect(ranks, "binding", "warn", "2 of 4 cores of n3 are idle");
+    fill(ranks);
+    for (int r = 0; r < RANKS; r++)
+        ranks[r].job_cores = 0; /* not known */
+    expect(ranks, "binding", "ok", "");
 }
 
 static void hosts_that_differ_are_warned_of(void **state)
@@ -194,6 +217,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(hosts_that_are_alike_are_fine),
         cmocka_unit_test(slow_host_is_named),
         cmocka_unit_test(binding_that_costs_speed_is_warned_of),
+        cmocka_unit_test(idle_cores_are_warned_of),
         cmocka_unit_test(hosts_that_differ_are_warned_of),
         cmocka_unit_test(folder_that_is_not_there_yet_is_tried_above),
         cmocka_unit_test(files_are_tried_on_ground_that_goes_away),

@@ -10,10 +10,46 @@
 #include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
+#include "report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+/* Without the folder of all of them the study is whole: they serve to extend it. */
+static bool lacks_scores(const comparison_job *self)
+{
+    static const char *const scores[] = {"tokens.h5", "documents.h5", "summary.json"},
+                             *const outcomes[] = {"outcomes.h5"};
+    const comparison_results *results = &self->results;
+    bool kept = bp_path_is_dir(bp_path_in(results->folder, "scores").text), lacks = false;
+
+    for (int64_t m = 0; m < results->methods.count && kept && !lacks; m++) {
+        char *folder =
+            bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[m].name);
+
+        lacks = bp_run_first_missing(folder, outcomes, 1) != NULL &&
+                bp_run_first_missing(folder, scores, sizeof scores / sizeof scores[0]) != NULL;
+        bp_free(folder);
+    }
+    return lacks;
+}
+
+/* A page is asked for where there is a template of it: without, none was made. */
+static const char *find_missing(const void *context)
+{
+    const comparison_job *self = context;
+    const char *names[] = {
+        "record.json",     "methods.csv",
+        "detection.csv",   "differences.csv",
+        "reliability.csv", "risk_coverage.csv",
+        "roc.csv",         "histogram.csv",
+        "summary.json",    bp_report_has_page("uncertainty") ? "index.html" : NULL};
+    const char *name =
+        bp_run_first_missing(self->results.folder, names, sizeof names / sizeof names[0]);
+
+    return name == NULL && lacks_scores(self) ? "a method's scores" : name;
+}
 
 static bp_err open_run(comparison_job *self)
 {
@@ -36,6 +72,8 @@ static bp_err open_run(comparison_job *self)
                         .other_bits = other_bits,
                         .keeps_bits = comparison_keeps_bits,
                         .identities = identities,
+                        .missing = find_missing,
+                        .context = self,
                         .words = &words};
 
     return bp_run_open(&self->run, self->mesh, self->config, &spec);

@@ -11,19 +11,27 @@
 #include "infer/generate/memory.h"
 #include "infer/score/score.h"
 #include "mesh/collective.h"
+#include "report/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-
-static const char *const FILES[] = {"outputs.jsonl", "summary.json"};
 
 /* Texts are the same at any number of data ranks; other batches are other products. */
 static bool keeps_bits(const bp_config *config, const char *key, const char *before,
                        const char *now)
 {
     return strcmp(key, "generate.batch") != 0 && bp_score_keeps_bits(config, key, before, now);
+}
+
+/* A page is asked for where there is a template of it: without, none was made. */
+static const char *find_missing(const void *context)
+{
+    const char *names[] = {"outputs.jsonl", "summary.json",
+                           bp_report_has_page("generate") ? "index.html" : NULL};
+
+    return bp_run_first_missing(((const generator *)context)->folder, names,
+                                sizeof names / sizeof names[0]);
 }
 
 static bp_err open_run(generator *self)
@@ -41,7 +49,9 @@ static bp_err open_run(generator *self)
                         .may_change = may_change,
                         .other_bits = other_bits,
                         .keeps_bits = keeps_bits,
-                        .identities = identities};
+                        .identities = identities,
+                        .missing = find_missing,
+                        .context = self};
 
     if (self->info.members > 0)
         snprintf(model, sizeof model, "%s, an ensemble of %" PRId64, self->info.digest,
@@ -130,24 +140,6 @@ static bp_err run(generator *self)
     return err;
 }
 
-/* Of a finished run, which is one no more if they are gone. */
-static bp_err check_results(const generator *self)
-{
-    for (size_t k = 0; k < sizeof FILES / sizeof FILES[0]; k++) {
-        char *path = bp_path_join(self->folder, FILES[k]);
-        struct stat facts;
-        bool is_there = lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-
-        bp_free(path);
-        if (!is_there)
-            return BP_FAIL(BP_ERR_FORMAT, "run.file_missing",
-                           "the run is finished, but its %s is gone: in %s; put it back from a "
-                           "copy, or give the command again: it generates anew",
-                           FILES[k], self->folder);
-    }
-    return BP_OK;
-}
-
 /* Parts go when the folder says "finished": not before, or a start in between would find neither.
  */
 static bp_err remove_parts(const generator *self)
@@ -164,11 +156,10 @@ bp_err bp_generate(MPI_Comm world, bp_config *config)
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
-        if (!bp_run_is_finished(self.run))
-            err = run(&self);
-        else if ((err = bp_agree(world, self.mesh->coordinates ? check_results(&self) : BP_OK)) ==
-                 BP_OK)
+        if (bp_run_is_finished(self.run))
             bp_log("the run is finished: the texts are in %s", self.folder);
+        else
+            err = run(&self);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;
     }

@@ -14,12 +14,12 @@
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "mesh/collective.h"
+#include "report/report.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *before,
                          const char *now)
@@ -32,6 +32,26 @@ bool bp_score_keeps_bits(const bp_config *config, const char *key, const char *b
         if (strcmp(key, CHANGE[k]) == 0)
             return false;
     return true;
+}
+
+/* A page is asked for where there is a template of it: without, none was made. */
+static const char *find_missing(const void *context)
+{
+    const scorer *self = context;
+    const bp_score_keys *keys = bp_score_keys_of(self->config);
+    bool of_task = self->info.task.kind != BP_TASK_NONE;
+    bool compared = of_task && self->method;
+    const char *names[] = {
+        compared ? NULL : "summary.json",
+        compared  ? "outcomes.h5"
+        : of_task ? "predictions.csv"
+                  : "documents.h5",
+        keys->tokens && !of_task ? "tokens.h5" : NULL,
+        keys->candidates ? "candidates.jsonl" : NULL,
+        keys->states ? "states.h5" : NULL,
+        self->page && bp_report_has_page(of_task ? "task" : "score") ? "index.html" : NULL};
+
+    return bp_run_first_missing(self->folder, names, sizeof names / sizeof names[0]);
 }
 
 static bp_err open_run(scorer *self)
@@ -49,7 +69,9 @@ static bp_err open_run(scorer *self)
                         .may_change = may_change,
                         .other_bits = other_bits,
                         .keeps_bits = bp_score_keeps_bits,
-                        .identities = identities};
+                        .identities = identities,
+                        .missing = find_missing,
+                        .context = self};
 
     if (bp_score_keys_of(self->config)->candidates)
         identities[count++] = (bp_run_identity){"score.candidates", self->candidates_hash};
@@ -170,51 +192,18 @@ static bp_err run(scorer *self)
     return err;
 }
 
-/* Of a finished run, which is one no more if they are gone. */
-static bp_err check_results(const scorer *self)
-{
-    const bp_score_keys *keys = bp_score_keys_of(self->config);
-    bool of_task = self->info.task.kind != BP_TASK_NONE;
-    bool compared = of_task && self->method;
-    const char *names[] = {compared ? NULL : "summary.json",
-                           compared  ? "outcomes.h5"
-                           : of_task ? "predictions.csv"
-                                     : "documents.h5",
-                           keys->tokens && !of_task ? "tokens.h5" : NULL,
-                           keys->candidates ? "candidates.jsonl" : NULL,
-                           keys->states ? "states.h5" : NULL};
-
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
-        char *path = names[k] ? bp_path_join(self->folder, names[k]) : NULL;
-        struct stat facts;
-        bool is_there = path && lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-
-        bp_free(path);
-        if (names[k] && !is_there)
-            return BP_FAIL(BP_ERR_FORMAT, "run.file_missing",
-                           "the run is finished, but its %s is gone: in %s; put it back from a "
-                           "copy, or give the command again: it scores anew",
-                           names[k], self->folder);
-    }
-    return BP_OK;
-}
-
 static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
 {
     scorer self;
     bp_err err = scorer_open(&self, world, config, method);
-    bool finished = false;
 
     self.page = page;
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
-        finished = bp_run_is_finished(self.run);
-        if (finished)
-            err = bp_agree(world, self.mesh->coordinates ? check_results(&self) : BP_OK);
-        if (finished && err == BP_OK)
+        if (bp_run_is_finished(self.run))
             bp_log("the run is finished: the scores are in %s", self.folder);
-        else if (!finished)
+        else
             err = run(&self);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;

@@ -20,12 +20,13 @@ typedef struct bp_probe_host {
                                            speed */
     uint64_t cpus[BP_PROBE_CPUS / 64];  /* that this process may use */
     int cpu_count, host_cpus, threads;  /* threads as a job here would take */
-    int64_t memory_bytes, group_bytes;  /* of the host; limit of the control group */
-    int64_t files, file_bytes;          /* ulimits */
-    double flops, copy_bytes;           /* per second; 0: not measured */
+    int job_cores; /* physical cores of the host that the job might use; 0: not known */
+    int64_t memory_bytes, group_bytes; /* of the host; limit of the control group */
+    int64_t files, file_bytes;         /* ulimits */
+    double flops, copy_bytes;          /* per second; 0: not measured */
 } bp_probe_host;
 
-/** All but threads, flops and copy_bytes. Local. */
+/** All but threads, job_cores, flops and copy_bytes. Local. */
 void bp_probe_host_read(bp_probe_host *out);
 /** Bytes a second that this process copies in memory, measured for `seconds`. Local. */
 double bp_probe_copy_speed(double seconds);

@@ -139,6 +139,40 @@ static bool judge_overlap(json_t *rows, const host_list *list)
     return true;
 }
 
+/* Ranks x threads leave cores of a host idle, of which each rank could have another one. */
+static bool judge_idle(json_t *rows, const host_list *list)
+{
+    for (int h = 0; h < list->count; h++) {
+        const bp_probe_host *host = of_host(list, h);
+        int here = ranks_on(list, h), threads = 0, each = host->job_cores / here;
+        bool bound = false;
+        char *remedy;
+
+        for (int r = 0; r < list->size; r++)
+            if (list->host_of[r] == h) {
+                threads += list->ranks[r].threads;
+                bound = bound || list->ranks[r].cpu_count < each;
+            }
+        if (host->job_cores < threads + here)
+            continue;
+        remedy = bound ? bp_sprintf("let the launcher give each rank more: mpirun --bind-to none, "
+                                    "or --map-by slot:PE=%d, srun --cpus-per-task=%d; or start "
+                                    "more ranks",
+                                    each, each)
+                       : bp_sprintf("set OMP_NUM_THREADS=%d or math.threads=%d, or start more "
+                                    "ranks",
+                                    each, each);
+        bp_probe_add(rows, BP_PROBE_WARN, "binding", remedy,
+                     "%d of %d cores of %s are idle: %d rank%s with %d thread%s%s",
+                     host->job_cores - threads, host->job_cores, host->host, here,
+                     here == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+                     here == 1 ? "" : " together");
+        bp_free(remedy);
+        return false;
+    }
+    return true;
+}
+
 /* Names of the hosts for which `differs` holds. */
 static void add_name(bp_buffer *names, int *shown, const char *name)
 {
@@ -281,7 +315,7 @@ int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
         list.host_of[r] = h;
     }
     judge_places(rows, &list);
-    if (judge_threads(rows, &list) && judge_overlap(rows, &list))
+    if (judge_threads(rows, &list) && judge_overlap(rows, &list) && judge_idle(rows, &list))
         bp_probe_add(rows, BP_PROBE_OK, "binding", NULL,
                      "a rank may use %d of %d core%s, and has %d thread%s", ranks->cpu_count,
                      ranks->host_cpus, ranks->host_cpus == 1 ? "" : "s", ranks->threads,

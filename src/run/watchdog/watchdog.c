@@ -26,7 +26,8 @@ const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
      "a rank that is silent for so long is named, and the job ends with status 75; so is one that "
      "makes no progress: in a step, or a batch of validation or scores, for so long and 10 median "
-     "ones; at a start, in a first step, loading, merging, ending: 10 times as long; in a "
+     "ones; at a start (within MPI's too), in a first step, loading, merging, ending: 10 times as "
+     "long; in a "
      "checkpoint: 10 times, then 4 of the longest and twice this; in a fit of uncertainty: 240 "
      "times; 0: never",
      false, .at = BP_AT(bp_watchdog_keys, seconds)},

@@ -137,6 +137,24 @@ static bp_err check_names(const ensemble *self)
     return err;
 }
 
+static bool is_trained(const ensemble *self)
+{
+    for (int64_t k = 0; k < self->members; k++)
+        if (!ensemble_member_is_whole(self, k))
+            return false;
+    return true;
+}
+
+static const char *find_missing(const void *context)
+{
+    static const char *const names[] = {"ensemble.json", "metrics.jsonl"};
+    const ensemble *self = context;
+    const char *name = bp_run_first_missing(bp_run_keys_of(self->config)->dir, names,
+                                            sizeof names / sizeof names[0]);
+
+    return name == NULL && !is_trained(self) ? "a part of a member" : name;
+}
+
 static bp_err open_run(ensemble *self)
 {
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
@@ -151,7 +169,9 @@ static bp_err open_run(ensemble *self)
                         .may_change = trainer_may_change,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
-                        .identities = identities};
+                        .identities = identities,
+                        .missing = find_missing,
+                        .context = self};
     bp_err err = check_names(self);
     json_t *extra;
 
@@ -190,14 +210,6 @@ static bp_err say_start(const ensemble *self)
     return err;
 }
 
-static bool is_trained(const ensemble *self)
-{
-    for (int64_t k = 0; k < self->members; k++)
-        if (!ensemble_member_is_whole(self, k))
-            return false;
-    return true;
-}
-
 static bp_err train_members(ensemble *self)
 {
     const bp_mesh *mesh = self->mesh;
@@ -231,12 +243,14 @@ static bp_err run_all(ensemble *self, MPI_Comm world)
 
         if (whole)
             bp_log("the ensemble is finished: %s", run_dir);
-        else
+        for (int64_t k = 0; whole && self->mesh->coordinates && k < self->members; k++)
+            ensemble_metrics_look(self, k);
+        if (!whole)
             err = train_members(self);
         bp_err closed = bp_run_close(&self->run, err);
         err = err != BP_OK ? err : closed;
-        if (err == BP_OK && !whole && self->mesh->coordinates && !ensemble_counts(self->config))
-            bp_training_leave_page(run_dir);
+        if (err == BP_OK && self->mesh->coordinates && !ensemble_counts(self->config))
+            bp_training_keep_page(run_dir, !whole);
     }
     bp_mesh_free(&self->mesh);
     return err;

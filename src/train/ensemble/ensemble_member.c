@@ -179,10 +179,14 @@ static bool is_scored(const ensemble *self, int64_t member, bool *of_others)
     json_t *summary = load(self, member, "oob/score/summary.json");
     const char *state = json_string_value(json_object_get(json_object_get(run, "exit"), "state"));
     const json_t *step = json_object_get(json_object_get(summary, "model"), "step");
-    bool scored = summary && state && strcmp(state, "finished") == 0;
+    const char *names[] = {ensemble_has_task(self) ? "predictions.csv" : "documents.h5"};
+    char *folder = ensemble_member_path(self, member, "oob/score");
+    bool scored = summary && state && strcmp(state, "finished") == 0 &&
+                  !bp_run_first_missing(folder, names, 1);
 
     *of_others =
         json_is_integer(step) && json_integer_value(step) != ensemble_member_step(self, member);
+    bp_free(folder);
     json_decref(run);
     json_decref(summary);
     return scored && !*of_others;

@@ -91,15 +91,24 @@ bp_err ensemble_metrics_started(ensemble_metrics *metrics, int64_t member, int64
     return err;
 }
 
+void ensemble_metrics_look(const ensemble *self, int64_t member)
+{
+    char *path = ensemble_member_path(self, member, "metrics.jsonl");
+
+    if (bp_file_size(path) <= 0)
+        BP_WARN("metrics.missing",
+                "the metrics of a member that is trained are lost: at %s; those of the ensemble "
+                "may lack them",
+                path);
+    bp_free(path);
+}
+
 void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how)
 {
     reader *one = &metrics->readers[member];
 
-    if (how == ENSEMBLE_TRAINED && bp_file_size(one->path) <= 0)
-        BP_WARN("metrics.missing",
-                "the metrics of a member that is trained are lost: at %s; those of the ensemble "
-                "may lack them",
-                one->path);
+    if (how == ENSEMBLE_TRAINED)
+        ensemble_metrics_look(metrics->self, member);
     one->certain = INT64_MAX;
     one->complete = true;
     one->end = how;

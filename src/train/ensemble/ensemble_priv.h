@@ -94,6 +94,8 @@ typedef enum ensemble_end {
     ENSEMBLE_ENDED_EARLY,
     ENSEMBLE_DIVERGED
 } ensemble_end;
+/** Warns where the metrics of a member that is trained are gone. Local. */
+void ensemble_metrics_look(const ensemble *self, int64_t member);
 void ensemble_metrics_ended(ensemble_metrics *metrics, int64_t member, ensemble_end how);
 /** Write the lines that are complete by now. Errors: BP_ERR_IO, BP_ERR_SYSTEM, BP_ERR_BUSY;
  *  BP_ERR_FORMAT a member's file holds what is no line of metrics. */

@@ -38,6 +38,10 @@ static json_t *state_of(const trainer *self)
         (void)json_object_set(state, "base", self->base);
     if (self->teacher_digest[0])
         (void)json_object_set_new(state, "teacher", json_string(self->teacher_digest));
+    if (bp_corpus_keys_of(self->config)->bucket > 0 && p->places[0] >= 0) {
+        (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
+        (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));
+    }
     if (self->counted)
         (void)json_object_update_missing(state, self->counted);
     return state;

@@ -272,13 +272,25 @@ static bp_err run(trainer *self)
     return err == BP_OK ? trainer_end(self) : err;
 }
 
-/* With the run folder held: find where to start, build, train. *began: the step it starts behind.
- */
-static bp_err go_on(trainer *self, int64_t *began)
+/* Of a run that is finished: its task.json, where that is gone. */
+static bp_err keep_task(trainer *self)
+{
+    static const char *const names[] = {"task.json"};
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+
+    if (!self->mesh->coordinates || !bp_task_is_asked(self->config) ||
+        !bp_run_first_missing(run_dir, names, 1))
+        return BP_OK;
+    bp_run_say_missing(run_dir, names[0]);
+    return trainer_task_begin(self);
+}
+
+/* With the run folder held: find where to start, build, train. *trains: there are steps to do. */
+static bp_err go_on(trainer *self, bool *trains)
 {
     bp_err err = trainer_find_source(self);
 
-    *began = self->progress.step;
+    *trains = err == BP_OK && !trainer_is_done(self);
     if (err != BP_OK)
         return err;
     if (trainer_is_done(self)) {
@@ -286,6 +298,8 @@ static bp_err go_on(trainer *self, int64_t *began)
         bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
                more ? ", more than the configuration asks for" : "");
         err = trainer_keep_samples_of_finished(self);
+        if (err == BP_OK)
+            err = bp_agree(self->mesh->world, keep_task(self));
         return err == BP_OK ? trainer_end(self) : err;
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
@@ -321,7 +335,7 @@ static bp_err go_on(trainer *self, int64_t *began)
 bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks)
 {
     trainer self;
-    int64_t began = 0;
+    bool trained = false;
     bp_err err = trainer_open(&self, world, config, NULL);
     const char *run_dir = bp_run_keys_of(config)->dir;
 
@@ -333,13 +347,12 @@ bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *h
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
-        err = go_on(&self, &began);
+        err = go_on(&self, &trained);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;
     }
-    if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self) &&
-        began < self.spec.rate.steps)
-        bp_training_leave_page(run_dir);
+    if (err == BP_OK && self.mesh->coordinates && !hooks && !trainer_counts(&self))
+        bp_training_keep_page(run_dir, trained);
     trainer_close(&self);
     return err;
 }

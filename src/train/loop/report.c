@@ -144,6 +144,8 @@ static progress progress_of(const trainer *self, const json_t *value)
     p.skipped_in_row = in_row;
     p.best_step = best_step;
     p.stale = stale;
+    BP_CHECK(bp_json_get_int(value, "places_computed", &p.places[0], "a report") == BP_OK &&
+             bp_json_get_int(value, "places_filled", &p.places[1], "a report") == BP_OK);
     return p;
 }
 
@@ -298,18 +300,34 @@ bp_err report_serve(trainer *self)
     }
 }
 
-/* Of the places that batches have, since the last line: how many were computed, and *padding of
- * these. Collective over mesh->data. */
+void report_gather_places(trainer *self)
+{
+    progress *p = &self->progress;
+
+    for (int k = 0; k < 2 && self->fits; k++) {
+        int64_t sum = bp_all_sum_int(self->places[k], self->mesh->data);
+
+        if (p->places[0] >= 0)
+            p->places[k] += sum;
+        self->places[k] = 0;
+    }
+}
+
+/* Of the places that batches have, since the last line: how many this start computed, and *padding
+ * of those of all starts. Collective over mesh->data. */
 static double share_computed(trainer *self, double *padding)
 {
     const bp_batch_form *form = &self->maker.form;
-    double all = (double)((self->progress.step - self->clock_step) * self->spec.batch *
+    progress *p = &self->progress;
+    double all = (double)((p->step - self->clock_step) * self->spec.batch *
                           (form->stream[0].T + form->stream[1].T)),
-           computed = (double)bp_all_sum_int(self->places[0], self->mesh->data),
-           used = (double)bp_all_sum_int(self->places[1], self->mesh->data);
+           computed;
 
-    self->places[0] = self->places[1] = 0;
-    *padding = computed > 0 ? 1 - used / computed : NAN;
+    report_gather_places(self);
+    computed = (double)(p->places[0] - self->earlier_places);
+    *padding = p->places[0] > 0 ? 1 - (double)p->places[1] / (double)p->places[0] : NAN;
+    computed = p->places[0] < 0 ? all : computed; /* not known: a bound */
+    p->places[0] = p->places[1] = self->earlier_places = 0;
     return all > 0 ? computed / all : 1;
 }
 

@@ -87,6 +87,19 @@ bp_err trainer_find_shape(trainer *self)
     return err;
 }
 
+/* Of checkpoints of versions that did not hold them, none are known, but right after a line. */
+static bp_err read_places(progress *p, const json_t *state, int64_t log_every, const char *where)
+{
+    bp_err err;
+
+    if (!json_object_get(state, "places_computed")) {
+        p->places[0] = p->step % log_every == 0 ? 0 : -1;
+        return BP_OK;
+    }
+    err = bp_json_get_int(state, "places_computed", &p->places[0], where);
+    return err == BP_OK ? bp_json_get_int(state, "places_filled", &p->places[1], where) : err;
+}
+
 static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
 {
     const json_t *state = bp_checkpoint_state(checkpoint);
@@ -105,6 +118,8 @@ static bp_err read_progress(trainer *self, const bp_checkpoint *checkpoint)
 
     for (size_t k = 0; k < sizeof counts / sizeof counts[0] && err == BP_OK; k++)
         err = bp_json_get_int(state, counts[k].key, counts[k].value, where);
+    if (err == BP_OK)
+        err = read_places(p, state, bp_train_keys_of(self->config)->log_every, where);
     if (err != BP_OK)
         return err;
     p->stale = json_integer_value(json_object_get(state, "validations_since_best"));

@@ -103,13 +103,15 @@ static bp_err commit(trainer *self, bool best, bool wait)
         err = trainer_sngp_fit(self, best);
     if (err != BP_OK)
         return err;
+    report_gather_places(self);
     report_send(self, REPORT_COMMIT,
-                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:b, s:b}", "step",
+                json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:b, s:b}", "step",
                           (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
                           (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row,
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
-                          (json_int_t)p->best_step, "stale", (json_int_t)p->stale, "best",
-                          (int)best, "behind", (int)behind));
+                          (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
+                          "places_computed", (json_int_t)p->places[0], "places_filled",
+                          (json_int_t)p->places[1], "best", (int)best, "behind", (int)behind));
     err = behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
     trainer_sngp_forget(self);
     return err;
@@ -201,6 +203,7 @@ static bp_err run_steps(trainer *self)
 {
     self->clock = bp_clock_now();
     self->clock_step = self->progress.step;
+    self->earlier_places = self->progress.places[0];
     while (!trainer_is_done(self)) {
         bp_step_result result;
         int64_t word;

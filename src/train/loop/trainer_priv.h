@@ -44,7 +44,9 @@ typedef struct progress {
     double best_valid_loss; /* infinity before the first validation */
     int64_t best_step;      /* where it was; 0: nowhere yet */
     int64_t stale;          /* validations since then */
-    int64_t committed;      /* the newest checkpoint's step; not kept */
+    int64_t places[2]; /* with corpus.bucket, of all ranks' batches since the last metrics line, as
+                          of the last checkpoint: computed (-1: not known), and those of examples */
+    int64_t committed; /* the newest checkpoint's step; not kept */
 } progress;
 
 /* A checkpoint that is written while training goes on. */
@@ -126,17 +128,18 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;       /* of the rules, where whole words are masked; else NULL */
-    int32_t *separator;    /* of the rules, between a source and its target; else NULL */
-    int32_t *sentinels;    /* of the rules, where noise needs them; else NULL */
-    int64_t *fits;         /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
-    int64_t places[2];     /* since the last metrics line: computed, and those of examples */
-    void *examples;        /* for the examples of a step, of this data rank; validation's too */
-    int32_t *window;       /* [maker.window] that validation reads; on leads */
-    char *attachment;      /* of a model that is counted: its file; NULL: none yet */
-    fine_tuning *task;     /* NULL: a language model is trained */
-    double valid_accuracy; /* of the last validation; NaN: not defined */
-    double valid_f1;       /* of its entities; NaN: likewise */
+    bool *continues;    /* of the rules, where whole words are masked; else NULL */
+    int32_t *separator; /* of the rules, between a source and its target; else NULL */
+    int32_t *sentinels; /* of the rules, where noise needs them; else NULL */
+    int64_t *fits;      /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2];  /* of this rank, not yet in progress.places */
+    int64_t earlier_places; /* of progress.places[0]: those of earlier starts */
+    void *examples;         /* for the examples of a step, of this data rank; validation's too */
+    int32_t *window;        /* [maker.window] that validation reads; on leads */
+    char *attachment;       /* of a model that is counted: its file; NULL: none yet */
+    fine_tuning *task;      /* NULL: a language model is trained */
+    double valid_accuracy;  /* of the last validation; NaN: not defined */
+    double valid_f1;        /* of its entities; NaN: likewise */
     double valid_term[BP_TERMS]; /* its terms' means, */
     bool valid_asked[BP_TERMS];  /* where something was asked for */
     json_t *counted;             /* and what its checkpoint's state has besides; NULL: nothing */
@@ -502,6 +505,9 @@ void report_end(trainer *self);
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
 /** A metrics line that could not be written: its failure, reported again. On the coordinator. */
 bp_err report_lost(const trainer *self);
+/** With corpus.bucket: progress.places has what all ranks have counted. Collective over mesh->data.
+ */
+void report_gather_places(trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
 
 /* tracing.c */
