@@ -409,7 +409,7 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     return err;
 }
 
-static bp_err read_all(answer_file *files, const inputs *in)
+static bp_err read_all(answer_file *files, const inputs *in, bool of_tags)
 {
     const metrics_arguments *arguments = in->arguments;
     int count = arguments->references.count;
@@ -423,7 +423,9 @@ static bp_err read_all(answer_file *files, const inputs *in)
         if (path == NULL)
             break;
         err = answer_file_read(&files[k], path);
-        if (err == BP_OK && k > 0)
+        if (err == BP_OK && of_tags)
+            answer_file_keep_words(&files[k]);
+        else if (err == BP_OK && k > 0)
             err = answer_files_match(&files[0], &files[k]);
         if (k < count)
             in->lines[k] = files[k].lines;
@@ -450,7 +452,7 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
     int count = arguments->references.count;
     answer_file *files = bp_alloc("tool.metrics", count + 2, sizeof *files);
     inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
-    bp_err err = read_all(files, &in);
+    bp_err err = read_all(files, &in, kind->metric == &bp_metric_tags);
 
     if (err == BP_OK && kind->metric == &bp_metric_meteor)
         err = open_wordnet(&in.wordnet, arguments->wordnet);

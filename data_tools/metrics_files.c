@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/characters.h"
+#include "text/conll.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,6 +20,7 @@ void answer_file_clear(answer_file *file)
 {
     bp_free(file->text);
     bp_free(file->lines);
+    bp_free(file->numbers);
     for (int k = 0; k < ANSWER_ORDERS; k++)
         bp_free(file->certainty[k]);
     *file = (answer_file){0};
@@ -173,14 +175,78 @@ bp_err answer_file_read(answer_file *file, const char *path)
     return err;
 }
 
-bp_err answer_files_match(const answer_file *one, const answer_file *other)
+static int64_t number_of(const answer_file *file, int64_t line)
 {
+    return line < file->count || line == 0 ? file->numbers[line] : file->numbers[line - 1] + 1;
+}
+
+static bool is_blank(bp_line line)
+{
+    return strspn(line.text, " \t") == line.bytes;
+}
+
+/* Lines from `count` on are blank. */
+static bool ends_at(const answer_file *file, int64_t count)
+{
+    for (int64_t k = count; k < file->count; k++)
+        if (!is_blank(file->lines[k]))
+            return false;
+    return true;
+}
+
+bp_err answer_files_match(answer_file *one, answer_file *other)
+{
+    if (one->count > other->count && other->count > 0 && ends_at(one, other->count))
+        one->count = other->count;
+    if (other->count > one->count && one->count > 0 && ends_at(other, one->count))
+        other->count = one->count;
     if (one->count == other->count)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "metrics.other_lines",
                    "%" PRId64 " and %" PRId64 " lines: at %s and %s; line n of each has to be of "
                    "the same document",
                    one->count, other->count, one->path, other->path);
+}
+
+/* How the next word from line `from` on is cut into fields; 0: a gap comes before it. */
+static int next_columns(const answer_file *file, int64_t from)
+{
+    for (int64_t k = from; k < file->count; k++) {
+        const bp_line *line = &file->lines[k];
+
+        if (bp_conll_is_gap(line->text, line->bytes))
+            return 0;
+        if (line->text[0] != '#')
+            return bp_conll_columns(line->text, line->bytes);
+    }
+    return 0;
+}
+
+void answer_file_keep_words(answer_file *file)
+{
+    int64_t kept = 0;
+    int columns = 0;
+    bool inside = false;
+
+    file->numbers = bp_alloc("tool.lines", file->count + 1, sizeof *file->numbers);
+    for (int64_t k = 0; k < file->count; k++) {
+        bp_line line = file->lines[k];
+        bool is_gap = bp_conll_is_gap(line.text, line.bytes);
+
+        if (!is_gap && !inside) { /* perhaps a comment */
+            int words = columns != 0 ? columns : next_columns(file, k);
+            if (bp_conll_is_comment(line.text, line.bytes, words))
+                continue;
+        }
+        if (!is_gap)
+            columns = bp_conll_columns(line.text, line.bytes);
+        if (is_gap && !inside)
+            continue;
+        inside = !is_gap;
+        file->lines[kept] = is_gap ? (bp_line){"", 0} : line;
+        file->numbers[kept++] = k + 1;
+    }
+    file->count = kept > 0 && file->lines[kept - 1].bytes == 0 ? kept - 1 : kept;
 }
 
 /* ---- classes ---- */
@@ -254,6 +320,15 @@ static const char *tag_of(bp_line line)
     return *end != '\0' ? end : NULL;
 }
 
+static bp_err fail_tokens(const answer_file *files[2], int64_t line)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
+                   "the tokens differ: at %s, line %" PRId64 ", and %s, line %" PRId64
+                   "; tag the same sentences",
+                   files[0]->path, number_of(files[0], line), files[1]->path,
+                   number_of(files[1], line));
+}
+
 static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int64_t line)
 {
     size_t bytes[2];
@@ -264,16 +339,14 @@ static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int6
     if ((tags[0] == NULL) != (tags[1] == NULL) ||
         (tags[0] != NULL && tags[0] != texts[0] && tags[1] != texts[1] &&
          (bytes[0] != bytes[1] || memcmp(texts[0], texts[1], bytes[0]) != 0)))
-        return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
-                       "the tokens differ: at %s and %s, line %" PRId64 "; tag the same sentences",
-                       files[0]->path, files[1]->path, line + 1);
+        return fail_tokens(files, line);
     return BP_OK;
 }
 
 /* tags[2][count]; NULL at an empty line. */
-static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t *sentences)
+static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t n,
+                        int64_t *sentences)
 {
-    int64_t n = files[0]->count;
     bool entities = false;
     bp_err err = BP_OK;
 
@@ -287,6 +360,8 @@ static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t 
         *sentences += pair[0] != NULL && (k == 0 || tags[k - 1] == NULL);
         entities = entities || (err == BP_OK && pair[0] != NULL && bp_tags_have_entities(pair, 2));
     }
+    if (err == BP_OK && files[0]->count != files[1]->count)
+        err = fail_tokens(files, n);
     if (err == BP_OK && !entities)
         err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_entities",
                       "no tag begins with B, I, E or S, and a dash: at %s and %s; for other tags "
@@ -299,9 +374,10 @@ bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_fi
                  const answer_file *hypothesis)
 {
     const answer_file *files[2] = {reference, hypothesis};
-    int64_t n = reference->count, sentences;
+    int64_t n = reference->count < hypothesis->count ? reference->count : hypothesis->count;
     const char **tags = bp_alloc("tool.tags", 2 * n, sizeof *tags);
-    bp_err err = find_tags(tags, files, &sentences);
+    int64_t sentences;
+    bp_err err = find_tags(tags, files, n, &sentences);
 
     *counts = bp_alloc("tool.tags", sentences, sizeof **counts);
     *out = (bp_tag_answers){0, *counts};

@@ -110,6 +110,28 @@ static size_t byte_of(const char *text, json_int_t at)
     return byte;
 }
 
+/* White space at the start of a text. */
+static size_t gap_bytes(const char *text)
+{
+    size_t bytes = strlen(text), at = 0;
+
+    for (size_t step; at < bytes && kind_at(text, bytes, at, &step) == WORD_SPACE;)
+        at += step;
+    return at;
+}
+
+/* A text without the white space around it. */
+static const char *trim(const char *text, size_t *bytes)
+{
+    size_t all = strlen(text), first = gap_bytes(text);
+
+    *bytes = 0;
+    for (size_t at = first, step; at < all; at += step)
+        if (kind_at(text, all, at, &step) != WORD_SPACE)
+            *bytes = at + step - first;
+    return text + first;
+}
+
 /* Texts of answers to a new list, and where the first one lies in the context; JSON's null: the
  * question does not say. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
@@ -128,15 +150,18 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     json_array_foreach((json_t *)answers, k, one)
     {
         const json_t *start = json_object_get(one, "answer_start");
-        const char *text = json_string_value(json_object_get(one, "text"));
-        size_t at;
+        const char *text = json_string_value(json_object_get(one, "text")), *trimmed;
+        size_t at, bytes;
 
         if (none)
             break;
         if (!text || !text[0] || !json_is_integer(start))
             return fail_form("an answer's \"text\" or \"answer_start\"", id);
         at = byte_of(context, json_integer_value(start));
-        if (json_integer_value(start) < 0 || strncmp(context + at, text, strlen(text)) != 0)
+        trimmed = trim(text, &bytes);
+        at += gap_bytes(context + at);
+        if (json_integer_value(start) < 0 || bytes == 0 ||
+            strncmp(context + at, trimmed, bytes) != 0)
             return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
                            "the answer '%.60s' does not stand at character %lld of its context, in "
                            "question %.80s",
@@ -144,7 +169,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
         (void)json_array_append_new(*texts, json_string(text));
         if (k == 0) {
             answer[0] = at;
-            answer[1] = at + strlen(text);
+            answer[1] = at + bytes;
         }
     }
     return BP_OK;

@@ -63,10 +63,10 @@ typedef enum bp_text_format {
     BP_TEXT_JSONL, /* "jsonl": an object a line with text, `id` and label fields; blank lines as
                       above */
     /* of tasks, whose documents hold several texts: */
-    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line */
+    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line; two blank lines are no pair */
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
     BP_TEXT_CONLL, /* "conll": a word a line, its tag behind it; lines without a word end documents
-                    */
+                      (conll.h: marks of documents too; comments are left out) */
     BP_TEXT_SQUAD  /* "squad": SQuAD's JSON; a document is a question and its context */
 } bp_text_format;
 

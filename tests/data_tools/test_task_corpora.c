@@ -233,6 +233,50 @@ static void answers_are_found_in_contexts(void **state)
     assert_true(bp_test_has(output, ",6,6,2")); /* those of the question, and of the context */
 }
 
+/* White space around an answer is no part of it, whether the offset counts it or not. */
+static void blanks_around_answers_are_no_words(void **state)
+{
+    static const char *const cases[] = {
+        "\"answers\": [{\"text\": \"cat \", \"answer_start\": 4}]",
+        "\"answers\": [{\"text\": \" cat\", \"answer_start\": 3}]",
+        "\"answers\": [{\"text\": \" cat\\n\", \"answer_start\": 4}]",
+        "\"answers\": [{\"text\": \"cat\\u00a0\", \"answer_start\": 4}]"};
+
+    (void)state;
+    make_input();
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char text[1024];
+        const int64_t *spans, *segments, *starts;
+        const char *texts;
+        size_t begin, bytes;
+        bp_encoder *encoder;
+        bp_tokenizer *tokenizer;
+        bp_corpus_file *file;
+
+        (void)snprintf(text, sizeof text, SQUAD("the cat sat in", "%s"), cases[k]);
+        write_squad("blank.json", text);
+        expect_tool(0, "corpus --tokenizer t.json --format squad --out blank.h5 blank.json", 0, "");
+        bp_test_expect(bp_corpus_file_open(&file, bp_test_path("blank.h5")), BP_OK);
+        bp_test_expect(bp_corpus_file_spans(file, &spans, &texts), BP_OK);
+        bp_test_expect(bp_corpus_file_segments(file, &segments, &starts), BP_OK);
+        bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_path("t.json")), BP_OK);
+        bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+        bp_test_expect(bp_context_words_of(encoder, texts + spans[BP_SPAN_CONTEXT],
+                                           spans[BP_SPAN_FIRST] - starts[1],
+                                           spans[BP_SPAN_END] - starts[1], &begin, &bytes),
+                       BP_OK);
+        assert_int_equal(begin, 4);
+        assert_int_equal(bytes, 3);
+        bp_encoder_free(&encoder);
+        bp_tokenizer_free(&tokenizer);
+        bp_corpus_file_close(&file);
+    }
+    write_squad("blank.json",
+                SQUAD("the cat", "\"answers\": [{\"text\": \" \", \"answer_start\": 3}]"));
+    expect_tool(0, "corpus --tokenizer t.json --format squad --out blank.h5 blank.json", 65,
+                "[squad.other_answer]");
+}
+
 /* Of the first question; the second has none. */
 static void expect_unknown_answers(const char *corpus)
 {
@@ -368,6 +412,7 @@ int main(void)
         cmocka_unit_test(sentences_change_no_token),
         cmocka_unit_test(words_carry_their_tags),
         cmocka_unit_test(answers_are_found_in_contexts),
+        cmocka_unit_test(blanks_around_answers_are_no_words),
         cmocka_unit_test(what_a_model_is_to_say_needs_no_target),
         cmocka_unit_test(questions_that_do_not_fit_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
