@@ -409,10 +409,11 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     return err;
 }
 
-static bp_err read_all(answer_file *files, const inputs *in, bool of_tags)
+static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind *kind)
 {
     const metrics_arguments *arguments = in->arguments;
     int count = arguments->references.count;
+    bool texts = kind->several || kind->needs_no_reference;
     bp_err err = BP_OK;
 
     for (int k = 0; k < count + 2 && err == BP_OK; k++) {
@@ -422,8 +423,8 @@ static bp_err read_all(answer_file *files, const inputs *in, bool of_tags)
 
         if (path == NULL)
             break;
-        err = answer_file_read(&files[k], path);
-        if (err == BP_OK && of_tags)
+        err = answer_file_read(&files[k], path, texts);
+        if (err == BP_OK && kind->metric == &bp_metric_tags)
             answer_file_keep_words(&files[k]);
         else if (err == BP_OK && k > 0)
             err = answer_files_match(&files[0], &files[k]);
@@ -452,7 +453,7 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
     int count = arguments->references.count;
     answer_file *files = bp_alloc("tool.metrics", count + 2, sizeof *files);
     inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
-    bp_err err = read_all(files, &in, kind->metric == &bp_metric_tags);
+    bp_err err = read_all(files, &in, kind);
 
     if (err == BP_OK && kind->metric == &bp_metric_meteor)
         err = open_wordnet(&in.wordnet, arguments->wordnet);

@@ -26,7 +26,7 @@ void answer_file_clear(answer_file *file)
     *file = (answer_file){0};
 }
 
-static bp_err split_lines(answer_file *file, char *text, size_t bytes)
+static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool texts)
 {
     char *end = text + bytes;
     int64_t count = 0;
@@ -43,7 +43,7 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes)
         if (length > 0 && at[length - 1] == '\r')
             length--;
         at[length] = '\0';
-        if (!bp_text_is_utf8(at, length) || strlen(at) != length)
+        if (!bp_text_is_utf8(at, length) || (!texts && strlen(at) != length))
             return BP_FAIL(BP_ERR_FORMAT, "metrics.not_utf8",
                            "a line is not valid UTF-8: at %s, line %" PRId64 "; convert the file",
                            file->path, file->count + 1);
@@ -99,8 +99,11 @@ static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line,
     if (!json_is_string(text) && !is_left_out)
         return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is no text");
     *left_out += is_left_out;
-    for (const char *at = is_left_out ? "" : json_string_value(text); *at; at++)
+    for (size_t k = 0; k < (is_left_out ? 0 : json_string_length(text)); k++) {
+        const char *at = json_string_value(text) + k;
+
         bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
+    }
     bp_buffer_add(out, "\n", 1);
     take_certainty(file, line, *next);
     ++*next;
@@ -111,7 +114,7 @@ static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line,
 static bool is_output(const char *text, size_t bytes)
 {
     const char *end = memchr(text, '\n', bytes);
-    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, 0, NULL);
+    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, JSON_ALLOW_NUL, NULL);
     bool is = json_object_get(line, "index") && json_object_get(line, "text");
 
     json_decref(line);
@@ -132,7 +135,7 @@ static bp_err take_outputs(answer_file *file, size_t *bytes)
         stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         number++;
-        err = bp_json_parse(&line, at, (size_t)(stop - at), file->path);
+        err = bp_json_parse_texts(&line, at, (size_t)(stop - at), file->path);
         if (err == BP_OK)
             err = take_output(&out, file, line, &next, &left_out);
         json_decref(line);
@@ -154,7 +157,7 @@ static bp_err take_outputs(answer_file *file, size_t *bytes)
     return err;
 }
 
-bp_err answer_file_read(answer_file *file, const char *path)
+bp_err answer_file_read(answer_file *file, const char *path, bool texts)
 {
     size_t bytes, mark;
     bp_err err;
@@ -168,7 +171,7 @@ bp_err answer_file_read(answer_file *file, const char *path)
     if (err != BP_OK)
         return err;
     mark = bp_mark_bytes(file->text, bytes);
-    err = split_lines(file, file->text + mark, bytes - mark);
+    err = split_lines(file, file->text + mark, bytes - mark, texts);
     if (err == BP_OK && file->count == 0)
         err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_lines",
                       "there are no lines: at %s; give a file with a document a line", path);

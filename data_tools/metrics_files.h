@@ -19,11 +19,12 @@ typedef struct answer_file {
                                          less mutual information, a token; NULL: unknown */
 } answer_file;
 
-/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended.
+/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended. `texts`: U+0000 may
+ * stand in them.
  *
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT there is none, or one is not valid UTF-8;
  * clear after an error too. */
-bp_err answer_file_read(answer_file *file, const char *path);
+bp_err answer_file_read(answer_file *file, const char *path, bool texts);
 void answer_file_clear(answer_file *file);
 /** Blank lines that only one of the files has at its end are left out. Errors: BP_ERR_FORMAT
  * another number of lines. */

@@ -26,15 +26,25 @@ __attribute__((constructor)) static void set_allocator(void)
 
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 
-bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
+static bp_err parse(json_t **out, const char *text, size_t bytes, const char *name, size_t flags)
 {
     json_error_t where;
 
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
     if (*out != NULL)
         return BP_OK;
     return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
                    where.text, name, where.line, where.column);
+}
+
+bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
+{
+    return parse(out, text, bytes, name, 0);
+}
+
+bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name)
+{
+    return parse(out, text, bytes, name, JSON_ALLOW_NUL);
 }
 
 static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)

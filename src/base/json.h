@@ -10,6 +10,8 @@
 /** Parse text (duplicate keys and bytes after the end are refused); `name` is the file for
  * messages. Release with json_decref(). */
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
+/** The same of texts, which may hold U+0000: strings have json_string_length() bytes. */
+bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
 /** The same of a file that a job keeps for itself: bp_plain_open. */
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);

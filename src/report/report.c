@@ -95,7 +95,7 @@ char *bp_report_svg(const char *text, const char *prefix)
             text = end + strlen(CLOSE);
         } else if (id) {
             bp_buffer_add(&out, text, (size_t)(id - text));
-            bp_html_escape(&out, prefix);
+            bp_html_escape(&out, prefix, strlen(prefix));
             bp_buffer_add(&out, "-", 1);
             text = id;
         } else {

@@ -77,11 +77,20 @@ static bp_err fail_form(const char *what, const char *id)
                    what, id[0] ? "question " : "the file", id);
 }
 
+/* A member that is a text without U+0000; else NULL. */
+static const char *text_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *text = json_string_value(value);
+
+    return text != NULL && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
 bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
 {
     json_error_t where;
 
-    *squad = (bp_squad){.root = json_loadb(text, bytes, 0, &where)};
+    *squad = (bp_squad){.root = json_loadb(text, bytes, JSON_ALLOW_NUL, &where)};
     if (squad->root == NULL)
         return BP_FAIL(BP_ERR_FORMAT, "json.invalid",
                        "not valid JSON in UTF-8 (%s), line %d, column %d", where.text, where.line,
@@ -150,7 +159,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     json_array_foreach((json_t *)answers, k, one)
     {
         const json_t *start = json_object_get(one, "answer_start");
-        const char *text = json_string_value(json_object_get(one, "text")), *trimmed;
+        const char *text = text_of(one, "text"), *trimmed;
         size_t at, bytes;
 
         if (none)
@@ -177,8 +186,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
 
 static bp_err take_question(bp_text_record *record, const json_t *question, const char *context)
 {
-    const char *id = json_string_value(json_object_get(question, "id")),
-               *text = json_string_value(json_object_get(question, "question"));
+    const char *id = text_of(question, "id"), *text = text_of(question, "question");
     json_t *texts = NULL;
     char *dumped;
     bp_err err;
@@ -229,7 +237,7 @@ bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found)
             *found = squad->question < json_array_size(questions);
             if (*found)
                 return take_question(record, json_array_get(questions, squad->question++),
-                                     json_string_value(json_object_get(paragraph, "context")));
+                                     text_of(paragraph, "context"));
         }
     }
     *found = false;

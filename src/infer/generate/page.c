@@ -111,7 +111,7 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
 
         if (bytes < 0)
             break;
-        err = bp_json_parse(&line, text, (size_t)bytes, path);
+        err = bp_json_parse_texts(&line, text, (size_t)bytes, path);
         if (err == BP_OK)
             (void)json_array_append_new(texts, text_of(self, line));
         json_decref(line);

@@ -64,7 +64,7 @@ static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 
     if (spec->template_path || strstr(bp_path_base(spec->path), ".jsonl"))
         return true;
-    value = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    value = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     is = json_object_get(value, "prompt") || json_object_get(value, "tokens");
     json_decref(value);
     return is;
@@ -85,7 +85,7 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt is empty");
-    if (memchr(text, 0, bytes))
+    if (!self->json && memchr(text, 0, bytes)) /* JSON spells it */
         return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text_file",
                        "the prompt has a NUL byte, which is in no text");
     if (!self->encoder)
@@ -164,7 +164,8 @@ static bp_err add_object(reader *self, const json_t *object)
 static bp_err add_json(reader *self, const char *line, size_t bytes)
 {
     json_error_t where;
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *object =
+        json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
     bp_err err = object
                      ? add_object(self, object)
                      : BP_FAIL(BP_ERR_FORMAT, "json.invalid",

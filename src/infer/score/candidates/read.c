@@ -147,7 +147,7 @@ static bp_err at_line(bp_err err, const char *path, int64_t line)
 static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t document)
 {
     json_error_t where;
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     bp_err err;
 
     if (!object)
