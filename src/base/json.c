@@ -163,6 +163,41 @@ bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const 
     return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
+/* Bytes of the character at the start of a text that is not at its end; 0: it is no UTF-8. */
+static size_t character_bytes(const char *text)
+{
+    for (size_t bytes = 1; bytes <= 4 && text[bytes - 1] != '\0'; bytes++) {
+        json_t *one = json_stringn(text, bytes);
+
+        json_decref(one);
+        if (one != NULL)
+            return bytes;
+    }
+    return 0;
+}
+
+json_t *bp_json_string(const char *text)
+{
+    json_t *value = json_string(text);
+    bp_buffer spelled = {0};
+
+    if (value != NULL)
+        return value;
+    while (*text != '\0') {
+        size_t bytes = character_bytes(text);
+
+        if (bytes > 0)
+            bp_buffer_add(&spelled, text, bytes);
+        else
+            bp_buffer_printf(&spelled, "\\x%02X", (unsigned)(unsigned char)*text);
+        text += bytes > 0 ? bytes : 1;
+    }
+    value = json_string(spelled.data);
+    bp_buffer_clear(&spelled);
+    BP_ASSERT(value != NULL);
+    return value;
+}
+
 json_t *bp_json_real(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -30,8 +30,10 @@ struct bp_documents {
     int columns;                 /* of conll: of the file's last word; 0: there was none yet */
     bp_buffer held;              /* of conll: lines before the first word that may be comments */
     int64_t held_line;           /* the first one of these */
-    int64_t past_bytes;          /* of the files before */
-    char *id;                    /* [id_capacity] for formats without ids of their own */
+    char *fault;                 /* of the document at hand, with keep_bad; NULL: none */
+    int64_t fault_line;
+    int64_t past_bytes; /* of the files before */
+    char *id;           /* [id_capacity] for formats without ids of their own */
     size_t id_capacity;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
@@ -142,6 +144,7 @@ void bp_documents_close(bp_documents **documents)
     bp_documents_close(&d->target);
     bp_squad_close(&d->squad);
     bp_buffer_clear(&d->held);
+    bp_free(d->fault);
     bp_free(d->starts);
     bp_free(d);
     *documents = NULL;
@@ -304,6 +307,18 @@ static bp_err wrap_line(const bp_documents *documents, bp_err err, const char *r
         remedy);
 }
 
+/* An error in a document, which is to be given with its fault: no error. */
+static bp_err keep_bad(bp_documents *documents, bp_err err)
+{
+    if (err != BP_ERR_FORMAT || !documents->options.keep_bad)
+        return err;
+    if (documents->fault == NULL) { /* the first one */
+        documents->fault = bp_strdup(bp_err_message());
+        documents->fault_line = documents->line;
+    }
+    return BP_OK;
+}
+
 /* The first line of a table. */
 static bp_err read_head(bp_documents *documents)
 {
@@ -397,7 +412,7 @@ static bp_err add_word(bp_documents *documents, const char *line, size_t bytes, 
     if (documents->start_count == 0)
         documents->document_line = number;
     add_start(documents, record->joined.bytes);
-    err = bp_conll_add(record, line, bytes);
+    err = keep_bad(documents, bp_conll_add(record, line, bytes));
     return err == BP_OK ? BP_OK : wrap_line(documents, err, "correct the line");
 }
 
@@ -490,6 +505,8 @@ static bp_err next_question(bp_documents *documents, span *piece)
                             documents->end - documents->at);
     if (err == BP_OK)
         err = bp_squad_next(&documents->squad, record, &piece->found);
+    if (piece->found)
+        err = keep_bad(documents, err);
     if (err != BP_OK)
         return wrap_squad(documents, err);
     if (!piece->found)
@@ -565,7 +582,9 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
                        (long long)piece->line);
     if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
-        err = parse(documents, found, target);
+        err = keep_bad(documents, parse(documents, found, target));
+        if (err == BP_OK && documents->fault != NULL)
+            return BP_OK;
         if (err != BP_OK)
             return wrap_line(documents, err,
                              record->lacks_text
@@ -591,6 +610,20 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         piece->apart = true;
     }
     return BP_OK;
+}
+
+/* The document at hand is none. */
+static void give_fault(const bp_documents *documents, bp_piece *piece)
+{
+    bool has_id = documents->options.format == BP_TEXT_SQUAD;
+
+    piece->fault = documents->fault;
+    piece->text = "";
+    piece->bytes = 0;
+    piece->id = has_id && documents->record.id != NULL ? documents->record.id : "";
+    piece->line = has_id ? 0 : documents->fault_line;
+    piece->starts = NULL;
+    piece->tags = piece->spans = NULL;
 }
 
 /* Nothing but blank lines is left of the file of which `line` was read. */
@@ -638,6 +671,9 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
     for (;;) {
         bp_err err = documents->source == NULL ? next_source(documents) : BP_OK;
 
+        bp_free(documents->fault);
+        documents->fault = NULL;
+
         if (err != BP_OK || documents->source == NULL)
             return err;
         err = options->format == BP_TEXT_CONLL   ? next_tagged(documents, &found)
@@ -665,7 +701,11 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->document = documents->stats.documents - 1;
         piece->file = documents->file;
         piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
-        if (piece->number % options->share_size == options->share_rank)
-            return describe(documents, piece, &found, &target);
+        if (piece->number % options->share_size != options->share_rank)
+            continue;
+        err = documents->fault == NULL ? describe(documents, piece, &found, &target) : BP_OK;
+        if (documents->fault != NULL)
+            give_fault(documents, piece);
+        return err;
     }
 }

@@ -1,6 +1,7 @@
 /* Questions of SQuAD's files. */
 #include "text/squad_priv.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "text/answers.h"
 #include "text/text_source.h"
@@ -88,9 +89,13 @@ static const char *text_of(const json_t *object, const char *key)
 
 bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
 {
+    static const char *const keys[] = {"data",         "paragraphs",   "context", "qas",
+                                       "id",           "question",     "answers", "text",
+                                       "answer_start", "is_impossible"};
     json_error_t where;
 
-    *squad = (bp_squad){.root = json_loadb(text, bytes, JSON_ALLOW_NUL, &where)};
+    *squad = (bp_squad){.root = bp_json_members(text, bytes, JSON_ALLOW_NUL, keys,
+                                                sizeof keys / sizeof keys[0], &where)};
     if (squad->root == NULL)
         return BP_FAIL(BP_ERR_FORMAT, "json.invalid",
                        "not valid JSON in UTF-8 (%s), line %d, column %d", where.text, where.line,
@@ -141,6 +146,24 @@ static const char *trim(const char *text, size_t *bytes)
     return text + first;
 }
 
+/* An answer that stands at character `start` of its context, without the white space around it. */
+static bp_err find_answer(size_t answer[2], const char *context, const char *text, json_int_t start,
+                          const char *id)
+{
+    size_t at = byte_of(context, start), bytes;
+    const char *trimmed = trim(text, &bytes);
+
+    at += gap_bytes(context + at);
+    if (start < 0 || bytes == 0 || strncmp(context + at, trimmed, bytes) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
+                       "the answer '%.60s' does not stand at character %lld of its context, in "
+                       "question %.80s",
+                       text, (long long)start, id);
+    answer[0] = at;
+    answer[1] = at + bytes;
+    return BP_OK;
+}
+
 /* Texts of answers to a new list, and where the first one lies in the context; JSON's null: the
  * question does not say. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
@@ -148,6 +171,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
 {
     const json_t *answers = json_object_get(question, "answers"), *one;
     bool none = json_is_true(json_object_get(question, "is_impossible"));
+    bp_err err = BP_OK;
     size_t k;
 
     if (json_is_null(answers))
@@ -159,29 +183,19 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     json_array_foreach((json_t *)answers, k, one)
     {
         const json_t *start = json_object_get(one, "answer_start");
-        const char *text = text_of(one, "text"), *trimmed;
-        size_t at, bytes;
+        const char *text = text_of(one, "text");
 
         if (none)
             break;
-        if (!text || !text[0] || !json_is_integer(start))
-            return fail_form("an answer's \"text\" or \"answer_start\"", id);
-        at = byte_of(context, json_integer_value(start));
-        trimmed = trim(text, &bytes);
-        at += gap_bytes(context + at);
-        if (json_integer_value(start) < 0 || bytes == 0 ||
-            strncmp(context + at, trimmed, bytes) != 0)
-            return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
-                           "the answer '%.60s' does not stand at character %lld of its context, in "
-                           "question %.80s",
-                           text, (long long)json_integer_value(start), id);
+        if (!text || !text[0] || (k == 0 && !json_is_integer(start)))
+            err = fail_form("an answer's \"text\" or \"answer_start\"", id);
+        else if (k == 0) /* the place of the others is not read */
+            err = find_answer(answer, context, text, json_integer_value(start), id);
+        if (err != BP_OK)
+            break;
         (void)json_array_append_new(*texts, json_string(text));
-        if (k == 0) {
-            answer[0] = at;
-            answer[1] = at + bytes;
-        }
     }
-    return BP_OK;
+    return err;
 }
 
 static bp_err take_question(bp_text_record *record, const json_t *question, const char *context)
@@ -191,13 +205,14 @@ static bp_err take_question(bp_text_record *record, const json_t *question, cons
     char *dumped;
     bp_err err;
 
+    bp_text_record_set(&record->id, "", 0);
     if (!id || strlen(id) > BP_TEXT_FIELD_BYTES)
         return fail_form("\"id\", of no more than 1024 bytes,", "");
+    bp_text_record_set(&record->id, id, strlen(id));
     if (!text || !text[0])
         return fail_form("\"question\"", id);
     if (!context || bp_context_word(context, strlen(context), 0) == 0)
         return fail_form("\"context\"", id);
-    bp_text_record_set(&record->id, id, strlen(id));
     err = read_answers(&texts, record->answer, question, context, id);
     if (err == BP_OK) {
         record->joined.bytes = record->tags.bytes = 0;
@@ -220,6 +235,7 @@ bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found)
 {
     const json_t *articles = json_object_get(squad->root, "data");
 
+    *found = false;
     for (; squad->article < json_array_size(articles);
          squad->article++, squad->paragraph = squad->question = 0) {
         const json_t *paragraphs =
