@@ -1,5 +1,6 @@
 /* bagpipe-data metrics: the field's metrics of hypotheses against references, with intervals. */
 #include "arguments.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/texts.h"
@@ -281,7 +282,7 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
 
     if (kind->signature != NULL) {
         signature = bp_sprintf(kind->signature, arguments->references.count, arguments->words);
-        (void)json_object_set_new(root, "signature", json_string(signature));
+        (void)json_object_set_new(root, "signature", bp_json_string(signature));
         bp_free(signature);
     }
     (void)json_object_set_new(root, "seed", json_integer(arguments->seed));

@@ -19,8 +19,8 @@ typedef struct answer_file {
                                          less mutual information, a token; NULL: unknown */
 } answer_file;
 
-/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended. `texts`: U+0000 may
- * stand in them.
+/** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended. `texts`: U+0000
+ * may stand in them.
  *
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT there is none, or one is not valid UTF-8;
  * clear after an error too. */

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,8 @@ __attribute__((constructor)) static void set_allocator(void)
     json_set_alloc_funcs(take, free);
 }
 
+#define CONTROLS                                                                                   \
+    "\1\2\3\4\5\6\7\b\t\n\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177"
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 
 static bp_err parse(json_t **out, const char *text, size_t bytes, const char *name, size_t flags)
@@ -163,36 +166,15 @@ bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const 
     return value != NULL ? BP_OK : BP_ERR_FORMAT;
 }
 
-/* Bytes of the character at the start of a text that is not at its end; 0: it is no UTF-8. */
-static size_t character_bytes(const char *text)
-{
-    for (size_t bytes = 1; bytes <= 4 && text[bytes - 1] != '\0'; bytes++) {
-        json_t *one = json_stringn(text, bytes);
-
-        json_decref(one);
-        if (one != NULL)
-            return bytes;
-    }
-    return 0;
-}
-
 json_t *bp_json_string(const char *text)
 {
-    json_t *value = json_string(text);
+    json_t *value = text != NULL ? json_string(text) : NULL;
     bp_buffer spelled = {0};
 
-    if (value != NULL)
+    if (value != NULL || text == NULL)
         return value;
-    while (*text != '\0') {
-        size_t bytes = character_bytes(text);
-
-        if (bytes > 0)
-            bp_buffer_add(&spelled, text, bytes);
-        else
-            bp_buffer_printf(&spelled, "\\x%02X", (unsigned)(unsigned char)*text);
-        text += bytes > 0 ? bytes : 1;
-    }
-    value = json_string(spelled.data);
+    bp_printable_add(&spelled, text, strlen(text), CONTROLS);
+    value = json_stringn(spelled.data, spelled.bytes);
     bp_buffer_clear(&spelled);
     BP_ASSERT(value != NULL);
     return value;

@@ -37,8 +37,8 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
 
-/** A string of any bytes: each that is no UTF-8 is "\\xNN" in it, two digits. Never NULL, as
- * json_string() is then. New reference. */
+/** A string of any bytes: each that is no UTF-8 is "\\xNN" in it, two digits. NULL only
+ * of NULL, where json_string() is NULL of such bytes too. New reference. */
 json_t *bp_json_string(const char *text);
 
 /** A real, or null where it is not finite. New reference. */

@@ -193,7 +193,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
             err = find_answer(answer, context, text, json_integer_value(start), id);
         if (err != BP_OK)
             break;
-        (void)json_array_append_new(*texts, json_string(text));
+        (void)json_array_append_new(*texts, bp_json_string(text));
     }
     return err;
 }

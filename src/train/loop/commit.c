@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -39,7 +40,7 @@ static json_t *state_of(const trainer *self)
     if (self->base)
         (void)json_object_set(state, "base", self->base);
     if (self->teacher_digest[0])
-        (void)json_object_set_new(state, "teacher", json_string(self->teacher_digest));
+        (void)json_object_set_new(state, "teacher", bp_json_string(self->teacher_digest));
     if (self->counted)
         (void)json_object_update_missing(state, self->counted);
     return state;
