@@ -266,7 +266,7 @@ static bool put_group(json_t *root, const comparison *c, const comparison_group 
 
 static json_t *side_object(const score_folder *scores)
 {
-    return json_pack("{ss sO sO*}", "folder", scores->given, "convention",
+    return json_pack("{so sO sO*}", "folder", bp_json_string(scores->given), "convention",
                      json_object_get(scores->summary, "convention"), "model",
                      json_object_get(scores->summary, "model"));
 }
