@@ -1,6 +1,8 @@
 #include "base/buffer.h"
+#include "base/csv.h"
 #include "base/fault.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "bp_test.h"
 #include <math.h>
 
@@ -88,6 +90,55 @@ static void members_that_nobody_reads_may_be_anything(void **state)
         assert_true((line != NULL) == (depth < 2048));
         bp_free(line);
         bp_buffer_clear(&text);
+    }
+}
+
+static void text_for_spreadsheets_is_no_formula(void **state)
+{
+    static const char *const cases[][2] = {{"=1+1", "'=1+1"},
+                                           {"@SUM(A1)", "'@SUM(A1)"},
+                                           {"+a", "'+a"},
+                                           {"-LRB-", "'-LRB-"},
+                                           {"--", "'--"},
+                                           {"\tx", "'\tx"},
+                                           {"\rx", "\"'\rx\""},
+                                           {"-", "-"},
+                                           {"=", "="},
+                                           {"-1", "-1"},
+                                           {"+2.50", "+2.50"},
+                                           {"-.5e-7", "-.5e-7"},
+                                           {"-1e", "'-1e"},
+                                           {"-1.2.3", "'-1.2.3"},
+                                           {"-.", "'-."},
+                                           {"a=1", "a=1"},
+                                           {"=a,\"b", "\"'=a,\"\"b\""},
+                                           {"", ""},
+                                           {"a\nb", "\"a\nb\""}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        bp_buffer out = {0};
+
+        bp_csv_add(&out, cases[k][0], strlen(cases[k][0]));
+        assert_string_equal(out.bytes > 0 ? out.data : "", cases[k][1]);
+        bp_buffer_clear(&out);
+    }
+}
+
+static void foreign_text_is_printable(void **state)
+{
+    static const char *const cases[][2] = {
+        {"a\x1b[31m\x7f", "a\\x1B[31m\\x7F"},
+        {"\xC2\x9B\xC2\xA0", "\\xC2\\x9B\xC2\xA0"},
+        {"\xF0\x9F\x98\x80\xF0\x9F\x98", "\xF0\x9F\x98\x80\\xF0\\x9F\\x98"},
+        {"\xC0\xAF\xF4\x90\x80\x80", "\\xC0\\xAF\\xF4\\x90\\x80\\x80"},
+        {"a\nb", "a\\x0Ab"},
+        {"", ""}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char *text = bp_printable(cases[k][0]);
+
+        assert_string_equal(text, cases[k][1]);
+        bp_free(text);
     }
 }
 
@@ -221,6 +272,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_canonical),
         cmocka_unit_test(members_that_nobody_reads_may_be_anything),
+        cmocka_unit_test(text_for_spreadsheets_is_no_formula),
+        cmocka_unit_test(foreign_text_is_printable),
         cmocka_unit_test(strings_of_any_bytes_are_spelled),
         cmocka_unit_test(reals_read_back_to_the_bit),
         cmocka_unit_test(what_is_not_finite_is_null),
