@@ -3,6 +3,7 @@
  */
 #include "arguments.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "compare_checkpoints.h"
 #include "comparison.h"
@@ -265,7 +266,7 @@ static bool put_group(json_t *root, const comparison *c, const comparison_group 
 
 static json_t *side_object(const score_folder *scores)
 {
-    return json_pack("{ss sO sO*}", "folder", scores->given, "convention",
+    return json_pack("{so sO sO*}", "folder", bp_json_string(scores->given), "convention",
                      json_object_get(scores->summary, "convention"), "model",
                      json_object_get(scores->summary, "model"));
 }
@@ -277,7 +278,7 @@ static bp_err save_json(const comparison *c, const char *path)
     bp_err err;
 
     for (int64_t k = 0; k < c->remark_count; k++)
-        ok = json_array_append_new(remarks, json_string(c->remarks[k])) == 0 && ok;
+        ok = json_array_append_new(remarks, bp_json_string(c->remarks[k])) == 0 && ok;
     json_t *root = json_pack(
         "{ss si so so ss ss ss ss so sI sI s{} s{} s{}}", "format", "bagpipe comparison",
         "format_version", 1, "a", side_object(&c->scores[0]), "b", side_object(&c->scores[1]),

@@ -11,7 +11,9 @@
 #include "text/tokenizer.h"
 #include "tools.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct corpus_arguments {
@@ -19,6 +21,10 @@ typedef struct corpus_arguments {
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;
     bool no_tags, bos;
+    const char *skip_bad;
+    int64_t skip_count; /* of skip_bad; -1: so many percent */
+    double skip_percent;
+    char *skip_list; /* OUT.skipped.jsonl */
     tool_texts labels, values;
     tool_files files;
 } corpus_arguments;
@@ -30,7 +36,8 @@ enum {
     KEY_VALUE,
     KEY_NO_TAGS,
     KEY_SENTENCES,
-    KEY_BOS
+    KEY_BOS,
+    KEY_SKIP_BAD
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -69,15 +76,21 @@ static const struct argp_option OPTIONS[] = {
      "with text, lines and jsonl: each document begins with the tokenizer's beginning-of-text "
      "token, which training then feeds",
      1},
+    {"skip-bad", KEY_SKIP_BAD, "N|P%", 0,
+     "leave out documents whose content is wrong (a line, a sentence of conll, a question of "
+     "squad), "
+     "at most N, or P of a hundred, and list them in FILE.h5.skipped.jsonl",
+     1},
     {0}};
 
-static const bp_help_row STATUSES[] = {{"0", "done"},
-                                       {"64", "wrong command line"},
-                                       {"65", "wrong content of a file; the line is named"},
-                                       {"66", "a file is missing"},
-                                       {"73, 74, 77", "the output cannot be written"},
-                                       {"75", "stopped by a signal; nothing is kept"},
-                                       {0}};
+static const bp_help_row STATUSES[] = {
+    {"0", "done"},
+    {"64", "wrong command line"},
+    {"65", "wrong content of a file, or more of it than --skip-bad; the line is named"},
+    {"66", "a file is missing"},
+    {"73, 74, 77", "the output cannot be written"},
+    {"75", "stopped by a signal; nothing is kept"},
+    {0}};
 
 static bool converts(const corpus_arguments *arguments)
 {
@@ -110,12 +123,39 @@ static bp_err take_fields(corpus_arguments *arguments, char **copy)
     return BP_OK;
 }
 
+/* N or P% */
+static bp_err take_skip(corpus_arguments *arguments)
+{
+    const char *text = arguments->skip_bad;
+    char *end;
+
+    if (text == NULL)
+        return BP_OK;
+    errno = 0;
+    arguments->skip_count = strtoll(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
+        return BP_OK;
+    arguments->skip_count = -1;
+    arguments->skip_percent = strtod(text, &end);
+    if (text[0] >= '0' && text[0] <= '9' && strcmp(end, "%") == 0 &&
+        strspn(text, "0123456789.") + 1 == strlen(text) && arguments->skip_percent <= 100)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_USAGE, "command.bad_skip",
+                   "'%s' is neither a number of documents nor a percentage up to 100%%: at "
+                   "--skip-bad; give 100 or 0.1%%",
+                   text);
+}
+
 /* Options that go with some formats alone. */
 static bp_err check_format(const corpus_arguments *arguments)
 {
     bool is_tsv = is_format(arguments, "tsv"), has_fields = is_tsv || is_format(arguments, "jsonl");
     bool is_pairs = is_format(arguments, "pairs");
 
+    if (arguments->skip_bad != NULL && converts(arguments))
+        return BP_FAIL(
+            BP_ERR_USAGE, "command.no_skip",
+            "--format hdf5 is converted whole or not at all: at --skip-bad; leave it out");
     if (arguments->labels.count > 0 && !has_fields)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_jsonl",
                        "label '%s' needs objects or columns: at --label; use --format jsonl or tsv",
@@ -178,8 +218,11 @@ static bp_err check_arguments(const corpus_arguments *arguments)
         err = bp_stdin_check(arguments->files.list, arguments->files.count);
     if (err == BP_OK)
         err = bp_output_is_not(arguments->out, arguments->tokenizer);
-    for (int k = 0; k < arguments->files.count && err == BP_OK; k++)
+    for (int k = 0; k < arguments->files.count && err == BP_OK; k++) {
         err = bp_output_is_not(arguments->out, arguments->files.list[k]);
+        if (err == BP_OK)
+            err = bp_output_is_not(arguments->skip_list, arguments->files.list[k]);
+    }
     return err;
 }
 
@@ -208,6 +251,10 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                 built->empty_documents, built->documents);
     if (built->unknown > 0)
         warn_of_unknown(tokenizer, built);
+    if (built->skipped_bad > 0)
+        BP_WARN("corpus.skipped_bad",
+                "%" PRId64 " of %" PRId64 " documents are bad and were left out: %s lists them",
+                built->skipped_bad, built->skipped_bad + built->documents, arguments->skip_list);
     if (built->skipped_lines > 0)
         bp_log("%" PRId64 " empty lines were skipped", built->skipped_lines);
     if (arguments->sentences != NULL)
@@ -250,6 +297,10 @@ static bp_err build(const corpus_arguments *arguments)
                             .no_tags = arguments->no_tags,
                             .has_bos = arguments->bos,
                             .sentences_name = arguments->sentences,
+                            .skips_bad = arguments->skip_bad != NULL,
+                            .skip_count = arguments->skip_count,
+                            .skip_percent = arguments->skip_percent,
+                            .skip_list = arguments->skip_list,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
     bp_tokenizer *tokenizer = NULL;
@@ -324,12 +375,17 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_NO_TAGS, .flag = &arguments.no_tags},
                                  {.key = KEY_SENTENCES, .text = &arguments.sentences},
                                  {.key = KEY_BOS, .flag = &arguments.bos},
+                                 {.key = KEY_SKIP_BAD, .text = &arguments.skip_bad},
                                  {0}};
     char *fields = NULL;
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
 
     if (err == BP_OK)
         err = take_fields(&arguments, &fields);
+    if (err == BP_OK)
+        err = take_skip(&arguments);
+    if (err == BP_OK && arguments.out != NULL)
+        arguments.skip_list = bp_sprintf("%s.skipped.jsonl", arguments.out);
     err = bp_agree(MPI_COMM_WORLD, err == BP_OK ? check_arguments(&arguments) : err);
     if (err == BP_OK && converts(&arguments))
         err =
@@ -339,6 +395,7 @@ static bp_err run(int argc, char **argv)
     bp_free(arguments.labels.list);
     bp_free(arguments.values.list);
     bp_free(fields);
+    bp_free(arguments.skip_list);
     return err;
 }
 
@@ -355,7 +412,8 @@ const bp_tool bp_tool_corpus = {
                  "made faster.\n"
                  "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
                  "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
-                 "documents without a token of text.\n"
+                 "documents without a token of text. Fields of jsonl and squad that nobody asks "
+                 "for are not read, whatever they hold.\n"
                  "--format pairs and tsv make the documents of tasks: a document is a line, its "
                  "texts behind one another; files of pairs have as many lines and no empty one. "
                  "The first field of a line of conll "

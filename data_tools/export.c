@@ -1,5 +1,6 @@
 /* bagpipe-data export: a checkpoint becomes a Hugging Face folder, or a text file of the model. */
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "exchange.h"
@@ -95,7 +96,7 @@ static void name_token(json_t *config, const char *key, const bp_tokenizer *toke
     bp_buffer name = {0};
 
     if (id >= 0 && bp_tokenizer_token_bytes(tokenizer, id, &name) == BP_OK)
-        (void)json_object_set_new(config, key, json_string(name.data));
+        (void)json_object_set_new(config, key, bp_json_string(name.data));
     bp_buffer_clear(&name);
 }
 

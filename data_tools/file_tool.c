@@ -2,14 +2,18 @@
 #include "file_tool.h"
 
 #include "arguments.h"
+#include "base/buffer.h"
+#include "base/csv.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_writer.h"
 #include "mesh/mesh.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,25 +144,13 @@ bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count)
 }
 
 /* Would a terminal act on it? Control bytes, and U+0080..U+009F as UTF-8 has them. */
-static bool is_control(const unsigned char *text, size_t bytes, size_t k)
-{
-    if (text[k] < 0x20 || text[k] == 0x7f)
-        return true;
-    if (text[k] == 0xc2)
-        return k + 1 < bytes && text[k + 1] >= 0x80 && text[k + 1] < 0xa0;
-    return k > 0 && text[k - 1] == 0xc2 && text[k] >= 0x80 && text[k] < 0xa0;
-}
-
 static void put_clean_to(FILE *out, const char *text, size_t limit, const char *kept)
 {
-    const unsigned char *data = (const unsigned char *)text;
-    size_t bytes = strnlen(text, limit);
+    bp_buffer clean = {0};
 
-    for (size_t k = 0; k < bytes; k++)
-        if (is_control(data, bytes, k) && strchr(kept, text[k]) == NULL)
-            fprintf(out, "\\x%02X", data[k]);
-        else
-            putc(text[k], out);
+    bp_printable_add(&clean, text, strnlen(text, limit), kept);
+    (void)fwrite(clean.data != NULL ? clean.data : "", 1, clean.bytes, out);
+    bp_buffer_clear(&clean);
 }
 
 void put_clean(const char *text, size_t limit, const char *kept)
@@ -169,13 +161,15 @@ void put_clean(const char *text, size_t limit, const char *kept)
 void put_csv(FILE *out, const char *text, size_t limit)
 {
     size_t bytes = strnlen(text, limit);
+    const char *guard = bp_csv_is_formula(text, bytes) ? "'" : "";
 
     if (memchr(text, ',', bytes) == NULL && memchr(text, '"', bytes) == NULL &&
         memchr(text, '\n', bytes) == NULL && memchr(text, '\r', bytes) == NULL) {
+        fputs(guard, out);
         put_clean_to(out, text, bytes, "\t");
         return;
     }
-    putc('"', out);
+    fprintf(out, "\"%s", guard);
     while (bytes > 0) {
         const char *quote = memchr(text, '"', bytes);
         size_t now = quote == NULL ? bytes : (size_t)(quote - text) + 1;
@@ -187,6 +181,17 @@ void put_csv(FILE *out, const char *text, size_t limit)
         bytes -= now;
     }
     putc('"', out);
+}
+
+const char *shown_path(const char *path)
+{
+    static char places[4][4 * PATH_MAX + 1];
+    static int next;
+    char *out = places[next++ % 4], *clean = bp_printable(path);
+
+    (void)snprintf(out, sizeof places[0], "%s", clean);
+    bp_free(clean);
+    return out;
 }
 
 const char *grouped(int64_t value)

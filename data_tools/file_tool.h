@@ -60,6 +60,10 @@ bp_err list_datasets(bp_h5 *h5, char ***names, int64_t *count);
  * that no terminal acts on them, but for those in `kept`. */
 void put_clean(const char *text, size_t limit, const char *kept);
 
+/** A path or name without control characters (bp_printable), to one of a few places of its own;
+ * borrowed for a few more calls. */
+const char *shown_path(const char *path);
+
 /** A field of CSV (RFC 4180). Line breaks are data in a quoted field; other control characters are
  * not let through. */
 void put_csv(FILE *out, const char *text, size_t limit);

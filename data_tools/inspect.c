@@ -191,7 +191,7 @@ static bp_err inspect_corpus(const char *path)
     if (err != BP_OK)
         return err;
     const bp_corpus_info *info = bp_corpus_file_info(file);
-    printf("%s: a corpus of %s bytes\n", path, grouped(bp_file_size(path)));
+    printf("%s: a corpus of %s bytes\n", shown_path(path), grouped(bp_file_size(path)));
     printf("  tokens      %s\n  vocabulary  %s", grouped(info->tokens), grouped(info->vocab_size));
     if (info->eod_id >= 0)
         printf("; id %" PRId64 " ends %s", info->eod_id,
@@ -227,7 +227,7 @@ static void print_dataset(bp_h5 *h5, const char *name)
         printf("  %-24s something else\n", name);
         return;
     }
-    printf("  %-24s %s", name, grouped(shape.count / shape.columns));
+    printf("  %-24s %s", shown_path(name), grouped(shape.count / shape.columns));
     if (shape.dims == 2)
         printf(" x %s", grouped(shape.columns));
     if (shape.is_text)
@@ -253,7 +253,7 @@ static bp_err inspect_table(const char *path, const bp_user_block *block)
     if (err == BP_OK)
         err = list_datasets(h5, &names, &count);
     if (err == BP_OK)
-        printf("%s: %s, version %d, of %s bytes\n", path, block->kind, block->version,
+        printf("%s: %s, version %d, of %s bytes\n", shown_path(path), block->kind, block->version,
                grouped(block->bytes));
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         print_dataset(h5, names[k]);
@@ -271,8 +271,8 @@ static bp_err inspect_tokenizer(const char *path)
 
     if (err != BP_OK)
         return err;
-    printf("%s: a tokenizer of kind %s\n  vocabulary  %s", path, bp_tokenizer_kind(tokenizer),
-           grouped(bp_tokenizer_size(tokenizer)));
+    printf("%s: a tokenizer of kind %s\n  vocabulary  %s", shown_path(path),
+           bp_tokenizer_kind(tokenizer), grouped(bp_tokenizer_size(tokenizer)));
     if (bp_tokenizer_eod(tokenizer) >= 0)
         printf("; id %" PRId64 " ends a document", bp_tokenizer_eod(tokenizer));
     if (bp_tokenizer_role(tokenizer, BP_ROLE_BOS) >= 0)
@@ -298,7 +298,7 @@ static bp_err inspect_checkpoint(const char *path)
             volume *= slice.shape[d];
         values[strchr(slice.name, '/') != NULL] += volume;
     }
-    printf("%s: checkpoint %s\n", path, bp_checkpoint_folder(checkpoint));
+    printf("%s: checkpoint %s\n", shown_path(path), shown_path(bp_checkpoint_folder(checkpoint)));
     printf("  tensors     %s: %s values of the model, %s of the optimizer\n",
            grouped(bp_checkpoint_tensors(checkpoint)), grouped(values[0]), grouped(values[1]));
     printf("  digest      %s\n", bp_checkpoint_digest(checkpoint));
@@ -330,7 +330,7 @@ static void print_step(int width, int64_t step)
 /* `width`: of the column of names. */
 static void print_member(int width, const char *name, const bp_curve_figures *figures, double oob)
 {
-    printf("  %-*s", width, name);
+    printf("  %-*s", width, shown_path(name));
     print_step(10, figures->step);
     print_real(9, figures->loss);
     print_step(10, figures->best_step);
@@ -340,9 +340,9 @@ static void print_member(int width, const char *name, const bp_curve_figures *fi
 
 static void print_members_head(int width, const char *path, int64_t count)
 {
-    printf("%s: an ensemble of %" PRId64 " member%s\n  %-*s  %10s  %9s  %10s  %15s  %14s\n", path,
-           count, count == 1 ? "" : "s", width, "member", "last step", "loss", "best step",
-           "best valid loss", "oob perplexity");
+    printf("%s: an ensemble of %" PRId64 " member%s\n  %-*s  %10s  %9s  %10s  %15s  %14s\n",
+           shown_path(path), count, count == 1 ? "" : "s", width, "member", "last step", "loss",
+           "best step", "best valid loss", "oob perplexity");
 }
 
 #define NAME_WIDTH 10 /* of a column of short names */
@@ -406,7 +406,7 @@ static bp_err inspect_ensemble(const char *path)
         print_members_head(width, path, list.count);
     for (int64_t m = 0; m < list.count && err == BP_OK; m++) {
         print_member(width, list.members[m].name, &figures[m], list.members[m].oob_perplexity);
-        printf("  %s\n", list.members[m].path);
+        printf("  %s\n", shown_path(list.members[m].path));
     }
     bp_free(figures);
     bp_ensemble_list_clear(&list);
@@ -445,9 +445,9 @@ static bp_err inspect_results(const char *folder)
     bp_err err = bp_dir_list(folder, &names, &count);
 
     if (err == BP_OK)
-        printf("in %s:", folder);
+        printf("in %s:", shown_path(folder));
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        printf(k == count - 1 ? " %s\n" : " %s", names[k]);
+        printf(k == count - 1 ? " %s\n" : " %s", shown_path(names[k]));
     for (int64_t k = 0; k < count && err == BP_OK; k++) {
         const bp_path path = bp_path_in(folder, names[k]);
         bp_user_block block;

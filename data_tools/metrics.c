@@ -1,5 +1,6 @@
 /* bagpipe-data metrics: the field's metrics of hypotheses against references, with intervals. */
 #include "arguments.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/score/texts.h"
@@ -281,7 +282,7 @@ static json_t *new_root(const metrics_kind *kind, const metrics_arguments *argum
 
     if (kind->signature != NULL) {
         signature = bp_sprintf(kind->signature, arguments->references.count, arguments->words);
-        (void)json_object_set_new(root, "signature", json_string(signature));
+        (void)json_object_set_new(root, "signature", bp_json_string(signature));
         bp_free(signature);
     }
     (void)json_object_set_new(root, "seed", json_integer(arguments->seed));
@@ -409,10 +410,11 @@ static bp_err measure(const metrics_kind *kind, const inputs *in, const answer_f
     return err;
 }
 
-static bp_err read_all(answer_file *files, const inputs *in)
+static bp_err read_all(answer_file *files, const inputs *in, const metrics_kind *kind)
 {
     const metrics_arguments *arguments = in->arguments;
     int count = arguments->references.count;
+    bool texts = kind->several || kind->needs_no_reference;
     bp_err err = BP_OK;
 
     for (int k = 0; k < count + 2 && err == BP_OK; k++) {
@@ -422,8 +424,10 @@ static bp_err read_all(answer_file *files, const inputs *in)
 
         if (path == NULL)
             break;
-        err = answer_file_read(&files[k], path);
-        if (err == BP_OK && k > 0)
+        err = answer_file_read(&files[k], path, texts);
+        if (err == BP_OK && kind->metric == &bp_metric_tags)
+            answer_file_keep_words(&files[k]);
+        else if (err == BP_OK && k > 0)
             err = answer_files_match(&files[0], &files[k]);
         if (k < count)
             in->lines[k] = files[k].lines;
@@ -450,7 +454,7 @@ static bp_err run_kind(const metrics_kind *kind, const metrics_arguments *argume
     int count = arguments->references.count;
     answer_file *files = bp_alloc("tool.metrics", count + 2, sizeof *files);
     inputs in = {arguments, files, bp_alloc("tool.metrics", count, sizeof(bp_line *))};
-    bp_err err = read_all(files, &in);
+    bp_err err = read_all(files, &in, kind);
 
     if (err == BP_OK && kind->metric == &bp_metric_meteor)
         err = open_wordnet(&in.wordnet, arguments->wordnet);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/characters.h"
+#include "text/conll.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,12 +21,13 @@ void answer_file_clear(answer_file *file)
 {
     bp_free(file->text);
     bp_free(file->lines);
+    bp_free(file->numbers);
     for (int k = 0; k < ANSWER_ORDERS; k++)
         bp_free(file->certainty[k]);
     *file = (answer_file){0};
 }
 
-static bp_err split_lines(answer_file *file, char *text, size_t bytes)
+static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool texts)
 {
     char *end = text + bytes;
     int64_t count = 0;
@@ -42,7 +44,7 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes)
         if (length > 0 && at[length - 1] == '\r')
             length--;
         at[length] = '\0';
-        if (!bp_text_is_utf8(at, length) || strlen(at) != length)
+        if (!bp_text_is_utf8(at, length) || (!texts && strlen(at) != length))
             return BP_FAIL(BP_ERR_FORMAT, "metrics.not_utf8",
                            "a line is not valid UTF-8: at %s, line %" PRId64 "; convert the file",
                            file->path, file->count + 1);
@@ -98,8 +100,11 @@ static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line,
     if (!json_is_string(text) && !is_left_out)
         return BP_FAIL(BP_ERR_FORMAT, "metrics.bad_output", "\"text\" is no text");
     *left_out += is_left_out;
-    for (const char *at = is_left_out ? "" : json_string_value(text); *at; at++)
+    for (size_t k = 0; k < (is_left_out ? 0 : json_string_length(text)); k++) {
+        const char *at = json_string_value(text) + k;
+
         bp_buffer_add(out, *at == '\n' || *at == '\r' ? " " : at, 1);
+    }
     bp_buffer_add(out, "\n", 1);
     take_certainty(file, line, *next);
     ++*next;
@@ -110,7 +115,7 @@ static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line,
 static bool is_output(const char *text, size_t bytes)
 {
     const char *end = memchr(text, '\n', bytes);
-    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, 0, NULL);
+    json_t *line = json_loadb(text, end ? (size_t)(end - text) : bytes, JSON_ALLOW_NUL, NULL);
     bool is = json_object_get(line, "index") && json_object_get(line, "text");
 
     json_decref(line);
@@ -131,7 +136,7 @@ static bp_err take_outputs(answer_file *file, size_t *bytes)
         stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         number++;
-        err = bp_json_parse(&line, at, (size_t)(stop - at), file->path);
+        err = bp_json_parse_texts(&line, at, (size_t)(stop - at), file->path);
         if (err == BP_OK)
             err = take_output(&out, file, line, &next, &left_out);
         json_decref(line);
@@ -153,7 +158,7 @@ static bp_err take_outputs(answer_file *file, size_t *bytes)
     return err;
 }
 
-bp_err answer_file_read(answer_file *file, const char *path)
+bp_err answer_file_read(answer_file *file, const char *path, bool texts)
 {
     size_t bytes, mark;
     bp_err err;
@@ -167,21 +172,85 @@ bp_err answer_file_read(answer_file *file, const char *path)
     if (err != BP_OK)
         return err;
     mark = bp_mark_bytes(file->text, bytes);
-    err = split_lines(file, file->text + mark, bytes - mark);
+    err = split_lines(file, file->text + mark, bytes - mark, texts);
     if (err == BP_OK && file->count == 0)
         err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_lines",
                       "there are no lines: at %s; give a file with a document a line", path);
     return err;
 }
 
-bp_err answer_files_match(const answer_file *one, const answer_file *other)
+static int64_t number_of(const answer_file *file, int64_t line)
 {
+    return line < file->count || line == 0 ? file->numbers[line] : file->numbers[line - 1] + 1;
+}
+
+static bool is_blank(bp_line line)
+{
+    return strspn(line.text, " \t") == line.bytes;
+}
+
+/* Lines from `count` on are blank. */
+static bool ends_at(const answer_file *file, int64_t count)
+{
+    for (int64_t k = count; k < file->count; k++)
+        if (!is_blank(file->lines[k]))
+            return false;
+    return true;
+}
+
+bp_err answer_files_match(answer_file *one, answer_file *other)
+{
+    if (one->count > other->count && other->count > 0 && ends_at(one, other->count))
+        one->count = other->count;
+    if (other->count > one->count && one->count > 0 && ends_at(other, one->count))
+        other->count = one->count;
     if (one->count == other->count)
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "metrics.other_lines",
                    "%" PRId64 " and %" PRId64 " lines: at %s and %s; line n of each has to be of "
                    "the same document",
                    one->count, other->count, one->path, other->path);
+}
+
+/* How the next word from line `from` on is cut into fields; 0: a gap comes before it. */
+static int next_columns(const answer_file *file, int64_t from)
+{
+    for (int64_t k = from; k < file->count; k++) {
+        const bp_line *line = &file->lines[k];
+
+        if (bp_conll_is_gap(line->text, line->bytes))
+            return 0;
+        if (line->text[0] != '#')
+            return bp_conll_columns(line->text, line->bytes);
+    }
+    return 0;
+}
+
+void answer_file_keep_words(answer_file *file)
+{
+    int64_t kept = 0;
+    int columns = 0;
+    bool inside = false;
+
+    file->numbers = bp_alloc("tool.lines", file->count + 1, sizeof *file->numbers);
+    for (int64_t k = 0; k < file->count; k++) {
+        bp_line line = file->lines[k];
+        bool is_gap = bp_conll_is_gap(line.text, line.bytes);
+
+        if (!is_gap && !inside) { /* perhaps a comment */
+            int words = columns != 0 ? columns : next_columns(file, k);
+            if (bp_conll_is_comment(line.text, line.bytes, words))
+                continue;
+        }
+        if (!is_gap)
+            columns = bp_conll_columns(line.text, line.bytes);
+        if (is_gap && !inside)
+            continue;
+        inside = !is_gap;
+        file->lines[kept] = is_gap ? (bp_line){"", 0} : line;
+        file->numbers[kept++] = k + 1;
+    }
+    file->count = kept > 0 && file->lines[kept - 1].bytes == 0 ? kept - 1 : kept;
 }
 
 /* ---- classes ---- */
@@ -257,6 +326,15 @@ static const char *tag_of(bp_line line)
     return *end != '\0' ? end : NULL;
 }
 
+static bp_err fail_tokens(const answer_file *files[2], int64_t line)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
+                   "the tokens differ: at %s, line %" PRId64 ", and %s, line %" PRId64
+                   "; tag the same sentences",
+                   files[0]->path, number_of(files[0], line), files[1]->path,
+                   number_of(files[1], line));
+}
+
 static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int64_t line)
 {
     size_t bytes[2];
@@ -267,16 +345,14 @@ static bp_err same_tokens(const answer_file *files[2], const char *tags[2], int6
     if ((tags[0] == NULL) != (tags[1] == NULL) ||
         (tags[0] != NULL && tags[0] != texts[0] && tags[1] != texts[1] &&
          (bytes[0] != bytes[1] || memcmp(texts[0], texts[1], bytes[0]) != 0)))
-        return BP_FAIL(BP_ERR_FORMAT, "metrics.other_tokens",
-                       "the tokens differ: at %s and %s, line %" PRId64 "; tag the same sentences",
-                       files[0]->path, files[1]->path, line + 1);
+        return fail_tokens(files, line);
     return BP_OK;
 }
 
 /* tags[2][count]; NULL at an empty line. */
-static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t *sentences)
+static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t n,
+                        int64_t *sentences)
 {
-    int64_t n = files[0]->count;
     bool entities = false;
     bp_err err = BP_OK;
 
@@ -290,6 +366,8 @@ static bp_err find_tags(const char **tags, const answer_file *files[2], int64_t 
         *sentences += pair[0] != NULL && (k == 0 || tags[k - 1] == NULL);
         entities = entities || (err == BP_OK && pair[0] != NULL && bp_tags_have_entities(pair, 2));
     }
+    if (err == BP_OK && files[0]->count != files[1]->count)
+        err = fail_tokens(files, n);
     if (err == BP_OK && !entities)
         err = BP_FAIL(BP_ERR_FORMAT, "metrics.no_entities",
                       "no tag begins with B, I, E or S, and a dash: at %s and %s; for other tags "
@@ -302,9 +380,10 @@ bp_err read_tags(bp_tag_answers *out, bp_entity_counts **counts, const answer_fi
                  const answer_file *hypothesis)
 {
     const answer_file *files[2] = {reference, hypothesis};
-    int64_t n = reference->count, sentences;
+    int64_t n = reference->count < hypothesis->count ? reference->count : hypothesis->count;
     const char **tags = bp_alloc("tool.tags", 2 * n, sizeof *tags);
-    bp_err err = find_tags(tags, files, &sentences);
+    int64_t sentences;
+    bp_err err = find_tags(tags, files, n, &sentences);
 
     *counts = bp_alloc("tool.tags", sentences, sizeof **counts);
     *out = (bp_tag_answers){0, *counts};

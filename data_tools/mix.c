@@ -53,7 +53,8 @@ static bp_err save_weights(const mixture *mix, const double *weights, const bp_m
     for (int64_t m = 0; m < mix->count; m++)
         whole &=
             0 == json_array_append_new(
-                     parts, json_pack("{ss ss sI so so}", "folder", mix->parts[m].given, "digest",
+                     parts, json_pack("{so ss sI so so}", "folder",
+                                      bp_json_string(mix->parts[m].given), "digest",
                                       mix->parts[m].digest, "step", (json_int_t)mix->parts[m].step,
                                       "weight", bp_json_real(weights[m]), "perplexity",
                                       bp_json_real(exp(mix->parts[m].nll / (double)mix->scored))));

@@ -1,5 +1,6 @@
 #include "token_table.h"
 
+#include "base/csv.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "scores.h"
@@ -69,7 +70,7 @@ bp_err add_token_text(bp_buffer *out, const bp_tokenizer *tokenizer, int64_t id)
     bp_buffer text = {0};
     bp_err err = bp_tokenizer_token_text(tokenizer, id, &text);
 
-    bp_buffer_add(out, "\"", 1);
+    bp_buffer_add(out, "\"'", bp_csv_is_formula(text.data ? text.data : "", text.bytes) ? 2 : 1);
     for (size_t k = 0; k < text.bytes && err == BP_OK; k++)
         bp_buffer_add(out, text.data[k] == '"' ? "\"\"" : &text.data[k],
                       text.data[k] == '"' ? 2 : 1);

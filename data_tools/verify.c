@@ -70,7 +70,7 @@ static bp_err verify_corpus(const char *path)
         return err;
     err = read_all(file);
     if (err == BP_OK)
-        printf("%s: sound, %s documents, %s tokens\n", path,
+        printf("%s: sound, %s documents, %s tokens\n", shown_path(path),
                grouped(bp_corpus_file_info(file)->documents),
                grouped(bp_corpus_file_info(file)->tokens));
     bp_corpus_file_close(&file);
@@ -85,7 +85,7 @@ static bp_err verify_table(const char *path)
     bp_err err = bp_user_block_verify(&block, path);
 
     if (err == BP_OK)
-        printf("%s: sound, %s\n", path, block.kind);
+        printf("%s: sound, %s\n", shown_path(path), block.kind);
     return err;
 }
 
@@ -95,8 +95,8 @@ static bp_err verify_tokenizer(const char *path)
     bp_err err = bp_tokenizer_load(&tokenizer, path);
 
     if (err == BP_OK)
-        printf("%s: readable, %s, sha256 %s (a tokenizer has no checksum of its own)\n", path,
-               bp_tokenizer_kind(tokenizer), bp_tokenizer_hash(tokenizer));
+        printf("%s: readable, %s, sha256 %s (a tokenizer has no checksum of its own)\n",
+               shown_path(path), bp_tokenizer_kind(tokenizer), bp_tokenizer_hash(tokenizer));
     bp_tokenizer_free(&tokenizer);
     return err;
 }
@@ -107,7 +107,7 @@ static bp_err verify_checkpoint(const char *path)
     bp_err err = bp_checkpoint_open(MPI_COMM_SELF, path, &checkpoint);
 
     if (err == BP_OK) {
-        printf("%s: sound, %s tensors, digest %s\n", path,
+        printf("%s: sound, %s tensors, digest %s\n", shown_path(path),
                grouped(bp_checkpoint_tensors(checkpoint)), bp_checkpoint_digest(checkpoint));
         bp_checkpoint_close(&checkpoint);
     }

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "help.h"
 #include "job.h"
 
@@ -118,8 +119,12 @@ static bp_err plot(const plot_call *call)
                                   ends_with(page, ".png"));
     if (err == BP_OK && notice)
         fprintf(stderr, "bagpipe: the page has tables and no plots: %s\n", notice);
-    if (err == BP_OK)
-        printf("wrote %s\n", page);
+    if (err == BP_OK) {
+        char *shown = bp_printable(page);
+
+        printf("wrote %s\n", shown);
+        bp_free(shown);
+    }
     bp_free(notice);
     bp_free(page);
     return err;

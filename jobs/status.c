@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "help.h"
 #include "job.h"
 
@@ -51,14 +52,16 @@ static bp_err print(char *text)
 
 static bp_err print_lines(const json_t *status, bool first)
 {
-    bp_buffer text = {0};
+    bp_buffer text = {0}, shown = {0};
 
     if (!first)
         bp_buffer_printf(&text, "\n");
     bp_run_status_text(&text, status);
     text.data[text.bytes - 1] = '\0'; /* it ends with a line break */
     errno = 0;
-    bp_print_lines(text.data, STATUS_INDENT);
+    bp_printable_add(&shown, text.data, text.bytes - 1, "\n");
+    bp_print_lines(shown.data, STATUS_INDENT);
+    bp_buffer_clear(&shown);
     bp_buffer_clear(&text);
     return fflush(stdout) == 0 && !ferror(stdout)
                ? BP_OK

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +25,29 @@ __attribute__((constructor)) static void set_allocator(void)
     json_set_alloc_funcs(take, free);
 }
 
+#define CONTROLS                                                                                   \
+    "\1\2\3\4\5\6\7\b\t\n\v\f\r\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177"
 #define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
 
-bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
+static bp_err parse(json_t **out, const char *text, size_t bytes, const char *name, size_t flags)
 {
     json_error_t where;
 
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &where);
     if (*out != NULL)
         return BP_OK;
     return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
                    where.text, name, where.line, where.column);
+}
+
+bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name)
+{
+    return parse(out, text, bytes, name, 0);
+}
+
+bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name)
+{
+    return parse(out, text, bytes, name, JSON_ALLOW_NUL);
 }
 
 static bp_err parse_file(bp_err read, json_t **out, char *text, size_t bytes, const char *path)
@@ -151,6 +164,20 @@ bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const 
 
     *out = json_is_true(value);
     return value != NULL ? BP_OK : BP_ERR_FORMAT;
+}
+
+json_t *bp_json_string(const char *text)
+{
+    json_t *value = text != NULL ? json_string(text) : NULL;
+    bp_buffer spelled = {0};
+
+    if (value != NULL || text == NULL)
+        return value;
+    bp_printable_add(&spelled, text, strlen(text), CONTROLS);
+    value = json_stringn(spelled.data, spelled.bytes);
+    bp_buffer_clear(&spelled);
+    BP_ASSERT(value != NULL);
+    return value;
 }
 
 json_t *bp_json_real(double value)

@@ -10,6 +10,13 @@
 /** Parse text (duplicate keys and bytes after the end are refused); `name` is the file for
  * messages. Release with json_decref(). */
 bp_err bp_json_parse(json_t **out, const char *text, size_t bytes, const char *name);
+/** The same of texts, which may hold U+0000: strings have json_string_length() bytes. */
+bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const char *name);
+/** json_loadb() of text of whose objects, at any depth, only the members with one of `keys` are
+ * read: the others need be no more than values in matching brackets and quotes. NULL as
+ * json_loadb(). */
+json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
+                        int key_count, json_error_t *where);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
 /** The same of a file that a job keeps for itself: bp_plain_open. */
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
@@ -29,6 +36,10 @@ bp_err bp_json_get_string(const json_t *object, const char *key, const char **ou
                           const char *name);
 
 bp_err bp_json_get_bool(const json_t *object, const char *key, bool *out, const char *name);
+
+/** A string of any bytes: each that is no UTF-8 is "\\xNN" in it, two digits. NULL only
+ * of NULL, where json_string() is NULL of such bytes too. New reference. */
+json_t *bp_json_string(const char *text);
 
 /** A real, or null where it is not finite. New reference. */
 json_t *bp_json_real(double value);

@@ -3,6 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/run_options.h"
@@ -175,7 +176,8 @@ bp_err bench_counting(bench *self)
     if (err == BP_OK)
         err = measure(self, &with, object);
     if (object)
-        bench_put(object, "reason", err == BP_ERR_IO ? json_string(bp_err_message()) : json_null());
+        bench_put(object, "reason",
+                  err == BP_ERR_IO ? bp_json_string(bp_err_message()) : json_null());
     bp_model_free(&with.lm);
     bp_mesh_free(&with.alone);
     if (self->mesh->coordinates)

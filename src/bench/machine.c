@@ -3,6 +3,7 @@
 #include "math/math.h"
 
 #include "base/cores.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "mesh/node_memory.h"
@@ -44,7 +45,7 @@ static json_t *hosts_json(const bench *self)
                strcmp(json_string_value(json_array_get(hosts, k)), self->hosts[r]) != 0)
             k++;
         if (k == json_array_size(hosts))
-            (void)json_array_append_new(hosts, json_string(self->hosts[r]));
+            (void)json_array_append_new(hosts, bp_json_string(self->hosts[r]));
     }
     return hosts;
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
@@ -158,7 +159,7 @@ static json_t *figure_json(const bench *self, const bp_spread *ranks, const bp_s
         json_decref(each);
         return figure;
     }
-    bench_put(figure, "unit", json_string(unit));
+    bench_put(figure, "unit", bp_json_string(unit));
     bench_put(figure, "ranks", each);
     bench_put(figure, "slowest", rank_json(self, ranks, slowest));
     bench_put(figure, "fastest", rank_json(self, ranks, fastest));

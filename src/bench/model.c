@@ -3,6 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -291,7 +292,7 @@ static bp_err bench_model(bench *self, int number, json_t *list)
     object = self->result ? model_json(model, &spec, bytes) : NULL;
     if (list)
         (void)json_array_append_new(list, object);
-    bench_put(object, "skipped", why[0] ? json_string(why) : json_null());
+    bench_put(object, "skipped", why[0] ? bp_json_string(why) : json_null());
     return why[0] ? BP_OK : run_model(self, model, &spec, object);
 }
 

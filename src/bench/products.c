@@ -1,6 +1,7 @@
 /* Matrix products: what the cores can do at most, and what a step's products reach of it. */
 #include "bench/bench_priv.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "math/gemm/linear.h"
 #include "mesh/collective.h"
@@ -242,7 +243,7 @@ bp_err bench_products(bench *self)
     bench_put(self->result, "silicon", peak_flops);
     bench_put(self->result, "gemm", gemm);
     bench_put(self->result, "products", steps);
-    bench_put(steps, "model", json_string(model->name));
+    bench_put(steps, "model", bp_json_string(model->name));
     bench_put(steps, "rows", json_integer(ROWS));
     for (int p = BP_F32; p <= (int)last && err == BP_OK; p++) {
         measure_peaks(self, (bp_precision)p, peak_flops, gemm);

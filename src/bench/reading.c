@@ -3,6 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/run_options.h"
@@ -99,7 +100,7 @@ static bp_err measure(bench *self, const char *path, json_t *into)
         bench_put(into, "reason", into ? json_null() : NULL);
     } else if (err != BP_ERR_SYSTEM) {
         bench_put(into, "read", into ? json_null() : NULL);
-        bench_put(into, "reason", into ? json_string(bp_err_message()) : NULL);
+        bench_put(into, "reason", into ? bp_json_string(bp_err_message()) : NULL);
         err = BP_OK;
     }
     bp_corpus_file_close(&r.file);

@@ -3,6 +3,7 @@
 #include "bench/bench_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/run_options.h"
@@ -149,7 +150,7 @@ bp_err bench_tokenizing(bench *self)
     if (err == BP_OK) {
         json_t *object = self->result ? json_object() : NULL;
         bench_put(self->result, "tokenizer", object);
-        bench_put(object, "kind", json_string(bp_tokenizer_kind(tokenizer)));
+        bench_put(object, "kind", bp_json_string(bp_tokenizer_kind(tokenizer)));
         bench_put(object, "size", json_integer(bp_tokenizer_size(tokenizer)));
         bench_put(object, "made_up",
                   json_boolean(bp_run_keys_of(self->config)->tokenizer_path == NULL));

@@ -21,11 +21,19 @@ void bp_spans_count(double *exact, double *f1, const bp_text_pairs *pairs)
 
     for (int64_t d = 0; d < pairs->documents; d++) {
         exact[d] = f1[d] = 0;
+        bool has_words = false;
+
+        for (int64_t r = 0; r < pairs->references && !has_words; r++) {
+            bp_words_of_answer(&words[1], pairs->reference[r][d]);
+            has_words = words[1].count > 0;
+        }
         bp_words_of_answer(&words[0], pairs->hypothesis[d]);
         for (int64_t r = 0; r < pairs->references; r++) {
             double right, shared;
 
             bp_words_of_answer(&words[1], pairs->reference[r][d]);
+            if (has_words && words[1].count == 0) /* as SQuAD's script of version 2.0 */
+                continue;
             compare(&right, &shared, words, grams);
             exact[d] = right > exact[d] ? right : exact[d];
             f1[d] = shared > f1[d] ? shared : f1[d];

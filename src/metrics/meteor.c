@@ -32,7 +32,7 @@ const bp_metric bp_metric_meteor = {
 /* One side of a pair: words, stems, and what each is aligned with (-1: nothing). */
 typedef struct side {
     bp_words words;
-    char **stems;
+    bp_line *stems;   /* text of each is bp_free()'s */
     uint64_t *hashes; /* of stems */
     int64_t *partner;
 } side;
@@ -40,7 +40,7 @@ typedef struct side {
 static void side_clear(side *s)
 {
     for (int64_t k = 0; k < s->words.count && s->stems != NULL; k++)
-        bp_free(s->stems[k]);
+        bp_free((char *)s->stems[k].text);
     bp_free(s->stems);
     bp_free(s->hashes);
     bp_free(s->partner);
@@ -48,7 +48,7 @@ static void side_clear(side *s)
     *s = (side){0};
 }
 
-static char *stem_of(const char *text, size_t bytes)
+static bp_line stem_of(const char *text, size_t bytes)
 {
     uint32_t *letters = bp_alloc("metrics.stem", (int64_t)bytes + 1, sizeof *letters);
     bp_buffer out = {0};
@@ -60,7 +60,9 @@ static char *stem_of(const char *text, size_t bytes)
     for (int64_t k = 0; k < count; k++)
         bp_character_add(&out, letters[k]);
     bp_free(letters);
-    return bp_buffer_take(&out);
+    size_t kept = out.bytes;
+
+    return (bp_line){bp_buffer_take(&out), kept};
 }
 
 static void side_read(side *s, bp_line line, bp_bleu_words how)
@@ -75,7 +77,7 @@ static void side_read(side *s, bp_line line, bp_bleu_words how)
     s->partner = bp_alloc("metrics.stem", s->words.count, sizeof *s->partner);
     for (int64_t k = 0; k < s->words.count; k++) {
         s->stems[k] = stem_of(s->words.places[k].text, s->words.places[k].bytes);
-        s->hashes[k] = bp_xxh3(s->stems[k], strlen(s->stems[k]));
+        s->hashes[k] = bp_xxh3(s->stems[k].text, s->stems[k].bytes);
         s->partner[k] = -1;
     }
     bp_buffer_clear(&lower);
@@ -105,7 +107,7 @@ static void align_synonyms(side *hypothesis, side *reference, const bp_wordnet *
         if (hypothesis->partner[i] >= 0)
             continue;
         known.count = 0;
-        bp_wordnet_synonyms(wordnet, hypothesis->stems[i], strlen(hypothesis->stems[i]),
+        bp_wordnet_synonyms(wordnet, hypothesis->stems[i].text, hypothesis->stems[i].bytes,
                             add_synonym, &known);
         for (int64_t j = reference->words.count - 1; j >= 0 && hypothesis->partner[i] < 0; j--)
             for (int64_t k = 0; k < known.count && reference->partner[j] < 0; k++)

@@ -262,7 +262,8 @@ void bp_words_of_answer(bp_words *words, bp_line line)
     lower->bytes = out->bytes = 0;
     bp_text_lowercase(lower, line.text, line.bytes);
     for (size_t k = 0; k < lower->bytes; k++)
-        if (!stands_alone(lower->data[k]) && strchr("',-.", lower->data[k]) == NULL)
+        if (lower->data[k] == '\0' ||
+            (!stands_alone(lower->data[k]) && strchr("',-.", lower->data[k]) == NULL))
             lower->data[kept++] = lower->data[k];
     lower->bytes = kept;
     drop_articles(out, lower);

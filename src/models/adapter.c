@@ -2,6 +2,8 @@
  * weights that it adapts. */
 #include "models/adapter.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -107,7 +109,7 @@ void bp_adapter_to_json(json_t *model, const bp_adapter *adapter)
     if (adapter->kind == BP_ADAPTER_LORA) {
         write_targets(targets, adapter->targets);
         (void)json_object_set_new(out, "scale", json_real(adapter->scale));
-        (void)json_object_set_new(out, "targets", json_string(targets));
+        (void)json_object_set_new(out, "targets", bp_json_string(targets));
     }
     (void)json_object_set_new(model, "adapter", out);
 }

@@ -1,6 +1,8 @@
 /* A model's shape: from keys, from a checkpoint, and what its family says of it. */
 #include "models/family.h"
 
+#include "base/json.h"
+
 #include "models/model.h"
 
 #include <stdio.h>
@@ -400,8 +402,8 @@ static json_t *json_of(const bp_model_shape *shape, const bp_model_size *size)
     write_size(text, shape, size);
     return size->type == BP_SIZE_REAL     ? json_real(value)
            : size->type == BP_SIZE_FLAG   ? json_boolean(value != 0)
-           : size->type == BP_SIZE_CHOICE ? json_string(text)
-           : size->type == BP_SIZE_PAIRS  ? json_string(text)
+           : size->type == BP_SIZE_CHOICE ? bp_json_string(text)
+           : size->type == BP_SIZE_PAIRS  ? bp_json_string(text)
                                           : json_integer((json_int_t)value);
 }
 

@@ -1,6 +1,8 @@
 /* Tasks in checkpoints. */
 #include "models/task_shape.h"
 
+#include "base/json.h"
+
 #include <string.h>
 
 static const char *const NAMES[] = {"none", "classes", "regression", "tags", "spans"},
@@ -24,9 +26,9 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
 {
     if (task->kind == BP_TASK_NONE)
         return;
-    (void)json_object_set_new(model, "task", json_string(NAMES[task->kind]));
+    (void)json_object_set_new(model, "task", bp_json_string(NAMES[task->kind]));
     (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
-    (void)json_object_set_new(model, "pool", json_string(POOLS[task->pool]));
+    (void)json_object_set_new(model, "pool", bp_json_string(POOLS[task->pool]));
     if (task->dense)
         (void)json_object_set_new(model, "dense", json_true());
     if (task->precision > 0)

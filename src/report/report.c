@@ -2,6 +2,7 @@
 #include "report/report_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "report/template.h"
 
@@ -71,7 +72,7 @@ bp_err bp_report_page(const char *path, const char *name, const json_t *data)
     if (err == BP_OK)
         err = add_file(&style, "pages", "style.css");
     if (err == BP_OK) {
-        (void)json_object_set_new(all, "style", json_string(style.data));
+        (void)json_object_set_new(all, "style", bp_json_string(style.data));
         err = bp_template_render(&page, template.data, file, all);
     }
     if (err == BP_OK)
@@ -112,7 +113,7 @@ char *bp_report_svg(const char *text, const char *prefix)
             text = end + strlen(CLOSE);
         } else if (id) {
             bp_buffer_add(&out, text, (size_t)(id - text));
-            bp_html_escape(&out, prefix);
+            bp_html_escape(&out, prefix, strlen(prefix));
             bp_buffer_add(&out, "-", 1);
             text = id;
         } else {
@@ -199,9 +200,9 @@ bp_err bp_report_plot(json_t *page, const char *name, const json_t *variables, c
     if (err == BP_OK && bp_gnuplot(&picture, &bytes, NULL, script) == BP_OK)
         svg = bp_report_svg(picture, prefix);
     if (svg)
-        (void)json_object_set_new(page, "plot", json_string(svg));
+        (void)json_object_set_new(page, "plot", bp_json_string(svg));
     else if (err == BP_OK)
-        (void)json_object_set_new(page, "notice", json_string(bp_err_message()));
+        (void)json_object_set_new(page, "notice", bp_json_string(bp_err_message()));
     bp_free(svg);
     bp_free(picture);
     bp_free(script);

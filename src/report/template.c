@@ -24,17 +24,40 @@ typedef struct tag {
     char kind;
 } tag;
 
-void bp_html_escape(bp_buffer *out, const char *text)
+static bool is_control(char c)
 {
-    static const char *const ESCAPES[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    return ((unsigned char)c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
+}
 
-    while (*text) {
-        size_t plain = strcspn(text, "&<>\"");
+static const char *escape_of(char c)
+{
+    switch (c) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '"':
+        return "&quot;";
+    default:
+        return NULL;
+    }
+}
 
-        bp_buffer_add(out, text, plain);
-        text += plain;
-        if (*text)
-            bp_buffer_printf(out, "%s", ESCAPES[strchr("&<>\"", *text++) - "&<>\""]);
+void bp_html_escape(bp_buffer *out, const char *text, size_t bytes)
+{
+    for (size_t k = 0, plain = 0; k <= bytes; k++) {
+        const char *escape = k < bytes ? escape_of(text[k]) : "";
+
+        if (escape == NULL && !is_control(text[k]))
+            continue;
+        bp_buffer_add(out, text + plain, k - plain);
+        plain = k + 1;
+        if (escape != NULL)
+            bp_buffer_printf(out, "%s", escape);
+        else
+            bp_buffer_printf(out, "\\x%02X", (unsigned)text[k]);
     }
 }
 
@@ -121,9 +144,9 @@ static const json_t *find_value(const frame *context, const char *name, int byte
 static void put_value(bp_buffer *out, const json_t *value, bool raw)
 {
     if (json_is_string(value) && raw)
-        bp_buffer_printf(out, "%s", json_string_value(value));
+        bp_buffer_add(out, json_string_value(value), json_string_length(value));
     else if (json_is_string(value))
-        bp_html_escape(out, json_string_value(value));
+        bp_html_escape(out, json_string_value(value), json_string_length(value));
     else if (json_is_integer(value))
         bp_buffer_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_real(value))

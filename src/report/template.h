@@ -24,7 +24,7 @@
  */
 bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, const json_t *data);
 
-/** Add text with & < > " as HTML has them. */
-void bp_html_escape(bp_buffer *out, const char *text);
+/** Add text with & < > " as HTML has them; a control character but tab and line ends is \xNN. */
+void bp_html_escape(bp_buffer *out, const char *text, size_t bytes);
 
 #endif

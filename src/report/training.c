@@ -4,8 +4,10 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "report/report.h"
 #include "run/run_folder.h"
 #include "run/status/run_history.h"
@@ -42,14 +44,14 @@ static void name_runs(training *self)
     for (int64_t r = 0; r < self->count; r++) {
         char *real = realpath(self->runs[r].folder, NULL);
 
-        self->names[r] = bp_strdup(bp_path_base(real ? real : self->runs[r].folder));
+        self->names[r] = bp_printable(bp_path_base(real ? real : self->runs[r].folder));
         free(real); /* realpath's */
         for (int64_t k = 0; k < r; k++)
             alike = alike || strcmp(self->names[k], self->names[r]) == 0;
     }
     for (int64_t r = 0; alike && r < self->count; r++) {
         bp_free(self->names[r]);
-        self->names[r] = bp_strdup(self->runs[r].folder);
+        self->names[r] = bp_printable(self->runs[r].folder);
     }
 }
 
@@ -228,7 +230,7 @@ static void describe_curve(json_t *variables, const training *self, int64_t r, i
     int64_t colour = !alone ? r + 1 : run->curve_count > 1 && !member ? 7 : c % 6 + 1;
     bool few = run->curves[c].count <= FEW_LINES;
 
-    (void)json_array_append_new(json_object_get(variables, "names"), json_string(name));
+    (void)json_array_append_new(json_object_get(variables, "names"), bp_json_string(name));
     (void)json_array_append_new(json_object_get(variables, "numbers"), json_integer(colour));
     (void)json_array_append_new(json_object_get(variables, "members"), json_integer(member));
     (void)json_array_append_new(json_object_get(variables, "few"), json_integer(few));
@@ -236,7 +238,7 @@ static void describe_curve(json_t *variables, const training *self, int64_t r, i
 
 static void set_block(json_t *variables, const char *name, bp_buffer *block)
 {
-    (void)json_object_set_new(variables, name, json_string(block->data));
+    (void)json_object_set_new(variables, name, bp_json_string(block->data));
     bp_buffer_clear(block);
 }
 
@@ -276,8 +278,8 @@ static bp_err draw(char **picture, size_t *bytes, json_t *variables, const char 
     bp_err err;
 
     *picture = NULL;
-    (void)json_object_set_new(variables, "x", json_string(x));
-    (void)json_object_set_new(variables, "formats", json_string(format));
+    (void)json_object_set_new(variables, "x", bp_json_string(x));
+    (void)json_object_set_new(variables, "formats", bp_json_string(format));
     err = bp_report_script(&script, "training", variables);
     if (err == BP_OK)
         err = bp_gnuplot(picture, bytes, NULL, script);
@@ -331,7 +333,7 @@ static json_t *count_text(int64_t value)
         text[at++] = digits[k];
     }
     text[at] = '\0';
-    return json_string(text);
+    return bp_json_string(text);
 }
 
 static json_t *row_of(const training *self, int64_t r, int64_t c)
@@ -347,7 +349,7 @@ static json_t *row_of(const training *self, int64_t r, int64_t c)
                      run->curves[c].name),
         "state", is_member(run, c) ? "" : run->state, "step", count_text(figures.step), "steps",
         count_text(run->steps), "tokens", count_text(figures.tokens), "time",
-        isfinite(figures.hours) ? json_string(time) : json_null(), "loss",
+        isfinite(figures.hours) ? bp_json_string(time) : json_null(), "loss",
         real_text("%.4f", figures.loss), "valid_loss", real_text("%.4f", figures.best_valid_loss),
         "best_step", count_text(figures.best_step), "speed",
         count_text((int64_t)(isfinite(figures.median_speed) ? figures.median_speed : 0)));
@@ -363,7 +365,7 @@ static json_t *differences_of(const training *self)
 
     bp_history_differences(&keys, &count, self->runs, self->count);
     for (int64_t r = 0; r < self->count; r++)
-        (void)json_array_append_new(names, json_string(self->names[r]));
+        (void)json_array_append_new(names, bp_json_string(self->names[r]));
     for (int64_t k = 0; k < count; k++) {
         json_t *values = json_array();
 
@@ -432,7 +434,7 @@ bp_err bp_training_page(const char *path, const char *const *folders, int64_t co
         page = page_of(&self);
     if (err == BP_OK && add_plots(page, &self) != BP_OK) {
         *notice = bp_strdup(bp_err_message());
-        (void)json_object_set_new(page, "notice", json_string(*notice));
+        (void)json_object_set_new(page, "notice", bp_json_string(*notice));
     }
     if (err == BP_OK)
         err = bp_report_page(path, "training", page);

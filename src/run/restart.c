@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/lock/run_lock_priv.h"
@@ -122,9 +123,9 @@ static void add_end(json_t *one, const json_t *before, const char *folder)
     if (end == NULL)
         end = run_words_ask_slurm(before);
     if (again && !asked && !has(end, "message"))
-        set(end, "cause", json_string(BY_ITSELF));
+        set(end, "cause", bp_json_string(BY_ITSELF));
     run_words_text(text, sizeof text, end);
-    set(one, "after", json_string(text));
+    set(one, "after", bp_json_string(text));
     if (same)
         set_integer(one, "stuck", integer_of(last, "stuck") + !excused);
     if (again)
@@ -160,7 +161,7 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     one = json_pack("{s:I, s:s, s:I}", "start", (json_int_t)start, "time", bp_clock_stamp().text,
                     "progress", (json_int_t)bp_restart_progress(folder));
     if (job != NULL) {
-        set(one, "slurm_job", json_string(job));
+        set(one, "slurm_job", bp_json_string(job));
         set(one, "slurm_restart", json_integer(bp_restart_count()));
     }
     if (before != NULL)

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -49,9 +50,9 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     run->config_text = bp_config_text(config);
     bp_sha256_of(run->config_text, strlen(run->config_text), now);
     if (!run->finished)
-        (void)json_array_append_new(hashes, json_string(now));
+        (void)json_array_append_new(hashes, bp_json_string(now));
     if (pairs->sha256[0] != '\0')
-        (void)json_array_append_new(hashes, json_string(pairs->sha256));
+        (void)json_array_append_new(hashes, bp_json_string(pairs->sha256));
     set(run->record, "config_sha256", hashes);
     if (before == NULL) /* there is a run from run.json on */
         err = write_config(run);
@@ -142,13 +143,13 @@ static bp_err note_opened(bp_run *run)
     bp_err err;
 
     if (job != NULL) {
-        set(members, "slurm_job", json_string(job));
+        set(members, "slurm_job", bp_json_string(job));
         set(members, "slurm_restart", json_integer(bp_restart_count()));
         bp_log_file_only("start %lld of this run: Slurm job %s, restart %lld",
                          (long long)bp_run_start_number(run), job, (long long)bp_restart_count());
     }
     if (after[0] != '\0') {
-        set(members, "after", json_string(after));
+        set(members, "after", bp_json_string(after));
         bp_log("the start before this one %s", after);
     }
     err = bp_run_event(run, "opened", members);
@@ -170,9 +171,9 @@ static json_t *end_of(const bp_run *run, bp_err state)
                             "code", (int)state);
 
     if (state != BP_OK && !stopped)
-        set(end, "message", json_string(bp_err_message()));
+        set(end, "message", bp_json_string(bp_err_message()));
     if (reason != NULL)
-        set(end, "reason", json_string(reason));
+        set(end, "reason", bp_json_string(reason));
     return end;
 }
 
@@ -190,7 +191,7 @@ static bp_err write_exit(bp_run *run, bp_err state)
     json_t *end = end_of(run, state);
     bp_err err;
 
-    set(end, "time", json_string(bp_clock_stamp().text));
+    set(end, "time", bp_json_string(bp_clock_stamp().text));
     set(run->record, "exit", end);
     err = run_record_write(run->folder, run->record);
     run_progress_end(run->progress, end);

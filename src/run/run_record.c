@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "run/restart.h"
 #include "run/run_fields_priv.h"
@@ -99,7 +100,7 @@ static json_t *identities_json(const bp_run_spec *spec, const json_t *before)
         identities = json_object();
     for (const bp_run_identity *one = spec->identities; one != NULL && one->name != NULL; one++)
         if (one->value != NULL && one->value[0] != '\0')
-            set(identities, one->name, json_string(one->value));
+            set(identities, one->name, bp_json_string(one->value));
     return identities;
 }
 
@@ -108,7 +109,7 @@ static void add_seed(void *context, const bp_option *option, const char *value)
     static const char *const seeds[] = {"run.seed", "run.member", NULL};
 
     if (value != NULL && is_among(option->key, seeds))
-        set(context, option->key, json_string(value));
+        set(context, option->key, bp_json_string(value));
 }
 
 json_t *run_record_new(const char *folder, const bp_mesh *mesh, const bp_config *config,

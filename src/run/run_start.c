@@ -76,8 +76,8 @@ static void add_line(const char *run_dir, bp_err code, const char *message)
     json_t *line;
     int fd;
 
-    line = json_pack("{s:s, s:s, s:i, s:s}", "time", bp_clock_stamp().text, "event", "start_failed",
-                     "code", (int)code, "message", message);
+    line = json_pack("{s:s, s:s, s:i, s:o}", "time", bp_clock_stamp().text, "event", "start_failed",
+                     "code", (int)code, "message", bp_json_string(message));
     text = bp_json_line(line);
     if (strlen(text) < LINE_LIMIT && bp_plain_open(bp_path_in(run_dir, "events.jsonl").text,
                                                    O_RDWR | O_CREAT | O_APPEND, &fd) == BP_OK) {

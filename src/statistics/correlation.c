@@ -6,24 +6,49 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Powers of two that bring the largest value near 1, in two steps, as one may be beyond double: the
+ * squares of numbers near 1e-300 or 1e300 are none. Nothing is rounded by them. */
+typedef struct scale {
+    double first, second;
+} scale;
+
+static scale scale_of(const double *x, int64_t n)
+{
+    double most = 0;
+    int exponent = 0;
+
+    for (int64_t k = 0; k < n; k++)
+        most = fmax(most, fabs(x[k]));
+    if (most > 0 && isfinite(most))
+        (void)frexp(most, &exponent);
+    return (scale){ldexp(1, -exponent / 2), ldexp(1, -exponent - -exponent / 2)};
+}
+
+static double scaled(double value, scale by)
+{
+    return value * by.first * by.second;
+}
+
 double bp_pearson_counted(const double *x, const double *y, const int32_t *counts, int64_t n)
 {
     double total = 0, mean_x = 0, mean_y = 0, xx = 0, yy = 0, xy = 0;
+    scale by_x = scale_of(x, n), by_y = scale_of(y, n);
 
     for (int64_t k = 0; k < n; k++)
         total += counts != NULL ? counts[k] : 1;
     for (int64_t k = 0; k < n; k++) {
         double times = counts != NULL ? counts[k] : 1;
 
-        mean_x += times * x[k] / total;
-        mean_y += times * y[k] / total;
+        mean_x += times * scaled(x[k], by_x) / total;
+        mean_y += times * scaled(y[k], by_y) / total;
     }
     for (int64_t k = 0; k < n; k++) {
-        double times = counts != NULL ? counts[k] : 1;
+        double times = counts != NULL ? counts[k] : 1, dx = scaled(x[k], by_x) - mean_x,
+               dy = scaled(y[k], by_y) - mean_y;
 
-        xx += times * (x[k] - mean_x) * (x[k] - mean_x);
-        yy += times * (y[k] - mean_y) * (y[k] - mean_y);
-        xy += times * (x[k] - mean_x) * (y[k] - mean_y);
+        xx += times * dx * dx;
+        yy += times * dy * dy;
+        xy += times * dx * dy;
     }
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
 }

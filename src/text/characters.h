@@ -23,7 +23,8 @@ bool bp_character_is_space(uint32_t code_point);
 /** Is it a letter, a number or "_"? */
 bool bp_character_is_word(uint32_t code_point);
 
-/** Append valid UTF-8 in lower case, each character on its own (no final sigma). */
+/** Append valid UTF-8 in lower case, as Python's str.lower(): a capital sigma at the end of a word
+ * is the final one. */
 void bp_text_lowercase(bp_buffer *out, const char *text, size_t bytes);
 
 #endif

@@ -4,6 +4,7 @@
 #include "text/text_source.h"
 
 #include "text/answers.h"
+#include "text/conll.h"
 #include "text/record_priv.h"
 #include "text/sentences_priv.h"
 #include "text/squad_priv.h"
@@ -26,8 +27,13 @@ struct bp_documents {
     bool source_ended;
     int64_t line, document_line; /* the one read; of conll the first one of the document */
     bool inside;                 /* of a document: its first piece was given */
-    int64_t past_bytes;          /* of the files before */
-    char *id;                    /* [id_capacity] for formats without ids of their own */
+    int columns;                 /* of conll: of the file's last word; 0: there was none yet */
+    bp_buffer held;              /* of conll: lines before the first word that may be comments */
+    int64_t held_line;           /* the first one of these */
+    char *fault;                 /* of the document at hand, with keep_bad; NULL: none */
+    int64_t fault_line;
+    int64_t past_bytes; /* of the files before */
+    char *id;           /* [id_capacity] for formats without ids of their own */
     size_t id_capacity;
     bp_text_record record;
     bp_documents *target; /* of pairs: the other file */
@@ -137,6 +143,8 @@ void bp_documents_close(bp_documents **documents)
     bp_text_record_clear(&d->record);
     bp_documents_close(&d->target);
     bp_squad_close(&d->squad);
+    bp_buffer_clear(&d->held);
+    bp_free(d->fault);
     bp_free(d->starts);
     bp_free(d);
     *documents = NULL;
@@ -299,6 +307,18 @@ static bp_err wrap_line(const bp_documents *documents, bp_err err, const char *r
         remedy);
 }
 
+/* An error in a document, which is to be given with its fault: no error. */
+static bp_err keep_bad(bp_documents *documents, bp_err err)
+{
+    if (err != BP_ERR_FORMAT || !documents->options.keep_bad)
+        return err;
+    if (documents->fault == NULL) { /* the first one */
+        documents->fault = bp_strdup(bp_err_message());
+        documents->fault_line = documents->line;
+    }
+    return BP_OK;
+}
+
 /* The first line of a table. */
 static bp_err read_head(bp_documents *documents)
 {
@@ -327,6 +347,8 @@ static bp_err next_source(bp_documents *documents)
     documents->source_ended = false;
     documents->line = 0;
     documents->inside = false;
+    documents->columns = 0;
+    documents->held.bytes = 0;
     if (documents->file == documents->count)
         return BP_OK;
     err = bp_text_source_open(&documents->source, documents->paths[documents->file]);
@@ -382,6 +404,53 @@ static void add_start(bp_documents *documents, size_t at)
     documents->starts[documents->start_count++] = at;
 }
 
+static bp_err add_word(bp_documents *documents, const char *line, size_t bytes, int64_t number)
+{
+    bp_text_record *record = &documents->record;
+    bp_err err;
+
+    if (documents->start_count == 0)
+        documents->document_line = number;
+    add_start(documents, record->joined.bytes);
+    err = keep_bad(documents, bp_conll_add(record, line, bytes));
+    return err == BP_OK ? BP_OK : wrap_line(documents, err, "correct the line");
+}
+
+/* Lines before the file's first word: which of them are words is known by it. */
+static bp_err add_held(bp_documents *documents)
+{
+    const char *at = documents->held.data;
+    const char *end = documents->held.bytes > 0 ? at + documents->held.bytes : at;
+    int64_t number = documents->held_line;
+    bp_err err = BP_OK;
+
+    for (; at < end && err == BP_OK; at += strlen(at) + 1, number++)
+        if (documents->start_count > 0 || !bp_conll_is_comment(at, strlen(at), documents->columns))
+            err = add_word(documents, at, strlen(at), number);
+    documents->held.bytes = 0;
+    return err;
+}
+
+/* A line that is no gap: a word, or a comment, which stands before a sentence. */
+static bp_err take_tagged(bp_documents *documents, const span *line)
+{
+    bool may_be_comment = documents->start_count == 0 && line->text[0] == '#' &&
+                          memchr(line->text, 0, line->bytes) == NULL;
+
+    if (may_be_comment && documents->columns == 0) {
+        if (documents->held.bytes == 0)
+            documents->held_line = documents->line;
+        bp_buffer_add(&documents->held, line->text, line->bytes);
+        bp_buffer_add(&documents->held, "", 1);
+        return BP_OK;
+    }
+    if (may_be_comment && bp_conll_is_comment(line->text, line->bytes, documents->columns))
+        return BP_OK;
+    documents->columns = bp_conll_columns(line->text, line->bytes);
+    bp_err err = add_held(documents);
+    return err == BP_OK ? add_word(documents, line->text, line->bytes, documents->line) : err;
+}
+
 /* A sentence of words and tags: the lines up to one without a word. Its line is its first one. */
 static bp_err next_tagged(bp_documents *documents, span *piece)
 {
@@ -396,19 +465,19 @@ static bp_err next_tagged(bp_documents *documents, span *piece)
 
         if (err != BP_OK)
             return err;
-        if (line.found && !is_blank(&line)) {
-            if (documents->start_count == 0)
-                documents->document_line = documents->line;
-            add_start(documents, record->joined.bytes);
-            err = bp_conll_add(record, line.text, line.bytes);
+        if (line.found && !bp_conll_is_gap(line.text, line.bytes)) {
+            err = take_tagged(documents, &line);
             if (err != BP_OK)
-                return wrap_line(documents, err, "correct the line");
-        } else if (documents->start_count > 0) {
+                return err;
+            continue;
+        }
+        documents->held.bytes = 0;
+        if (documents->start_count > 0) {
             *piece = (span){record->joined.data, record->joined.bytes, true, true};
             return BP_OK;
-        } else if (!line.found) {
-            return BP_OK;
         }
+        if (!line.found)
+            return BP_OK;
     }
 }
 
@@ -436,6 +505,8 @@ static bp_err next_question(bp_documents *documents, span *piece)
                             documents->end - documents->at);
     if (err == BP_OK)
         err = bp_squad_next(&documents->squad, record, &piece->found);
+    if (piece->found)
+        err = keep_bad(documents, err);
     if (err != BP_OK)
         return wrap_squad(documents, err);
     if (!piece->found)
@@ -511,7 +582,9 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
         (void)snprintf(documents->id, documents->id_capacity, "%s:%lld", base,
                        (long long)piece->line);
     if (options->format >= BP_TEXT_JSONL && options->format < BP_TEXT_CONLL) {
-        err = parse(documents, found, target);
+        err = keep_bad(documents, parse(documents, found, target));
+        if (err == BP_OK && documents->fault != NULL)
+            return BP_OK;
         if (err != BP_OK)
             return wrap_line(documents, err,
                              record->lacks_text
@@ -539,20 +612,52 @@ static bp_err describe(bp_documents *documents, bp_piece *piece, const span *fou
     return BP_OK;
 }
 
-/* The line of the other file; both end together. */
-static bp_err next_target(bp_documents *documents, bool has_source, span *line)
+/* The document at hand is none. */
+static void give_fault(const bp_documents *documents, bp_piece *piece)
+{
+    bool has_id = documents->options.format == BP_TEXT_SQUAD;
+
+    piece->fault = documents->fault;
+    piece->text = "";
+    piece->bytes = 0;
+    piece->id = has_id && documents->record.id != NULL ? documents->record.id : "";
+    piece->line = has_id ? 0 : documents->fault_line;
+    piece->starts = NULL;
+    piece->tags = piece->spans = NULL;
+}
+
+/* Nothing but blank lines is left of the file of which `line` was read. */
+static bp_err ends_blank(bp_documents *documents, span *line, bool *ends)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && line->found && is_blank(line))
+        err = next_span(documents, line);
+    *ends = !line->found;
+    return err;
+}
+
+/* The line of the other file; both end together, but for blank lines at the end of one. *source is
+ * not found then. */
+static bp_err next_target(bp_documents *documents, span *source, span *line)
 {
     bp_documents *target = documents->target;
+    bool has_source = source->found, ends = false;
+    int64_t number;
     bp_err err = target->source == NULL && target->file == 0 ? next_source(target) : BP_OK;
 
     if (err == BP_OK)
         err = next_span(target, line);
     if (err != BP_OK || line->found == has_source)
         return err;
+    number = (has_source ? documents : target)->line;
+    err = ends_blank(has_source ? documents : target, has_source ? source : line, &ends);
+    if (err != BP_OK || ends)
+        return err;
     return BP_FAIL(BP_ERR_FORMAT, "pairs.length",
                    "the file ends with line %lld, and %s goes on: at %s; give files of as many "
                    "lines",
-                   (long long)(has_source ? documents : target)->line - 1,
+                   (long long)number - 1,
                    bp_text_source_shown((has_source ? documents : target)->paths[0]),
                    bp_text_source_shown((has_source ? target : documents)->paths[0]));
 }
@@ -566,19 +671,26 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
     for (;;) {
         bp_err err = documents->source == NULL ? next_source(documents) : BP_OK;
 
+        bp_free(documents->fault);
+        documents->fault = NULL;
+
         if (err != BP_OK || documents->source == NULL)
             return err;
         err = options->format == BP_TEXT_CONLL   ? next_tagged(documents, &found)
               : options->format == BP_TEXT_SQUAD ? next_question(documents, &found)
                                                  : next_span(documents, &found);
         if (err == BP_OK && documents->target != NULL)
-            err = next_target(documents, found.found, &target);
+            err = next_target(documents, &found, &target);
         if (err != BP_OK)
             return err;
         if (!found.found) {
             err = next_source(documents);
             if (err != BP_OK || documents->source == NULL)
                 return err;
+            continue;
+        }
+        if (documents->target != NULL && is_blank(&found) && is_blank(&target)) {
+            documents->stats.skipped_lines++; /* of both */
             continue;
         }
         piece->first = !documents->inside;
@@ -589,7 +701,11 @@ bp_err bp_documents_next(bp_documents *documents, bp_piece *piece)
         piece->document = documents->stats.documents - 1;
         piece->file = documents->file;
         piece->line = options->format == BP_TEXT_FILE ? 0 : documents->line;
-        if (piece->number % options->share_size == options->share_rank)
-            return describe(documents, piece, &found, &target);
+        if (piece->number % options->share_size != options->share_rank)
+            continue;
+        err = documents->fault == NULL ? describe(documents, piece, &found, &target) : BP_OK;
+        if (documents->fault != NULL)
+            give_fault(documents, piece);
+        return err;
     }
 }

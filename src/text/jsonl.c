@@ -1,4 +1,5 @@
 /* A line of JSON to a document: its text, id, labels and values. */
+#include "base/json.h"
 #include "base/mem.h"
 #include "text/text_source.h"
 
@@ -95,7 +96,8 @@ bp_err bp_jsonl_parse(bp_text_record *record, const char *line, size_t bytes)
 
     clear_values(record);
     record->lacks_text = false;
-    record->object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    record->object = bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                                     record->keys, record->key_count, &where);
     if (record->object == NULL)
         return json_error_code(&where) == json_error_out_of_memory
                    ? bp_fail_memory("JSON", (int64_t)bytes, 1)

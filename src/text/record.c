@@ -41,6 +41,14 @@ void bp_text_record_init(bp_text_record *record, const bp_documents_options *opt
     record->values = bp_alloc("text.labels", options->value_count, sizeof *record->values);
     for (int k = 0; k < options->label_count; k++)
         record->labels[k] = bp_strdup("");
+    record->keys = bp_alloc("text.labels", 2 + options->label_count + options->value_count,
+                            sizeof *record->keys);
+    record->keys[record->key_count++] = record->text_field;
+    record->keys[record->key_count++] = "id";
+    for (int k = 0; k < options->label_count; k++)
+        record->keys[record->key_count++] = record->names[k];
+    for (int k = 0; k < options->value_count; k++)
+        record->keys[record->key_count++] = record->value_names[k];
 }
 
 void bp_text_record_clear(bp_text_record *record)
@@ -52,6 +60,7 @@ void bp_text_record_clear(bp_text_record *record)
     free_names(record->labels, record->label_count);
     bp_free(record->id);
     bp_free(record->text_field);
+    bp_free(record->keys);
     bp_free(record->types);
     bp_free(record->values);
     bp_free(record->columns);

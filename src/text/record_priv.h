@@ -28,6 +28,8 @@ typedef struct bp_text_record {
     char *text_field; /* of jsonl */
     bool no_tags;     /* of conll: each is "" */
     json_t *object;
+    const char **keys; /* jsonl: members that are read [key_count], borrowed from here */
+    int key_count;
     bp_buffer joined; /* texts of a line, one behind the other; words of a sentence */
     bp_buffer tags;   /* conll: of words, each ended by a zero byte; squad: context and answers */
     int *columns;     /* tsv: of fields, labels, values, of each kind as asked for */

@@ -1,6 +1,7 @@
 /* Questions of SQuAD's files. */
 #include "text/squad_priv.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "text/answers.h"
 #include "text/text_source.h"
@@ -77,11 +78,24 @@ static bp_err fail_form(const char *what, const char *id)
                    what, id[0] ? "question " : "the file", id);
 }
 
+/* A member that is a text without U+0000; else NULL. */
+static const char *text_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *text = json_string_value(value);
+
+    return text != NULL && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
 bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes)
 {
+    static const char *const keys[] = {"data",         "paragraphs",   "context", "qas",
+                                       "id",           "question",     "answers", "text",
+                                       "answer_start", "is_impossible"};
     json_error_t where;
 
-    *squad = (bp_squad){.root = json_loadb(text, bytes, 0, &where)};
+    *squad = (bp_squad){.root = bp_json_members(text, bytes, JSON_ALLOW_NUL, keys,
+                                                sizeof keys / sizeof keys[0], &where)};
     if (squad->root == NULL)
         return BP_FAIL(BP_ERR_FORMAT, "json.invalid",
                        "not valid JSON in UTF-8 (%s), line %d, column %d", where.text, where.line,
@@ -110,6 +124,46 @@ static size_t byte_of(const char *text, json_int_t at)
     return byte;
 }
 
+/* White space at the start of a text. */
+static size_t gap_bytes(const char *text)
+{
+    size_t bytes = strlen(text), at = 0;
+
+    for (size_t step; at < bytes && kind_at(text, bytes, at, &step) == WORD_SPACE;)
+        at += step;
+    return at;
+}
+
+/* A text without the white space around it. */
+static const char *trim(const char *text, size_t *bytes)
+{
+    size_t all = strlen(text), first = gap_bytes(text);
+
+    *bytes = 0;
+    for (size_t at = first, step; at < all; at += step)
+        if (kind_at(text, all, at, &step) != WORD_SPACE)
+            *bytes = at + step - first;
+    return text + first;
+}
+
+/* An answer that stands at character `start` of its context, without the white space around it. */
+static bp_err find_answer(size_t answer[2], const char *context, const char *text, json_int_t start,
+                          const char *id)
+{
+    size_t at = byte_of(context, start), bytes;
+    const char *trimmed = trim(text, &bytes);
+
+    at += gap_bytes(context + at);
+    if (start < 0 || bytes == 0 || strncmp(context + at, trimmed, bytes) != 0)
+        return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
+                       "the answer '%.60s' does not stand at character %lld of its context, in "
+                       "question %.80s",
+                       text, (long long)start, id);
+    answer[0] = at;
+    answer[1] = at + bytes;
+    return BP_OK;
+}
+
 /* Texts of answers to a new list, and where the first one lies in the context; JSON's null: the
  * question does not say. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
@@ -117,6 +171,7 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
 {
     const json_t *answers = json_object_get(question, "answers"), *one;
     bool none = json_is_true(json_object_get(question, "is_impossible"));
+    bp_err err = BP_OK;
     size_t k;
 
     if (json_is_null(answers))
@@ -128,43 +183,36 @@ static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *quest
     json_array_foreach((json_t *)answers, k, one)
     {
         const json_t *start = json_object_get(one, "answer_start");
-        const char *text = json_string_value(json_object_get(one, "text"));
-        size_t at;
+        const char *text = text_of(one, "text");
 
         if (none)
             break;
-        if (!text || !text[0] || !json_is_integer(start))
-            return fail_form("an answer's \"text\" or \"answer_start\"", id);
-        at = byte_of(context, json_integer_value(start));
-        if (json_integer_value(start) < 0 || strncmp(context + at, text, strlen(text)) != 0)
-            return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
-                           "the answer '%.60s' does not stand at character %lld of its context, in "
-                           "question %.80s",
-                           text, (long long)json_integer_value(start), id);
-        (void)json_array_append_new(*texts, json_string(text));
-        if (k == 0) {
-            answer[0] = at;
-            answer[1] = at + strlen(text);
-        }
+        if (!text || !text[0] || (k == 0 && !json_is_integer(start)))
+            err = fail_form("an answer's \"text\" or \"answer_start\"", id);
+        else if (k == 0) /* the place of the others is not read */
+            err = find_answer(answer, context, text, json_integer_value(start), id);
+        if (err != BP_OK)
+            break;
+        (void)json_array_append_new(*texts, bp_json_string(text));
     }
-    return BP_OK;
+    return err;
 }
 
 static bp_err take_question(bp_text_record *record, const json_t *question, const char *context)
 {
-    const char *id = json_string_value(json_object_get(question, "id")),
-               *text = json_string_value(json_object_get(question, "question"));
+    const char *id = text_of(question, "id"), *text = text_of(question, "question");
     json_t *texts = NULL;
     char *dumped;
     bp_err err;
 
+    bp_text_record_set(&record->id, "", 0);
     if (!id || strlen(id) > BP_TEXT_FIELD_BYTES)
         return fail_form("\"id\", of no more than 1024 bytes,", "");
+    bp_text_record_set(&record->id, id, strlen(id));
     if (!text || !text[0])
         return fail_form("\"question\"", id);
     if (!context || bp_context_word(context, strlen(context), 0) == 0)
         return fail_form("\"context\"", id);
-    bp_text_record_set(&record->id, id, strlen(id));
     err = read_answers(&texts, record->answer, question, context, id);
     if (err == BP_OK) {
         record->joined.bytes = record->tags.bytes = 0;
@@ -187,6 +235,7 @@ bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found)
 {
     const json_t *articles = json_object_get(squad->root, "data");
 
+    *found = false;
     for (; squad->article < json_array_size(articles);
          squad->article++, squad->paragraph = squad->question = 0) {
         const json_t *paragraphs =
@@ -204,7 +253,7 @@ bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found)
             *found = squad->question < json_array_size(questions);
             if (*found)
                 return take_question(record, json_array_get(questions, squad->question++),
-                                     json_string_value(json_object_get(paragraph, "context")));
+                                     text_of(paragraph, "context"));
         }
     }
     *found = false;

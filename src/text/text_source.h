@@ -63,10 +63,10 @@ typedef enum bp_text_format {
     BP_TEXT_JSONL, /* "jsonl": an object a line with text, `id` and label fields; blank lines as
                       above */
     /* of tasks, whose documents hold several texts: */
-    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line */
+    BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line; two blank lines are no pair */
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
     BP_TEXT_CONLL, /* "conll": a word a line, its tag behind it; lines without a word end documents
-                    */
+                      (conll.h: marks of documents too; comments are left out) */
     BP_TEXT_SQUAD  /* "squad": SQuAD's JSON; a document is a question and its context */
 } bp_text_format;
 
@@ -115,7 +115,8 @@ typedef struct bp_documents_options {
     const char *const *labels; /* jsonl, tsv: names of the label fields [label_count] ... */
     const char *const *values; /* ... and of those that hold numbers [value_count] */
     int field_count, label_count, value_count;
-    bool no_tags;           /* conll: a line's first field is a word, whose tag is "" */
+    bool no_tags;  /* conll: a line's first field is a word, whose tag is "" */
+    bool keep_bad; /* a document whose content is wrong is given with `fault`, and the next ones */
     bp_sentences sentences; /* pieces say where they begin, and are cut there alone */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
@@ -160,6 +161,7 @@ typedef struct bp_piece {
      * there is none. */
     const char *spans;
     size_t spans_bytes, answer[2];
+    const char *fault; /* what is wrong with the document, whose text is "" then; NULL: nothing */
 } bp_piece;
 
 typedef struct bp_documents_stats {
@@ -182,7 +184,8 @@ typedef struct bp_documents bp_documents;
 bp_err bp_documents_open(bp_documents **out, const char *const *paths, int count,
                          const bp_documents_options *options);
 
-/** The next piece of this share; piece->text is NULL after the last.
+/** The next piece of this share; piece->text is NULL after the last. With keep_bad what is wrong
+ * within a line (jsonl, tsv, pairs), a sentence (conll) or a question (squad) is no error.
  *
  * A byte order mark at the start of a file is no text. An empty file is a document without text
  * (BP_TEXT_FILE). A jsonl line is parsed, and its faults

@@ -1,5 +1,8 @@
+#include "base/buffer.h"
+#include "base/csv.h"
 #include "base/fault.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "bp_test.h"
 #include <math.h>
 
@@ -20,6 +23,139 @@ static void text_is_canonical(void **state)
     bp_free(text);
     bp_free(line);
     json_decref(value);
+}
+
+/* What is read of an object with the members "a" and "b", as a line; NULL: nothing. */
+static char *members(const char *text)
+{
+    static const char *const keys[] = {"a", "b"};
+    json_t *value = bp_json_members(text, strlen(text), JSON_REJECT_DUPLICATES, keys, 2, NULL);
+    char *line = value != NULL ? bp_json_line(value) : NULL;
+
+    json_decref(value);
+    return line;
+}
+
+static void members_that_nobody_reads_may_be_anything(void **state)
+{
+    static const struct {
+        const char *text, *expected; /* NULL: refused */
+    } cases[] = {
+        {"{\"a\": 1, \"x\": NaN}", "{\"a\": 1}\n"},
+        {"{\"x\": NaN, \"a\": 1}", "{\"a\": 1}\n"},
+        {"{\"x\": -Infinity, \"x\": 1e999, \"y\": 18446744073709551616}", "{}\n"},
+        {"{\"a\": [1, {\"x\": nan, \"b\": 2}], \"x\": {\"a\": [NaN, {}, [], \"]}\\\"\"]}, \"b\": 3 "
+         "}",
+         "{\"a\": [1, {\"b\": 2}], \"b\": 3}\n"},
+        {"{\"x\": \"\\ud800\", \"\\ud800\": 1, \"\\u0061\": 1}", "{\"a\": 1}\n"},
+        {"{\"x\": \"\xff\t\", \"\xff\": 1, \"a\": 1}", "{\"a\": 1}\n"},
+        {"{\"a\": 1, \"x\": 2, \"y\": 3}", "{\"a\": 1}\n"},
+        {"{\"x\": 2, \"a\": 1, \"y\": 3, \"b\": 2, \"z\":[[]]}", "{\"a\": 1, \"b\": 2}\n"},
+        {"{}", "{}\n"},
+        {"[{\"x\": NaN}]", "[{}]\n"},
+        {"{\"a\": NaN}", NULL},
+        {"{\"a\": 1, \"a\": 2}", NULL},
+        {"{\"a\": 1, \"x\": NaN,}", NULL},
+        {"{\"a\": 1, \"x\": [1,]}", NULL},
+        {"{\"a\": 1, \"x\": [1}}", NULL},
+        {"{\"a\": 1, \"x\": \"}", NULL},
+        {"{\"a\": 1, \"x\" 2}", NULL},
+        {"{\"a\": 1, \"x\": }", NULL},
+        {"{\"a\": 1} {", NULL},
+        {"{\"a\": 1, x: 1}", NULL},
+        {"", NULL},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char *line = members(cases[k].text);
+
+        if ((line == NULL) != (cases[k].expected == NULL))
+            print_error("%s\n", cases[k].text);
+        assert_true((line == NULL) == (cases[k].expected == NULL));
+        if (line != NULL)
+            assert_string_equal(line, cases[k].expected);
+        bp_free(line);
+    }
+    for (size_t depth = 1000; depth <= 4000;
+         depth += 3000) { /* deep ones are jansson's to refuse */
+        bp_buffer text = {0};
+
+        bp_buffer_printf(&text, "{\"a\": 1, \"x\": ");
+        for (size_t k = 0; k < depth; k++)
+            bp_buffer_printf(&text, "[");
+        for (size_t k = 0; k < depth; k++)
+            bp_buffer_printf(&text, "]");
+        bp_buffer_printf(&text, "}");
+        char *line = members(text.data);
+        assert_true((line != NULL) == (depth < 2048));
+        bp_free(line);
+        bp_buffer_clear(&text);
+    }
+}
+
+static void text_for_spreadsheets_is_no_formula(void **state)
+{
+    static const char *const cases[][2] = {{"=1+1", "'=1+1"},
+                                           {"@SUM(A1)", "'@SUM(A1)"},
+                                           {"+a", "'+a"},
+                                           {"-LRB-", "'-LRB-"},
+                                           {"--", "'--"},
+                                           {"\tx", "'\tx"},
+                                           {"\rx", "\"'\rx\""},
+                                           {"-", "-"},
+                                           {"=", "="},
+                                           {"-1", "-1"},
+                                           {"+2.50", "+2.50"},
+                                           {"-.5e-7", "-.5e-7"},
+                                           {"-1e", "'-1e"},
+                                           {"-1.2.3", "'-1.2.3"},
+                                           {"-.", "'-."},
+                                           {"a=1", "a=1"},
+                                           {"=a,\"b", "\"'=a,\"\"b\""},
+                                           {"", ""},
+                                           {"a\nb", "\"a\nb\""}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        bp_buffer out = {0};
+
+        bp_csv_add(&out, cases[k][0], strlen(cases[k][0]));
+        assert_string_equal(out.bytes > 0 ? out.data : "", cases[k][1]);
+        bp_buffer_clear(&out);
+    }
+}
+
+static void foreign_text_is_printable(void **state)
+{
+    static const char *const cases[][2] = {
+        {"a\x1b[31m\x7f", "a\\x1B[31m\\x7F"},
+        {"\xC2\x9B\xC2\xA0", "\\xC2\\x9B\xC2\xA0"},
+        {"\xF0\x9F\x98\x80\xF0\x9F\x98", "\xF0\x9F\x98\x80\\xF0\\x9F\\x98"},
+        {"\xC0\xAF\xF4\x90\x80\x80", "\\xC0\\xAF\\xF4\\x90\\x80\\x80"},
+        {"a\nb", "a\\x0Ab"},
+        {"", ""}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char *text = bp_printable(cases[k][0]);
+
+        assert_string_equal(text, cases[k][1]);
+        bp_free(text);
+    }
+}
+
+static void strings_of_any_bytes_are_spelled(void **state)
+{
+    static const char *const cases[][2] = {
+        {"caf\xC3\xA9", "caf\xC3\xA9"},
+        {"a\xFF\xC3", "a\\xFF\\xC3"},
+        {"\xED\xA0\x80\xE2\x82\xAC", "\\xED\\xA0\\x80\xE2\x82\xAC"},
+        {"", ""}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        json_t *value = bp_json_string(cases[k][0]);
+
+        assert_string_equal(json_string_value(value), cases[k][1]);
+        json_decref(value);
+    }
 }
 
 static void reals_read_back_to_the_bit(void **state)
@@ -135,6 +271,10 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_canonical),
+        cmocka_unit_test(members_that_nobody_reads_may_be_anything),
+        cmocka_unit_test(text_for_spreadsheets_is_no_formula),
+        cmocka_unit_test(foreign_text_is_printable),
+        cmocka_unit_test(strings_of_any_bytes_are_spelled),
         cmocka_unit_test(reals_read_back_to_the_bit),
         cmocka_unit_test(what_is_not_finite_is_null),
         cmocka_unit_test(broken_text_is_reported_with_its_place),

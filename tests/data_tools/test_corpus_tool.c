@@ -98,6 +98,93 @@ static void text_of_several_chunks_is_the_same_on_two_ranks(void **state)
     expect_tool(0, "verify long1.h5", 0, "sound, 300 documents");
 }
 
+/* Fields that nobody asks for hold what Python and crawlers write; other lines are bad. */
+static const char MESSY[] =
+    "{\"text\": \"one two\", \"id\": \"a\", \"score\": NaN, \"n\": 18446744073709551616}\n"
+    "{\"text\": null}\n"
+    "{\"text\": \"three\", \"m\": 1, \"m\": 1e400, \"s\": \"\\ud800\"}\n"
+    "{\"text\": \"a\\ud800b\"}\n"
+    "\n"
+    "{\"text\": \"four\", \"genre\": \"1\"}\n"
+    "{\"text\": \"five\", \"genre\": 1}\n"
+    "{\"text\": \"six\", \"genre\": \"2\"}\n"
+    "{\"text\": \"seven\", \"genre\": [2]}\n"
+    "{\"text\": \"eight\"\n";
+
+static void bad_documents_are_left_out_and_listed(void **state)
+{
+    char arguments[256];
+    char *list;
+    size_t bytes;
+    int lines = 0;
+
+    (void)state;
+    make_input();
+    (void)bp_test_write("messy.jsonl", MESSY, sizeof MESSY - 1);
+    expect_tool(0, "corpus --tokenizer t.json --format jsonl --out c.h5 messy.jsonl", 65,
+                "messy.jsonl, line 2 ... [text.missing_field]");
+    for (int ranks = 0; ranks <= 3; ranks += 3) {
+        (void)snprintf(arguments, sizeof arguments,
+                       "corpus --tokenizer t.json --format jsonl --label genre --skip-bad 5 --out "
+                       "messy%d.h5 messy.jsonl",
+                       ranks);
+        expect_tool(ranks, arguments, 0,
+                    "5 of 9 documents ... messy ... .h5.skipped.jsonl ... [corpus.skipped_bad]");
+    }
+    assert_same_file("messy0.h5", "messy3.h5");
+    assert_same_file("messy0.h5.skipped.jsonl", "messy3.h5.skipped.jsonl");
+    expect_tool(0, "verify messy0.h5", 0, "sound, 4 documents");
+    expect_tool(0, "inspect messy0.h5", 0, "genre: 3 values");
+    assert_true(bp_test_has(output, "skipped_bad 5"));
+    expect_tool(0, "table messy0.h5", 0, "0,a,");
+    assert_true(bp_test_has(output, "1,messy.jsonl:3,") &&
+                bp_test_has(output, "2,messy.jsonl:6,") && bp_test_has(output, "3,messy.jsonl:8,"));
+    bp_test_expect(bp_file_read(bp_test_path("messy0.h5.skipped.jsonl"), 65536, &list, &bytes),
+                   BP_OK);
+    for (size_t k = 0; k < bytes; k++)
+        if (list[k] == '\n') {
+            list[k] = ' ';
+            lines++;
+        }
+    assert_int_equal(lines, 5);
+    assert_true(bp_test_has(
+        list,
+        "{\"file\": \"messy.jsonl\", \"line\": 2, \"reason\": ... [text.missing_field]\"} ... "
+        "\"line\": 4 ... json.invalid ... \"line\": 7 ... label.mixed_types ... \"line\": 9 ... "
+        "text.bad_field ... \"line\": 10 ... json.invalid"));
+    bp_free(list);
+    expect_tool(0,
+                "corpus --tokenizer t.json --format jsonl --label genre --skip-bad 55.6% --out "
+                "c.h5 messy.jsonl",
+                0, "4 documents");
+    for (int ranks = 0; ranks <= 3; ranks += 3) {
+        expect_tool(ranks,
+                    "corpus --tokenizer t.json --format jsonl --label genre --skip-bad 55.5% --out "
+                    "d.h5 messy.jsonl",
+                    65, "5 of 9 ... 55.5 % ... messy.jsonl, line 2 ... [corpus.too_many_bad]");
+        expect_tool(ranks,
+                    "corpus --tokenizer t.json --format jsonl --label genre --skip-bad 4 --out "
+                    "d.h5 messy.jsonl",
+                    65, "the 4 ... messy.jsonl, line 2 ... [corpus.too_many_bad]");
+    }
+    assert_false(bp_path_exists(bp_test_path("d.h5")));
+    assert_false(bp_path_exists(bp_test_path("d.h5.skipped.jsonl")));
+    /* a list of before says nothing of a corpus without bad documents */
+    expect_tool(0,
+                "corpus --tokenizer t.json --format lines --skip-bad 4 --out messy0.h5 lines.txt",
+                0, "");
+    assert_false(bp_path_exists(bp_test_path("messy0.h5.skipped.jsonl")));
+    expect_tool(0, "corpus --tokenizer t.json --format jsonl --skip-bad x --out d.h5 messy.jsonl",
+                64, "[command.bad_skip]");
+    expect_tool(0,
+                "corpus --tokenizer t.json --format jsonl --skip-bad 101% --out d.h5 messy.jsonl",
+                64, "[command.bad_skip]");
+    expect_tool(0, "corpus --format hdf5 --skip-bad 1 --out d.h5 messy.jsonl", 64,
+                "[command.no_skip]");
+    expect_tool(0, "corpus --tokenizer t.json --format jsonl --skip-bad 1 --out messy.jsonl d.h5",
+                66, "");
+}
+
 static void table_is_csv(void **state)
 {
     (void)state;
@@ -322,6 +409,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_do_not_change_a_byte),
         cmocka_unit_test(text_of_several_chunks_is_the_same_on_two_ranks),
+        cmocka_unit_test(bad_documents_are_left_out_and_listed),
         cmocka_unit_test(table_is_csv),
         cmocka_unit_test(what_is_odd_in_the_text_is_reported),
         cmocka_unit_test(wrong_calls_are_refused),

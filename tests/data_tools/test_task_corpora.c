@@ -233,6 +233,103 @@ static void answers_are_found_in_contexts(void **state)
     assert_true(bp_test_has(output, ",6,6,2")); /* those of the question, and of the context */
 }
 
+/* White space around an answer is no part of it, whether the offset counts it or not. */
+static void blanks_around_answers_are_no_words(void **state)
+{
+    static const char *const cases[] = {
+        "\"answers\": [{\"text\": \"cat \", \"answer_start\": 4}]",
+        "\"answers\": [{\"text\": \" cat\", \"answer_start\": 3}]",
+        "\"answers\": [{\"text\": \" cat\\n\", \"answer_start\": 4}]",
+        "\"answers\": [{\"text\": \"cat\\u00a0\", \"answer_start\": 4}]"};
+
+    (void)state;
+    make_input();
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char text[1024];
+        const int64_t *spans, *segments, *starts;
+        const char *texts;
+        size_t begin, bytes;
+        bp_encoder *encoder;
+        bp_tokenizer *tokenizer;
+        bp_corpus_file *file;
+
+        (void)snprintf(text, sizeof text, SQUAD("the cat sat in", "%s"), cases[k]);
+        write_squad("blank.json", text);
+        expect_tool(0, "corpus --tokenizer t.json --format squad --out blank.h5 blank.json", 0, "");
+        bp_test_expect(bp_corpus_file_open(&file, bp_test_path("blank.h5")), BP_OK);
+        bp_test_expect(bp_corpus_file_spans(file, &spans, &texts), BP_OK);
+        bp_test_expect(bp_corpus_file_segments(file, &segments, &starts), BP_OK);
+        bp_test_expect(bp_tokenizer_load(&tokenizer, bp_test_path("t.json")), BP_OK);
+        bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+        bp_test_expect(bp_context_words_of(encoder, texts + spans[BP_SPAN_CONTEXT],
+                                           spans[BP_SPAN_FIRST] - starts[1],
+                                           spans[BP_SPAN_END] - starts[1], &begin, &bytes),
+                       BP_OK);
+        assert_int_equal(begin, 4);
+        assert_int_equal(bytes, 3);
+        bp_encoder_free(&encoder);
+        bp_tokenizer_free(&tokenizer);
+        bp_corpus_file_close(&file);
+    }
+    write_squad("blank.json",
+                SQUAD("the cat", "\"answers\": [{\"text\": \" \", \"answer_start\": 3}]"));
+    expect_tool(0, "corpus --tokenizer t.json --format squad --out blank.h5 blank.json", 65,
+                "[squad.other_answer]");
+}
+
+/* Of each format: rows, sentences, pairs and questions that are wrong; the others stay. */
+static void what_is_wrong_may_be_left_out(void **state)
+{
+    static const char table[] = "a\tb\nthe\tcat\nragged\nthe\that\tmore\nthe\trat\n";
+    static const char words[] = "the O\ncat O\n\nthe\ncat O\nsat\n\nrat O\n";
+    static const char question[] =
+        "{\"data\": [{\"x\": NaN, \"paragraphs\": [{\"context\": \"the cat\", \"qas\": ["
+        "{\"id\": \"q1\", \"question\": \"Who?\", \"answers\": [{\"text\": \"cat\", "
+        "\"answer_start\": 1}]},"
+        "{\"id\": \"q2\", \"question\": \"Who?\", \"answers\": [{\"text\": \"cat\", "
+        "\"answer_start\": 4}, "
+        "{\"text\": \"the\", \"answer_start\": 3}]},"
+        "{\"id\": 3, \"question\": \"Who?\"}]}]}]}";
+    static const struct {
+        const char *arguments, *said, *list;
+    } cases[] = {{"--format tsv --fields a,b skip.tsv", "2 documents",
+                  "\"line\": 3 ... tsv.ragged ... \"line\": 4"},
+                 {"--format conll skip.conll", "2 documents", "\"line\": 4 ... conll.no_tag"},
+                 {"--format pairs a.en c.en", "2 documents", "\"line\": 2 ... pairs.empty_side"},
+                 {"--format squad skip.json", "1 documents",
+                  "\"line\": null, \"id\": \"q1\", ... squad.other_answer ... \"line\": null, "
+                  "\"reason\": ... squad.bad_form"}};
+
+    (void)state;
+    make_input();
+    bp_test_write("skip.tsv", table, sizeof table - 1);
+    bp_test_write("skip.conll", words, sizeof words - 1);
+    bp_test_write("skip.json", question, sizeof question - 1);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        char line[512], name[64], *list;
+        size_t bytes;
+
+        for (int ranks = 0; ranks <= 3; ranks += 3) {
+            (void)snprintf(line, sizeof line,
+                           "corpus --tokenizer t.json --skip-bad 2 --out skip%zu%d.h5 %s", k, ranks,
+                           cases[k].arguments);
+            expect_tool(ranks, line, 0, cases[k].said);
+        }
+        (void)snprintf(name, sizeof name, "skip%zu0.h5", k);
+        (void)snprintf(line, sizeof line, "skip%zu3.h5", k);
+        assert_same_file(name, line);
+        (void)snprintf(name, sizeof name, "skip%zu0.h5.skipped.jsonl", k);
+        (void)snprintf(line, sizeof line, "skip%zu3.h5.skipped.jsonl", k);
+        assert_same_file(name, line);
+        bp_test_expect(bp_file_read(bp_test_path(name), 65536, &list, &bytes), BP_OK);
+        for (size_t c = 0; c < bytes; c++)
+            list[c] = list[c] == '\n' ? ' ' : list[c];
+        if (!bp_test_has(list, cases[k].list))
+            fail_msg("%s", list);
+        bp_free(list);
+    }
+}
+
 /* Of the first question; the second has none. */
 static void expect_unknown_answers(const char *corpus)
 {
@@ -368,6 +465,8 @@ int main(void)
         cmocka_unit_test(sentences_change_no_token),
         cmocka_unit_test(words_carry_their_tags),
         cmocka_unit_test(answers_are_found_in_contexts),
+        cmocka_unit_test(what_is_wrong_may_be_left_out),
+        cmocka_unit_test(blanks_around_answers_are_no_words),
         cmocka_unit_test(what_a_model_is_to_say_needs_no_target),
         cmocka_unit_test(questions_that_do_not_fit_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),

@@ -30,6 +30,30 @@ def corpus(name, tokens=None, starts=None, dtype="u2", vocab_size=121, eod_id=12
     return file
 
 
+STORAGES = {"none": {}, "gzip": {"compression": "gzip"}, "lzf": {"compression": "lzf"}, "zstd": {"compression": 32015},
+            "gzip-sum": {"compression": "gzip", "shuffle": True, "fletcher32": True},
+            "shuffle": {"shuffle": True}, "zstd-shuffle": {"compression": 32015, "shuffle": True}}
+
+
+def other_length(name, storage, length, dataset="tokens", chunk=2):
+    """A corpus of which one chunk holds `length` values, and not as many as the dataset says."""
+    values, size = (TOKENS.astype("u2"), 1000) if dataset == "tokens" else (STARTS, 2)
+    with h5py.File("memory", "w", driver="core", backing_store=False) as memory:
+        donor = memory.create_dataset("x", data=np.resize(values, length), chunks=(length,), **storage)
+        memory.flush()
+        mask, stored = donor.id.read_direct_chunk((0,))
+    with corpus(name, tokens=False if dataset == "tokens" else None, starts=None if dataset == "tokens" else False) as file:
+        target = file.create_dataset(dataset, data=values, chunks=(size,), **storage)
+        target.id.write_direct_chunk((chunk * size,), stored, mask)
+
+
+def without_filter():
+    """One chunk is stored without the filter, as its mask says."""
+    with corpus("good-mask", tokens=False) as file:
+        target = file.create_dataset("tokens", data=TOKENS.astype("u2"), chunks=(1000,), compression="gzip")
+        target.id.write_direct_chunk((2000,), TOKENS[2000:3000].astype("u2").tobytes(), 1)
+
+
 def good():
     for dtype in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">u2", ">i8"):
         corpus("good-" + dtype.replace(">", "big"), dtype=dtype).close()
@@ -42,6 +66,7 @@ def good():
     corpus("good-zstd-level", dtype="i4", chunks=(700,), compression=32015, compression_opts=(9,), shuffle=True).close()
     corpus("good-one-chunk", chunks=(100000,), maxshape=(None,), compression="lzf").close()
     corpus("good-latest", chunks=(300,)).close()
+    without_filter()
     with h5py.File(os.path.join(FOLDER, "good-libver.h5"), "w", libver="latest") as file:
         file.create_dataset("tokens", data=TOKENS.astype("u2"), chunks=(300,), maxshape=(None,))
         file.create_dataset("doc_start", data=STARTS.astype("u4"), chunks=(2,), compression="gzip")
@@ -76,6 +101,11 @@ def external_storage(file):
 
 
 def bad():
+    for name, storage in STORAGES.items():
+        other_length(f"bad-{name}-short", storage, 600)
+        other_length(f"bad-{name}-long", storage, 1400)
+    other_length("bad-starts-short", {"compression": "gzip"}, 1, "doc_start")
+    other_length("bad-starts-long", {"compression": "gzip"}, 3, "doc_start", 1)
     tokens = TOKENS.copy()
     tokens[4321] = 121
     corpus("bad-beyond", tokens=tokens).close()

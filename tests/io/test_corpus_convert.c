@@ -78,10 +78,11 @@ static int32_t token_of(int64_t k)
 static void good_files_are_converted(void **state)
 {
     static const char *const names[] = {
-        "good-i1",         "good-u1",        "good-i2",          "good-u2",     "good-i4",
-        "good-u4",         "good-i8",        "good-u8",          "good-bigu2",  "good-bigi8",
-        "good-chunked",    "good-gzip",      "good-shuffle",     "good-lzf",    "good-zstd",
-        "good-zstd-level", "good-one-chunk", "good-lzf-shuffle", "good-libver", "good-all"};
+        "good-i1",      "good-u1",         "good-i2",        "good-u2",          "good-i4",
+        "good-u4",      "good-i8",         "good-u8",        "good-bigu2",       "good-bigi8",
+        "good-chunked", "good-gzip",       "good-shuffle",   "good-lzf",         "good-zstd",
+        "good-mask",    "good-zstd-level", "good-one-chunk", "good-lzf-shuffle", "good-libver",
+        "good-all"};
     char hash[33] = "";
 
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
@@ -187,6 +188,28 @@ static void bad_files_are_refused_with_the_reason(void **state)
         bp_test_message_has(files[k].message);
         bp_test_message_has(files[k].name);
     }
+}
+
+static void chunks_of_another_length_are_refused(void **state)
+{
+    static const char *const storages[] = {"none",     "gzip",    "lzf",         "zstd",
+                                           "gzip-sum", "shuffle", "zstd-shuffle"};
+    char name[64];
+
+    for (size_t k = 0; k < 2 * (sizeof storages / sizeof storages[0]); k++) {
+        bool is_short = k % 2 == 0;
+
+        snprintf(name, sizeof name, "bad-%s-%s", storages[k / 2], is_short ? "short" : "long");
+        bp_test_expect(convert(foreign(name)), BP_ERR_FORMAT);
+        assert_false(bp_path_exists(bp_test_path("native.h5")));
+        bp_test_message_has(is_short
+                                ? "chunk 2 of /tokens ... fewer ... 2000 ... [h5.chunk_length]"
+                                : "chunk 2 of /tokens ... more ... 2000 ... [h5.chunk_length]");
+    }
+    bp_test_expect(convert(foreign("bad-starts-short")), BP_ERR_FORMAT);
+    bp_test_message_has("chunk 2 of /doc_start ... fewer ... 16 ... [h5.chunk_length]");
+    bp_test_expect(convert(foreign("bad-starts-long")), BP_ERR_FORMAT);
+    bp_test_message_has("chunk 1 of /doc_start ... more ... 16 ... [h5.chunk_length]");
 }
 
 static void jobs_refuse_a_foreign_file_with_the_remedy(void **state)
@@ -367,6 +390,7 @@ int main(void)
         cmocka_unit_test(good_files_are_converted),
         cmocka_unit_test(columns_are_kept),
         cmocka_unit_test(bad_files_are_refused_with_the_reason),
+        cmocka_unit_test(chunks_of_another_length_are_refused),
         cmocka_unit_test(jobs_refuse_a_foreign_file_with_the_remedy),
         cmocka_unit_test(native_file_needs_no_conversion),
         cmocka_unit_test(reading_that_takes_too_long_is_refused),

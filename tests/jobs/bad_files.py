@@ -32,14 +32,14 @@ def get(path):
 # ---- zstd frames by hand: RLE blocks give 128 KiB for 4 bytes
 
 
-def zstd_bomb(blocks, window=0x58, content=None, last=True):
-    """`content`: the size that the header claims; `window`: its descriptor byte (0xA8 is 2^31)."""
+def zstd_bomb(blocks, window=0x58, content=None, last=True, rest=1):
+    """`rest`: bytes of the last block; `content`: the size that the header claims; `window`: its descriptor byte (0xA8 is 2^31)."""
     if content is None:
         head = b"\x28\xb5\x2f\xfd" + bytes([0, window])
     else:
         head = b"\x28\xb5\x2f\xfd" + bytes([0xC0, window]) + struct.pack("<Q", content)
     block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"a"
-    end = struct.pack("<I", 1 << 3 | 1 << 1 | 1)[:3] + b"a"
+    end = struct.pack("<I", rest << 3 | 1 << 1 | 1)[:3] + b"a"
     return head + block * blocks + (end if last else b"")
 
 

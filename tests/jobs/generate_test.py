@@ -38,7 +38,7 @@ class GenerateTest(JobTest):
             return stream.read()
 
     def outputs(self, name):
-        return [json.loads(line) for line in self.data(name, "outputs.jsonl").decode().splitlines()]
+        return [json.loads(line) for line in self.data(name, "outputs.jsonl").split(b"\n") if line]
 
     def texts(self, name):
         return [line["tokens"] for line in self.outputs(name)]

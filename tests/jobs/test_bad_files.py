@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 
 import bad_files as make
 import bagpipe_test
@@ -93,6 +94,8 @@ CORPORA = [  # HDF5 of other programs
     (52, "chunk with a wrong checksum", make.raw_chunk(32015, make.zstd_raw(bytes(10000), checksum=1)), 65, ["[h5.failed]", "tokens"]),
     (52, "chunk cut short", make.raw_chunk(32015, make.zstd_raw(bytes(10000))[:900]), 65, ["[h5.failed]", "tokens"]),
     (52, "gzip chunk of noise", make.raw_chunk(1, make.some_bytes(400), values=(6,)), 65, ["[h5.failed]", "tokens"]),
+    (52, "gzip chunk too short", make.raw_chunk(1, zlib.compress(bytes(700)), values=(6,)), 65, ["[h5.chunk_length]", "chunk 0 of /tokens", "fewer"]),
+    (52, "gzip chunk too long", make.raw_chunk(1, zlib.compress(bytes(30000)), values=(6,)), 65, ["[h5.chunk_length]", "chunk 0 of /tokens", "more"]),
     (52, "gzip without a level", make.raw_chunk(1, make.some_bytes(400)), 65, ["[h5.failed]", "tokens"]),
     (54, "no documents", lambda p: make.corpus(p, tokens=[], starts=[0]).close(), 65, ["[corpus.no_documents]"]),
     (72, "2^62 values, none stored", make.with_(lambda f: f.create_dataset("extra", (2**40, 2**20, 4), dtype="u1", chunks=(2**10, 1, 1))), 0, []),
@@ -125,7 +128,7 @@ CORPORA = [  # HDF5 of other programs
 
 def bomb_of_chunks(path):
     """One chunk for all: a hard limit of HDF5's is that each is stored, so 2,000 of 1 MiB, of 36 bytes each."""
-    make.raw_chunk(32015, *[make.zstd_bomb(8)] * 1000, dtype="u1", count=2**20 * 1000, chunk=2**20)(path)
+    make.raw_chunk(32015, *[make.zstd_bomb(7, rest=1 << 17)] * 1000, dtype="u1", count=2**20 * 1000, chunk=2**20)(path)
 
 
 class BadFiles(JobTest):

@@ -139,6 +139,35 @@ class Generate(GenerateTest):
             self.made("by_" + name, 0, f"generate.prompts={self.at(name)}", *keys)
             self.assertEqual(self.data("lines", "outputs.jsonl"), self.data("by_" + name, "outputs.jsonl"), name)
 
+    def test_hostile_texts_come_through_every_reader(self):
+        """U+0000, escapes, quotes, ends of lines, nothing at all: what is written is read again."""
+        words = self.prompts[0]
+        texts = [words + "\0", "\0" + words, "\0", words + "\x1b[31m" + words, words + ' "\\" </script>&', words + "\u2028\x85\x7f\x01", words + "\r\n" + words,
+                 words + "\n", "\ufeff" + words, words + "\U0001f600", words + "\t", "\\u0000"]
+        self.write("hostile", "".join(json.dumps({"prompt": text}) + "\n" for text in texts))  # of no name: the first line says what it is
+        for name, keys in (("nul", []), ("nul2", ["generate.strategy=sample", "generate.temperature=4", "generate.samples=3"])):
+            lines = self.made(name, 0, f"generate.prompts={self.at('hostile')}", *keys)
+            self.assertEqual([line["prompt"] for line in lines if line["index"] < len(texts)][::len(lines) // len(texts)], texts)
+            page = self.data(name, "index.html").decode()
+            self.assertFalse(set(page) & set("\0\x1b\x01\x7f"), "control characters in the page")
+            self.assertIn("\\x1B[31m", page)
+        # a file of texts, some of which models rarely write, as generate writes them
+        line = {"index": 0, "prompt": "p", "text": "", "tokens": [1], "logprob": -1.0, "logprobs": [-1.0], "finish": "length"}
+        texts += ["", "a" * 100000]
+        path = self.write("outputs.jsonl", "".join(json.dumps(dict(line, index=k, text=text)) + "\n" for k, text in enumerate(texts)))
+        flat = self.write("flat.txt", "".join(text.replace("\r", " ").replace("\n", " ") + "\n" for text in texts))
+        for kind in ("bleu", "chrf", "rouge", "meteor", "spans"):
+            figures = []
+            for hypothesis in (path, flat):
+                result = run([program("bagpipe-data"), "metrics", "--kind", kind, "--reference", flat, "--hypothesis", hypothesis])
+                self.assertEqual(result.status, 0, str(result))
+                figures.append(json.loads(result.out)["figures"])
+            self.assertEqual(*figures, kind)
+            if kind == "spans":
+                self.assertEqual(figures[0]["exact_match"]["value"], 1)
+        result = run([program("bagpipe-data"), "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "jsonl", "--out", self.at("hostile.h5"), path])
+        self.assertEqual(result.status, 0, str(result))
+
     # ---- meshes ----
 
     def test_bytes_are_equal_at_any_number_of_data_ranks(self):

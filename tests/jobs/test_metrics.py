@@ -246,6 +246,45 @@ class Metrics(FolderTest):
         self.assertLess(abs(interval["low"] - scipy.stats.binom.ppf(0.025, 100, 0.7) / 100), 0.021)
         self.assertLess(abs(interval["high"] - scipy.stats.binom.ppf(0.975, 100, 0.7) / 100), 0.021)
 
+    def test_lines_that_are_no_words(self):
+        words = "A B-X\nb I-X\n\nC O\n"
+        for other in (words, words + "\n", words + "\n \n\n", "\n" + words, words.replace("\n\n", "\n\n\t\n\n"),
+                      "-DOCSTART- O\n\n" + words, words.replace("\n\n", "\n-DOCSTART- -X- O\n"), "# text = A b\n" + words,
+                      words.replace("C", "# id 7\nC")):
+            for pair in ((words, other), (other, words)):
+                result = run([program("bagpipe-data"), "metrics", "--kind", "tags", "--reference", self.write("r", pair[0]), "--hypothesis",
+                              self.write("h", pair[1])])
+                self.assertEqual(result.status, 0, str(result) + repr(other))
+                got = json.loads(result.out)
+                self.assertEqual((got["documents"], got["figures"]["f1"]["value"], got["figures"]["accuracy"]["value"]), (2, 1, 1), repr(other))
+        tagged = "#tag B-X\nb O\n\n# O\n"  # words
+        result = run([program("bagpipe-data"), "metrics", "--kind", "tags", "--reference", self.write("r", tagged), "--hypothesis", self.write("h", tagged)])
+        self.assertEqual(json.loads(result.out)["documents"], 2, str(result))
+        for kind, lines in (("classes", "a\nb\n"), ("regression", "1\n2\n"), ("bleu", "a b\nc\n")):
+            for pair in ((lines, lines + "\n"), (lines + "\n\n", lines)):
+                result = run([program("bagpipe-data"), "metrics", "--kind", kind, "--reference", self.write("r", pair[0]), "--hypothesis",
+                              self.write("h", pair[1])])
+                self.assertEqual(json.loads(result.out)["documents"], 2, str(result))
+
+    def test_lower_case_is_pythons(self):
+        for text in ("\u039f\u0394\u039f\u03a3", "\u03a3", "\u0391\u03a3. \u03a3\u0391", "\u0391\u0345\u03a3", "\u0130\u03a3", "\u2160\u03a3\u00aa",
+                     "A.\u03a3-B", "\u02b0\u03a3"):
+            self.assertEqual(self.values("spans", [[text.lower()]], [text])["exact_match"], 1, text)
+            self.near(self.values("meteor", [[text.lower()]], [text])["meteor"], self.values("meteor", [[text]], [text])["meteor"])
+        self.near(self.values("meteor", [["\u03bf\u03b4\u03bf\u03c2 \u03b1"]], ["\u039f\u0394\u039f\u03a3 \u0391"])["meteor"], 1 - 0.5 * (1 / 2) ** 3)
+
+    def test_answers_of_no_words_count_where_there_are_no_others(self):
+        self.assertEqual(self.values("spans", [["the"], ["cat"]], [""]), {"exact_match": 0, "f1": 0})
+        self.assertEqual(self.values("spans", [["the"], ["cat"]], ["a cat"]), {"exact_match": 1, "f1": 1})
+        self.assertEqual(self.values("spans", [["the"], ["."]], [""]), {"exact_match": 1, "f1": 1})
+
+    def test_correlation_of_numbers_far_from_one(self):
+        x, y = [1.0, 2.5, -3.0, 4.0], [2.0, 2.25, -1.0, 7.0]
+        want = self.values("regression", [[repr(v) for v in x]], [repr(v) for v in y])["pearson"]
+        for a, b in ((1e-300, 1e-300), (1e-320, 1), (1e300, 1e300), (4e307, 1e-310), (2.0**-1000, 2.0**1000)):
+            got = self.values("regression", [[repr(v * a) for v in x]], [repr(v * b) for v in y])["pearson"]
+            self.near(got, want, 1e-3 if min(a, b) < 1e-307 else 1e-14)
+
     # ---- what is refused ----
 
     def refused(self, status, identifier, kind, reference, hypothesis, *more):

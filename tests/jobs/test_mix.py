@@ -2,12 +2,14 @@
 makes of them."""
 import json
 import os
+import shutil
+import subprocess
 
 import h5py
 import numpy
 
 import bagpipe_test
-from bagpipe_test import JobTest, program, read_json, run
+from bagpipe_test import JobTest, TIMEOUT, environment, program, read_json, run
 
 
 def golden(f, low, high, steps=200):
@@ -42,6 +44,27 @@ class Mix(JobTest):
     def score(cls, name, model, corpus, *keys):
         cls.must(["bagpipe", "score", cls.at("small.ini"), f"run.dir={cls.at(name)}", f"score.model={cls.at(model)}",
                   f"score.corpus={cls.at(corpus + '.h5')}", "score.tokens=yes", "score.end=yes", *keys])
+
+    def test_folders_of_any_names(self):
+        """mix and compare --json tell folders whose names are no UTF-8, and a training may lie in one."""
+        odd = os.fsencode(self.at("")) + b"caf\xe9"
+
+        def call(*words):
+            process = subprocess.run([os.fsencode(word) for word in words], env=environment(), capture_output=True, timeout=TIMEOUT, check=False)
+            self.assertEqual(process.returncode, 0, process)
+            return process.stdout
+
+        shutil.copytree(os.fsencode(self.at("gpt-dev")), odd + b"-dev")
+        call(program("bagpipe-data"), "mix", odd + b"-dev", self.at("lstm-dev"), "--out", self.at("odd-mix.json"))
+        self.assertTrue(read_json(self.at("odd-mix.json"))["models"][0]["folder"].endswith("caf\\xE9-dev"))
+        call(program("bagpipe-data"), "mix", "--weights", self.at("odd-mix.json"), odd + b"-dev", self.at("lstm-dev"), "--out", odd + b"-mix")
+        call(program("bagpipe-data"), "compare", "--json", self.at("odd.json"), odd + b"-dev", self.at("lstm-dev"))
+        self.assertIn("caf\\xE9-dev", json.dumps(read_json(self.at("odd.json"))).replace("\\\\", "\\"))
+        call(program("bagpipe"), "pretrain", self.at("small.ini"), b"run.dir=" + odd, "train.steps=4")
+        call(program("bagpipe"), "pretrain", self.at("small.ini"), b"run.dir=" + odd, "train.steps=8")
+        call(program("bagpipe"), "score", self.at("small.ini"), b"run.dir=" + odd + b"-s", b"score.model=" + odd, "score.corpus=" + self.at("dev.h5"))
+        with open(odd + b"-s/score/summary.json", encoding="utf-8") as file:
+            self.assertIn("perplexity", json.load(file))
 
     def logprobs(self, folder):
         with h5py.File(os.path.join(folder, "tokens.h5")) as file:

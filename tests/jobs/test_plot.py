@@ -55,6 +55,45 @@ class Plot(JobTest):
             self.assertEqual(text.count(" checked>"), 1)
             self.assertIn("validation loss", "".join(page.text))
 
+    def test_names_of_any_bytes(self):
+        """Each run has its own curve and name, and nothing that a terminal would act on is printed."""
+        names = {b"caf\xe9": "caf\\xE9", b"esc\x1b[31m": "esc\\x1B[31m", b"\xff\xfe": "\\xFF\\xFE"}
+        folder = os.fsencode(self.at("bytes"))
+        os.makedirs(folder, exist_ok=True)
+        for k, name in enumerate(names):
+            shutil.copytree(os.fsencode(self.at("second" if k == 2 else "first")), os.path.join(folder, name), symlinks=True)
+        run_folders = [os.path.join(folder, name) for name in names]
+
+        def call(*words):
+            process = subprocess.run([os.fsencode(word) for word in words], env=environment(), capture_output=True, timeout=TIMEOUT, check=False)
+            self.assertEqual(process.returncode, 0, process)
+            for text in (process.stdout, process.stderr):
+                self.assertNotIn(b"\x1b", text)
+                text.decode()
+            return process.stdout.decode()
+
+        call(program("bagpipe"), "plot", "--out", self.at("bytes.html"), *run_folders)
+        page, text = self.page("bytes.html")
+        self.assertEqual([row[0] for row in page.rows[1:4]], list(names.values()))
+        self.assertEqual([row[2] for row in page.rows[1:4]], ["20", "20", "12"])
+        self.assertNotIn("\x1b", text)
+        if self.gnuplot:
+            for name in names.values():
+                self.assertIn(name, "".join(page.text))
+            call(program("bagpipe"), "plot", "--out", self.at("bytes.svg"), *run_folders)
+        shown = call(program("bagpipe"), "status", *run_folders)
+        found = json.loads(call(program("bagpipe"), "status", "--json", *run_folders))
+        for name, one in zip(names.values(), found):
+            self.assertIn(name + ": pretrain, finished", shown)
+            self.assertTrue(one["run"].replace("\x1b", "\\x1B").endswith(name), one)
+            self.assertEqual(one["state"], "finished")
+        for tool in ("inspect", "verify"):
+            for path in run_folders:
+                call(program("bagpipe-data"), tool, os.path.join(path, b"checkpoints", b"best"))
+                call(program("bagpipe-data"), tool, path)
+        call(program("bagpipe-data"), "table", *run_folders)
+        call(program("bagpipe"), "plot", run_folders[0])
+
     def test_a_finished_run_that_starts_again_leaves_it_alone(self):
         shutil.copytree(self.at("second"), self.at("again"), symlinks=True)
         os.remove(self.at("again/index.html"))

@@ -169,6 +169,19 @@ static void check(const example *one)
     json_decref(data);
 }
 
+/* U+0000 does not end a text, and nothing that is shown does something to a terminal. */
+static void control_characters_are_spelled(void **state)
+{
+    bp_buffer out = {0};
+    json_t *data = json_pack("{s:s#, s:s}", "a", "x\0\x1b<\t\n", 6, "b", "\x7f\\x41\xC3\x84");
+
+    (void)state;
+    bp_test_expect(bp_template_render(&out, "{{a}}|{{b}}", "control", data), BP_OK);
+    assert_string_equal(out.data, "x\\x00\\x1B&lt;\t\n|\\x7F\\x41\xC3\x84");
+    bp_buffer_clear(&out);
+    json_decref(data);
+}
+
 static void cases_of_the_specification_hold(void **state)
 {
     (void)state;
@@ -214,6 +227,7 @@ static void broken_templates_are_named_with_their_line(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(control_characters_are_spelled),
         cmocka_unit_test(cases_of_the_specification_hold),
         cmocka_unit_test(what_it_leaves_open_is_settled),
         cmocka_unit_test(broken_templates_are_named_with_their_line),

@@ -49,7 +49,7 @@ static void expect(const char *const *paths, int count, bp_documents_options opt
         bp_buffer out = {0};
 
         bp_test_expect(tell(&out, paths, count, options), BP_OK);
-        assert_string_equal(out.data, expected);
+        assert_string_equal(out.bytes > 0 ? out.data : "", expected ? expected : "");
         bp_buffer_clear(&out);
     }
 }
@@ -166,9 +166,64 @@ static void words_have_tags(void **state)
     }
 }
 
+static void lines_without_words_are_no_words(void **state)
+{
+    static const bp_documents_options options = {.format = BP_TEXT_CONLL};
+    static const bp_documents_options words = {.format = BP_TEXT_CONLL, .no_tags = true};
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        /* marks of documents, with an empty line behind them or none */
+        {"-DOCSTART- -X- O O\n\nA NN I-NP B-X\n-DOCSTART- -X- O O\nB NN I-NP O\n\n",
+         "w.conll:3|A|B-X|;w.conll:5|B|O|;"},
+        {"-DOCSTART-\tO\nA\tO\n-X-\tO\nB\tO\n\n\n\n", "w.conll:2|A|O|;w.conll:4|B|O|;"},
+        {"-DOCSTART- O\n", NULL},
+        /* comments in front of a sentence, before and behind the first word of the file */
+        {"# newdoc\n# text = A b\n\n# id 7\nA\tO\nb\tO\n\n# text = C\nC\tO\n",
+         "w.conll:5|A| b|O|O|;w.conll:9|C|O|;"},
+        {"# id 5\tdomain=en\nA _ _ O\n\n# id 6\tdomain=en\nb _ _ B-X\n",
+         "w.conll:2|A|O|;w.conll:5|b|B-X|;"},
+        /* words that begin with # */
+        {"# NN O\n1 CD O\n\n#tag NN O\n# NN O\n", "w.conll:1|#| 1|O|O|;w.conll:4|#tag| #|O|O|;"},
+        {"A\tO\n# b\tO\n", "w.conll:1|A| #|O|O|;"},
+        {"#fun\tO\nA\tO\n", "w.conll:1|#fun| A|O|O|;"}};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const char *path = bp_test_write("w.conll", cases[k].text, strlen(cases[k].text));
+
+        expect(&path, 1, options, cases[k].expected);
+    }
+    const char *path = bp_test_write("w.conll", "# a b\nA\n#\n\n#tag\n", 16);
+    expect(&path, 1, words, "w.conll:2|A| #|||;w.conll:5|#tag||;");
+}
+
+static void blank_lines_at_the_end_are_no_pairs(void **state)
+{
+    static const bp_documents_options options = {.format = BP_TEXT_PAIRS};
+    char paths[4][4096];
+
+    (void)state;
+    (void)snprintf(paths[0], sizeof paths[0], "%s", bp_test_write("a.de", "ein\nzwei\n", 9));
+    (void)snprintf(paths[1], sizeof paths[1], "%s", bp_test_write("a.en", "one\ntwo\n\n \n", 11));
+    (void)snprintf(paths[2], sizeof paths[2], "%s", bp_test_write("b.de", "ein\n\nzwei\n\n", 11));
+    (void)snprintf(paths[3], sizeof paths[3], "%s", bp_test_write("b.en", "one\n\ntwo\n", 9));
+    expect((const char *const[]){paths[0], paths[1]}, 2, options,
+           "a.de:1|ein|one|;a.de:2|zwei|two|;");
+    expect((const char *const[]){paths[1], paths[0]}, 2, options,
+           "a.en:1|one|ein|;a.en:2|two|zwei|;");
+    expect((const char *const[]){paths[2], paths[3]}, 2, options,
+           "b.de:1|ein|one|;b.de:3|zwei|two|;");
+    (void)snprintf(paths[3], sizeof paths[3], "%s", bp_test_write("b.en", "one\ntwo\n\nx\n", 11));
+    refuse((const char *const[]){paths[0], paths[3]}, 2, options,
+           "ends with line 2, and ... b.en goes on: at ... a.de ... [pairs.length]");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_without_words_are_no_words),
+        cmocka_unit_test(blank_lines_at_the_end_are_no_pairs),
         cmocka_unit_test(rows_are_documents),
         cmocka_unit_test(what_is_wrong_with_a_table_is_named),
         cmocka_unit_test(words_have_tags),

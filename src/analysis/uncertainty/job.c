@@ -4,6 +4,7 @@
 #include "analysis/uncertainty/laplace/laplace.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -146,7 +147,7 @@ static bp_err write_outcome(comparison_job *self)
         err = bp_run_check_owner(self->run);
     if (err == BP_OK)
         err = bp_json_save(path, summary);
-    (void)json_object_set_new(self->record, "models", json_string(self->models_hash));
+    (void)json_object_set_new(self->record, "models", bp_json_string(self->models_hash));
     if (err == BP_OK)
         err = comparison_record_save(self);
     json_decref(summary);

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -65,7 +66,7 @@ bp_err comparison_record_save(const comparison_job *self)
     if (err != BP_OK)
         return err;
     hash_methods(self, hash);
-    (void)json_object_set_new(self->record, "hash", json_string(hash));
+    (void)json_object_set_new(self->record, "hash", bp_json_string(hash));
     return bp_json_save(self->record_path, self->record);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
@@ -124,7 +125,7 @@ static void add_figures(json_t *line, const bp_search_text *text, sums *all)
     (void)json_object_set_new(line, "tokens", tokens);
     (void)json_object_set_new(line, "logprob", json_real(logprob));
     (void)json_object_set_new(line, "logprobs", reals(text->logprobs, text->count));
-    (void)json_object_set_new(line, "finish", json_string(bp_finish_name(text->finish)));
+    (void)json_object_set_new(line, "finish", bp_json_string(bp_finish_name(text->finish)));
     if (text->statistics) {
         (void)json_object_set_new(line, "entropy", statistic(text, BP_DECODE_ENTROPY));
         (void)json_object_set_new(line, "mutual_information",
@@ -243,7 +244,7 @@ static json_t *rule_json(const generator *self)
         (void)json_object_set_new(rule, "beams", json_integer((json_int_t)keys->beams));
         (void)json_object_set_new(rule, "length_penalty", json_real(keys->length_penalty));
     }
-    (void)json_object_set_new(rule, "stop", keys->stop ? json_string(keys->stop) : json_null());
+    (void)json_object_set_new(rule, "stop", keys->stop ? bp_json_string(keys->stop) : json_null());
     (void)json_object_set_new(rule, "end", json_integer((json_int_t)self->rule.end));
     if (self->rule.ends.count > 1) {
         json_t *ends = json_array();
@@ -278,9 +279,9 @@ static json_t *summary_of(const generator *self, const sums *all)
                                   bp_json_real(all->information / tokens));
     }
     (void)json_object_set_new(summary, "rule", rule_json(self));
-    (void)json_object_set_new(summary, "prompts_hash", json_string(self->prompts_hash));
+    (void)json_object_set_new(summary, "prompts_hash", bp_json_string(self->prompts_hash));
     (void)json_object_set_new(summary, "tokenizer_hash",
-                              self->tokenizer ? json_string(bp_tokenizer_hash(self->tokenizer))
+                              self->tokenizer ? bp_json_string(bp_tokenizer_hash(self->tokenizer))
                                               : json_null());
     (void)json_object_set_new(summary, "model",
                               json_pack("{s:s, s:I, s:I}", "digest", self->info.digest, "step",

@@ -2,6 +2,7 @@
 #include "infer/generate/generator_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "report/report.h"
 
@@ -18,7 +19,7 @@
 static json_t *rounded(const char *format, double value)
 {
     char *text = bp_sprintf(format, value);
-    json_t *json = json_string(text);
+    json_t *json = bp_json_string(text);
 
     bp_free(text);
     return json;
@@ -47,7 +48,7 @@ static json_t *token_text(const generator *self, int64_t id)
         text.bytes = 0;
         bp_buffer_printf(&text, "%s%" PRId64, self->tokenizer ? "" : " ", id);
     }
-    value = json_string(text.data ? text.data : "");
+    value = bp_json_string(text.data ? text.data : "");
     bp_buffer_clear(&text);
     return value;
 }
@@ -111,7 +112,7 @@ static bp_err add_texts(json_t *texts, const generator *self, const char *path)
 
         if (bytes < 0)
             break;
-        err = bp_json_parse(&line, text, (size_t)bytes, path);
+        err = bp_json_parse_texts(&line, text, (size_t)bytes, path);
         if (err == BP_OK)
             (void)json_array_append_new(texts, text_of(self, line));
         json_decref(line);
@@ -128,7 +129,7 @@ static json_t *name_of(const char *name)
     json_t *value;
 
     bp_text_escape(&out, name, strlen(name));
-    value = json_string(out.data ? out.data : "");
+    value = bp_json_string(out.data ? out.data : "");
     bp_buffer_clear(&out);
     return value;
 }

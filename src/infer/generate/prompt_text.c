@@ -109,3 +109,22 @@ bp_err bp_prompt_template_fill(bp_buffer *out, const char *text, const json_t *o
     }
     return err;
 }
+
+void bp_prompt_template_names(const char *text, char ***names, int64_t *count)
+{
+    int64_t capacity = 0;
+
+    *names = NULL;
+    *count = 0;
+    for (const char *at = text; *at; at++) {
+        if (is_brace(at)) {
+            at++;
+        } else if (*at == '{') {
+            const char *end = field_end(at + 1);
+
+            *names = bp_grow("generate.prompts", *names, &capacity, *count + 1, sizeof **names);
+            (*names)[(*count)++] = bp_sprintf("%.*s", (int)(end - at - 1), at + 1);
+            at = end;
+        }
+    }
+}

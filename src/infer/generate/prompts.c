@@ -18,6 +18,8 @@ typedef struct reader {
     bp_prompts *prompts;
     bp_encoder *encoder; /* NULL: no tokenizer */
     char *template_text; /* NULL: none */
+    char **names;        /* of its fields [name_count] */
+    int64_t name_count;
     bool json;
     int64_t line;
     int64_t capacity; /* of starts */
@@ -59,12 +61,13 @@ static size_t line_of(const char *at, const char *end, const char **next)
 /* By its name, or by what its first line is. */
 static bool is_json(const bp_prompts_spec *spec, const char *line, size_t bytes)
 {
+    static const char *const keys[] = {"prompt", "tokens"};
     json_t *value;
     bool is;
 
     if (spec->template_path || strstr(bp_path_base(spec->path), ".jsonl"))
         return true;
-    value = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    value = bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, keys, 2, NULL);
     is = json_object_get(value, "prompt") || json_object_get(value, "tokens");
     json_decref(value);
     return is;
@@ -108,7 +111,7 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
 {
     if (bytes == 0)
         return BP_FAIL(BP_ERR_FORMAT, "prompt.empty", "the prompt is empty");
-    if (memchr(text, 0, bytes))
+    if (!self->json && memchr(text, 0, bytes)) /* JSON spells it */
         return BP_FAIL(BP_ERR_FORMAT, "prompt.no_text_file",
                        "the prompt has a NUL byte, which is in no text");
     if (!self->encoder)
@@ -190,8 +193,12 @@ static bp_err add_object(reader *self, const json_t *object)
 
 static bp_err add_json(reader *self, const char *line, size_t bytes)
 {
+    static const char *const plain[] = {"prompt", "tokens", "messages"};
     json_error_t where;
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *object =
+        bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+                        self->template_text ? (const char *const *)self->names : plain,
+                        self->template_text ? (int)self->name_count : 3, &where);
     bp_err err = object
                      ? add_object(self, object)
                      : BP_FAIL(BP_ERR_FORMAT, "json.invalid",
@@ -316,16 +323,20 @@ bp_err bp_prompts_read(bp_prompts *prompts, const bp_prompts_spec *spec)
         bp_encoder_find_specials(self.encoder, spec->mask >= 0 || spec->are_sources);
     if (err == BP_OK && spec->template_path)
         err = bp_prompt_template_read(&self.template_text, spec->template_path);
+    if (err == BP_OK && self.template_text)
+        bp_prompt_template_names(self.template_text, &self.names, &self.name_count);
     if (err == BP_OK)
         err = read_all(&text, spec->path);
     if (err == BP_OK) {
-        size_t mark = bp_mark_bytes(text.data ? text.data : "", text.bytes);
+        const char *data = text.data ? text.data : "";
+        size_t mark = bp_mark_bytes(data, text.bytes);
 
-        err = add_lines(&self, text.data + mark, text.bytes - mark);
+        err = add_lines(&self, data + mark, text.bytes - mark);
     }
     bp_buffer_clear(&text);
     bp_encoder_free(&self.encoder);
     bp_free(self.template_text);
+    bp_names_free(&self.names, self.name_count);
     return err;
 }
 

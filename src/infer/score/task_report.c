@@ -2,7 +2,9 @@
 #include "task_priv.h"
 
 #include "base/buffer.h"
+#include "base/csv.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -29,17 +31,9 @@ int32_t task_best_of(const task_scoring *task, int64_t r)
     return best;
 }
 
-/* As CSV has it: in quotation marks where it must be. */
 void task_add_field(bp_buffer *out, const char *text)
 {
-    if (!strpbrk(text, ",\"\r\n")) {
-        bp_buffer_printf(out, "%s", text);
-        return;
-    }
-    bp_buffer_printf(out, "\"");
-    for (; *text; text++)
-        bp_buffer_printf(out, *text == '"' ? "\"\"" : "%c", *text);
-    bp_buffer_printf(out, "\"");
+    bp_csv_add(out, text, strlen(text));
 }
 
 /* The fewest digits that give a float32 back. */
@@ -336,7 +330,7 @@ static bp_err summarise(task_scoring *task)
                                                   : measure_classes(task, &results, seed);
 
     if (err == BP_OK) {
-        (void)json_object_set_new(results, "kind", json_string(bp_task_name(task->kind)));
+        (void)json_object_set_new(results, "kind", bp_json_string(bp_task_name(task->kind)));
         if (task->unlabelled > 0)
             (void)json_object_set_new(results, "unlabelled",
                                       json_integer((json_int_t)task->unlabelled));

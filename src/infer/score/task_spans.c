@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "io/corpus/corpus_writer.h"
@@ -173,7 +174,7 @@ static bp_err write_answers(const task_scoring *task, const question *questions,
         bp_buffer_printf(&out, ",");
         task_add_field(&out, questions[k].id);
         bp_buffer_printf(&out, "\n");
-        (void)json_object_set_new(texts, questions[k].id, json_string(questions[k].answer));
+        (void)json_object_set_new(texts, questions[k].id, bp_json_string(questions[k].answer));
     }
     err = bp_file_write(table, out.data, out.bytes);
     if (err == BP_OK)

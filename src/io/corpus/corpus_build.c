@@ -1,8 +1,10 @@
 /* Building a corpus file: rank 0 joins the shares of all ranks in order, and writes. */
 #include "corpus_build_priv.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
@@ -10,6 +12,7 @@
 #include "mesh/collective.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,7 +54,12 @@ typedef struct master {
     int64_t roles[BP_ROLES]; /* of the writer's spec, as the next ones are */
     char *tokenizer;
     const char **names, *kind;
-    bp_corpus_source sources[7];
+    bp_corpus_source sources[8];
+    bp_corpus_source *skipped; /* of these: its count is 1 once a document was left out */
+    const char *skipped_text;
+    char skipped_number[24];
+    bp_buffer skip_list;
+    char *first_bad; /* for a message */
     int byes;
     bool dismissed; /* the others are leaving: what still comes counts no more */
 
@@ -221,10 +229,9 @@ static bp_err end_document(master *m, const bp_record *record)
 
     bool has_spans = m->build->format == BP_TEXT_SQUAD;
 
-    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
+    for (int k = 0; k < m->build->label_count; k++) {
         text += strlen(text) + 1;
         m->labels[k] = text + 1;
-        err = check_label(m, record, k, *text, text + 1);
         text++;
     }
     if (has_spans) {
@@ -240,6 +247,55 @@ static bp_err end_document(master *m, const bp_record *record)
     m->document_tokens = 0;
     memset(&m->tally, 0, sizeof m->tally);
     return err == BP_OK ? bp_corpus_writer_end(m->writer, &row) : err;
+}
+
+static bp_err check_labels(master *m, const bp_record *record)
+{
+    const char *text = bp_record_text(record);
+    bp_err err = BP_OK;
+
+    for (int k = 0; k < m->build->label_count && err == BP_OK; k++) {
+        text += strlen(text) + 1;
+        err = check_label(m, record, k, *text, text + 1);
+        text++;
+    }
+    return err;
+}
+
+/* A document is left out. */
+static bp_err skip(master *m, const bp_record *record, const char *id, const char *fault)
+{
+    const bp_corpus_build *build = m->build;
+    const char *file = bp_text_source_shown(build->paths[record->file]);
+    json_t *line = json_object();
+    char *text;
+    bp_err err = BP_OK;
+
+    m->built.skipped_bad++;
+    (void)json_object_set_new(line, "file", bp_json_string(file));
+    (void)json_object_set_new(line, "line",
+                              record->line > 0 ? json_integer(record->line) : json_null());
+    if (id[0] != '\0')
+        (void)json_object_set_new(line, "id", bp_json_string(id));
+    (void)json_object_set_new(line, "reason", bp_json_string(fault));
+    text = bp_json_line(line);
+    bp_buffer_add(&m->skip_list, text, strlen(text));
+    bp_free(text);
+    json_decref(line);
+    if (m->first_bad == NULL) {
+        char *place = record->line > 0 ? bp_sprintf("line %" PRId64, record->line)
+                                       : bp_sprintf("question %.80s", id);
+
+        m->first_bad =
+            bp_sprintf("%.*s: at %s, %s", (int)(strcspn(fault, "[") - 1), fault, file, place);
+        bp_free(place);
+    }
+    if (build->skip_count >= 0 && m->built.skipped_bad > build->skip_count)
+        err = BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_bad",
+                      "more bad documents than the %" PRId64 " that --skip-bad allows; the first "
+                      "one: %s; correct them, or allow more",
+                      build->skip_count, m->first_bad);
+    return err;
 }
 
 static bp_err join(master *m, const bp_record *record)
@@ -265,6 +321,20 @@ static bp_err join(master *m, const bp_record *record)
     m->document_tokens += record->id_count;
     bp_text_tally_join(&m->tally, &record->tally);
     return err == BP_OK && record->last ? end_document(m, record) : err;
+}
+
+/* A piece of a document, or one that is left out. */
+static bp_err take(master *m, const bp_record *record)
+{
+    const char *id = bp_record_text(record);
+    bp_err err;
+
+    if (record->kind == BP_RECORD_BAD)
+        return skip(m, record, id, id + strlen(id) + 1);
+    err = check_labels(m, record);
+    if (err == BP_ERR_FORMAT && m->build->skips_bad)
+        return skip(m, record, "", bp_err_message());
+    return err == BP_OK ? join(m, record) : err;
 }
 
 /* The next record of a rank's share; it stays until the next call for that rank. */
@@ -335,7 +405,7 @@ static bp_err join_all(master *m)
             return (bp_err)record->err;
         }
         BP_ASSERT(record->number == number);
-        err = join(m, record);
+        err = take(m, record);
         if (err == BP_OK && bp_signals_stop_asked())
             err = bp_fail_stopped("at %s, of which nothing was kept; run the command again",
                                   m->build->out);
@@ -370,6 +440,9 @@ static bp_err create_writer(master *m)
     for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)
         if (sources[k].count > 0)
             m->sources[source_count++] = sources[k];
+    m->skipped_text = m->skipped_number;
+    m->skipped = &m->sources[source_count];
+    m->sources[source_count++] = (bp_corpus_source){"skipped_bad", &m->skipped_text, 0};
     const bp_corpus_spec spec = {
         .vocab_size = bp_tokenizer_size(build->tokenizer),
         .eod_id = bp_tokenizer_eod(build->tokenizer),
@@ -445,6 +518,8 @@ static void master_clear(master *m)
         bp_free(m->label_types[k].types);
     }
     bp_free(m->label_types);
+    bp_buffer_clear(&m->skip_list);
+    bp_free(m->first_bad);
     bp_free(m->tokenizer);
     bp_free(m->names);
 }
@@ -464,17 +539,50 @@ static void dismiss(master *m)
         BP_MPI(MPI_Wait(&m->slots[k].sent, MPI_STATUS_IGNORE));
 }
 
+/* At the end of the input: may as many be left out? */
+static bp_err check_skipped(master *m)
+{
+    const bp_corpus_build *build = m->build;
+    int64_t bad = m->built.skipped_bad, all = bad + m->built.documents;
+
+    m->skipped->count = bad > 0;
+    (void)snprintf(m->skipped_number, sizeof m->skipped_number, "%" PRId64, bad);
+    if (bad == 0 || build->skip_count >= 0 ||
+        100 * (double)bad <= build->skip_percent * (double)all)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_bad",
+                   "%" PRId64 " of %" PRId64 " documents are bad, and --skip-bad allows %g %%; the "
+                   "first one: %s; correct them, or allow more",
+                   bad, all, build->skip_percent, m->first_bad);
+}
+
+/* The corpus and the list of what it lacks. */
+static bp_err commit(master *m)
+{
+    const char *list = m->build->skip_list;
+    bool is_listed = m->skip_list.bytes > 0;
+    bp_err err = is_listed ? bp_file_write(list, m->skip_list.data, m->skip_list.bytes) : BP_OK;
+
+    if (err == BP_OK)
+        err = bp_corpus_writer_commit(m->writer);
+    if (list != NULL && is_listed == (err != BP_OK))
+        (void)unlink(list); /* most often there is none */
+    return err;
+}
+
 static bp_err build_all(master *m, bp_corpus_built *built)
 {
     bp_err err = join_all(m);
     char *message;
 
     if (err == BP_OK)
+        err = check_skipped(m);
+    if (err == BP_OK)
         err = bp_corpus_writer_finish(m->writer);
     while (err == BP_OK && m->chunks_written < m->chunks_sent)
         err = receive(m);
     if (err == BP_OK)
-        err = bp_corpus_writer_commit(m->writer);
+        err = commit(m);
     m->built.tokens = bp_corpus_writer_token_count(m->writer);
     m->built.skipped_lines = bp_documents_stats_of(m->share.documents).skipped_lines;
     message = err != BP_OK ? bp_strdup(bp_err_message()) : NULL;

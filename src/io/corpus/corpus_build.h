@@ -26,7 +26,11 @@ typedef struct bp_corpus_build {
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
-    const char *tool; /* who makes the file: "bagpipe-data 0.1.0" */
+    bool skips_bad;        /* bad documents are left out: with `skip_list`, at most ... */
+    int64_t skip_count;    /* ... so many, or, below 0, ... */
+    double skip_percent;   /* ... so many of a hundred */
+    const char *skip_list; /* path: a line of JSON for each, {"file", "line", "id", "reason"} */
+    const char *tool;      /* who makes the file: "bagpipe-data 0.1.0" */
     const char *out;
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */
 } bp_corpus_build;
@@ -38,16 +42,18 @@ typedef struct bp_corpus_built {
     int64_t invalid_bytes;   /* of plain text, kept as they are */
     int64_t unknown;         /* tokens <unk> */
     int64_t segments;        /* texts of documents, or sentences */
+    int64_t skipped_bad;     /* documents that are left out */
 } bp_corpus_built;
 
-/** Build the corpus file `build->out`.
+/** Build the corpus file `build->out`. Of documents that are left out /source/skipped_bad has the
+ * number; where there are none, a list of before is removed.
  *
  * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
  * is for one rank.
  * Errors:     the same on all ranks; nothing of the output is then left. BP_ERR_INPUT,
- * BP_ERR_DENIED, BP_ERR_FORMAT of the input, the first in its order at any number of ranks;
- * BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO (disk full) of the output; BP_ERR_USAGE a wrong label
- * name; BP_ERR_STOPPED a signal asked to stop.
+ * BP_ERR_DENIED, BP_ERR_FORMAT of the input, the first in its order at any number of ranks, or more
+ * bad documents than may be left out; BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO (disk full) of the
+ * output; BP_ERR_USAGE a wrong label name; BP_ERR_STOPPED a signal asked to stop.
  */
 bp_err bp_corpus_build_file(MPI_Comm comm, const bp_corpus_build *build, bp_corpus_built *built);
 

@@ -11,12 +11,18 @@
 
 /* ---- records ---- */
 
-typedef enum bp_record_kind { BP_RECORD_PIECE, BP_RECORD_END, BP_RECORD_FAILURE } bp_record_kind;
+typedef enum bp_record_kind {
+    BP_RECORD_PIECE,
+    BP_RECORD_END,
+    BP_RECORD_FAILURE,
+    BP_RECORD_BAD
+} bp_record_kind;
 
 typedef struct bp_record {
     uint64_t bytes;      /* of the record with all that follows it, a multiple of 8 */
     uint64_t text_bytes; /* of the texts behind it: id, labels, each behind its bp_label_type, and
-                            tags of words, context and answers, or a failure's message */
+                            tags of words, context and answers, or a failure's message; of a bad
+                            document its id and what is wrong */
     int64_t number;      /* of the piece */
     int64_t id_count;    /* of token ids behind the texts */
     int64_t start_count; /* of segments behind the ids: where they begin among them, uint32 */
@@ -65,6 +71,7 @@ typedef struct bp_share {
     int64_t answer[2];  /* tokens of it; 0, 0: there is none */
     int64_t unknown_id;
     int label_count, value_count;
+    bool skips_bad;
     bool ended; /* the end or a failure was reported */
 } bp_share;
 

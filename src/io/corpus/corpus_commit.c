@@ -270,7 +270,8 @@ static bp_err write_sources(bp_corpus_writer *writer)
         const bp_corpus_source *source = &writer->spec.sources[k];
 
         snprintf(name, sizeof name, "source/%s", source->name);
-        err = bp_h5_write_texts(writer->h5, name, source->values, source->count);
+        if (source->count > 0)
+            err = bp_h5_write_texts(writer->h5, name, source->values, source->count);
     }
     return err;
 }

@@ -157,6 +157,33 @@ static bp_err add_piece(bp_share *share, bp_batch *batch, const bp_piece *piece)
     return BP_OK;
 }
 
+static void add_bad(bp_batch *batch, const bp_piece *piece, const char *fault)
+{
+    size_t id_bytes = strlen(piece->id) + 1, fault_bytes = strlen(fault) + 1;
+    bp_record *record = add_record(batch, BP_RECORD_BAD, id_bytes + fault_bytes, 0);
+
+    record->number = piece->number;
+    record->file = piece->file;
+    record->line = piece->line;
+    record->last = 1;
+    memcpy(record + 1, piece->id, id_bytes);
+    memcpy((char *)(record + 1) + id_bytes, fault, fault_bytes);
+}
+
+/* A piece, or a bad document that may be left out. */
+static bp_err add_any(bp_share *share, bp_batch *batch, const bp_piece *piece)
+{
+    bp_err err = piece->fault == NULL ? add_piece(share, batch, piece) : BP_OK;
+
+    if (piece->fault != NULL) {
+        add_bad(batch, piece, piece->fault);
+    } else if (err == BP_ERR_FORMAT && share->skips_bad && piece->first && piece->last) {
+        add_bad(batch, piece, bp_err_message());
+        err = BP_OK;
+    }
+    return err;
+}
+
 void bp_share_next(bp_share *share, bp_batch *batch)
 {
     bp_piece piece;
@@ -166,7 +193,7 @@ void bp_share_next(bp_share *share, bp_batch *batch)
     if (share->ended)
         (void)add_record(batch, BP_RECORD_END, 0, 0);
     else if (err == BP_OK)
-        err = add_piece(share, batch, &piece);
+        err = add_any(share, batch, &piece);
     if (err != BP_OK) {
         const char *message = bp_err_message();
         bp_record *record = add_record(batch, BP_RECORD_FAILURE, strlen(message) + 1, 0);
@@ -189,6 +216,7 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
                                           .label_count = build->label_count,
                                           .value_count = build->value_count,
                                           .no_tags = build->no_tags,
+                                          .keep_bad = build->skips_bad,
                                           .sentences = build->sentences,
                                           .share_rank = rank,
                                           .share_size = size,
@@ -198,6 +226,7 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
     memset(share, 0, sizeof *share);
     share->label_count = build->label_count;
     share->value_count = build->value_count;
+    share->skips_bad = build->skips_bad;
     share->unknown_id = bp_tokenizer_unk(build->tokenizer);
     err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
     if (err == BP_OK)

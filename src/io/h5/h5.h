@@ -171,7 +171,8 @@ bp_err bp_h5_get_text(bp_h5 *file, const char *object, const char *name, char *o
 
 /** Refuse what a dataset of a foreign file must not be: behind soft or external links, in
  * external files, virtual, not 1-D, neither integers (of 8 bytes at most), reals nor fixed-length
- * text, filters other than gzip, shuffle, Fletcher32, lzf and zstd, chunks beyond 256 MiB, or
+ * text, filters other than gzip, shuffle, Fletcher32, lzf and zstd, chunks beyond 256 MiB, chunks
+ * that hold other numbers of bytes than the shape says, or
  * larger than what is stored in the file. Errors: BP_ERR_FORMAT says which. */
 bp_err bp_h5_walk(bp_h5 *file, const char *name);
 

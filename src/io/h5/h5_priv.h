@@ -37,6 +37,11 @@ bool bp_h5_read_values(hid_t dataset, hid_t type, hsize_t first, hsize_t count, 
 /** What bp_h5_walk checks but for the number of dimensions, of a dataset that is open. */
 bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp_h5_shape *shape);
 
+/** Every chunk of a chunked dataset of known filters holds, once they are undone, as many bytes as
+ * its shape says: HDF5 1.10 does not ask. Called by bp_h5_walk_dataset. */
+bp_err bp_h5_walk_lengths(bp_h5 *file, const char *name, hid_t dataset, hid_t creation,
+                          const bp_h5_shape *shape);
+
 hid_t bp_h5_memory_type(bp_h5_type type); /* borrowed */
 
 #endif

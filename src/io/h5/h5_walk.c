@@ -135,6 +135,8 @@ bp_err bp_h5_walk_dataset(bp_h5 *file, const char *name, hid_t dataset, const bp
         err = walk_layout(file, name, dataset, creation, shape);
     if (err == BP_OK)
         err = walk_filters(file, name, creation);
+    if (err == BP_OK && H5Pget_layout(creation) == H5D_CHUNKED)
+        err = bp_h5_walk_lengths(file, name, dataset, creation, shape);
     bp_h5_release(creation);
     return err;
 }

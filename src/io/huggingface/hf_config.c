@@ -3,6 +3,7 @@
 #include "io/huggingface/hf_config_priv.h"
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -541,7 +542,7 @@ json_t *hf_config_json(const bp_hf_shape *shape)
            *eos = shape->eos_id < 0 ? json_null() : json_integer(shape->eos_id);
 
     BP_ASSERT(config != NULL);
-    (void)json_object_set_new(config, "model_type", json_string(table->model_type));
+    (void)json_object_set_new(config, "model_type", bp_json_string(table->model_type));
     (void)json_object_set_new(config, "architectures", json_pack("[s]", table->architecture));
     if (shape->pad_id >= 0)
         (void)json_object_set_new(config, "pad_token_id", json_integer(shape->pad_id));

@@ -2,6 +2,7 @@
  * the tokenizer. */
 #include "base/fs.h"
 #include "base/hidden.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
@@ -180,7 +181,7 @@ static bp_err write_config(const bp_hf_shape *shape, const char *dtype, const ch
     char *path = bp_path_join(folder, "config.json");
     json_t *config = hf_config_json(shape);
 
-    (void)json_object_set_new(config, "torch_dtype", json_string(type_name(dtype)));
+    (void)json_object_set_new(config, "torch_dtype", bp_json_string(type_name(dtype)));
     bp_err err = bp_json_save(path, config);
 
     json_decref(config);
@@ -361,7 +362,7 @@ static bp_err write_index(const layout *all, const char *folder)
     for (int64_t file = 0; file < all->files; file++) {
         set_file_name(name, all, file);
         for (int64_t k = all->first[file]; k < all->first[file + 1]; k++)
-            (void)json_object_set_new(map, all->names[k], json_string(name));
+            (void)json_object_set_new(map, all->names[k], bp_json_string(name));
     }
     err = bp_json_save(path, index);
     json_decref(index);

@@ -1,6 +1,8 @@
 /* Names of classes in config.json: "id2label" by number, "label2id" by name. */
 #include "io/huggingface/hf_config_priv.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -44,7 +46,7 @@ void hf_labels_write(json_t *config, int64_t count, const json_t *labels)
 
         (void)snprintf(number, sizeof number, "%" PRId64, k);
         (void)snprintf(made, sizeof made, "LABEL_%" PRId64, k);
-        (void)json_object_set_new(names, number, json_string(given ? given : made));
+        (void)json_object_set_new(names, number, bp_json_string(given ? given : made));
         (void)json_object_set_new(numbers, given ? given : made, json_integer((json_int_t)k));
     }
     (void)json_object_set_new(config, "id2label", names);

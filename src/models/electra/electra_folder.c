@@ -2,6 +2,7 @@
 #include "models/electra/electra.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "io/huggingface/hf_model.h"
 
@@ -26,7 +27,7 @@ json_t *bp_electra_half(const bp_model_shape *shape, int half, const char **name
         return NULL;
     *name = HALVES[half];
     model = bp_model_shape_json(shape);
-    (void)json_object_set_new(model, "part", json_string(HALVES[half]));
+    (void)json_object_set_new(model, "part", bp_json_string(HALVES[half]));
     for (size_t k = 0; half == GENERATOR && k < OWN_COUNT; k++)
         (void)json_object_set(model, OWN[k][0], json_object_get(model, OWN[k][1]));
     return model;

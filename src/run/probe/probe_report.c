@@ -1,5 +1,6 @@
 /* The facts of many ranks' hosts, as rows of a report. */
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "run/probe/probe.h"
@@ -28,7 +29,7 @@ void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const c
     va_end(list);
     row = json_pack("{s:s, s:s, s:s}", "check", check, "level", LEVELS[level], "text", text);
     if (row != NULL && remedy != NULL && level >= BP_PROBE_WARN)
-        (void)json_object_set_new(row, "remedy", json_string(remedy));
+        (void)json_object_set_new(row, "remedy", bp_json_string(remedy));
     (void)json_array_append_new(rows, row);
 }
 

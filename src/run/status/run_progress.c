@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sort.h"
@@ -55,7 +56,7 @@ double status_time(const char *stamp)
 
 static void set_stamp(json_t *object, const char *key)
 {
-    set(object, key, json_string(bp_clock_stamp().text));
+    set(object, key, bp_json_string(bp_clock_stamp().text));
 }
 
 /* ---- the file ---- */
@@ -122,7 +123,7 @@ static void on_phase(bp_phase phase)
 {
     if (innermost == NULL)
         return;
-    set(innermost->file, "phase", json_string(bp_phase_name(phase)));
+    set(innermost->file, "phase", bp_json_string(bp_phase_name(phase)));
     set_stamp(innermost->file, "phase_time");
     write_soon(innermost);
 }
@@ -139,7 +140,7 @@ static void take_over(run_progress *self, const json_t *record, const json_t *be
     if (!json_is_object(json_object_get(self->file, "events")))
         set(self->file, "events", json_object());
     set(self->file, "notes", json_array());
-    set(self->file, "format", json_string(RUN_STATUS_FORMAT));
+    set(self->file, "format", bp_json_string(RUN_STATUS_FORMAT));
     set_integer(self->file, "format_version", RUN_STATUS_VERSION);
     set_integer(self->file, "start", integer_of(record, "starts"));
     set_integer(self->file, "starts", 1 + (starts > 0 ? starts : integer_of(before, "starts")));

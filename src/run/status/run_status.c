@@ -2,6 +2,7 @@
 #include "run/status/run_status.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/restart.h"
@@ -95,7 +96,7 @@ static void put_state(const reading *self)
     status_hold hold = status_owner(self->out, self->folder, self->watch);
     json_t *end = run_words_of_end(self->folder, self->record, self->progress);
 
-    set(self->out, "state", json_string(status_state(text_of(end, "state"), hold)));
+    set(self->out, "state", bp_json_string(status_state(text_of(end, "state"), hold)));
     copy(self->out, self->record, "job");
     copy(self->out, self->record, "version");
     copy(self->out, json_object_get(self->record, "mesh"), "ranks");
@@ -104,7 +105,7 @@ static void put_state(const reading *self)
         for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++)
             copy(self->out, end, ends[k]);
         if (!says(end, "cause", "") && !has(end, "message"))
-            set(self->out, "message", json_string(text_of(end, "cause")));
+            set(self->out, "message", bp_json_string(text_of(end, "cause")));
         set_real(self->out, "ended_seconds_ago", age_of(self, end, "time"));
         if (!self->is_member && !says(self->out, "state", "finished"))
             put_queue(self);
@@ -225,7 +226,7 @@ static void put_missing_base(const reading *self, const char *checkpoint)
     if (bp_checkpoint_read_metadata(checkpoint, &folder, &manifest) == BP_OK) {
         base = json_object_get(json_object_get(manifest, "state"), "base");
         if (base && !bp_path_exists(text_of(base, "path")))
-            set(self->out, "missing_base", json_string(text_of(base, "path")));
+            set(self->out, "missing_base", bp_json_string(text_of(base, "path")));
     }
     json_decref(manifest);
     bp_free(folder);
@@ -293,7 +294,7 @@ static bp_err add_member(void *context, const char *folder)
         member = json_pack("{s:s}", "state", "waiting");
     else if (err != BP_OK)
         member = json_pack("{s:s, s:s}", "state", "damaged", "message", bp_err_message());
-    set(member, "name", json_string(bp_path_base(folder)));
+    set(member, "name", bp_json_string(bp_path_base(folder)));
     (void)json_array_append_new(json_object_get(self->out, "members"), member);
     return err == BP_ERR_INPUT || err == BP_ERR_FORMAT ? BP_OK : err;
 }
@@ -363,10 +364,10 @@ static bp_err read_run(reading *self, const char *path)
     put_obstacles(self);
     log = last_line(self, "log.txt"); /* of a job that has no steps it says how far it is */
     if (log != NULL)
-        set(self->out, "log", json_string(log));
+        set(self->out, "log", bp_json_string(log));
     bp_free(log);
     next = status_next(self->out);
-    set(self->out, "next", json_string(next));
+    set(self->out, "next", bp_json_string(next));
     bp_free(next);
     return err;
 }
@@ -399,7 +400,7 @@ static bp_err read_at(json_t **out, const char *folder, const status_watch *watc
     reading self = {.folder = folder,
                     .is_member = is_member,
                     .watch = watch,
-                    .out = json_pack("{s:s}", "run", folder),
+                    .out = json_pack("{s:o}", "run", bp_json_string(folder)),
                     .now = (double)time(NULL)};
     const bp_path path = bp_path_in(folder, "run.json");
     bp_err err =

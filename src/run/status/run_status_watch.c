@@ -2,6 +2,7 @@
  */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "run/lock/run_lock_priv.h"
 #include "run/status/run_status_priv.h"
@@ -37,7 +38,7 @@ void status_watch_begin(status_watch *watch, const char *folder)
     if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && !owner.released)
         first = read_counter(heartbeat);
     if (first != NULL)
-        set(watch->heartbeats, heartbeat, json_string(first));
+        set(watch->heartbeats, heartbeat, bp_json_string(first));
     bp_free(first);
     bp_free(heartbeat);
 }
@@ -76,13 +77,13 @@ status_hold status_owner(json_t *out, const char *folder, const status_watch *wa
     status_hold hold = HOLD_NONE;
 
     if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && owner.slurm_job[0] != '\0')
-        set(out, "slurm_job", json_string(owner.slurm_job));
+        set(out, "slurm_job", bp_json_string(owner.slurm_job));
     if (heartbeat != NULL && !owner.released) {
         bool counts = stat(heartbeat, &status) == 0;
         double age = counts ? (double)(time(NULL) - status.st_mtime) : -1; /* < 0: it is ahead */
         run_diagnosis diagnosis;
 
-        set(out, "host", json_string(owner.host));
+        set(out, "host", bp_json_string(owner.host));
         set_integer(out, "pid", owner.pid);
         if (counts)
             set_real(out, "seen_seconds", fmax(age, 0));

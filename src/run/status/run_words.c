@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "run/lock/run_lock_priv.h"
 #include "run/status/run_progress_priv.h"
@@ -123,7 +124,7 @@ json_t *run_words_of(int code, const char *message)
     json_t *end = json_pack("{s:s, s:i}", "state", state, "code", code);
 
     if (message[0] != '\0')
-        set(end, "message", json_string(message));
+        set(end, "message", bp_json_string(message));
     else if (code > 128)
         set(end, "message",
             json_sprintf("a rank was killed by signal %d (%s)", code - 128, strsignal(code - 128)));
@@ -213,10 +214,10 @@ json_t *run_words_of_end(const char *folder, const json_t *record, const json_t 
     if (find_word(&word, text, start, LAUNCHER)) {
         if (end == NULL)
             end = run_words_of(word.code, word.message);
-        set(end, "cause", json_string(word.message));
+        set(end, "cause", bp_json_string(word.message));
     }
     if (word.time[0] != '\0' && !has(end, "time"))
-        set(end, "time", json_string(word.time));
+        set(end, "time", bp_json_string(word.time));
     bp_free(text);
     return end;
 }
@@ -280,7 +281,7 @@ json_t *run_words_ask_slurm(const json_t *record)
         add_nodes(&text, json_object_get(record, "hosts"));
     }
     if (text.bytes > 0)
-        set(out, "message", json_string(text.data));
+        set(out, "message", bp_json_string(text.data));
     bp_buffer_clear(&text);
     return out;
 }

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -192,7 +193,7 @@ static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *m
     bp_free(state->text);
     state->text = bp_strdup(message->text);
     ensemble_metrics_ended(scheduler->metrics, message->member, ENSEMBLE_DIVERGED);
-    add_event(scheduler, "member_diverged", message, "message", json_string(message->text));
+    add_event(scheduler, "member_diverged", message, "message", bp_json_string(message->text));
     BP_WARN("training.diverged", "%s: %s; the other members go on", state->name, message->text);
 }
 

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -37,7 +38,7 @@ static json_t *state_of(const trainer *self)
     if (self->base)
         (void)json_object_set(state, "base", self->base);
     if (self->teacher_digest[0])
-        (void)json_object_set_new(state, "teacher", json_string(self->teacher_digest));
+        (void)json_object_set_new(state, "teacher", bp_json_string(self->teacher_digest));
     if (bp_corpus_keys_of(self->config)->bucket > 0 && p->places[0] >= 0) {
         (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
         (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));

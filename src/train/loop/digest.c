@@ -2,6 +2,8 @@
  * reports it to all, and the job ends before it can commit. */
 #include "train/loop/trainer_priv.h"
 
+#include "base/json.h"
+
 #include "mesh/collective.h"
 
 #include <stdio.h>
@@ -29,7 +31,7 @@ static void report_damage(trainer *self, const bp_corruption *corruption)
 
     for (int k = 0; k < corruption->suspects && k < BP_CORRUPTION_RANKS; k++) {
         json_array_append_new(ranks, json_integer(corruption->ranks[k]));
-        json_array_append_new(hosts, json_string(corruption->hosts[k]));
+        json_array_append_new(hosts, bp_json_string(corruption->hosts[k]));
     }
     report_send(self, REPORT_EVENT,
                 json_pack("{s:s, s:I, s:s, s:s, s:i, s:i, s:o, s:o}", "event", "digest_mismatch",

@@ -3,6 +3,7 @@
 #include "train/loop/trainer_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
@@ -131,7 +132,7 @@ static bp_err find_names(trainer *self)
                           kind_of(self) == BP_TASK_TAGS ? "tag" : "class", names[k],
                           bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
         else if (!outside || strcmp(names[k], outside) != 0)
-            (void)json_array_append_new(task->names, json_string(names[k]));
+            (void)json_array_append_new(task->names, bp_json_string(names[k]));
     if (err == BP_OK && outside && (int64_t)json_array_size(task->names) == count)
         err = BP_FAIL(BP_ERR_FORMAT, "dirichlet.no_outside",
                       "no document has the class '%.60s': at dirichlet.outside; name one of %s",
@@ -541,7 +542,7 @@ void trainer_task_put_state(const trainer *self, json_t *state)
                       (json_int_t)bp_task_keys_of(self->config)->answer_tokens, "unanswered",
                       (int)self->task->unanswered));
     (void)json_object_set_new(state, "label",
-                              json_string(self->task->column ? self->task->column : ""));
+                              bp_json_string(self->task->column ? self->task->column : ""));
 }
 
 /* ---- initial values ---- */

@@ -237,8 +237,9 @@ void trainer_save_beside(trainer *self)
     if (!base)
         base = self->source;
     path = realpath(bp_checkpoint_folder(base), NULL);
-    self->base = json_pack("{s:s, s:s}", "path", path ? path : bp_checkpoint_folder(base), "digest",
-                           bp_checkpoint_digest(base));
+    self->base =
+        json_pack("{s:o, s:s}", "path", bp_json_string(path ? path : bp_checkpoint_folder(base)),
+                  "digest", bp_checkpoint_digest(base));
     free(path); /* realpath's */
     if (self->engine)
         bp_engine_save_beside(self->engine, base);

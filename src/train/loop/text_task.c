@@ -3,6 +3,7 @@
 #include "train/loop/trainer_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
@@ -101,7 +102,7 @@ bp_err trainer_text_begin(const trainer *self)
 
     if (!self->shape.family->start_token)
         (void)json_object_set_new(task, "separator",
-                                  json_string(bp_task_keys_of(self->config)->separator));
+                                  bp_json_string(bp_task_keys_of(self->config)->separator));
     bp_log("task: text, %" PRId64 " pairs", self->facts.documents);
     err = bp_json_save(path, task);
     json_decref(task);

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "mesh/collective.h"
 
@@ -46,7 +47,7 @@ static void name_process(writer *self, const rank_trace *rank, int pid)
                  rank->pipeline_at, rank->data_at, rank->tensor_at);
     else
         snprintf(name, sizeof name, "rank %d on %s: coordinator", pid, rank->host);
-    json_t *text = json_string(name);
+    json_t *text = bp_json_string(name);
     char *quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     separate(self);
     bp_buffer_printf(&self->text,

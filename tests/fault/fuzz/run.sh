@@ -37,6 +37,7 @@ parsers() {
     tokenizer_load) echo src/text/tokenizer_load.c src/text/tokenizer_text.c src/text/tokenizer.c ;;
     encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
     text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
+    rows) echo src/text/documents.c src/text/tsv.c src/text/conll.c src/text/squad.c src/text/jsonl.c src/base/json_members.c ;;
     prompts) echo src/infer/generate/prompts.c src/infer/generate/prompt_text.c src/infer/generate/stops.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
     record) echo src/infer/score/tables/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;

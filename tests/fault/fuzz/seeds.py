@@ -322,6 +322,19 @@ def prompts_seeds():
         put("prompts", name, text)
 
 
+def rows_seeds():
+    """A byte for the format (tsv, conll, pairs, squad, jsonl), one for words without tags, then the file."""
+    question = ('{"data": [{"title": NaN, "paragraphs": [{"context": "the cat sat ", "qas": [{"id": "q", "question": "Who?", "answers": '
+                '[{"text": " cat ", "answer_start": 3}, {"text": "x"}]}, {"id": 2}, {"id": "r", "question": "?", "is_impossible": true}]}]}]}')
+    for name, data in (("table", b"\0\0id\ta\tb\tclass\tn\n1\tx\ty\tz\t-1.5\n2\tx\n\n3\tx\ty\tz\tnan\n"),
+                       ("words", b"\1\0-DOCSTART- -X- O\n\n# text = a\na NN B-X\n# NN O\n\nb\nc O\n-X- O\n#d NN O\n"),
+                       ("no-tags", b"\1\1# a b\nthe\n#\n\n cat\n"), ("pairs", b"\2\0a\n\nb\n\n\xfec\n\n \n"), ("more", b"\2\0a\n\xfeb\n\n\nc"),
+                       ("squad", b"\3\0" + question.encode()), ("not-squad", b'\3\0{"data": [{"paragraphs": [{}]}]}'),
+                       ("objects", b'\4\0{"text": "a", "n": 1, "x": [NaN, {"y": 1e999}], "class": true}\n{"text": null}\n{"n": 2, "text": "\\u0000", "x": "\\ud800"}\n'),
+                       ("cut", b'\4\0{"text": "a", "n": 1, "x": [NaN, {}\n{"text": "a\n'), ("empty", b"\1\0")):
+        put("rows", name, data)
+
+
 def h5_seeds():
     try:
         import h5py, numpy
@@ -505,5 +518,5 @@ def bilm_seeds():
 
 if __name__ == "__main__":
     for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()

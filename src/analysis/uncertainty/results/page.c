@@ -2,6 +2,7 @@
 #include "analysis/uncertainty/results/results_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "report/report.h"
 
@@ -18,7 +19,7 @@
 static json_t *real_text(double value, int digits, bool difference)
 {
     char *text = isfinite(value) ? bp_sprintf(difference ? "%+.*f" : "%.*f", digits, value) : NULL;
-    json_t *out = text ? json_string(text) : json_null();
+    json_t *out = text ? bp_json_string(text) : json_null();
 
     bp_free(text);
     return out;
@@ -57,9 +58,9 @@ static json_t *figures_json(const comparison_results *results, bool difference)
     json_t *figures = json_array();
 
     for (int f = 0; f < COMPARISON_FIGURES; f++)
-        add(figures, json_string(title_of(results, f == COMPARISON_FIGURE_SQUARED && !difference
-                                                       ? comparison_root_name(results)
-                                                       : comparison_figure_name(results, f))));
+        add(figures, bp_json_string(title_of(results, f == COMPARISON_FIGURE_SQUARED && !difference
+                                                          ? comparison_root_name(results)
+                                                          : comparison_figure_name(results, f))));
     return figures;
 }
 

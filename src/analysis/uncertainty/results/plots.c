@@ -3,6 +3,7 @@
 #include "analysis/uncertainty/results/results_priv.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "report/report.h"
@@ -106,12 +107,12 @@ static json_t *variables_of(const comparison_results *results, const comparison_
     json_t *variables;
 
     for (int64_t m = 0; m < results->methods.count; m++) {
-        (void)json_array_append_new(methods, json_string(results->methods.items[m].name));
+        (void)json_array_append_new(methods, bp_json_string(results->methods.items[m].name));
         (void)json_array_append_new(drawn, json_integer(has_bars(&results->results[m])));
     }
     (void)json_array_append_new(groups, json_string("in the domain"));
     for (int64_t s = 0; s < results->shifted.count; s++)
-        (void)json_array_append_new(groups, json_string(results->shifted.items[s].name));
+        (void)json_array_append_new(groups, bp_json_string(results->shifted.items[s].name));
     if (strcmp(plot->kind, "roc") == 0)
         put_curves(&rows, results, plot->shift);
     if (strcmp(plot->kind, "histogram") == 0)

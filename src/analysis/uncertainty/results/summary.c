@@ -1,6 +1,8 @@
 /* summary.json: all figures, with what they mean. */
 #include "analysis/uncertainty/results/results_priv.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -265,7 +267,7 @@ static json_t *definitions_json(const comparison_results *results)
 
     for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
         (void)json_object_set_new(object, one->key,
-                                  json_string(comparison_definition_text(results, one)));
+                                  bp_json_string(comparison_definition_text(results, one)));
     put_all(object,
             json_pack("{s:i, s:s, s:s, s:s, s:I, s:f}", "bins", BP_CALIBRATION_BINS, "norm", "L1",
                       "positive_class", "shifted", "logarithm", "natural (nats)", "resamples",

@@ -2,6 +2,7 @@
  * none. */
 #include "analysis/uncertainty/results/results_priv.h"
 
+#include "base/csv.h"
 #include "base/fs.h"
 #include "base/mem.h"
 
@@ -16,22 +17,11 @@ static void begin_cell(bp_buffer *row)
         bp_buffer_printf(row, ",");
 }
 
-static void put_text(bp_buffer *row, const char *text)
-{
-    if (!strpbrk(text, ",\"\n\r")) {
-        bp_buffer_printf(row, "%s", text);
-        return;
-    }
-    bp_buffer_printf(row, "\"");
-    for (const char *c = text; *c; c++)
-        bp_buffer_printf(row, "%s%c", *c == '"' ? "\"" : "", *c);
-    bp_buffer_printf(row, "\"");
-}
-
 /* A first cell is a text everywhere, so a comma distinguishes an empty one from no cell. */
 void comparison_csv_put(bp_buffer *row, const char *cells, ...)
 {
     const comparison_value *v;
+    const char *text;
     double real;
     va_list list;
 
@@ -41,7 +31,8 @@ void comparison_csv_put(bp_buffer *row, const char *cells, ...)
             begin_cell(row);
         switch (*c) {
         case 't':
-            put_text(row, va_arg(list, const char *));
+            text = va_arg(list, const char *);
+            bp_csv_add(row, text, strlen(text));
             break;
         case 'i':
             bp_buffer_printf(row, "%" PRId64, va_arg(list, int64_t));

@@ -2,6 +2,7 @@
 #include "infer/score/candidates/candidates.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "text/text_source.h"
 
@@ -216,7 +217,9 @@ static bp_err at_line(bp_err err, const char *path, int64_t line)
 static bp_err add_line(reader *self, const char *line, size_t bytes, int64_t document)
 {
     json_error_t where;
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
+    static const char *const keys[] = {FIELD, "answer"};
+    json_t *object =
+        bp_json_members(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, keys, 2, &where);
     bp_err err;
 
     if (!object)

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "infer/score/keys.h"
@@ -43,7 +44,7 @@ void score_page_add_value(json_t *object, const char *key, const char *format, d
 {
     char *text = isfinite(value) ? bp_sprintf(format, value) : NULL;
 
-    (void)json_object_set_new(object, key, text ? json_string(text) : json_null());
+    (void)json_object_set_new(object, key, text ? bp_json_string(text) : json_null());
     bp_free(text);
 }
 

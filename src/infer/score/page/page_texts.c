@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "infer/score/score.h"
@@ -252,7 +253,7 @@ static bp_err add_sample(const texts *self, json_t *samples, const char *which,
     for (int64_t k = 0; err == BP_OK && k < count; k++)
         err = add_token(self, tokens, ids[k], logprob[k], information[k], darkest);
     if (err == BP_OK) {
-        (void)json_object_set_new(sample, "which", json_string(which));
+        (void)json_object_set_new(sample, "which", bp_json_string(which));
         (void)json_object_set(sample, "spans", tokens);
         (void)json_object_set_new(sample, "cut", json_boolean(count < place.text));
         score_page_add_value(sample, "darkest", "%.4f", ensemble ? darkest : NAN);

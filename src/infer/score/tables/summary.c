@@ -168,10 +168,13 @@ static bp_err figure_groups(const grouping *split, uint64_t seed, json_t **figur
     return err;
 }
 
-static bp_err not_utf8(const char *name)
+/* Under a name of any bytes. */
+static void set_named(json_t *object, const char *name, json_t *value)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "corpus.name_not_utf8",
-                   "'%s' can't be a name in the summary: it is not UTF-8", name);
+    json_t *key = bp_json_string(name);
+
+    (void)json_object_set_new(object, json_string_value(key), value);
+    json_decref(key);
 }
 
 /* root[key] = {name: figures} of every group; a group without documents is left out if `sparse`. */
@@ -188,12 +191,11 @@ static bp_err add_groups(json_t *root, const char *key, const grouping *split, c
 
         if (err != BP_OK || empty)
             json_decref(one);
-        else if (json_object_set_new(object, names[g], one) != 0)
-            err = not_utf8(names[g]);
+        else
+            set_named(object, names[g], one);
     }
     bp_free(figures);
-    if (json_object_set_new(root, key, object) != 0)
-        err = not_utf8(key);
+    set_named(root, key, object);
     return err;
 }
 

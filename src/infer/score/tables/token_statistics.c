@@ -77,13 +77,10 @@ static bp_err list_members(json_t *out, const bp_token_statistics *statistics, c
     for (int64_t m = 0; m < statistics->members; m++) {
         double nll = bp_fixed_real(-sums[BP_MODEL_MEMBER + m - 1]);
         json_t *one =
-            json_pack("{ss so so}", "name", statistics->names[m], "nll_nats", bp_json_real(nll),
-                      "perplexity", bp_json_real(exp(nll / (double)tokens)));
+            json_pack("{so so so}", "name", bp_json_string(statistics->names[m]), "nll_nats",
+                      bp_json_real(nll), "perplexity", bp_json_real(exp(nll / (double)tokens)));
 
-        if (json_array_append_new(out, one) != 0)
-            return BP_FAIL(BP_ERR_FORMAT, "ensemble.name_not_utf8",
-                           "member %lld can't stand in the summary: its name is not UTF-8",
-                           (long long)m);
+        (void)json_array_append_new(out, one);
         if (oob && isfinite(statistics->oob[m]))
             (void)json_object_set_new(one, "oob_perplexity", bp_json_real(statistics->oob[m]));
     }

@@ -1,0 +1,17 @@
+/* Text as a cell of a CSV file. Local: no MPI. */
+#ifndef BP_BASE_CSV_H
+#define BP_BASE_CSV_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+
+/** Would a spreadsheet take the text for a formula: does it begin with = + - @, a tab or a carriage
+ * return, and is it longer than that and no decimal number? */
+bool bp_csv_is_formula(const char *text, size_t bytes);
+
+/** Append a text as a cell: in quotation marks where it must be, and behind an apostrophe where a
+ * spreadsheet would take it for a formula. */
+void bp_csv_add(bp_buffer *out, const char *text, size_t bytes);
+
+#endif

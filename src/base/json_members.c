@@ -1,0 +1,181 @@
+/* JSON of which only some members are read: the others are blanked out before jansson sees them, so
+ * that what nobody reads need not be what jansson takes (NaN, numbers beyond 64 bits, lone
+ * surrogates, a key twice). Columns of messages stay what they are. */
+#include "base/json.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define DEPTH_MOST 2048 /* jansson's */
+
+typedef struct scanner {
+    char *at, *end;
+    const char *const *keys;
+    int key_count;
+} scanner;
+
+static void skip_white(scanner *self)
+{
+    while (self->at < self->end && strchr(" \t\r\n", *self->at) != NULL && *self->at != '\0')
+        self->at++;
+}
+
+static bool is_at(scanner *self, char c)
+{
+    skip_white(self);
+    return self->at < self->end && *self->at == c;
+}
+
+static bool take(scanner *self, char c)
+{
+    if (!is_at(self, c))
+        return false;
+    self->at++;
+    return true;
+}
+
+static bool skip_string(scanner *self)
+{
+    if (!take(self, '"'))
+        return false;
+    for (; self->at < self->end && *self->at != '"'; self->at++)
+        if (*self->at == '\\' && ++self->at == self->end)
+            return false;
+    return take(self, '"');
+}
+
+/* A number or a word, whatever it is. */
+static bool skip_plain(scanner *self)
+{
+    const char *from;
+
+    skip_white(self);
+    from = self->at;
+    while (self->at < self->end && *self->at != '\0' &&
+           strchr(" \t\r\n,:\"[]{}", *self->at) == NULL)
+        self->at++;
+    return self->at > from;
+}
+
+static bool skip_value(scanner *self)
+{
+    bool is_object[DEPTH_MOST];
+    int depth = 0;
+
+    do { /* at a value, or at the end of a list or object that is empty */
+        bool closes = depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']');
+
+        if (!closes && depth > 0 && is_object[depth - 1] && !(skip_string(self) && take(self, ':')))
+            return false;
+        if (!closes && (is_at(self, '{') || is_at(self, '['))) {
+            if (depth == DEPTH_MOST)
+                return false;
+            is_object[depth++] = *self->at++ == '{';
+            continue;
+        }
+        if (!closes && !(is_at(self, '"') ? skip_string(self) : skip_plain(self)))
+            return false;
+        while (depth > 0 && !take(self, ',')) {
+            if (!take(self, is_object[depth - 1] ? '}' : ']'))
+                return false;
+            depth--;
+        }
+        if (depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']'))
+            return false; /* behind a comma */
+    } while (depth > 0);
+    return true;
+}
+
+/* Is the key in text[bytes], in quotes, one of those that are read? */
+static bool is_wanted(const scanner *self, const char *text, size_t bytes)
+{
+    json_t *spelled = NULL;
+    bool wanted = false;
+
+    if (memchr(text, '\\', bytes) != NULL) {
+        spelled = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
+        text = json_string_value(spelled);
+        bytes = json_string_length(spelled);
+    } else {
+        text++;
+        bytes -= 2;
+    }
+    for (int k = 0; k < self->key_count && text != NULL; k++)
+        wanted =
+            wanted || (strlen(self->keys[k]) == bytes && memcmp(self->keys[k], text, bytes) == 0);
+    json_decref(spelled);
+    return wanted;
+}
+
+static bool keep_value(scanner *self, int depth);
+
+/* Blank a member out, with the comma behind it, or the one before it. */
+static bool keep_members(scanner *self, int depth)
+{
+    char *comma = NULL; /* behind the last member that is kept */
+    bool more = !take(self, '}');
+
+    while (more) {
+        char *from, *behind;
+        bool wanted;
+
+        skip_white(self);
+        from = self->at;
+        if (!skip_string(self))
+            return false;
+        wanted = is_wanted(self, from, (size_t)(self->at - from));
+        if (!take(self, ':') || !(wanted ? keep_value(self, depth + 1) : skip_value(self)))
+            return false;
+        behind = self->at;
+        more = take(self, ',');
+        if (!more && !take(self, '}'))
+            return false;
+        if (wanted) {
+            comma = more ? self->at - 1 : NULL;
+        } else {
+            if (more)
+                behind = self->at;
+            else if (comma != NULL)
+                *comma = ' ';
+            for (char *c = from; c < behind; c++)
+                *c = *c == '\n' ? '\n' : ' '; /* lines of messages stay what they are too */
+        }
+    }
+    return true;
+}
+
+static bool keep_value(scanner *self, int depth)
+{
+    if (depth >= DEPTH_MOST)
+        return false;
+    if (take(self, '{'))
+        return keep_members(self, depth);
+    if (take(self, '[')) {
+        if (take(self, ']'))
+            return true;
+        do
+            if (!keep_value(self, depth + 1))
+                return false;
+        while (take(self, ','));
+        return take(self, ']');
+    }
+    return is_at(self, '"') ? skip_string(self) : skip_plain(self);
+}
+
+json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
+                        int key_count, json_error_t *where)
+{
+    char *copy = bp_alloc("base.json", (int64_t)bytes + 1, 1);
+    scanner self = {copy, copy + bytes, keys, key_count};
+    json_t *value;
+    bool is_sound;
+
+    memcpy(copy, text, bytes);
+    is_sound = keep_value(&self, 0);
+    skip_white(&self);
+    is_sound = is_sound && self.at == self.end;
+    value = json_loadb(is_sound ? copy : text, bytes, flags, where);
+    bp_free(copy);
+    return value;
+}
