@@ -41,7 +41,7 @@ typedef struct bp_token_list {
 void bp_token_list_clear(bp_token_list *list);
 void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes);
 
-/** Append the text of the tokens, which are used up. Errors: those of bp_regex_find. */
+/** Append the text of the tokens, which are used up. Errors: those of bp_regex_next. */
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text);
 
 #endif

@@ -239,29 +239,21 @@ static void strip(const bp_norm_step *step, const char *text, size_t bytes, bp_b
 static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
                             size_t bytes, bp_buffer *out)
 {
-    for (size_t at = 0, from = 0; from <= bytes;) {
-        size_t start, end;
-        bool found;
-        bp_err err = bp_regex_find(step->regex, work, text, bytes, from, &found, &start, &end);
+    bp_regex_matches matches = bp_regex_matches_of(step->regex, work, text, bytes);
+    size_t at = 0;
+    bool found = bytes > 0; /* tokenizers looks for nothing in an empty text */
+    bp_err err = BP_OK;
 
-        if (err != BP_OK)
-            return err;
-        if (!found) {
-            bp_buffer_add(out, text + at, bytes - at);
-            return BP_OK;
-        }
-        bp_buffer_add(out, text + at, start - at);
+    while (found && err == BP_OK) {
+        err = bp_regex_next(&matches, &found);
+        if (err != BP_OK || !found)
+            break;
+        bp_buffer_add(out, text + at, matches.start - at);
         bp_buffer_add(out, step->content, step->content_bytes);
-        at = from = end;
-        if (start == end) { /* an empty match: go on behind the next character */
-            uint32_t c;
-
-            from += end < bytes ? bp_utf8_decode((const uint8_t *)text + end, bytes - end, &c) : 1;
-            if (from > bytes)
-                bp_buffer_add(out, text + at, bytes - at);
-        }
+        at = matches.end;
     }
-    return BP_OK;
+    bp_buffer_add(out, text + at, bytes - at);
+    return err;
 }
 
 static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
@@ -314,7 +306,7 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
 static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const char *text,
                         size_t bytes)
 {
-    size_t start = 1, end = 0;
+    bp_regex_matches matches;
     uint32_t c = 0;
     bool found;
 
@@ -328,8 +320,9 @@ static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const cha
     if (step->regex == NULL)
         return bytes >= step->pattern_bytes &&
                memcmp(text, step->pattern, step->pattern_bytes) == 0;
-    return bp_regex_find(step->regex, work, text, bytes, 0, &found, &start, &end) == BP_OK &&
-           found && start == 0 && end > 0;
+    matches = bp_regex_matches_of(step->regex, work, text, bytes);
+    return bp_regex_next(&matches, &found) == BP_OK && found && matches.start == 0 &&
+           matches.end > 0;
 }
 
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],

@@ -45,7 +45,7 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 /** Normalize valid UTF-8. The result is `text` itself or lies in one of `scratch`, until the next
  * call. *first, the text begins its document, becomes false where its first characters were taken
  * away (Strip; Replace with nothing): Metaspace's "first" counts original places. Errors: those of
- * bp_regex_find; BP_ERR_SYSTEM. */
+ * bp_regex_next; BP_ERR_SYSTEM. */
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 

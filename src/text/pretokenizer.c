@@ -99,32 +99,22 @@ static void find_strings(const bp_pre_step *step, bp_pre_work *work, const char 
 
 static bp_err find_regex(const bp_pre_step *step, bp_pre_work *work, const char *text, bp_span span)
 {
-    const char *inside = text + span.start;
-    size_t at = 0, from = 0;
+    bp_regex_matches matches =
+        bp_regex_matches_of(step->regex, work->regex, text + span.start, span.bytes);
+    size_t at = 0;
+    bool found = true;
+    bp_err err = BP_OK;
 
-    while (from < span.bytes) {
-        size_t start, end;
-        bool found;
-        bp_err err =
-            bp_regex_find(step->regex, work->regex, inside, span.bytes, from, &found, &start, &end);
-
-        if (err != BP_OK)
-            return err;
-        if (!found)
+    while (err == BP_OK && found) {
+        err = bp_regex_next(&matches, &found);
+        if (err != BP_OK || !found)
             break;
-        add_found(work, span.start + at, span.start + start, false);
-        add_found(work, span.start + start, span.start + end, true);
-        at = from = end;
-        if (start == end && end < span.bytes) {
-            uint32_t c;
-
-            from += bp_utf8_decode((const uint8_t *)inside + end, span.bytes - end, &c);
-        } else if (start == end) {
-            break;
-        }
+        add_found(work, span.start + at, span.start + matches.start, false);
+        add_found(work, span.start + matches.start, span.start + matches.end, true);
+        at = matches.end;
     }
     add_found(work, span.start + at, span.start + span.bytes, false);
-    return BP_OK;
+    return err;
 }
 
 /* ---- what becomes of them ---- */

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #define METASPACE "\xE2\x96\x81"
-#define WORDS     "\\w+|[^\\w\\s]+"
+/* What Rust's regular expressions take for \w, with which tokenizers finds words here. */
+#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+#define WORDS "[" WORD "]+|[^" WORD "\\s]+"
 
 /* Patterns with a scanner of their own. */
 typedef struct known_pattern {

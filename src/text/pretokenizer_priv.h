@@ -78,7 +78,7 @@ typedef struct bp_pre_work {
 void bp_pre_work_clear(bp_pre_work *work);
 
 /** Cut valid UTF-8. The pieces are spans of *text, which is the given one or lies in `work`, until
- * the next call. `first`: the text begins its document. Errors: those of bp_regex_find. */
+ * the next call. `first`: the text begins its document. Errors: those of bp_regex_next. */
 bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bool first,
                       const char **text, size_t bytes, const bp_spans **pieces);
 

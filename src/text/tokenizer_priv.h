@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* Every code point a piece of its own, in a regular expression that Oniguruma, PCRE and JavaScript
+/* Every code point a piece of its own, in a regular expression that Oniguruma, Rust and JavaScript
  * agree on. */
 #define BP_CHAR_PATTERN "[\\s\\S]"
 

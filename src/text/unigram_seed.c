@@ -1,11 +1,10 @@
 /* Seeds of a Unigram vocabulary: repeated substrings, from a suffix array. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/mem.h"
+#include "text/regex_priv.h"
 #include "text/train_unigram_priv.h"
 #include "text/unicode_priv.h"
 
 #include <math.h>
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 /* ---- scripts ---- */
 
 #define HAN 1
-/* Those of Unicode 14 with letters that text has; a script that PCRE2 does not know is Common. */
+/* Those of Unicode 14 with letters that text has; a script that Oniguruma does not know is Common. */
 static const char *const SCRIPTS[] = {
     "Han",
     "Hiragana",
@@ -116,28 +115,24 @@ static void mark_script(const char *script, uint8_t number, const uint32_t *code
                         uint8_t *scripts)
 {
     char pattern[64];
-    int error;
-    PCRE2_SIZE where;
-    pcre2_code *code;
-    pcre2_match_data *match;
+    bp_regex *regex;
+    bp_regex_work *work;
 
-    snprintf(pattern, sizeof pattern, "\\p{sc:%s}", script);
-    code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &where, NULL);
-    if (code == NULL)
+    snprintf(pattern, sizeof pattern, "\\p{%s}", script);
+    if (bp_regex_new(&regex, pattern, script) != BP_OK)
         return;
-    match = pcre2_match_data_create(1, NULL);
-    if (match == NULL)
-        bp_memory_ended("the state of a regular expression", 1, 1);
+    work = bp_regex_work_new();
     for (int64_t k = 0; k < count; k++) {
         uint8_t text[4];
         size_t bytes = bp_utf8_encode(text, codes[k]);
+        bp_regex_matches matches = bp_regex_matches_of(regex, work, (char *)text, bytes);
+        bool found;
 
-        if (pcre2_match(code, text, bytes, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0)
+        if (bp_regex_next(&matches, &found) == BP_OK && found)
             scripts[k] = number;
     }
-    pcre2_match_data_free(match);
-    pcre2_code_free(code);
+    bp_regex_work_free(&work);
+    bp_regex_free(&regex);
 }
 
 /* Number of the script of each code point in `codes` (sorted), to scripts[count]: 0 is Common,

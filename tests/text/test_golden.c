@@ -220,6 +220,54 @@ static void names_of_special_tokens_are_text(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* Byte-level BPE behind a pattern, whose matches are removed. */
+static bp_err open_pattern(bp_tokenizer **out, const char *pattern)
+{
+    json_t *one = json_deep_copy(case_of("pattern: words"));
+    json_t *pre = json_object_get(json_object_get(one, "tokenizer"), "pre_tokenizer");
+    json_t *split = json_array_get(json_object_get(pre, "pretokenizers"), 0);
+    char *text;
+    bp_err err;
+
+    json_object_set_new(json_object_get(split, "pattern"), "Regex", json_string(pattern));
+    text = text_of(one);
+    err = bp_tokenizer_parse(out, text, strlen(text), "pattern");
+    bp_free(text);
+    json_decref(one);
+    return err;
+}
+
+static void a_pattern_that_takes_too_long_is_an_error(void **state)
+{
+    bp_tokenizer *tokenizer;
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+    char text[202];
+
+    (void)state;
+    memset(text, 'a', sizeof text - 2);
+    memcpy(text + sizeof text - 2, "b", 2);
+    bp_test_expect(open_pattern(&tokenizer, "(a|aa)+$"), BP_OK);
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, text, strlen(text), &ids), BP_ERR_FORMAT);
+    assert_non_null(strstr(bp_err_message(), "tokenizer.regex_gave_up"));
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
+static void wrong_patterns_are_named(void **state)
+{
+    static const char *const wrong[] = {"", "(", "[a", "\\p{Nothing}", "(?s:.)", "*"};
+    bp_tokenizer *tokenizer;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        bp_test_expect(open_pattern(&tokenizer, wrong[k]), BP_ERR_FORMAT);
+        assert_non_null(strstr(bp_err_message(), "tokenizer.bad_regex"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +276,8 @@ int main(void)
         cmocka_unit_test(pieces_have_the_ids_of_the_whole),
         cmocka_unit_test(special_tokens_have_roles),
         cmocka_unit_test(names_of_special_tokens_are_text),
+        cmocka_unit_test(a_pattern_that_takes_too_long_is_an_error),
+        cmocka_unit_test(wrong_patterns_are_named),
     };
 
     return cmocka_run_group_tests(tests, load_golden, drop_golden);
