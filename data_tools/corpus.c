@@ -182,8 +182,10 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
 {
     if (built->invalid_bytes > 0)
         BP_WARN("text.not_utf8",
-                "%" PRId64 " bytes of the text are not valid UTF-8: they were kept as they are",
-                built->invalid_bytes);
+                "%" PRId64 " bytes of the text are not valid UTF-8: %s", built->invalid_bytes,
+                bp_tokenizer_keeps_bytes(tokenizer)
+                    ? "they were kept as they are"
+                    : "each is an unknown character to the tokenizer");
     if (built->empty_documents > 0)
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);

@@ -30,6 +30,7 @@ typedef struct bp_piece_work {
     int64_t capacity;
     uint32_t *symbols;
     int64_t symbol_capacity;
+    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
 } bp_piece_work;
 void bp_piece_work_clear(bp_piece_work *work);
 
@@ -46,9 +47,6 @@ bp_err bp_unigram_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
 void bp_wordpiece_piece(const bp_pieces *pieces, const uint8_t *piece, size_t bytes, bp_ids *ids);
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids);
-/** Text without a token of its own: its bytes' tokens, or the unknown one, or nothing. */
-void bp_unknown_piece(const bp_pieces *pieces, const uint8_t *piece, size_t bytes, bp_ids *ids);
-
 /** The token whose name is text[bytes], -1: none. */
 int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes);
 

@@ -1,5 +1,6 @@
 /* Pre-tokenizers, run. */
 #include "base/mem.h"
+#include "text/hidden_priv.h"
 #include "text/pretokenizer_priv.h"
 #include "text/scan_priv.h"
 #include "text/unicode_priv.h"
@@ -208,15 +209,35 @@ static void split_bert(const char *text, bp_span span, bp_spans *out)
     bp_spans_add(out, word, end - word);
 }
 
-static void scan(const bp_pre_step *step, const char *text, bp_span span, bp_spans *out)
+static void scan_stretch(const bp_pre_step *step, const char *text, size_t at, size_t end,
+                         bp_spans *out)
 {
     const uint8_t *classes = bp_unicode_classes(), *p = (const uint8_t *)text;
-    size_t end = span.start + span.bytes, length;
+    size_t length;
 
-    for (size_t at = span.start; at < end; at += length) {
+    for (; at < end; at += length) {
         length = step->kind == BP_PRE_GPT2 ? bp_scan_piece(classes, p + at, end - at)
                                            : bp_scan_llama(classes, p + at, end - at, step->digits);
         bp_spans_add(out, at, length);
+    }
+}
+
+/* Invalid bytes stand alone, as where a scanner sees the bytes themselves. */
+static void scan(const bp_pre_step *step, const bp_pre_work *work, const char *text, bp_span span,
+                 bp_spans *out)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    size_t end = span.start + span.bytes;
+
+    for (size_t at = span.start; at < end;) {
+        size_t stretch = bp_hidden_before(work->hidden, p + at, end - at);
+
+        scan_stretch(step, text, at, at + stretch, out);
+        at += stretch;
+        if (at < end) {
+            bp_spans_add(out, at, 4);
+            at += 4;
+        }
     }
 }
 
@@ -279,7 +300,7 @@ static bp_err apply(const bp_pre_step *step, bp_pre_work *work, const char *text
     switch (step->kind) {
     case BP_PRE_GPT2:
     case BP_PRE_LLAMA:
-        scan(step, text, span, out);
+        scan(step, work, text, span, out);
         return BP_OK;
     case BP_PRE_BERT:
         split_bert(text, span, out);

@@ -74,6 +74,7 @@ typedef struct bp_pre_work {
     bp_spans spans[2], found;
     bool *is_match; /* [found.capacity]: of each of `found` */
     int64_t match_capacity;
+    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
 } bp_pre_work;
 void bp_pre_work_clear(bp_pre_work *work);
 

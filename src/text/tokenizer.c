@@ -134,6 +134,21 @@ int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
     return tokenizer->names.count;
 }
 
+bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer)
+{
+    const bp_pipeline *pipeline = tokenizer->pipeline;
+    bool keeps = pipeline == NULL || pipeline->pre.byte_level || pipeline->pieces.byte_fallback;
+
+    for (int byte = 0x80; byte < 256 && pipeline != NULL && !pipeline->pre.byte_level; byte++)
+        keeps = keeps && pipeline->pieces.byte_ids[byte] >= 0;
+    for (int k = 0; pipeline != NULL && k < pipeline->normalizer.count; k++) /* may take them */
+        keeps = keeps && pipeline->normalizer.steps[k].regex == NULL;
+    for (int k = 0; pipeline != NULL && k < pipeline->pre.count; k++)
+        keeps = keeps && (pipeline->pre.steps[k].regex == NULL ||
+                          pipeline->pre.steps[k].behavior != BP_REMOVED);
+    return keeps && (pipeline != NULL || tokenizer->kind == BP_KIND_BPE);
+}
+
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
 {
     static const char *const names[] = {"bpe", "word", "char", "unigram", "wordpiece"};

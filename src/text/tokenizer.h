@@ -5,9 +5,9 @@
  * starts at stands alone, and what follows is looked at anew. Such a byte is not White_Space. bpe
  * it is a piece of its own (its byte token), and the valid stretches around it are encoded each on
  * its own; word  it belongs to its word, which is <unk>, since JSON can't spell it; char  it is
- * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is what its model
- * makes of an unknown character (its byte token, the unknown one, nothing), and the valid stretches
- * around it are normalized and encoded each on its own.
+ * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is a character that
+ * is not assigned, which they see as such: a text is normalized and cut once. The model takes it as
+ * an unknown character (its byte token, the unknown one, nothing).
  *
  * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
  */
@@ -54,6 +54,8 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer);
 int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer); /* vocab_size, special tokens counted */
 int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* BP_ROLE_END */
 int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
+/** Does every invalid byte of a text become the token of its byte? */
+bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
 /** "bpe", "word", "char", "unigram", "wordpiece". */
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
 

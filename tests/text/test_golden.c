@@ -237,6 +237,73 @@ static bp_err open_pattern(bp_tokenizer **out, const char *pattern)
     return err;
 }
 
+/* A tokenizer of a case with another normalizer. */
+static bp_tokenizer *open_normalized(const char *name, const char *normalizer)
+{
+    json_t *one = json_deep_copy(case_of(name));
+    bp_tokenizer *tokenizer;
+
+    json_object_set_new(json_object_get(one, "tokenizer"), "normalizer",
+                        json_loads(normalizer, 0, NULL));
+    tokenizer = open_case(one);
+    json_decref(one);
+    return tokenizer;
+}
+
+static void expect_same_ids(const bp_tokenizer *tokenizer, const char *text, const char *same)
+{
+    bp_encoder *encoder;
+    bp_ids ids = {0}, expected = {0};
+
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, text, strlen(text), &ids), BP_OK);
+    bp_test_expect(bp_encode(encoder, same, strlen(same), &expected), BP_OK);
+    assert_int_equal(ids.count, expected.count);
+    assert_memory_equal(ids.data, expected.data, (size_t)ids.count * sizeof *ids.data);
+    bp_ids_clear(&ids);
+    bp_ids_clear(&expected);
+    bp_encoder_free(&encoder);
+}
+
+/* Invalid bytes do not cut a text: it is normalized once. */
+static void text_of_invalid_bytes_is_normalized_once(void **state)
+{
+    static const char text[] = "the\xE9 on\xFF\x80\xE9 the\xCC\x81";
+    bp_tokenizer *tokenizer = open_case(case_of("llama2: characters, bytes for the rest"));
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+    char *back;
+    size_t bytes;
+
+    (void)state;
+    assert_true(bp_tokenizer_keeps_bytes(tokenizer));
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, text, sizeof text - 1, &ids), BP_OK);
+    bp_test_expect(bp_decode(tokenizer, ids.data, ids.count, &back, &bytes), BP_OK);
+    assert_int_equal(bytes, sizeof text - 1);
+    assert_memory_equal(back, text, bytes);
+    bp_free(back);
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+
+    tokenizer = open_normalized("bert", "{\"type\": \"Lowercase\"}");
+    assert_false(bp_tokenizer_keeps_bytes(tokenizer));
+    expect_same_ids(tokenizer, "The\xE9 \xFF other", "the\xF3\x80\x80\x80 \xF3\x80\x80\x80 other");
+    bp_tokenizer_free(&tokenizer);
+
+    tokenizer = open_normalized("pattern: words",
+                                "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"^-|!$\"}, "
+                                "\"content\": \"=\"}");
+    expect_same_ids(tokenizer, "-\xFF-!\xFF!", "=\xFF-!\xFF=");
+    bp_tokenizer_free(&tokenizer);
+
+    tokenizer = open_normalized("pattern: words", "{\"type\": \"Strip\", \"strip_left\": true, "
+                                                  "\"strip_right\": true}");
+    expect_same_ids(tokenizer, "  + \xFF \xFE +  ", "+ \xFF \xFE +");
+    bp_tokenizer_free(&tokenizer);
+}
+
 static void a_pattern_that_takes_too_long_is_an_error(void **state)
 {
     bp_tokenizer *tokenizer;
@@ -276,6 +343,7 @@ int main(void)
         cmocka_unit_test(pieces_have_the_ids_of_the_whole),
         cmocka_unit_test(special_tokens_have_roles),
         cmocka_unit_test(names_of_special_tokens_are_text),
+        cmocka_unit_test(text_of_invalid_bytes_is_normalized_once),
         cmocka_unit_test(a_pattern_that_takes_too_long_is_an_error),
         cmocka_unit_test(wrong_patterns_are_named),
     };
