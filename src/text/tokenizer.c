@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "text/meaning_priv.h"
 #include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
@@ -84,15 +85,24 @@ static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
     return BP_OK;
 }
 
-bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer)
+/* Plain ones have one spelling: the hash of their text is that of their meaning. */
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root)
 {
-    char *text = bp_tokenizer_text(tokenizer);
+    char *text = bp_tokenizer_text(tokenizer), of_text[BP_SHA256_HEX];
+    bp_err err;
 
     if (text == NULL)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
-    bp_sha256_of(text, strlen(text), tokenizer->hash);
+    bp_sha256_of(text, strlen(text), of_text);
     bp_free(text);
-    return BP_OK;
+    if (root == NULL) {
+        memcpy(tokenizer->hash, of_text, sizeof of_text);
+        return BP_OK;
+    }
+    err = bp_meaning_hash(tokenizer->hash, root);
+    if (err == BP_OK)
+        bp_meaning_remember(of_text, tokenizer->hash);
+    return err;
 }
 
 bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
@@ -124,7 +134,7 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
                           "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
     }
     bp_tokenizer_name_roles(tokenizer);
-    return err == BP_OK ? bp_tokenizer_make_hash(tokenizer) : err;
+    return err == BP_OK ? bp_tokenizer_make_hash(tokenizer, NULL) : err;
 }
 
 /* ---- asking ---- */

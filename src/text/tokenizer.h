@@ -81,8 +81,16 @@ json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
 /** Was the text of one that bp_tokenizer_framed_text made? */
 bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer);
-/** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
+/** SHA-256 of what the tokenizer means, however its file is spelled: what corpora and checkpoints
+ * keep. Borrowed. */
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
+/** Are two hashes of one tokenizer? Files of older versions keep the hash of the text; where
+ * hashes differ, the texts that are known of them are compared by their meaning. */
+bool bp_tokenizer_same_hash(const char *one, const char *other);
+/** The text of the tokenizer.json that a file keeps, to *text (bp_free), NULL: none. */
+typedef bp_err bp_tokenizer_source(const char *path, char **text, size_t *bytes);
+/** The file at `path` says that its tokenizer has this hash. It is read only if hashes differ. */
+void bp_tokenizer_hash_is_of(const char *hash, const char *path, bp_tokenizer_source *read);
 /** The canonical tokenizer.json text. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 

@@ -2,6 +2,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "text/load_priv.h"
 #include "text/pipeline_priv.h"
@@ -202,7 +203,6 @@ bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **
 
 static bp_err check_root(const json_t *root, const char *name)
 {
-    static const char *const nulls[] = {"truncation", "padding"};
     const json_t *version = json_object_get(root, "version");
 
     if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
@@ -212,10 +212,6 @@ static bp_err check_root(const json_t *root, const char *name)
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.unknown_version",
                        "the version is \"%s\", not \"1.0\": at %s", bp_load_string(root, "version"),
                        name);
-    for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
-        if (!bp_load_absent(json_object_get(root, nulls[k])))
-            return bp_load_refuse(nulls[k], bp_load_string(json_object_get(root, nulls[k]), "type"),
-                                  name);
     return BP_OK;
 }
 
@@ -374,13 +370,31 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     } else if (err == BP_OK) {
         err = bp_pipeline_parse(out, root, text, bytes, name);
     }
-    if (err != BP_OK)
+    if (err != BP_OK) {
         bp_tokenizer_free(out);
-    else
+    } else {
         (*out)->framed = restored != NULL;
+        (*out)->truncates = !bp_load_absent(json_object_get(root, "truncation"));
+        (*out)->pads = !bp_load_absent(json_object_get(root, "padding"));
+    }
     bp_free(restored);
     json_decref(root);
     return bp_err_advise(err, REMEDY);
+}
+
+/* What was read otherwise than it is written. */
+static void warn_of(const bp_tokenizer *tokenizer, const char *path)
+{
+    if (tokenizer->truncates || tokenizer->pads)
+        BP_WARN("tokenizer.ignored", "%s of the tokenizer %s ignored, texts are kept whole: at %s",
+                tokenizer->truncates && tokenizer->pads ? "\"truncation\" and \"padding\""
+                : tokenizer->truncates                  ? "\"truncation\""
+                                                        : "\"padding\"",
+                tokenizer->truncates && tokenizer->pads ? "are" : "is", path);
+    if (tokenizer->holes > 0)
+        BP_WARN("vocabulary.holes", "%lld of %lld ids have no token, the first is %lld: at %s",
+                (long long)tokenizer->holes, (long long)tokenizer->names.count,
+                (long long)tokenizer->first_hole, path);
 }
 
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
@@ -394,6 +408,8 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
         size_t mark = bp_mark_bytes(text, bytes);
 
         err = bp_tokenizer_parse(out, text + mark, bytes - mark, path);
+        if (err == BP_OK)
+            warn_of(*out, path);
     }
     bp_free(text);
     return err;

@@ -22,6 +22,10 @@ typedef enum bp_kind {
     BP_KIND_WORDPIECE
 } bp_kind;
 
+/* The value of an id's entry in `names` that no token has: it is never found in text, and its text
+ * is empty. */
+#define BP_HOLE 2
+
 struct bp_pipeline;
 
 struct bp_tokenizer {
@@ -37,6 +41,8 @@ struct bp_tokenizer {
     int64_t roles[BP_ROLES];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
+    bool truncates, pads;         /* its file asks for it: ignored */
+    int64_t holes, first_hole;    /* ids without a token: entries of value BP_HOLE */
     char hash[BP_SHA256_HEX];
 };
 
@@ -60,8 +66,9 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
 /** Take the merges, as bp_tokenizer_finish does. */
 bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
                                 bool byte_level, const char *name);
-/** The hash of the text. Errors: BP_ERR_SYSTEM. */
-bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer);
+/** The hash of what it means; `root`: the tokenizer.json where it is kept as it came, else NULL.
+ * Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root);
 /** Roles by the names of special tokens, where nothing else set them; the end of a document. */
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
 

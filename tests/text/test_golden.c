@@ -6,6 +6,7 @@
 #include "bp_test.h"
 #include "text/tokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *golden;
@@ -237,6 +238,67 @@ static bp_err open_pattern(bp_tokenizer **out, const char *pattern)
     return err;
 }
 
+static void expect_hash(const char *text, const bp_tokenizer *expected, bool same)
+{
+    bp_tokenizer *tokenizer;
+    char of_text[BP_SHA256_HEX];
+
+    bp_test_expect(bp_tokenizer_parse(&tokenizer, text, strlen(text), "respelled"), BP_OK);
+    assert_int_equal(strcmp(bp_tokenizer_hash(tokenizer), bp_tokenizer_hash(expected)) == 0, same);
+    bp_sha256_of(text, strlen(text), of_text); /* what files of older versions keep */
+    assert_int_equal(bp_tokenizer_same_hash(of_text, bp_tokenizer_hash(expected)), same);
+    bp_tokenizer_free(&tokenizer);
+}
+
+/* Saved again by another program: other blanks, other order, defaults told or left out. */
+static void a_tokenizer_spelled_otherwise_is_the_same(void **state)
+{
+    const json_t *one;
+    size_t k;
+
+    (void)state;
+    json_array_foreach(json_object_get(golden, "cases"), k, one)
+    {
+        bp_tokenizer *tokenizer = open_case(one);
+        char *text = bp_tokenizer_text(tokenizer), *other;
+        json_t *root = json_loads(text, 0, NULL);
+
+        other = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+        expect_hash(other, tokenizer, true);
+        free(other);
+        json_object_set_new(root, "padding", json_pack("{s:s}", "strategy", "BatchLongest"));
+        json_object_del(root, "post_processor");
+        if (json_is_null(json_object_get(json_object_get(root, "model"), "unk_token")))
+            json_object_del(json_object_get(root, "model"), "unk_token");
+        other = json_dumps(root, JSON_COMPACT);
+        if (json_is_null(json_object_get(json_object_get(one, "tokenizer"), "post_processor")))
+            expect_hash(other, tokenizer, true);
+        free(other);
+        json_decref(root);
+        bp_free(text);
+        bp_tokenizer_free(&tokenizer);
+    }
+}
+
+static void another_tokenizer_has_another_hash(void **state)
+{
+    json_t *one = json_deep_copy(case_of("pattern: words")), *split;
+    bp_tokenizer *tokenizer = open_case(one);
+    char *text;
+
+    (void)state;
+    split = json_array_get(
+        json_object_get(json_object_get(json_object_get(one, "tokenizer"), "pre_tokenizer"),
+                        "pretokenizers"),
+        0);
+    json_object_set_new(split, "invert", json_true());
+    text = text_of(one);
+    expect_hash(text, tokenizer, false);
+    bp_free(text);
+    bp_tokenizer_free(&tokenizer);
+    json_decref(one);
+}
+
 /* A tokenizer of a case with another normalizer. */
 static bp_tokenizer *open_normalized(const char *name, const char *normalizer)
 {
@@ -343,6 +405,8 @@ int main(void)
         cmocka_unit_test(pieces_have_the_ids_of_the_whole),
         cmocka_unit_test(special_tokens_have_roles),
         cmocka_unit_test(names_of_special_tokens_are_text),
+        cmocka_unit_test(a_tokenizer_spelled_otherwise_is_the_same),
+        cmocka_unit_test(another_tokenizer_has_another_hash),
         cmocka_unit_test(text_of_invalid_bytes_is_normalized_once),
         cmocka_unit_test(a_pattern_that_takes_too_long_is_an_error),
         cmocka_unit_test(wrong_patterns_are_named),
