@@ -18,12 +18,12 @@ typedef struct corpus_arguments {
     const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;
-    bool no_tags;
+    bool no_tags, specials;
     tool_texts labels, values;
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES };
+enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES, KEY_SPECIAL };
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
@@ -57,6 +57,8 @@ static const struct argp_option OPTIONS[] = {
      "with text, lines and jsonl: keep where sentences begin: at each line, or behind full stops "
      "(default none)",
      1},
+    {"special", KEY_SPECIAL, NULL, 0,
+     "names of special tokens in the text become those tokens; without it they are text", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
@@ -124,6 +126,9 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_conll",
                        "--format %s has no tags: at --no-tags; leave it out, or use conll",
                        arguments->format);
+    if (arguments->specials && is_format(arguments, "hdf5"))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_text",
+                       "--format hdf5 has no text: at --special; leave it out");
     if (is_pairs && arguments->files.count != 2)
         return BP_FAIL(
             BP_ERR_USAGE, "command.needs_two",
@@ -214,6 +219,7 @@ static bp_err build(const corpus_arguments *arguments)
                             .label_count = arguments->labels.count,
                             .value_count = arguments->values.count,
                             .no_tags = arguments->no_tags,
+                            .specials = arguments->specials,
                             .sentences_name = arguments->sentences,
                             .tool = "bagpipe-data corpus " BAGPIPE_VERSION,
                             .out = arguments->out};
@@ -288,6 +294,7 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_VALUE, .texts = &arguments.values},
                                  {.key = KEY_NO_TAGS, .flag = &arguments.no_tags},
                                  {.key = KEY_SENTENCES, .text = &arguments.sentences},
+                                 {.key = KEY_SPECIAL, .flag = &arguments.specials},
                                  {0}};
     char *fields = NULL;
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
@@ -320,6 +327,9 @@ const bp_tool bp_tool_corpus = {
                  "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
                  "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
                  "documents without a token of text.\n"
+                 "Names of special tokens are text, as for tiktoken's encode_ordinary; with "
+                 "--special they are the tokens, as for Hugging Face's library: for texts in the "
+                 "form of a chat template, say, of which nobody else wrote a part.\n"
                  "--format pairs and tsv make the documents of tasks: a document is a line, its "
                  "texts behind one another; files of pairs have as many lines and no empty one. "
                  "The first field of a line of conll "

@@ -175,6 +175,34 @@ bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
     return tokenizer->kind == BP_KIND_CHAR ? BP_CUT_CHAR : BP_CUT_SPACE;
 }
 
+/* May one of them, with what it takes around it, reach over White_Space? */
+static bool special_has_space(const bp_tokenizer *tokenizer)
+{
+    const bp_pipeline *pipeline = tokenizer->pipeline;
+
+    for (int k = 0; pipeline != NULL && k < pipeline->added.count; k++)
+        if (pipeline->added.tokens[k].lstrip || pipeline->added.tokens[k].rstrip)
+            return true;
+    for (int64_t id = 0; id < tokenizer->names.count; id++) {
+        const uint8_t *name = (const uint8_t *)bp_strmap_key(&tokenizer->names, id);
+        size_t bytes = tokenizer->names.entries[id].bytes, at = 0;
+
+        while (tokenizer->names.entries[id].value == 1 && at < bytes)
+            if (bp_space_before(name, ++at) > 0)
+                return true;
+    }
+    return pipeline != NULL && pipeline->normalizer.count > 0 && pipeline->added.normalized.any;
+}
+
+bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer)
+{
+    bp_cut cut = bp_tokenizer_cut(tokenizer);
+
+    if (special_has_space(tokenizer))
+        return BP_CUT_NEVER;
+    return cut == BP_CUT_PATTERN ? BP_CUT_BLANK : cut == BP_CUT_CHAR ? BP_CUT_SPACE : cut;
+}
+
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer)
 {
     size_t longest = 0;

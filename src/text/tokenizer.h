@@ -79,6 +79,8 @@ const char *bp_role_name(bp_role role);
 json_t *bp_roles_json(const int64_t roles[BP_ROLES]);
 /** Where documents may be cut for it (bp_documents_options.cut). */
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
+/** The same where names of special tokens are those tokens. */
+bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer);
 /** Was the text of one that bp_tokenizer_framed_text made? */
 bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer);
 /** SHA-256 of what the tokenizer means, however its file is spelled: what corpora and checkpoints

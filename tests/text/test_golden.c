@@ -131,8 +131,34 @@ static void the_text_is_kept_as_it_came(void **state)
 }
 
 /* A document in pieces, cut where the tokenizer says, has the ids of the whole. */
+static void check_pieces(const bp_tokenizer *tokenizer, bool specials, const char *text,
+                         size_t bytes)
+{
+    bp_cut where = specials ? bp_tokenizer_cut_specials(tokenizer) : bp_tokenizer_cut(tokenizer);
+    bp_encoder *encoder;
+    bp_ids whole = {0};
+
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_encoder_find_specials(encoder, specials);
+    bp_test_expect(bp_encode(encoder, text, bytes, &whole), BP_OK);
+    for (size_t look = 1; look <= bytes; look++) {
+        size_t cut = bp_text_cut(where, text, look);
+        bp_ids parts = {0};
+
+        bp_test_expect(bp_encode_piece(encoder, text, cut, true, &parts), BP_OK);
+        bp_test_expect(bp_encode_piece(encoder, text + cut, bytes - cut, cut == 0, &parts), BP_OK);
+        assert_int_equal(parts.count, whole.count);
+        assert_memory_equal(parts.data, whole.data, (size_t)whole.count * sizeof *whole.data);
+        bp_ids_clear(&parts);
+    }
+    bp_ids_clear(&whole);
+    bp_encoder_free(&encoder);
+}
+
 static void pieces_have_the_ids_of_the_whole(void **state)
 {
+    static const char special[] = "the <s> 12  </s>[MASK] the<mask>  other <|endoftext|><s>x \xff"
+                                  "<pad> y [SEP]  <unk> ";
     static const char text[] = "the 12345's  other\n\n end!! \xc2\xa0x\xc2\x85"
                                "y the\vthe !\n\nHe  in\r\n a\xcc\x81 "
                                "\xff thing caf\xc3\xa9  \xe4\xba\xac nd\x01 and";
@@ -143,25 +169,9 @@ static void pieces_have_the_ids_of_the_whole(void **state)
     json_array_foreach(json_object_get(golden, "cases"), k, one)
     {
         bp_tokenizer *tokenizer = open_case(one);
-        bp_encoder *encoder;
-        bp_ids whole = {0};
 
-        bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
-        bp_test_expect(bp_encode(encoder, text, sizeof text - 1, &whole), BP_OK);
-        for (size_t look = 1; look < sizeof text; look++) {
-            size_t cut = bp_text_cut(bp_tokenizer_cut(tokenizer), text, look);
-            bp_ids parts = {0};
-
-            bp_test_expect(bp_encode_piece(encoder, text, cut, true, &parts), BP_OK);
-            bp_test_expect(
-                bp_encode_piece(encoder, text + cut, sizeof text - 1 - cut, cut == 0, &parts),
-                BP_OK);
-            assert_int_equal(parts.count, whole.count);
-            assert_memory_equal(parts.data, whole.data, (size_t)whole.count * sizeof *whole.data);
-            bp_ids_clear(&parts);
-        }
-        bp_ids_clear(&whole);
-        bp_encoder_free(&encoder);
+        check_pieces(tokenizer, false, text, sizeof text - 1);
+        check_pieces(tokenizer, true, special, sizeof special - 1);
         bp_tokenizer_free(&tokenizer);
     }
 }

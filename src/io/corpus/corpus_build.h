@@ -20,7 +20,8 @@ typedef struct bp_corpus_build {
     const char *const *labels; /* names of label fields (jsonl, tsv) [label_count] ... */
     const char *const *values; /* ... and of those with numbers [value_count] */
     int field_count, label_count, value_count;
-    bool no_tags; /* of conll */
+    bool no_tags;  /* of conll */
+    bool specials; /* names of special tokens in the text are those tokens */
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
