@@ -41,6 +41,7 @@ struct bp_encoder {
     bp_piece_work pieces;
     uint32_t hidden; /* what invalid bytes of the text at hand are, 0: it has none */
     bp_buffer hidden_text;
+    bp_buffer letters; /* of the bytes of a piece */
     bp_hidden_blocks *vocabulary; /* blocks that tokens have; NULL: not looked for yet */
 };
 
@@ -82,6 +83,7 @@ void bp_encoder_free(bp_encoder **encoder)
     bp_pre_work_clear(&(*encoder)->pre);
     bp_piece_work_clear(&(*encoder)->pieces);
     bp_buffer_clear(&(*encoder)->hidden_text);
+    bp_buffer_clear(&(*encoder)->letters);
     bp_free((*encoder)->vocabulary);
     bp_free((*encoder)->cache);
     bp_free((*encoder)->name);
@@ -111,6 +113,22 @@ static void append_id(bp_ids *ids, int64_t id)
     ids->data[ids->count++] = (uint32_t)id;
 }
 
+/* A piece in the letters of its bytes: of names with a prefix or a suffix (CLIP's). */
+static bp_err encode_spelled(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
+{
+    const bp_tokenizer *tokenizer = encoder->tokenizer;
+
+    encoder->letters.bytes = 0;
+    for (size_t k = 0; k < bytes; k++) {
+        uint8_t letter[4];
+
+        bp_buffer_add(&encoder->letters, letter, bp_utf8_encode(letter, bp_byte_letter(piece[k])));
+    }
+    return bp_bpe_characters(&tokenizer->pipeline->pieces, &tokenizer->merges,
+                             (const uint8_t *)encoder->letters.data, encoder->letters.bytes,
+                             &encoder->pieces, &encoder->scratch, ids);
+}
+
 static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
@@ -121,6 +139,8 @@ static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t
         append_id(ids, id);
         return BP_OK;
     }
+    if (pipeline != NULL && pipeline->pre.byte_level && (pipeline->pieces.prefix || pipeline->pieces.suffix))
+        return encode_spelled(encoder, piece, bytes, ids);
     if (pipeline == NULL || pipeline->pre.byte_level)
         return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
     return bp_bpe_characters(&pipeline->pieces, &tokenizer->merges, piece, bytes, &encoder->pieces,

@@ -11,6 +11,8 @@ void bp_pieces_clear(bp_pieces *pieces)
     bp_trie_clear(&pieces->whole);
     bp_trie_clear(&pieces->inner);
     bp_free(pieces->scores);
+    bp_free(pieces->prefix);
+    bp_free(pieces->suffix);
     *pieces = (bp_pieces){0};
 }
 
@@ -18,6 +20,7 @@ void bp_piece_work_clear(bp_piece_work *work)
 {
     bp_free(work->best);
     bp_free(work->symbols);
+    bp_buffer_clear(&work->name);
     *work = (bp_piece_work){0};
 }
 
@@ -253,26 +256,60 @@ void bp_wordpiece_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
 
 /* ---- BPE of characters ---- */
 
+/* The character piece[at, at + length) as the vocabulary spells it, in work->name or as it is. */
+static const uint8_t *spell_character(const bp_pieces *pieces, bp_piece_work *work,
+                                      const uint8_t *piece, size_t bytes, size_t at, size_t *length)
+{
+    bool has_prefix = pieces->prefix != NULL && at > 0;
+    bool has_suffix = pieces->suffix != NULL && at + *length == bytes;
+
+    if (!has_prefix && !has_suffix)
+        return piece + at;
+    work->name.bytes = 0;
+    if (has_prefix)
+        bp_buffer_add(&work->name, pieces->prefix, strlen(pieces->prefix));
+    bp_buffer_add(&work->name, piece + at, *length);
+    if (has_suffix)
+        bp_buffer_add(&work->name, pieces->suffix, strlen(pieces->suffix));
+    *length = work->name.bytes;
+    return (const uint8_t *)work->name.data;
+}
+
+/* Append the tokens of its bytes to symbols[*count]. */
+static void add_bytes(const bp_pieces *pieces, const bp_piece_work *work, const uint8_t *name,
+                      size_t bytes, uint32_t *symbols, size_t *count)
+{
+    uint32_t c;
+
+    for (size_t at = 0; at < bytes; at += bp_utf8_decode(name + at, bytes - at, &c)) {
+        uint8_t own[4];
+        size_t own_count = bytes_at(work, name + at, bytes - at, own);
+
+        for (size_t k = 0; k < own_count; k++)
+            symbols[(*count)++] = (uint32_t)pieces->byte_ids[own[k]];
+    }
+}
+
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids)
 {
-    uint32_t *symbols = take_symbols(work, bytes), code_point;
+    size_t affixes = (pieces->prefix ? strlen(pieces->prefix) : 0) +
+                     (pieces->suffix ? strlen(pieces->suffix) : 0);
+    uint32_t *symbols = take_symbols(work, bytes * (1 + affixes)), code_point;
     size_t count = 0, length;
     bool was_unknown = false;
 
     for (size_t at = 0; at < bytes; at += length) {
+        const uint8_t *name;
+        size_t name_bytes = length = bp_utf8_decode(piece + at, bytes - at, &code_point);
         int64_t id;
 
-        length = bp_utf8_decode(piece + at, bytes - at, &code_point);
-        id = bp_trie_whole(&pieces->whole, piece + at, length);
+        name = spell_character(pieces, work, piece, bytes, at, &name_bytes);
+        id = bp_trie_whole(&pieces->whole, name, name_bytes);
         if (id >= 0) {
             symbols[count++] = (uint32_t)id;
-        } else if (has_bytes(pieces, work, piece + at, length)) {
-            uint8_t own[4];
-            size_t own_count = bytes_at(work, piece + at, length, own);
-
-            for (size_t k = 0; k < own_count; k++)
-                symbols[count++] = (uint32_t)pieces->byte_ids[own[k]];
+        } else if (has_bytes(pieces, work, name, name_bytes)) {
+            add_bytes(pieces, work, name, name_bytes, symbols, &count);
         } else if (pieces->unknown >= 0) {
             if (!was_unknown || !pieces->fuse_unknown)
                 symbols[count++] = (uint32_t)pieces->unknown;

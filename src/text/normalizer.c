@@ -236,6 +236,25 @@ static void strip(const bp_norm_step *step, const char *text, size_t bytes, bp_b
     bp_buffer_add(out, text + start, bytes - start);
 }
 
+/* Control characters go, others become a space. Source: huggingface/tokenizers,
+ * normalizers/unicode.rs (do_nmt). */
+static void normalize_nmt(const char *text, size_t bytes, bp_buffer *out)
+{
+    for (size_t at = 0; at < bytes;) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
+
+        if (c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+            (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+            c == 0xFEFF || c == 0xFFFD)
+            bp_buffer_add(out, " ", 1);
+        else if (!((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+                   c == 0x8F || c == 0x9F))
+            bp_buffer_add(out, text + at, length);
+        at += length;
+    }
+}
+
 static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
                             size_t bytes, bp_buffer *out)
 {
@@ -297,6 +316,9 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
         break;
     case BP_NORM_CHARSMAP:
         bp_charsmap_apply(step->map, text, bytes, out);
+        break;
+    case BP_NORM_NMT:
+        normalize_nmt(text, bytes, out);
         break;
     }
     return BP_OK;

@@ -17,7 +17,8 @@ typedef enum bp_norm_kind {
     BP_NORM_BERT,
     BP_NORM_PREPEND,
     BP_NORM_REPLACE,
-    BP_NORM_CHARSMAP /* Precompiled */
+    BP_NORM_CHARSMAP, /* Precompiled */
+    BP_NORM_NMT
 } bp_norm_kind;
 
 typedef struct bp_norm_step {

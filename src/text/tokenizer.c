@@ -261,6 +261,8 @@ static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, 
         return fail_id(tokenizer, id);
     entry = &tokenizer->names.entries[id];
     name = bp_strmap_key(&tokenizer->names, id);
+    if (entry->value == BP_HOLE)
+        return BP_OK;
     if (tokenizer->kind == BP_KIND_WORD && !first)
         bp_buffer_add(text, " ", 1);
     if (tokenizer->kind == BP_KIND_BPE && entry->value == 0 && is_byte_level(tokenizer))
@@ -281,7 +283,7 @@ static bp_err decode_by_steps(const bp_tokenizer *tokenizer, const uint32_t *ids
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         if (ids[k] >= tokenizer->names.count)
             err = fail_id(tokenizer, ids[k]);
-        else
+        else if (tokenizer->names.entries[ids[k]].value != BP_HOLE)
             bp_token_list_add(&tokens, bp_strmap_key(&tokenizer->names, ids[k]),
                               tokenizer->names.entries[ids[k]].bytes);
     if (err == BP_OK)

@@ -36,6 +36,7 @@ struct bp_tokenizer {
     bp_merges merges;      /* bpe, as all that follows */
     bool add_prefix_space; /* a document that does not start with a space gets one */
     bool use_regex;        /* no: a document is one piece */
+    size_t merge_prefix_bytes; /* of a merge's right part that its result lacks */
     bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
     json_t *added;         /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
@@ -87,6 +88,9 @@ extern int64_t bp_tokenizer_size_limit;
  * Errors: BP_ERR_FORMAT (`name` is the file in the message), BP_ERR_SYSTEM.
  */
 bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name);
+
+/** Warn of what is in a file and was not taken as it is there: lengths, ids without a token. */
+void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
 
 /** Check "added_tokens". Errors: BP_ERR_FORMAT. */
 bp_err bp_check_added(const json_t *added, const char *name);
