@@ -27,9 +27,13 @@ static bp_err read_strip(bp_decode_step *step, const json_t *json, const char *n
 
 static bp_err read_metaspace(bp_decode_step *step, const json_t *json, const char *name)
 {
-    const char *mark = bp_load_string(json, "replacement");
-    const char *scheme = bp_load_string(json, "prepend_scheme");
+    const char *mark, *scheme;
+    bp_err err = bp_load_optional(&mark, json, "replacement", name);
 
+    if (err == BP_OK)
+        err = bp_load_optional(&scheme, json, "prepend_scheme", name);
+    if (err != BP_OK)
+        return err;
     step->pattern = bp_strdup(mark[0] == '\0' ? "\xE2\x96\x81" : mark);
     step->content = bp_strdup(" ");
     if (scheme[0] == '\0')
@@ -40,6 +44,7 @@ static bp_err read_metaspace(bp_decode_step *step, const json_t *json, const cha
 
 static bp_err read_step(bp_decode_step *step, const json_t *json, const char *name)
 {
+    const char *affix;
     bp_err err;
 
     switch (step->kind) {
@@ -51,13 +56,13 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
         err = bp_load_text(&step->content, json, "content", name);
         return err == BP_OK ? bp_load_pattern(&step->pattern, &step->regex, json, name) : err;
     case BP_DECODE_WORDPIECE:
-        step->pattern = bp_strdup(
-            json_object_get(json, "prefix") == NULL ? "##" : bp_load_string(json, "prefix"));
-        return bp_load_bool(&step->flag, json, "cleanup", true, name);
+        err = bp_load_optional(&affix, json, "prefix", name);
+        step->pattern = bp_strdup(json_object_get(json, "prefix") == NULL ? "##" : affix);
+        return err != BP_OK ? err : bp_load_bool(&step->flag, json, "cleanup", true, name);
     case BP_DECODE_BPE:
-        step->pattern = bp_strdup(
-            json_object_get(json, "suffix") == NULL ? "</w>" : bp_load_string(json, "suffix"));
-        return step->pattern[0] == '\0' ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
+        err = bp_load_optional(&affix, json, "suffix", name);
+        step->pattern = bp_strdup(json_object_get(json, "suffix") == NULL ? "</w>" : affix);
+        return err != BP_OK ? err : step->pattern[0] == '\0' ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
                                         : BP_OK;
     default:
         return BP_OK;

@@ -46,9 +46,13 @@ static void add_pieces(bp_tokenizer *tokenizer, const json_t *model, const char 
 static bp_err find_unknown(bp_tokenizer *tokenizer, const json_t *model, bool needed,
                            const char *name)
 {
-    const char *token = bp_load_string(model, "unk_token");
-    int64_t id = bp_tokenizer_id(tokenizer, token, strlen(token));
+    const char *token;
+    int64_t id;
+    bp_err err = bp_load_optional(&token, model, "unk_token", name);
 
+    if (err != BP_OK)
+        return err;
+    id = bp_tokenizer_id(tokenizer, token, strlen(token));
     if ((token[0] != '\0' || needed) && id < 0)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_unk",
                        "the unk_token \"%s\" is not in the vocabulary: at %s", token, name);
@@ -138,15 +142,20 @@ static bp_err read_merges(bp_tokenizer *tokenizer, const json_t *model, const ch
 }
 
 /* What a word's characters are spelled with in the vocabulary: all but the first, and the last. */
-static void read_affixes(bp_tokenizer *tokenizer, const json_t *model)
+static bp_err read_affixes(bp_tokenizer *tokenizer, const json_t *model, const char *name)
 {
     bp_pieces *pieces = pieces_of(tokenizer);
-    const char *prefix = bp_load_string(model, "continuing_subword_prefix"),
-               *suffix = bp_load_string(model, "end_of_word_suffix");
+    const char *prefix, *suffix;
+    bp_err err = bp_load_optional(&prefix, model, "continuing_subword_prefix", name);
 
+    if (err == BP_OK)
+        err = bp_load_optional(&suffix, model, "end_of_word_suffix", name);
+    if (err != BP_OK)
+        return err;
     pieces->prefix = prefix[0] == '\0' ? NULL : bp_strdup(prefix);
     pieces->suffix = suffix[0] == '\0' ? NULL : bp_strdup(suffix);
     tokenizer->merge_prefix_bytes = strlen(prefix);
+    return BP_OK;
 }
 
 static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *added,
@@ -165,7 +174,7 @@ static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *add
     if (err == BP_OK)
         err = bp_load_bool(&tokenizer->ignore_merges, model, "ignore_merges", false, name);
     if (err == BP_OK)
-        read_affixes(tokenizer, model);
+        err = read_affixes(tokenizer, model, name);
     if (err == BP_OK)
         err = read_merges(tokenizer, model, name);
     if (err == BP_OK)

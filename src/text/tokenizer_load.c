@@ -253,13 +253,19 @@ static bp_err check_root(const json_t *root, const char *name)
 
 bp_err bp_check_bpe_settings(const json_t *model, const char *name)
 {
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix",
+                                          "unk_token"};
     const json_t *dropout = json_object_get(model, "dropout");
+    const char *value;
+    bp_err err = BP_OK;
 
     if (strcmp(bp_load_string(model, "type"), "BPE") != 0)
         return BP_OK;
     if (!bp_load_absent(dropout) && json_number_value(dropout) != 0)
         return bp_load_refuse("dropout", "", name);
-    return BP_OK;
+    for (size_t k = 0; k < sizeof affixes / sizeof *affixes && err == BP_OK; k++)
+        err = bp_load_optional(&value, model, affixes[k], name);
+    return err;
 }
 
 static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const char *name)

@@ -123,6 +123,13 @@ static void what_is_not_done_exactly_is_refused_by_name(void **state)
     EXPECT_REFUSED(version, "2", "version");
     EXPECT_REFUSED(normalizer, "{\"type\": \"Other\"}", "Other ... [tokenizer.unsupported]");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"UnicodeScripts\"}", "UnicodeScripts");
+    EXPECT_REFUSED(pre_tokenizer,
+                   "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": 7}",
+                   "behavior ... Split is 7 ... [tokenizer.bad_component]");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}}",
+                   "Split has no ... behavior");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"Metaspace\", \"prepend_scheme\": [1]}",
+                   "prepend_scheme ... is [1]");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"ByteLevel\"}", "add_prefix_space");
     EXPECT_REFUSED(pre_tokenizer,
                    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": 1}",
