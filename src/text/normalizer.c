@@ -3,6 +3,7 @@
 #include "text/normalizer_priv.h"
 #include "text/unicode_priv.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -256,14 +257,14 @@ static void normalize_nmt(const char *text, size_t bytes, bp_buffer *out)
 }
 
 static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
-                            size_t bytes, bp_buffer *out)
+                            size_t bytes, size_t most, bp_buffer *out)
 {
     bp_regex_matches matches = bp_regex_matches_of(step->regex, work, text, bytes);
     size_t at = 0;
     bool found = bytes > 0; /* tokenizers looks for nothing in an empty text */
     bp_err err = BP_OK;
 
-    while (found && err == BP_OK) {
+    while (found && err == BP_OK && out->bytes <= most) {
         err = bp_regex_next(&matches, &found);
         if (err != BP_OK || !found)
             break;
@@ -275,11 +276,13 @@ static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const
     return err;
 }
 
-static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, size_t most,
+                           bp_buffer *out)
 {
     const char *at = text, *end = text + bytes, *found;
 
-    while ((found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
+    while (out->bytes <= most &&
+           (found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
         bp_buffer_add(out, at, (size_t)(found - at));
         bp_buffer_add(out, step->content, step->content_bytes);
         at = found + step->pattern_bytes;
@@ -287,8 +290,9 @@ static void replace_string(const bp_norm_step *step, const char *text, size_t by
     bp_buffer_add(out, at, (size_t)(end - at));
 }
 
-bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
-                     bp_buffer *out)
+/* Beyond `most` bytes it may end before the text does. */
+static bp_err apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
+                    size_t most, bp_buffer *out)
 {
     switch (step->kind) {
     case BP_NORM_FORM:
@@ -311,8 +315,8 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
         break;
     case BP_NORM_REPLACE:
         if (step->regex != NULL)
-            return replace_regex(step, regex, text, bytes, out);
-        replace_string(step, text, bytes, out);
+            return replace_regex(step, regex, text, bytes, most, out);
+        replace_string(step, text, bytes, most, out);
         break;
     case BP_NORM_CHARSMAP:
         bp_charsmap_apply(step->map, text, bytes, out);
@@ -322,6 +326,20 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
         break;
     }
     return BP_OK;
+}
+
+bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
+                     bp_buffer *out)
+{
+    return apply(step, regex, text, bytes, SIZE_MAX, out);
+}
+
+bp_err bp_norm_grew(size_t bytes)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.text_grew",
+                   "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
+                   "give another tokenizer",
+                   bytes, BP_NORM_GROWTH);
 }
 
 /* Does the step take the first characters away, with nothing in their place? */
@@ -350,6 +368,8 @@ static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const cha
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first)
 {
+    size_t given = *bytes, most = bp_norm_most(given);
+
     for (int k = 0; k < normalizer->count; k++) {
         const bp_norm_step *step = &normalizer->steps[k];
         bp_buffer *out = &scratch[k % 2];
@@ -358,7 +378,9 @@ bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_bu
         if (*first && takes_start(step, regex, *text, *bytes))
             *first = false;
         out->bytes = 0;
-        err = bp_norm_apply(step, regex, *text, *bytes, out);
+        err = apply(step, regex, *text, *bytes, most, out);
+        if (err == BP_OK && out->bytes > most)
+            err = bp_norm_grew(given);
         if (err != BP_OK)
             return err;
         *text = out->data == NULL ? "" : out->data;

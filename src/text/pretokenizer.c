@@ -1,6 +1,7 @@
 /* Pre-tokenizers, run. */
 #include "base/mem.h"
 #include "text/hidden_priv.h"
+#include "text/normalizer_priv.h"
 #include "text/pretokenizer_priv.h"
 #include "text/scan_priv.h"
 #include "text/unicode_priv.h"
@@ -332,8 +333,11 @@ bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bo
 
         to->count = 0;
         copy->bytes = 0;
-        for (int64_t at = 0; at < from->count && err == BP_OK; at++)
+        for (int64_t at = 0; at < from->count && err == BP_OK; at++) {
             err = apply(step, work, *text, from->data[at], first && at == 0, copy, to);
+            if (err == BP_OK && copy->bytes > bp_norm_most(bytes))
+                err = bp_norm_grew(bytes);
+        }
         if (changes) {
             *text = copy->data == NULL ? "" : copy->data;
             copy = copy == &work->text[0] ? &work->text[1] : &work->text[0];

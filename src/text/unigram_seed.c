@@ -194,15 +194,22 @@ static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *l
     }
 }
 
+/* Suffixes are compared so far: pieces are shorter, so the order of what follows does not matter but
+ * for ties, and a text of one repeated word takes no longer than another. */
+#define DEPTH 64
+_Static_assert(DEPTH > BP_UNIGRAM_LONGEST + 1, "pieces, with the end of their word");
+
 /* Suffixes end with their words; equal ones stand in order. */
 static int compare_suffixes(const void *left, const void *right, void *context)
 {
     const uint32_t *text = context, *a = text + *(const uint32_t *)left,
                    *b = text + *(const uint32_t *)right;
 
-    for (; *a == *b && *a != 0; a++, b++)
+    int k = 0;
+
+    for (; k < DEPTH && *a == *b && *a != 0; k++, a++, b++)
         ;
-    if (*a != *b)
+    if (k < DEPTH && *a != *b)
         return *a < *b ? -1 : 1;
     return *(const uint32_t *)left < *(const uint32_t *)right ? -1 : 1;
 }
@@ -212,7 +219,7 @@ static uint32_t shared(const uint32_t *a, const uint32_t *b)
 {
     uint32_t count = 0;
 
-    for (; a[count] == b[count]; count++)
+    for (; count < DEPTH && a[count] == b[count]; count++)
         if (a[count] == 0)
             return count + 1;
     return count;
@@ -297,7 +304,7 @@ static void add_single(seeds *out, const suffixes *self, uint32_t at, uint32_t b
 {
     uint32_t start = self->sorted[at], length = 0;
 
-    while (self->text[start + length] != 0)
+    while (length <= BP_UNIGRAM_LONGEST && self->text[start + length] != 0)
         length++;
     if (before < length && after < length && self->ends[start] > 0 &&
         self->ends[start] < self->times[start])
