@@ -20,7 +20,7 @@ typedef struct corpus_arguments {
     const char *tokenizer, *out, *format, *text_field, *field_list, *sentences;
     const char *fields[2]; /* [field_count] of field_list */
     int field_count;
-    bool no_tags, bos;
+    bool no_tags, specials, bos;
     const char *skip_bad;
     int64_t skip_count; /* of skip_bad; -1: so many percent */
     double skip_percent;
@@ -37,7 +37,8 @@ enum {
     KEY_NO_TAGS,
     KEY_SENTENCES,
     KEY_BOS,
-    KEY_SKIP_BAD
+    KEY_SKIP_BAD,
+    KEY_SPECIAL
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -81,6 +82,8 @@ static const struct argp_option OPTIONS[] = {
      "squad), "
      "at most N, or P of a hundred, and list them in FILE.h5.skipped.jsonl",
      1},
+    {"special", KEY_SPECIAL, NULL, 0,
+     "names of special tokens in the text become those tokens; without it they are text", 1},
     {0}};
 
 static const bp_help_row STATUSES[] = {
@@ -176,6 +179,9 @@ static bp_err check_format(const corpus_arguments *arguments)
         return BP_FAIL(BP_ERR_USAGE, "command.needs_conll",
                        "--format %s has no tags: at --no-tags; leave it out, or use conll",
                        arguments->format);
+    if (arguments->specials && is_format(arguments, "hdf5"))
+        return BP_FAIL(BP_ERR_USAGE, "command.no_text",
+                       "--format hdf5 has no text: at --special; leave it out");
     if (is_pairs && arguments->files.count != 2)
         return BP_FAIL(
             BP_ERR_USAGE, "command.needs_two",
@@ -243,9 +249,11 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                    const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
-        BP_WARN("text.not_utf8",
-                "%" PRId64 " bytes of the text are not valid UTF-8: they were kept as they are",
-                built->invalid_bytes);
+        BP_WARN("text.not_utf8", "%" PRId64 " bytes of the text are not valid UTF-8: %s",
+                built->invalid_bytes,
+                bp_tokenizer_keeps_bytes(tokenizer)
+                    ? "they were kept as they are"
+                    : "each is an unknown character to the tokenizer");
     if (built->empty_documents > 0)
         BP_WARN("corpus.empty_documents", "%" PRId64 " of %" PRId64 " documents are empty",
                 built->empty_documents, built->documents);
@@ -296,6 +304,7 @@ static bp_err build(const corpus_arguments *arguments)
                             .value_count = arguments->values.count,
                             .no_tags = arguments->no_tags,
                             .has_bos = arguments->bos,
+                            .specials = arguments->specials,
                             .sentences_name = arguments->sentences,
                             .skips_bad = arguments->skip_bad != NULL,
                             .skip_count = arguments->skip_count,
@@ -376,6 +385,7 @@ static bp_err run(int argc, char **argv)
                                  {.key = KEY_SENTENCES, .text = &arguments.sentences},
                                  {.key = KEY_BOS, .flag = &arguments.bos},
                                  {.key = KEY_SKIP_BAD, .text = &arguments.skip_bad},
+                                 {.key = KEY_SPECIAL, .flag = &arguments.specials},
                                  {0}};
     char *fields = NULL;
     bp_err err = tool_parse(&bp_tool_corpus, values, &arguments.files, argc, argv);
@@ -414,6 +424,9 @@ const bp_tool bp_tool_corpus = {
                  "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
                  "documents without a token of text. Fields of jsonl and squad that nobody asks "
                  "for are not read, whatever they hold.\n"
+                 "Names of special tokens are text, as for tiktoken's encode_ordinary; with "
+                 "--special they are the tokens, as for Hugging Face's library: for texts in the "
+                 "form of a chat template, say, of which nobody else wrote a part.\n"
                  "--format pairs and tsv make the documents of tasks: a document is a line, its "
                  "texts behind one another; files of pairs have as many lines and no empty one. "
                  "The first field of a line of conll "

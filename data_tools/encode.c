@@ -15,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_TOKENIZER = 't' };
+enum { KEY_TOKENIZER = 't', KEY_SPECIAL = 256 };
 
 static const struct argp_option OPTIONS[] = {
-    {"tokenizer", KEY_TOKENIZER, "FILE", 0, "a tokenizer.json (required)", 0}, {0}};
+    {"tokenizer", KEY_TOKENIZER, "FILE", 0, "a tokenizer.json (required)", 0},
+    {"special", KEY_SPECIAL, NULL, 0,
+     "names of special tokens in the texts become those tokens; without it they are text", 0},
+    {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done"},
                                        {"64", "wrong command line"},
@@ -68,15 +71,17 @@ static bp_err put_lines(encoding *self)
     return err;
 }
 
-static bp_err put_all(const char *tokenizer, const tool_files *texts)
+static bp_err put_all(const char *tokenizer, bool specials, const tool_files *texts)
 {
     encoding self = {0};
     bp_err err = bp_tokenizer_load(&self.tokenizer, tokenizer);
 
     if (err == BP_OK)
         err = bp_encoder_new(&self.encoder, self.tokenizer);
-    if (err == BP_OK)
+    if (err == BP_OK) {
+        bp_encoder_find_specials(self.encoder, specials);
         printf("text,id,piece\n");
+    }
     for (int k = 0; k < texts->count && err == BP_OK; k++)
         err = strcmp(texts->list[k], "-") == 0
                   ? put_lines(&self)
@@ -91,7 +96,10 @@ static bp_err put_all(const char *tokenizer, const tool_files *texts)
 static bp_err run(int argc, char **argv)
 {
     const char *tokenizer = NULL;
-    const tool_value values[] = {{.key = KEY_TOKENIZER, .text = &tokenizer}, {0}};
+    bool specials = false;
+    const tool_value values[] = {{.key = KEY_TOKENIZER, .text = &tokenizer},
+                                 {.key = KEY_SPECIAL, .flag = &specials},
+                                 {0}};
     tool_files texts;
     bp_err err = tool_parse(&bp_tool_encode, values, &texts, argc, argv);
 
@@ -103,20 +111,20 @@ static bp_err run(int argc, char **argv)
     if (err == BP_OK)
         err = bp_stdin_check(texts.list, texts.count);
     if (err == BP_OK && bp_comm_is_root(MPI_COMM_WORLD))
-        err = put_all(tokenizer, &texts);
+        err = put_all(tokenizer, specials, &texts);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
 const bp_tool bp_tool_encode = {
     .name = "encode",
     .help = {.name = "bagpipe-data encode",
-             .usage = "--tokenizer FILE TEXT...\n--tokenizer FILE -",
+             .usage = "--tokenizer FILE [--special] TEXT...\n--tokenizer FILE [--special] -",
              .summary = "prints the tokens of texts",
              .text = "It prints CSV, a row a token: the number of the text, from 1, the token's "
                      "id, and the token's text, in which \\n, \\t, \\r and \\xNN stand for "
                      "other characters, and \\\\ for a backslash. - is standard input, each line a "
                      "text. Texts are encoded as bagpipe-data corpus does: names of special tokens "
-                     "are text, and no special token is added.",
+                     "are text (but with --special), and no special token is added.",
              .options = OPTIONS,
              .examples = "  bagpipe-data encode --tokenizer tokenizer.json \"The ship sails.\"\n"
                          "  bagpipe-data encode --tokenizer tokenizer.json - < texts.txt\n",

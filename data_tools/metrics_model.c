@@ -45,7 +45,7 @@ static bp_err check_tokenizer(const metrics_model *self)
     const bp_model_info *info = &self->lm->info;
     const char *hash = bp_tokenizer_hash(self->tokenizer);
 
-    if (info->tokenizer_hash[0] && strcmp(info->tokenizer_hash, hash) != 0)
+    if (info->tokenizer_hash[0] && !bp_tokenizer_same_hash(info->tokenizer_hash, hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer is not that of the model, %s and %s: at --tokenizer; give "
                        "the model's, or none",

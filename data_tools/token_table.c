@@ -51,7 +51,7 @@ static bp_err load_given(bp_tokenizer **out, bp_h5 *h5, const char *path)
         err = bp_h5_get_text(h5, "/", "tokenizer_hash", hash, sizeof hash);
     if (err == BP_OK)
         err = bp_tokenizer_load(out, path);
-    if (err == BP_OK && hash[0] != '\0' && strcmp(hash, bp_tokenizer_hash(*out)) != 0)
+    if (err == BP_OK && hash[0] != '\0' && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(*out)))
         err =
             BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                     "the tokenizer's hash is %.16s..., and that of the scored corpus %.16s...: at "

@@ -29,7 +29,7 @@ class Bagpipe(CMakePackage):
     depends_on("jansson")
     depends_on("inih")
     depends_on("utf8proc")
-    depends_on("pcre2@10.40:")
+    depends_on("oniguruma@6.9.8:")
     depends_on("blas")
     depends_on("onednn@2.5:3", when="+onednn")
     depends_on("scalapack", when="+scalapack")

@@ -27,7 +27,12 @@ check_c_source_compiles("#include <xxh_x86dispatch.h>
 int main(void) { return (int)XXH3_64bits(\"\", 0); }" BAGPIPE_HAVE_XXH_DISPATCH)
 unset(CMAKE_REQUIRED_LIBRARIES)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
-pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.40) # 10.40: White_Space, Alphabetic, sc:
+# The patterns of tokenizer.json are Oniguruma's. 6.9.8: limits of one search.
+pkg_check_modules(ONIGURUMA QUIET IMPORTED_TARGET oniguruma>=6.9.8)
+if(NOT ONIGURUMA_FOUND)
+  message(FATAL_ERROR "Oniguruma 6.9.8 or newer was not found: install libonig-dev (Debian's name), or load its module, so "
+                      "that pkg-config finds oniguruma.pc (PKG_CONFIG_PATH)")
+endif()
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(INIH REQUIRED IMPORTED_TARGET inih)

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"
+#include "text/tokenizer.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -161,7 +162,7 @@ static bp_err check_same(const bp_corpus *corpus, int64_t k)
                        "corpora of one job differ in eod_id, %" PRId64 " and %" PRId64
                        ": at %s and %s; make them with one tokenizer",
                        a->eod_id, b->eod_id, a_path, b_path);
-    if (strcmp(a->tokenizer_hash, b->tokenizer_hash) != 0)
+    if (!bp_tokenizer_same_hash(a->tokenizer_hash, b->tokenizer_hash))
         return BP_FAIL(BP_ERR_CONFIG, "corpus.mismatch",
                        "corpora of one job differ in tokenizer_hash, '%s' and '%s': at %s and %s; "
                        "make them with one tokenizer",

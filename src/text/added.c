@@ -119,9 +119,14 @@ static size_t longest_match(const bp_added_set *set, const char *text, size_t by
     return longest;
 }
 
-/* \w: letters, marks, decimal digits, connectors, letter numbers. */
+/* What Rust's regular expressions take for \w: alphabetic characters, marks, decimal digits,
+ * connectors, the joiners. */
 static bool is_word(uint32_t c)
 {
+    if (c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
+        (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+        (c >= 0x1F170 && c <= 0x1F189)) /* letters in circles and squares */
+        return true;
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:

@@ -31,6 +31,7 @@ json_t *bp_bert_pretokenizer_json(void)
     return json_pack("{s:s}", "type", "BertPreTokenizer");
 }
 
+/* A token on two lines has the last one, as in transformers. */
 static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const char *path)
 {
     int64_t line = 0;
@@ -39,20 +40,12 @@ static bp_err read_lines(json_t *vocab, const char *text, size_t bytes, const ch
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((newline == NULL ? end : newline) - at), step = length + 1;
         char *token;
-        bool twice;
 
         if (length > 0 && at[length - 1] == '\r')
             length--;
         if (length == 0 || memchr(at, 0, length) != NULL)
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.empty_token",
                            "a token is empty: at %s, line %lld", path, (long long)line + 1);
-        token = bp_sprintf("%.*s", (int)length, at);
-        twice = json_object_get(vocab, token) != NULL;
-        bp_free(token);
-        if (twice)
-            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_twice",
-                           "the token \"%.*s\" is there twice: at %s, line %lld", (int)length, at,
-                           path, (long long)line + 1);
         token = bp_sprintf("%.*s", (int)length, at);
         if (json_object_set_new(vocab, token, json_integer((json_int_t)line)) != 0) {
             bp_free(token);
@@ -120,6 +113,8 @@ bp_err bp_tokenizer_load_bert(bp_tokenizer **out, const char *vocab_path, bool l
         err = json == NULL ? bp_fail_memory("a vocabulary", (int64_t)bytes, 1)
                            : bp_tokenizer_parse(out, json, strlen(json), vocab_path);
     }
+    if (err == BP_OK)
+        bp_tokenizer_warn(*out, vocab_path);
     bp_free(json);
     bp_free(text);
     json_decref(root);

@@ -27,9 +27,13 @@ static bp_err read_strip(bp_decode_step *step, const json_t *json, const char *n
 
 static bp_err read_metaspace(bp_decode_step *step, const json_t *json, const char *name)
 {
-    const char *mark = bp_load_string(json, "replacement");
-    const char *scheme = bp_load_string(json, "prepend_scheme");
+    const char *mark, *scheme;
+    bp_err err = bp_load_optional(&mark, json, "replacement", name);
 
+    if (err == BP_OK)
+        err = bp_load_optional(&scheme, json, "prepend_scheme", name);
+    if (err != BP_OK)
+        return err;
     step->pattern = bp_strdup(mark[0] == '\0' ? "\xE2\x96\x81" : mark);
     step->content = bp_strdup(" ");
     if (scheme[0] == '\0')
@@ -40,6 +44,7 @@ static bp_err read_metaspace(bp_decode_step *step, const json_t *json, const cha
 
 static bp_err read_step(bp_decode_step *step, const json_t *json, const char *name)
 {
+    const char *affix;
     bp_err err;
 
     switch (step->kind) {
@@ -51,9 +56,14 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
         err = bp_load_text(&step->content, json, "content", name);
         return err == BP_OK ? bp_load_pattern(&step->pattern, &step->regex, json, name) : err;
     case BP_DECODE_WORDPIECE:
-        step->pattern = bp_strdup(
-            json_object_get(json, "prefix") == NULL ? "##" : bp_load_string(json, "prefix"));
-        return bp_load_bool(&step->flag, json, "cleanup", true, name);
+        err = bp_load_optional(&affix, json, "prefix", name);
+        step->pattern = bp_strdup(json_object_get(json, "prefix") == NULL ? "##" : affix);
+        return err != BP_OK ? err : bp_load_bool(&step->flag, json, "cleanup", true, name);
+    case BP_DECODE_BPE:
+        err = bp_load_optional(&affix, json, "suffix", name);
+        step->pattern = bp_strdup(json_object_get(json, "suffix") == NULL ? "</w>" : affix);
+        return err != BP_OK ? err : step->pattern[0] == '\0' ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
+                                        : BP_OK;
     default:
         return BP_OK;
     }
@@ -62,7 +72,7 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
 static bp_err add_step(void *context, const json_t *json, const char *type, const char *name)
 {
     static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",     "Metaspace",
-                                        "Strip",     "Replace",      "WordPiece"};
+                                        "Strip",     "Replace",      "WordPiece", "BPEDecoder"};
     bp_decoder *decoder = context;
     bp_decode_step *step;
 
@@ -228,8 +238,24 @@ static bp_err join_words(const bp_decode_step *step, const char *text, size_t by
     return err;
 }
 
+/* Source: huggingface/tokenizers, decoders/bpe.rs. */
+static void end_words(const bp_decode_step *step, const char *text, size_t bytes, bool last,
+                      bp_token_list *out)
+{
+    bp_norm_step ends = {.kind = BP_NORM_REPLACE,
+                         .content = last ? "" : " ",
+                         .content_bytes = last ? 0 : 1,
+                         .pattern = step->pattern,
+                         .pattern_bytes = strlen(step->pattern)};
+    bp_buffer made = {0};
+
+    (void)bp_norm_apply(&ends, NULL, text, bytes, &made);
+    bp_token_list_add(out, made.data == NULL ? "" : made.data, made.bytes);
+    bp_buffer_clear(&made);
+}
+
 static bp_err run_one(const bp_decode_step *step, bp_regex_work *work, const char *text,
-                      size_t bytes, bool first, bp_token_list *out)
+                      size_t bytes, bool first, bool last, bp_token_list *out)
 {
     int byte;
     char letter;
@@ -251,6 +277,9 @@ static bp_err run_one(const bp_decode_step *step, bp_regex_work *work, const cha
         return replace(step, work, text, bytes, first, out);
     case BP_DECODE_WORDPIECE:
         return join_words(step, text, bytes, first, out);
+    case BP_DECODE_BPE:
+        end_words(step, text, bytes, last, out);
+        return BP_OK;
     case BP_DECODE_FUSE:
         break;
     }
@@ -270,7 +299,8 @@ static bp_err run_step(const bp_decode_step *step, bp_regex_work *work, bp_token
     for (int64_t k = 0; k < tokens->spans.count && err == BP_OK; k++) {
         bp_span span = tokens->spans.data[k];
 
-        err = run_one(step, work, tokens->text.data + span.start, span.bytes, k == 0, &out);
+        err = run_one(step, work, tokens->text.data + span.start, span.bytes, k == 0,
+                      k + 1 == tokens->spans.count, &out);
     }
     bp_token_list_clear(tokens);
     *tokens = out;

@@ -13,12 +13,13 @@ typedef enum bp_decode_kind {
     BP_DECODE_METASPACE,
     BP_DECODE_STRIP,
     BP_DECODE_REPLACE,
-    BP_DECODE_WORDPIECE
+    BP_DECODE_WORDPIECE,
+    BP_DECODE_BPE /* suffixes of words become spaces, the last one nothing */
 } bp_decode_kind;
 
 typedef struct bp_decode_step {
     bp_decode_kind kind;
-    char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix */
+    char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix; BPE: the suffix */
     bp_regex *regex;         /* REPLACE */
     int64_t start, stop;     /* STRIP: at most so many of `content` at each end */
     bool flag;               /* METASPACE: the first space goes; WORDPIECE: clean up */
@@ -41,7 +42,7 @@ typedef struct bp_token_list {
 void bp_token_list_clear(bp_token_list *list);
 void bp_token_list_add(bp_token_list *list, const char *text, size_t bytes);
 
-/** Append the text of the tokens, which are used up. Errors: those of bp_regex_find. */
+/** Append the text of the tokens, which are used up. Errors: those of bp_regex_next. */
 bp_err bp_decoder_run(const bp_decoder *decoder, bp_token_list *tokens, bp_buffer *text);
 
 #endif

@@ -1,6 +1,7 @@
 /* Text to ids. */
 #include "base/hash.h"
 #include "base/mem.h"
+#include "text/hidden_priv.h"
 #include "text/scan_priv.h"
 #include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
@@ -38,6 +39,10 @@ struct bp_encoder {
     bp_buffer norm[2];
     bp_pre_work pre;
     bp_piece_work pieces;
+    uint32_t hidden; /* what invalid bytes of the text at hand are, 0: it has none */
+    bp_buffer hidden_text;
+    bp_buffer letters; /* of the bytes of a piece */
+    bp_hidden_blocks *vocabulary; /* blocks that tokens have; NULL: not looked for yet */
 };
 
 bp_err bp_encoder_new(bp_encoder **out, const bp_tokenizer *tokenizer)
@@ -77,6 +82,9 @@ void bp_encoder_free(bp_encoder **encoder)
     bp_buffer_clear(&(*encoder)->norm[1]);
     bp_pre_work_clear(&(*encoder)->pre);
     bp_piece_work_clear(&(*encoder)->pieces);
+    bp_buffer_clear(&(*encoder)->hidden_text);
+    bp_buffer_clear(&(*encoder)->letters);
+    bp_free((*encoder)->vocabulary);
     bp_free((*encoder)->cache);
     bp_free((*encoder)->name);
     bp_free(*encoder);
@@ -105,6 +113,22 @@ static void append_id(bp_ids *ids, int64_t id)
     ids->data[ids->count++] = (uint32_t)id;
 }
 
+/* A piece in the letters of its bytes: of names with a prefix or a suffix (CLIP's). */
+static bp_err encode_spelled(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
+{
+    const bp_tokenizer *tokenizer = encoder->tokenizer;
+
+    encoder->letters.bytes = 0;
+    for (size_t k = 0; k < bytes; k++) {
+        uint8_t letter[4];
+
+        bp_buffer_add(&encoder->letters, letter, bp_utf8_encode(letter, bp_byte_letter(piece[k])));
+    }
+    return bp_bpe_characters(&tokenizer->pipeline->pieces, &tokenizer->merges,
+                             (const uint8_t *)encoder->letters.data, encoder->letters.bytes,
+                             &encoder->pieces, &encoder->scratch, ids);
+}
+
 static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
     const bp_tokenizer *tokenizer = encoder->tokenizer;
@@ -115,6 +139,8 @@ static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t
         append_id(ids, id);
         return BP_OK;
     }
+    if (pipeline != NULL && pipeline->pre.byte_level && (pipeline->pieces.prefix || pipeline->pieces.suffix))
+        return encode_spelled(encoder, piece, bytes, ids);
     if (pipeline == NULL || pipeline->pre.byte_level)
         return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
     return bp_bpe_characters(&pipeline->pieces, &tokenizer->merges, piece, bytes, &encoder->pieces,
@@ -230,6 +256,32 @@ static bp_err encode_scanned(bp_encoder *encoder, const bp_pre_step *step, const
     return err;
 }
 
+/* A piece with invalid bytes is never one of the cache. A model of bytes has each of them as a piece
+ * of its own; to another it is an unknown character. */
+static bp_err encode_any(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
+{
+    size_t stretch = bp_hidden_before(encoder->hidden, piece, bytes);
+    bp_err err = BP_OK;
+
+    if (stretch == bytes)
+        return encode_piece(encoder, piece, bytes, ids);
+    if (!encoder->tokenizer->pipeline->pre.byte_level)
+        return encode_new_piece(encoder, piece, bytes, ids);
+    for (size_t at = 0; at < bytes && err == BP_OK;) {
+        stretch = bp_hidden_before(encoder->hidden, piece + at, bytes - at);
+        if (stretch > 0) {
+            err = encode_piece(encoder, piece + at, stretch, ids);
+            at += stretch;
+        } else {
+            uint8_t byte = bp_hidden_byte(piece + at);
+
+            err = encode_piece(encoder, &byte, 1, ids);
+            at += 4;
+        }
+    }
+    return err;
+}
+
 /* A piece of the pre-tokenizer, cut further where this changes no ids. */
 static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
@@ -244,12 +296,12 @@ static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes
         if (mark == NULL)
             break;
         if (at > from) { /* not right behind another mark */
-            err = encode_piece(encoder, piece + start, at - start, ids);
+            err = encode_any(encoder, piece + start, at - start, ids);
             start = at;
         }
         from = at + length;
     }
-    return err == BP_OK && start < bytes ? encode_piece(encoder, piece + start, bytes - start, ids)
+    return err == BP_OK && start < bytes ? encode_any(encoder, piece + start, bytes - start, ids)
                                          : err;
 }
 
@@ -288,28 +340,37 @@ static bp_err encode_stretch(bp_encoder *encoder, const char *text, size_t bytes
     return err;
 }
 
-/* Text without tokens that are found in it as it is. */
-static bp_err encode_section(bp_encoder *encoder, const uint8_t *text, size_t bytes, bool first,
-                             bp_ids *ids)
+/* Invalid bytes become characters, so that the text is normalized and cut once, as a whole. */
+static bp_err hide_bytes(bp_encoder *encoder, const char **text, size_t *bytes)
 {
-    const bp_pipeline *pipeline = encoder->tokenizer->pipeline;
-    bp_err err = BP_OK;
+    const bp_strmap *names = &encoder->tokenizer->names;
+    bp_hidden_blocks *own;
 
-    for (size_t at = 0, length; at < bytes && err == BP_OK; at += length) {
-        uint32_t code_point;
-
-        length = bp_scan_valid(text + at, bytes - at);
-        if (bp_utf8_decode(text + at, bytes - at, &code_point) > 0)
-            err = encode_stretch(encoder, (const char *)text + at, length, first && at == 0, ids);
-        else if (pipeline->pre.byte_level)
-            err = encode_piece(encoder, text + at, length, ids);
-        else
-            bp_unknown_piece(&pipeline->pieces, text + at, length, ids);
+    encoder->hidden = encoder->pre.hidden = encoder->pieces.hidden = 0;
+    if (bp_is_valid(*text, *bytes))
+        return BP_OK;
+    if (encoder->vocabulary == NULL) {
+        encoder->vocabulary = bp_alloc("text.encoder", 1, sizeof *encoder->vocabulary);
+        for (int64_t id = 0; id < names->count; id++)
+            bp_hidden_mark(encoder->vocabulary, bp_strmap_key(names, id), names->entries[id].bytes);
     }
-    return err;
+    own = bp_alloc("text.encoder", 1, sizeof *own);
+    bp_hidden_mark(own, *text, *bytes);
+    encoder->hidden = bp_hidden_choose(own, encoder->vocabulary);
+    bp_free(own);
+    if (encoder->hidden == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8_hidden",
+                       "a text has bytes that are not valid UTF-8, and characters of every block "
+                       "of planes 4 to 13, which stand for such bytes: mend its bytes");
+    encoder->pre.hidden = encoder->pieces.hidden = encoder->hidden;
+    encoder->hidden_text.bytes = 0;
+    bp_hidden_add(&encoder->hidden_text, encoder->hidden, *text, *bytes);
+    *text = encoder->hidden_text.data;
+    *bytes = encoder->hidden_text.bytes;
+    return BP_OK;
 }
 
-static bp_err encode_steps(bp_encoder *encoder, const uint8_t *text, size_t bytes, bool first,
+static bp_err encode_steps(bp_encoder *encoder, const char *text, size_t bytes, bool first,
                            bp_ids *ids)
 {
     const bp_pipeline *pipeline = encoder->tokenizer->pipeline;
@@ -317,16 +378,20 @@ static bp_err encode_steps(bp_encoder *encoder, const uint8_t *text, size_t byte
     bool cuts = encoder->specials ? added->raw.any || added->normalized.any
                                   : added->raw.any_plain || added->normalized.any_plain;
     const bp_sections *sections = &encoder->raw;
-    bp_err err = BP_OK;
+    bp_err err;
 
     if (!cuts && only_scanner(pipeline) != NULL)
-        return encode_scanned(encoder, only_scanner(pipeline), text, bytes, ids);
-    bp_added_cut(added, &added->raw, encoder->specials, (const char *)text, bytes, &encoder->raw);
+        return encode_scanned(encoder, only_scanner(pipeline), (const uint8_t *)text, bytes, ids);
+    bp_regex_work_begin(encoder->regex, bytes);
+    err = hide_bytes(encoder, &text, &bytes);
+    if (err != BP_OK)
+        return err;
+    bp_added_cut(added, &added->raw, encoder->specials, text, bytes, &encoder->raw);
     for (int64_t k = 0; k < sections->spans.count && err == BP_OK; k++)
         if (sections->ids[k] >= 0)
             append_id(ids, sections->ids[k]);
         else
-            err = encode_section(encoder, text + sections->spans.data[k].start,
+            err = encode_stretch(encoder, text + sections->spans.data[k].start,
                                  sections->spans.data[k].bytes, first && k == 0, ids);
     return err;
 }
@@ -388,7 +453,7 @@ bp_err bp_encode_piece(bp_encoder *encoder, const char *text, size_t bytes, bool
     bp_err err = BP_OK;
 
     if (encoder->tokenizer->pipeline != NULL)
-        return encode_steps(encoder, (const uint8_t *)text, bytes, first, ids);
+        return encode_steps(encoder, text, bytes, first, ids);
     if (!encoder->specials)
         return encode_plain(encoder, (const uint8_t *)text, bytes, first, ids);
     bp_added_cut(&encoder->own, &encoder->own.normalized, true, text, bytes, &encoder->raw);

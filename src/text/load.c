@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "text/load_priv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define COMPONENT_LIMIT 256 /* of one kind; each may take a pass over the text */
@@ -16,6 +17,22 @@ const char *bp_load_string(const json_t *object, const char *key)
 bool bp_load_absent(const json_t *value)
 {
     return value == NULL || json_is_null(value);
+}
+
+bp_err bp_load_optional(const char **out, const json_t *object, const char *key, const char *name)
+{
+    const json_t *value = json_object_get(object, key);
+    char *spelled;
+    bp_err err;
+
+    *out = bp_load_string(object, key);
+    if (bp_load_absent(value) || json_is_string(value))
+        return BP_OK;
+    spelled = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"%s\" of %s is %.40s, not a text: at %s",
+                  key, bp_load_string(object, "type"), spelled == NULL ? "?" : spelled, name);
+    free(spelled);
+    return err;
 }
 
 bp_err bp_load_text(char **out, const json_t *object, const char *key, const char *name)

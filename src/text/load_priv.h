@@ -7,6 +7,9 @@
 
 /** The string member `key`, "" where it is not there. Borrowed. */
 const char *bp_load_string(const json_t *object, const char *key);
+/** The string member `key`, "" where it is missing or null; another value is an error that spells
+ * it. Borrowed. */
+bp_err bp_load_optional(const char **out, const json_t *object, const char *key, const char *name);
 bool bp_load_absent(const json_t *value); /* missing, or null */
 /** A copy of the string member `key`, which must be there. Free with bp_free(). */
 bp_err bp_load_text(char **out, const json_t *object, const char *key, const char *name);

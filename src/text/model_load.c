@@ -46,9 +46,13 @@ static void add_pieces(bp_tokenizer *tokenizer, const json_t *model, const char 
 static bp_err find_unknown(bp_tokenizer *tokenizer, const json_t *model, bool needed,
                            const char *name)
 {
-    const char *token = bp_load_string(model, "unk_token");
-    int64_t id = bp_tokenizer_id(tokenizer, token, strlen(token));
+    const char *token;
+    int64_t id;
+    bp_err err = bp_load_optional(&token, model, "unk_token", name);
 
+    if (err != BP_OK)
+        return err;
+    id = bp_tokenizer_id(tokenizer, token, strlen(token));
     if ((token[0] != '\0' || needed) && id < 0)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.no_unk",
                        "the unk_token \"%s\" is not in the vocabulary: at %s", token, name);
@@ -118,7 +122,9 @@ static void find_cuts(bp_tokenizer *tokenizer, bool all)
         crosses =
             crosses_mark(bp_strmap_key(&tokenizer->names, id), tokenizer->names.entries[id].bytes);
     }
-    tokenizer->pipeline->cuts_at_marks = !crosses && !tokenizer->ignore_merges;
+    tokenizer->pipeline->cuts_at_marks = !crosses && !tokenizer->ignore_merges &&
+                                         pieces_of(tokenizer)->prefix == NULL &&
+                                         pieces_of(tokenizer)->suffix == NULL;
 }
 
 /* ---- BPE ---- */
@@ -133,6 +139,23 @@ static bp_err read_merges(bp_tokenizer *tokenizer, const json_t *model, const ch
         return err;
     return bp_tokenizer_take_merges(tokenizer, list, (int64_t)json_array_size(merges),
                                     tokenizer->pipeline->pre.byte_level, name);
+}
+
+/* What a word's characters are spelled with in the vocabulary: all but the first, and the last. */
+static bp_err read_affixes(bp_tokenizer *tokenizer, const json_t *model, const char *name)
+{
+    bp_pieces *pieces = pieces_of(tokenizer);
+    const char *prefix, *suffix;
+    bp_err err = bp_load_optional(&prefix, model, "continuing_subword_prefix", name);
+
+    if (err == BP_OK)
+        err = bp_load_optional(&suffix, model, "end_of_word_suffix", name);
+    if (err != BP_OK)
+        return err;
+    pieces->prefix = prefix[0] == '\0' ? NULL : bp_strdup(prefix);
+    pieces->suffix = suffix[0] == '\0' ? NULL : bp_strdup(suffix);
+    tokenizer->merge_prefix_bytes = strlen(prefix);
+    return BP_OK;
 }
 
 static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *added,
@@ -151,6 +174,8 @@ static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *add
     if (err == BP_OK)
         err = bp_load_bool(&tokenizer->ignore_merges, model, "ignore_merges", false, name);
     if (err == BP_OK)
+        err = read_affixes(tokenizer, model, name);
+    if (err == BP_OK)
         err = read_merges(tokenizer, model, name);
     if (err == BP_OK)
         add_pieces(tokenizer, model, NULL);
@@ -161,7 +186,8 @@ static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *add
 
 /* ---- Unigram ---- */
 
-/* {token: id} of a list of [token, score], so that it is read as other vocabularies are. */
+/* {token: id} of a list of [token, score], so that it is read as other vocabularies are. A token that
+ * is there twice has its last id, as in Hugging Face's library. */
 static bp_err list_to_vocab(const json_t *list, json_t **vocab, const char *name)
 {
     const json_t *row;
@@ -179,10 +205,6 @@ static bp_err list_to_vocab(const json_t *list, json_t **vocab, const char *name
             return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_piece",
                            "the score of piece %zu, \"%s\", is %g: at %s", k,
                            json_string_value(token), json_number_value(score), name);
-        if (json_object_get(*vocab, json_string_value(token)) != NULL)
-            return BP_FAIL(BP_ERR_FORMAT, "vocabulary.token_twice",
-                           "the token \"%s\" is there twice: at %s, piece %zu",
-                           json_string_value(token), name, k);
         if (json_object_set_new(*vocab, json_string_value(token), json_integer((json_int_t)k)) != 0)
             return bp_fail_memory("a vocabulary", (int64_t)k, 1);
     }

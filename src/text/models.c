@@ -1,5 +1,6 @@
 /* Models of tokenizer.json: one piece to ids. */
 #include "base/mem.h"
+#include "text/hidden_priv.h"
 #include "text/models_priv.h"
 #include "text/unicode_priv.h"
 
@@ -10,6 +11,8 @@ void bp_pieces_clear(bp_pieces *pieces)
     bp_trie_clear(&pieces->whole);
     bp_trie_clear(&pieces->inner);
     bp_free(pieces->scores);
+    bp_free(pieces->prefix);
+    bp_free(pieces->suffix);
     *pieces = (bp_pieces){0};
 }
 
@@ -17,6 +20,7 @@ void bp_piece_work_clear(bp_piece_work *work)
 {
     bp_free(work->best);
     bp_free(work->symbols);
+    bp_buffer_clear(&work->name);
     *work = (bp_piece_work){0};
 }
 
@@ -26,21 +30,55 @@ static void append(bp_ids *ids, int64_t id)
     ids->data[ids->count++] = (uint32_t)id;
 }
 
-static bool has_bytes(const bp_pieces *pieces, const uint8_t *piece, size_t bytes)
+/* The bytes that the character at p stands for: its own, or a hidden one. */
+static size_t bytes_at(const bp_piece_work *work, const uint8_t *p, size_t bytes, uint8_t out[4])
 {
-    for (size_t k = 0; k < bytes; k++)
-        if (pieces->byte_ids[piece[k]] < 0)
-            return false;
+    uint32_t c;
+    size_t length = bp_utf8_decode(p, bytes, &c);
+
+    if (bp_is_hidden(work->hidden, p, bytes)) {
+        out[0] = bp_hidden_byte(p);
+        return 1;
+    }
+    memcpy(out, p, length);
+    return length;
+}
+
+static bool has_bytes(const bp_pieces *pieces, const bp_piece_work *work, const uint8_t *piece,
+                      size_t bytes)
+{
+    uint32_t c;
+
+    for (size_t at = 0; at < bytes && pieces->byte_fallback;
+         at += bp_utf8_decode(piece + at, bytes - at, &c)) {
+        uint8_t own[4];
+        size_t count = bytes_at(work, piece + at, bytes - at, own);
+
+        for (size_t k = 0; k < count; k++)
+            if (pieces->byte_ids[own[k]] < 0)
+                return false;
+    }
     return pieces->byte_fallback;
 }
 
-void bp_unknown_piece(const bp_pieces *pieces, const uint8_t *piece, size_t bytes, bp_ids *ids)
+/* Text without a token of its own: its bytes' tokens, or the unknown one, or nothing. */
+static void append_unknown_text(const bp_pieces *pieces, const bp_piece_work *work,
+                                const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
-    if (has_bytes(pieces, piece, bytes))
-        for (size_t k = 0; k < bytes; k++)
-            append(ids, pieces->byte_ids[piece[k]]);
-    else if (pieces->unknown >= 0)
-        append(ids, pieces->unknown);
+    uint32_t c;
+
+    if (!has_bytes(pieces, work, piece, bytes)) {
+        if (pieces->unknown >= 0)
+            append(ids, pieces->unknown);
+        return;
+    }
+    for (size_t at = 0; at < bytes; at += bp_utf8_decode(piece + at, bytes - at, &c)) {
+        uint8_t own[4];
+        size_t count = bytes_at(work, piece + at, bytes - at, own);
+
+        for (size_t k = 0; k < count; k++)
+            append(ids, pieces->byte_ids[own[k]]);
+    }
 }
 
 int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes)
@@ -109,14 +147,15 @@ static void offer_pieces(const bp_pieces *pieces, const uint8_t *piece, size_t b
 }
 
 /* A run of unknown characters may be spelled as a piece is, whose score was lower. */
-static void append_unknown(const bp_pieces *pieces, const uint8_t *text, size_t bytes, bp_ids *ids)
+static void append_unknown(const bp_pieces *pieces, const bp_piece_work *work, const uint8_t *text,
+                           size_t bytes, bp_ids *ids)
 {
     int64_t id = bp_trie_whole(&pieces->whole, text, bytes);
 
     if (id >= 0)
         append(ids, id);
     else
-        bp_unknown_piece(pieces, text, bytes, ids);
+        append_unknown_text(pieces, work, text, bytes, ids);
 }
 
 static uint32_t *take_symbols(bp_piece_work *work, size_t bytes)
@@ -146,7 +185,7 @@ static void append_path(const bp_pieces *pieces, const uint8_t *piece, size_t by
         } else {
             while (pieces->fuse_unknown && count > 0 && best[ends[count - 1]].id == pieces->unknown)
                 end = ends[--count];
-            append_unknown(pieces, piece + at, end - at, ids);
+            append_unknown(pieces, work, piece + at, end - at, ids);
         }
         at = end;
     }
@@ -217,23 +256,60 @@ void bp_wordpiece_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
 
 /* ---- BPE of characters ---- */
 
+/* The character piece[at, at + length) as the vocabulary spells it, in work->name or as it is. */
+static const uint8_t *spell_character(const bp_pieces *pieces, bp_piece_work *work,
+                                      const uint8_t *piece, size_t bytes, size_t at, size_t *length)
+{
+    bool has_prefix = pieces->prefix != NULL && at > 0;
+    bool has_suffix = pieces->suffix != NULL && at + *length == bytes;
+
+    if (!has_prefix && !has_suffix)
+        return piece + at;
+    work->name.bytes = 0;
+    if (has_prefix)
+        bp_buffer_add(&work->name, pieces->prefix, strlen(pieces->prefix));
+    bp_buffer_add(&work->name, piece + at, *length);
+    if (has_suffix)
+        bp_buffer_add(&work->name, pieces->suffix, strlen(pieces->suffix));
+    *length = work->name.bytes;
+    return (const uint8_t *)work->name.data;
+}
+
+/* Append the tokens of its bytes to symbols[*count]. */
+static void add_bytes(const bp_pieces *pieces, const bp_piece_work *work, const uint8_t *name,
+                      size_t bytes, uint32_t *symbols, size_t *count)
+{
+    uint32_t c;
+
+    for (size_t at = 0; at < bytes; at += bp_utf8_decode(name + at, bytes - at, &c)) {
+        uint8_t own[4];
+        size_t own_count = bytes_at(work, name + at, bytes - at, own);
+
+        for (size_t k = 0; k < own_count; k++)
+            symbols[(*count)++] = (uint32_t)pieces->byte_ids[own[k]];
+    }
+}
+
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids)
 {
-    uint32_t *symbols = take_symbols(work, bytes), code_point;
+    size_t affixes = (pieces->prefix ? strlen(pieces->prefix) : 0) +
+                     (pieces->suffix ? strlen(pieces->suffix) : 0);
+    uint32_t *symbols = take_symbols(work, bytes * (1 + affixes)), code_point;
     size_t count = 0, length;
     bool was_unknown = false;
 
     for (size_t at = 0; at < bytes; at += length) {
+        const uint8_t *name;
+        size_t name_bytes = length = bp_utf8_decode(piece + at, bytes - at, &code_point);
         int64_t id;
 
-        length = bp_utf8_decode(piece + at, bytes - at, &code_point);
-        id = bp_trie_whole(&pieces->whole, piece + at, length);
+        name = spell_character(pieces, work, piece, bytes, at, &name_bytes);
+        id = bp_trie_whole(&pieces->whole, name, name_bytes);
         if (id >= 0) {
             symbols[count++] = (uint32_t)id;
-        } else if (has_bytes(pieces, piece + at, length)) {
-            for (size_t k = 0; k < length; k++)
-                symbols[count++] = (uint32_t)pieces->byte_ids[piece[at + k]];
+        } else if (has_bytes(pieces, work, name, name_bytes)) {
+            add_bytes(pieces, work, name, name_bytes, symbols, &count);
         } else if (pieces->unknown >= 0) {
             if (!was_unknown || !pieces->fuse_unknown)
                 symbols[count++] = (uint32_t)pieces->unknown;

@@ -2,6 +2,7 @@
 #ifndef BP_TEXT_MODELS_PRIV_H
 #define BP_TEXT_MODELS_PRIV_H
 
+#include "base/buffer.h"
 #include "text/bpe_priv.h"
 #include "text/trie_priv.h"
 
@@ -21,6 +22,8 @@ typedef struct bp_pieces {   /* {0}, ends with bp_pieces_clear */
     bool byte_fallback;      /* an unknown character is its bytes' tokens, where all are there */
     int64_t byte_ids[256];   /* of <0x00> to <0xFF>, -1: none */
     int64_t most_characters; /* WordPiece: longer words are unknown */
+    char *prefix, *suffix;   /* BPE: of the names of a word's characters, all but the first, and the
+                                last; NULL: none */
 } bp_pieces;
 void bp_pieces_clear(bp_pieces *pieces);
 
@@ -30,6 +33,8 @@ typedef struct bp_piece_work {
     int64_t capacity;
     uint32_t *symbols;
     int64_t symbol_capacity;
+    bp_buffer name; /* of a character with its prefix and suffix */
+    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
 } bp_piece_work;
 void bp_piece_work_clear(bp_piece_work *work);
 
@@ -46,9 +51,6 @@ bp_err bp_unigram_piece(const bp_pieces *pieces, const uint8_t *piece, size_t by
 void bp_wordpiece_piece(const bp_pieces *pieces, const uint8_t *piece, size_t bytes, bp_ids *ids);
 bp_err bp_bpe_characters(const bp_pieces *pieces, const bp_merges *merges, const uint8_t *piece,
                          size_t bytes, bp_piece_work *work, bp_bpe_scratch *scratch, bp_ids *ids);
-/** Text without a token of its own: its bytes' tokens, or the unknown one, or nothing. */
-void bp_unknown_piece(const bp_pieces *pieces, const uint8_t *piece, size_t bytes, bp_ids *ids);
-
 /** The token whose name is text[bytes], -1: none. */
 int64_t bp_trie_whole(const bp_trie *trie, const uint8_t *text, size_t bytes);
 

@@ -3,6 +3,7 @@
 #include "text/normalizer_priv.h"
 #include "text/unicode_priv.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -236,39 +237,52 @@ static void strip(const bp_norm_step *step, const char *text, size_t bytes, bp_b
     bp_buffer_add(out, text + start, bytes - start);
 }
 
-static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
-                            size_t bytes, bp_buffer *out)
+/* Control characters go, others become a space. Source: huggingface/tokenizers,
+ * normalizers/unicode.rs (do_nmt). */
+static void normalize_nmt(const char *text, size_t bytes, bp_buffer *out)
 {
-    for (size_t at = 0, from = 0; from <= bytes;) {
-        size_t start, end;
-        bool found;
-        bp_err err = bp_regex_find(step->regex, work, text, bytes, from, &found, &start, &end);
+    for (size_t at = 0; at < bytes;) {
+        uint32_t c = 0;
+        size_t length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
 
-        if (err != BP_OK)
-            return err;
-        if (!found) {
-            bp_buffer_add(out, text + at, bytes - at);
-            return BP_OK;
-        }
-        bp_buffer_add(out, text + at, start - at);
-        bp_buffer_add(out, step->content, step->content_bytes);
-        at = from = end;
-        if (start == end) { /* an empty match: go on behind the next character */
-            uint32_t c;
-
-            from += end < bytes ? bp_utf8_decode((const uint8_t *)text + end, bytes - end, &c) : 1;
-            if (from > bytes)
-                bp_buffer_add(out, text + at, bytes - at);
-        }
+        if (c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+            (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+            c == 0xFEFF || c == 0xFFFD)
+            bp_buffer_add(out, " ", 1);
+        else if (!((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
+                   c == 0x8F || c == 0x9F))
+            bp_buffer_add(out, text + at, length);
+        at += length;
     }
-    return BP_OK;
 }
 
-static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, bp_buffer *out)
+static bp_err replace_regex(const bp_norm_step *step, bp_regex_work *work, const char *text,
+                            size_t bytes, size_t most, bp_buffer *out)
+{
+    bp_regex_matches matches = bp_regex_matches_of(step->regex, work, text, bytes);
+    size_t at = 0;
+    bool found = bytes > 0; /* tokenizers looks for nothing in an empty text */
+    bp_err err = BP_OK;
+
+    while (found && err == BP_OK && out->bytes <= most) {
+        err = bp_regex_next(&matches, &found);
+        if (err != BP_OK || !found)
+            break;
+        bp_buffer_add(out, text + at, matches.start - at);
+        bp_buffer_add(out, step->content, step->content_bytes);
+        at = matches.end;
+    }
+    bp_buffer_add(out, text + at, bytes - at);
+    return err;
+}
+
+static void replace_string(const bp_norm_step *step, const char *text, size_t bytes, size_t most,
+                           bp_buffer *out)
 {
     const char *at = text, *end = text + bytes, *found;
 
-    while ((found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
+    while (out->bytes <= most &&
+           (found = memmem(at, (size_t)(end - at), step->pattern, step->pattern_bytes)) != NULL) {
         bp_buffer_add(out, at, (size_t)(found - at));
         bp_buffer_add(out, step->content, step->content_bytes);
         at = found + step->pattern_bytes;
@@ -276,8 +290,9 @@ static void replace_string(const bp_norm_step *step, const char *text, size_t by
     bp_buffer_add(out, at, (size_t)(end - at));
 }
 
-bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
-                     bp_buffer *out)
+/* Beyond `most` bytes it may end before the text does. */
+static bp_err apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
+                    size_t most, bp_buffer *out)
 {
     switch (step->kind) {
     case BP_NORM_FORM:
@@ -300,21 +315,38 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
         break;
     case BP_NORM_REPLACE:
         if (step->regex != NULL)
-            return replace_regex(step, regex, text, bytes, out);
-        replace_string(step, text, bytes, out);
+            return replace_regex(step, regex, text, bytes, most, out);
+        replace_string(step, text, bytes, most, out);
         break;
     case BP_NORM_CHARSMAP:
         bp_charsmap_apply(step->map, text, bytes, out);
         break;
+    case BP_NORM_NMT:
+        normalize_nmt(text, bytes, out);
+        break;
     }
     return BP_OK;
+}
+
+bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,
+                     bp_buffer *out)
+{
+    return apply(step, regex, text, bytes, SIZE_MAX, out);
+}
+
+bp_err bp_norm_grew(size_t bytes)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.text_grew",
+                   "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
+                   "give another tokenizer",
+                   bytes, BP_NORM_GROWTH);
 }
 
 /* Does the step take the first characters away, with nothing in their place? */
 static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const char *text,
                         size_t bytes)
 {
-    size_t start = 1, end = 0;
+    bp_regex_matches matches;
     uint32_t c = 0;
     bool found;
 
@@ -328,13 +360,16 @@ static bool takes_start(const bp_norm_step *step, bp_regex_work *work, const cha
     if (step->regex == NULL)
         return bytes >= step->pattern_bytes &&
                memcmp(text, step->pattern, step->pattern_bytes) == 0;
-    return bp_regex_find(step->regex, work, text, bytes, 0, &found, &start, &end) == BP_OK &&
-           found && start == 0 && end > 0;
+    matches = bp_regex_matches_of(step->regex, work, text, bytes);
+    return bp_regex_next(&matches, &found) == BP_OK && found && matches.start == 0 &&
+           matches.end > 0;
 }
 
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first)
 {
+    size_t given = *bytes, most = bp_norm_most(given);
+
     for (int k = 0; k < normalizer->count; k++) {
         const bp_norm_step *step = &normalizer->steps[k];
         bp_buffer *out = &scratch[k % 2];
@@ -343,7 +378,9 @@ bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_bu
         if (*first && takes_start(step, regex, *text, *bytes))
             *first = false;
         out->bytes = 0;
-        err = bp_norm_apply(step, regex, *text, *bytes, out);
+        err = apply(step, regex, *text, *bytes, most, out);
+        if (err == BP_OK && out->bytes > most)
+            err = bp_norm_grew(given);
         if (err != BP_OK)
             return err;
         *text = out->data == NULL ? "" : out->data;

@@ -27,6 +27,7 @@ static const norm_type TYPES[] = {
     {"Prepend", BP_NORM_PREPEND, 0},
     {"Replace", BP_NORM_REPLACE, 0},
     {"Precompiled", BP_NORM_CHARSMAP, 0},
+    {"Nmt", BP_NORM_NMT, 0},
 };
 
 static bp_err read_bert(bp_norm_step *step, const json_t *json, const char *name)

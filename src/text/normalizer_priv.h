@@ -17,7 +17,8 @@ typedef enum bp_norm_kind {
     BP_NORM_BERT,
     BP_NORM_PREPEND,
     BP_NORM_REPLACE,
-    BP_NORM_CHARSMAP /* Precompiled */
+    BP_NORM_CHARSMAP, /* Precompiled */
+    BP_NORM_NMT
 } bp_norm_kind;
 
 typedef struct bp_norm_step {
@@ -45,9 +46,18 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 /** Normalize valid UTF-8. The result is `text` itself or lies in one of `scratch`, until the next
  * call. *first, the text begins its document, becomes false where its first characters were taken
  * away (Strip; Replace with nothing): Metaspace's "first" counts original places. Errors: those of
- * bp_regex_find; BP_ERR_SYSTEM. */
+ * bp_regex_next; BP_ERR_FORMAT more than BP_NORM_GROWTH times the text; BP_ERR_SYSTEM. */
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
+
+/* Normalizers may make a text so many times longer, and 64 KiB. */
+#define BP_NORM_GROWTH 32
+static inline size_t bp_norm_most(size_t bytes)
+{
+    return BP_NORM_GROWTH * bytes + ((size_t)64 << 10);
+}
+/** What is then said of `bytes` of text. */
+bp_err bp_norm_grew(size_t bytes);
 
 /** The whole of one step. Errors: as above. */
 bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char *text, size_t bytes,

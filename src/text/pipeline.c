@@ -62,5 +62,5 @@ bp_err bp_pipeline_parse(bp_tokenizer **out, const json_t *root, const char *tex
     if (err != BP_OK)
         return err;
     bp_tokenizer_name_roles(*out);
-    return bp_tokenizer_make_hash(*out);
+    return bp_tokenizer_make_hash(*out, root);
 }

@@ -1,5 +1,7 @@
 /* Pre-tokenizers, run. */
 #include "base/mem.h"
+#include "text/hidden_priv.h"
+#include "text/normalizer_priv.h"
 #include "text/pretokenizer_priv.h"
 #include "text/scan_priv.h"
 #include "text/unicode_priv.h"
@@ -99,32 +101,22 @@ static void find_strings(const bp_pre_step *step, bp_pre_work *work, const char 
 
 static bp_err find_regex(const bp_pre_step *step, bp_pre_work *work, const char *text, bp_span span)
 {
-    const char *inside = text + span.start;
-    size_t at = 0, from = 0;
+    bp_regex_matches matches =
+        bp_regex_matches_of(step->regex, work->regex, text + span.start, span.bytes);
+    size_t at = 0;
+    bool found = true;
+    bp_err err = BP_OK;
 
-    while (from < span.bytes) {
-        size_t start, end;
-        bool found;
-        bp_err err =
-            bp_regex_find(step->regex, work->regex, inside, span.bytes, from, &found, &start, &end);
-
-        if (err != BP_OK)
-            return err;
-        if (!found)
+    while (err == BP_OK && found) {
+        err = bp_regex_next(&matches, &found);
+        if (err != BP_OK || !found)
             break;
-        add_found(work, span.start + at, span.start + start, false);
-        add_found(work, span.start + start, span.start + end, true);
-        at = from = end;
-        if (start == end && end < span.bytes) {
-            uint32_t c;
-
-            from += bp_utf8_decode((const uint8_t *)inside + end, span.bytes - end, &c);
-        } else if (start == end) {
-            break;
-        }
+        add_found(work, span.start + at, span.start + matches.start, false);
+        add_found(work, span.start + matches.start, span.start + matches.end, true);
+        at = matches.end;
     }
     add_found(work, span.start + at, span.start + span.bytes, false);
-    return BP_OK;
+    return err;
 }
 
 /* ---- what becomes of them ---- */
@@ -218,15 +210,35 @@ static void split_bert(const char *text, bp_span span, bp_spans *out)
     bp_spans_add(out, word, end - word);
 }
 
-static void scan(const bp_pre_step *step, const char *text, bp_span span, bp_spans *out)
+static void scan_stretch(const bp_pre_step *step, const char *text, size_t at, size_t end,
+                         bp_spans *out)
 {
     const uint8_t *classes = bp_unicode_classes(), *p = (const uint8_t *)text;
-    size_t end = span.start + span.bytes, length;
+    size_t length;
 
-    for (size_t at = span.start; at < end; at += length) {
+    for (; at < end; at += length) {
         length = step->kind == BP_PRE_GPT2 ? bp_scan_piece(classes, p + at, end - at)
                                            : bp_scan_llama(classes, p + at, end - at, step->digits);
         bp_spans_add(out, at, length);
+    }
+}
+
+/* Invalid bytes stand alone, as where a scanner sees the bytes themselves. */
+static void scan(const bp_pre_step *step, const bp_pre_work *work, const char *text, bp_span span,
+                 bp_spans *out)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    size_t end = span.start + span.bytes;
+
+    for (size_t at = span.start; at < end;) {
+        size_t stretch = bp_hidden_before(work->hidden, p + at, end - at);
+
+        scan_stretch(step, text, at, at + stretch, out);
+        at += stretch;
+        if (at < end) {
+            bp_spans_add(out, at, 4);
+            at += 4;
+        }
     }
 }
 
@@ -289,7 +301,7 @@ static bp_err apply(const bp_pre_step *step, bp_pre_work *work, const char *text
     switch (step->kind) {
     case BP_PRE_GPT2:
     case BP_PRE_LLAMA:
-        scan(step, text, span, out);
+        scan(step, work, text, span, out);
         return BP_OK;
     case BP_PRE_BERT:
         split_bert(text, span, out);
@@ -321,8 +333,11 @@ bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bo
 
         to->count = 0;
         copy->bytes = 0;
-        for (int64_t at = 0; at < from->count && err == BP_OK; at++)
+        for (int64_t at = 0; at < from->count && err == BP_OK; at++) {
             err = apply(step, work, *text, from->data[at], first && at == 0, copy, to);
+            if (err == BP_OK && copy->bytes > bp_norm_most(bytes))
+                err = bp_norm_grew(bytes);
+        }
         if (changes) {
             *text = copy->data == NULL ? "" : copy->data;
             copy = copy == &work->text[0] ? &work->text[1] : &work->text[0];

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #define METASPACE "\xE2\x96\x81"
-#define WORDS     "\\w+|[^\\w\\s]+"
+/* What Rust's regular expressions take for \w, with which tokenizers finds words here. */
+#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+#define WORDS "[" WORD "]+|[^" WORD "\\s]+"
 
 /* Patterns with a scanner of their own. */
 typedef struct known_pattern {
@@ -42,8 +44,14 @@ static bp_err read_behavior(bp_behavior *out, const json_t *json, const char *ot
 {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
                                         "MergedWithNext", "Contiguous"};
-    const char *given = bp_load_string(json, "behavior");
+    const char *given;
+    bp_err err = bp_load_optional(&given, json, "behavior", name);
 
+    if (err != BP_OK)
+        return err;
+    if (given[0] == '\0' && otherwise[0] == '\0')
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                       "%s has no \"behavior\": at %s", bp_load_string(json, "type"), name);
     if (given[0] == '\0')
         given = otherwise;
     for (int k = 0; k < 5; k++)
@@ -140,10 +148,12 @@ static bp_err add_bert(bp_pretokenizer *pre, const json_t *json, const char *nam
 static bp_err read_scheme(bp_scheme *out, const json_t *json, const char *name)
 {
     static const char *const names[] = {"always", "first", "never"};
-    const char *given = bp_load_string(json, "prepend_scheme");
-    bool prefix; /* what older files have instead */
-    bp_err err = bp_load_bool(&prefix, json, "add_prefix_space", true, name);
+    const char *given;
+    bool prefix = true; /* what older files have instead */
+    bp_err err = bp_load_optional(&given, json, "prepend_scheme", name);
 
+    if (err == BP_OK)
+        err = bp_load_bool(&prefix, json, "add_prefix_space", true, name);
     *out = prefix ? BP_PREPEND_ALWAYS : BP_PREPEND_NEVER;
     if (given[0] == '\0' || err != BP_OK)
         return err;
@@ -158,8 +168,11 @@ static bp_err read_scheme(bp_scheme *out, const json_t *json, const char *name)
 static bp_err add_metaspace(bp_pretokenizer *pre, const json_t *json, const char *name)
 {
     bp_pre_step *step = add(pre, BP_PRE_METASPACE, BP_MERGED_NEXT);
-    const char *mark = bp_load_string(json, "replacement");
-    bp_err err = read_scheme(&step->scheme, json, name);
+    const char *mark;
+    bp_err err = bp_load_optional(&mark, json, "replacement", name);
+
+    if (err == BP_OK)
+        err = read_scheme(&step->scheme, json, name);
 
     step->pattern = bp_strdup(mark[0] == '\0' ? METASPACE : mark);
     step->pattern_bytes = strlen(step->pattern);

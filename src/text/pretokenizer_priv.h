@@ -74,11 +74,12 @@ typedef struct bp_pre_work {
     bp_spans spans[2], found;
     bool *is_match; /* [found.capacity]: of each of `found` */
     int64_t match_capacity;
+    uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
 } bp_pre_work;
 void bp_pre_work_clear(bp_pre_work *work);
 
 /** Cut valid UTF-8. The pieces are spans of *text, which is the given one or lies in `work`, until
- * the next call. `first`: the text begins its document. Errors: those of bp_regex_find. */
+ * the next call. `first`: the text begins its document. Errors: those of bp_regex_next. */
 bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bool first,
                       const char **text, size_t bytes, const bp_spans **pieces);
 

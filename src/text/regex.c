@@ -1,110 +1,111 @@
-/* Regular expressions: Oniguruma's spelling, PCRE2's engine. */
-#define PCRE2_CODE_UNIT_WIDTH 8
+/* Regular expressions, by Oniguruma. */
+#include "text/regex_priv.h"
 #include "base/buffer.h"
 #include "base/mem.h"
-#include "text/regex_priv.h"
+#include "text/unicode_priv.h"
 
-#include <pcre2.h>
+#include <limits.h>
+#include <oniguruma.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
-#define JIT_STACK_BYTES ((size_t)8 << 20)
+/* Of one attempt: as tokenizers has it, which ends there, too. */
+#define RETRIES       10000000UL
+#define RETRIES_BYTE  100UL
+#define STACK_ENTRIES 10000000U
+#define CPU_SECONDS   10.0
+#define CPU_A_BYTE    (10.0 / (1 << 20))
 
 struct bp_regex {
-    pcre2_code *code;
+    OnigRegex code;
 };
 
 struct bp_regex_work {
-    pcre2_match_data *match;
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    OnigRegion *region;
+    OnigMatchParam *limits;
+    double began, looked, allowed; /* of the text at hand: CPU time, the clock at the last look */
 };
 
-/* ---- from Oniguruma's spelling ---- */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int initialized;
 
-typedef struct escape {
-    char letter;
-    const char *outside, *inside; /* a class; NULL: it is no part of one */
-} escape;
-
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-static const escape ESCAPES[] = {
-    {'s', "\\p{White_Space}", "\\p{White_Space}"},
-    {'S', "\\P{White_Space}", "\\P{White_Space}"},
-    {'w', "[" WORD "]", WORD},
-    {'W', "[^" WORD "]", NULL},
-    {'h', "[0-9a-fA-F]", "0-9a-fA-F"},
-    {'H', "[^0-9a-fA-F]", NULL},
-};
-
-static pcre2_code *compile(const char *pattern, size_t bytes, int *error, PCRE2_SIZE *where)
+static void initialize(void)
 {
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    pcre2_code *code;
+    OnigEncoding utf8 = ONIG_ENCODING_UTF8;
 
-    if (context == NULL)
-        bp_memory_ended("a regular expression", 1, bytes);
-    (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    code = pcre2_compile((PCRE2_SPTR)pattern, bytes,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, error,
-                         where, context);
-    pcre2_compile_context_free(context);
-    return code;
+    initialized = onig_initialize(&utf8, 1);
 }
 
-/* PCRE2 takes \p{Greek} for the script's extensions; asked for by sc:, it is the script. */
-static bool is_script(const char *name, size_t bytes)
-{
-    bp_buffer pattern = {0};
-    pcre2_code *code;
-    PCRE2_SIZE where;
-    int error;
+/* ---- what Oniguruma's versions spell differently ---- */
 
-    bp_buffer_printf(&pattern, "\\p{sc:%.*s}", (int)bytes, name);
-    code = compile(pattern.data, pattern.bytes, &error, &where);
-    pcre2_code_free(code);
-    bp_buffer_clear(&pattern);
-    return code != NULL;
+/* Since 6.9.9 [:punct:] has the symbols outside ASCII, and \p{Word} the numbers of Latin-1 that \w
+ * has: tokenizers has that version. */
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* \p{...} or \P{...} at p; what was read of it. */
-static size_t add_property(bp_buffer *out, const char *p)
+/* \p{...} or \P{...} at p, where it is Word: \w or \W; what was read, 0: another. */
+static size_t add_word(bp_buffer *out, const char *p)
 {
-    const char *name = p + 3, *end = p[2] == '{' ? strchr(name, '}') : NULL;
-    bool negated = end != NULL && name[0] == '^';
+    static const char NAME[] = "word";
+    const char *at = p + 3;
+    bool negated = p[1] == 'P';
+    size_t known = 0;
 
-    if (end == NULL) {
-        bp_buffer_add(out, p, 2);
-        return 2;
+    if ((p[1] != 'p' && p[1] != 'P') || p[2] != '{')
+        return 0;
+    if (*at == '^') {
+        negated = !negated;
+        at++;
     }
-    name += negated;
-    bp_buffer_printf(out, "\\%c{%s%s%.*s}", p[1], negated ? "^" : "",
-                     end - name > 2 && is_script(name, (size_t)(end - name)) ? "sc:" : "",
-                     (int)(end - name), name);
-    return (size_t)(end - p) + 1;
+    for (; *at != '\0' && *at != '}'; at++) { /* names are compared without these */
+        if (*at == ' ' || *at == '_' || *at == '-')
+            continue;
+        if (known >= sizeof NAME - 1 || (*at | 0x20) != NAME[known])
+            return 0;
+        known++;
+    }
+    if (*at != '}' || known != sizeof NAME - 1)
+        return 0;
+    bp_buffer_add(out, negated ? "\\W" : "\\w", 2);
+    return (size_t)(at + 1 - p);
 }
 
-static size_t add_escape(bp_buffer *out, const char *p, bool inside)
+static size_t add_escape(bp_buffer *out, const char *p)
 {
-    if (p[1] == '\0') {
-        bp_buffer_add(out, p, 1);
-        return 1;
-    }
-    if (p[1] == 'p' || p[1] == 'P')
-        return add_property(out, p);
-    if (p[1] == 'u' && strspn(p + 2, "0123456789abcdefABCDEF") >= 4) {
-        bp_buffer_printf(out, "\\x{%.4s}", p + 2);
-        return 6;
-    }
-    for (size_t k = 0; k < sizeof ESCAPES / sizeof *ESCAPES; k++) {
-        const char *text = inside ? ESCAPES[k].inside : ESCAPES[k].outside;
+    size_t length = add_word(out, p);
 
-        if (ESCAPES[k].letter == p[1] && text != NULL) {
-            bp_buffer_add(out, text, strlen(text));
-            return 2;
-        }
+    if (length == 0) {
+        length = p[1] == '\0' ? 1 : 2;
+        bp_buffer_add(out, p, length);
     }
-    bp_buffer_add(out, p, 2);
-    return 2;
+    return length;
+}
+
+static size_t add_bracket(bp_buffer *out, const char *p, int *depth)
+{
+    static const char PUNCT[] = "[:punct:]", OTHER[] = "[:^punct:]";
+    size_t length = 1;
+
+    if (*depth > 0 && starts_with(p, PUNCT)) {
+        bp_buffer_printf(out, "[\\p{P}\\p{S}]");
+        return sizeof PUNCT - 1;
+    }
+    if (*depth > 0 && starts_with(p, OTHER)) {
+        bp_buffer_printf(out, "[^\\p{P}\\p{S}]");
+        return sizeof OTHER - 1;
+    }
+    if (*depth > 0 && p[1] == ':' && strstr(p, ":]") != NULL) {
+        length = (size_t)(strstr(p, ":]") - p) + 2;
+    } else {
+        *depth += 1;
+        length += p[length] == '^';
+        length += p[length] == ']'; /* a first one is a character */
+    }
+    bp_buffer_add(out, p, length);
+    return length;
 }
 
 static void translate(bp_buffer *out, const char *pattern)
@@ -113,12 +114,14 @@ static void translate(bp_buffer *out, const char *pattern)
 
     for (const char *p = pattern; *p != '\0';) {
         if (*p == '\\') {
-            p += add_escape(out, p, depth > 0);
+            p += add_escape(out, p);
             continue;
         }
-        if (*p == '[' && (depth == 0 || p[1] == ':'))
-            depth++;
-        else if (*p == ']' && depth > 0)
+        if (*p == '[') {
+            p += add_bracket(out, p, &depth);
+            continue;
+        }
+        if (*p == ']' && depth > 0)
             depth--;
         bp_buffer_add(out, p, 1);
         p++;
@@ -130,25 +133,28 @@ static void translate(bp_buffer *out, const char *pattern)
 bp_err bp_regex_new(bp_regex **out, const char *pattern, const char *name)
 {
     bp_buffer text = {0};
-    PCRE2_SIZE where;
-    PCRE2_UCHAR message[160];
-    pcre2_code *code;
-    int error;
+    OnigUChar message[ONIG_MAX_ERROR_MESSAGE_LEN];
+    OnigErrorInfo info;
+    OnigRegex code = NULL;
+    int error, length;
 
     *out = NULL;
+    BP_CHECK(pthread_once(&once, initialize) == 0);
+    BP_CHECK(initialized == ONIG_NORMAL);
     if (pattern[0] == '\0')
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_regex", "a regular expression is empty: at %s",
                        name);
     translate(&text, pattern);
-    code = compile(text.data, text.bytes, &error, &where);
-    bp_buffer_clear(&text);
-    if (code == NULL) {
-        (void)pcre2_get_error_message(error, message, sizeof message);
+    error = onig_new(&code, (const OnigUChar *)text.data, (const OnigUChar *)text.data + text.bytes,
+                     ONIG_OPTION_NONE, ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+    length = error == ONIG_NORMAL ? 0 : onig_error_code_to_str(message, error, &info);
+    bp_buffer_clear(&text); /* the message may quote it */
+    if (error == ONIGERR_MEMORY)
+        return bp_fail_memory("a regular expression", (int64_t)strlen(pattern), 1);
+    if (error != ONIG_NORMAL)
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_regex",
-                       "the regular expression '%s' is wrong (%s): at %s", pattern,
+                       "the regular expression '%s' is wrong (%.*s): at %s", pattern, length,
                        (const char *)message, name);
-    }
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it, matching is slower */
     *out = bp_alloc("text.regex", 1, sizeof **out);
     (*out)->code = code;
     return BP_OK;
@@ -158,24 +164,40 @@ void bp_regex_free(bp_regex **regex)
 {
     if (*regex == NULL)
         return;
-    pcre2_code_free((*regex)->code);
+    onig_free((*regex)->code);
     bp_free(*regex);
     *regex = NULL;
 }
 
 /* ---- matching ---- */
 
+static double seconds(clockid_t clock)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void bp_regex_work_begin(bp_regex_work *work, size_t bytes)
+{
+    work->began = -1;
+    work->looked = seconds(CLOCK_MONOTONIC_COARSE);
+    work->allowed = CPU_SECONDS + CPU_A_BYTE * (double)bytes;
+}
+
 bp_regex_work *bp_regex_work_new(void)
 {
     bp_regex_work *work = bp_alloc("text.regex", 1, sizeof *work);
 
-    work->match = pcre2_match_data_create(1, NULL);
-    work->context = pcre2_match_context_create(NULL);
-    if (work->match == NULL || work->context == NULL)
+    work->region = onig_region_new();
+    work->limits = onig_new_match_param();
+    if (work->region == NULL || work->limits == NULL)
         bp_memory_ended("the state of a regular expression", 1, 1);
-    work->stack = pcre2_jit_stack_create((size_t)1 << 15, JIT_STACK_BYTES, NULL);
-    if (work->stack != NULL) /* NULL where there is no JIT */
-        pcre2_jit_stack_assign(work->context, NULL, work->stack);
+    (void)onig_initialize_match_param(work->limits);
+    (void)onig_set_match_stack_limit_size_of_match_param(work->limits, STACK_ENTRIES);
+    (void)onig_set_retry_limit_in_match_of_match_param(work->limits, RETRIES);
+    bp_regex_work_begin(work, 0);
     return work;
 }
 
@@ -183,33 +205,100 @@ void bp_regex_work_free(bp_regex_work **work)
 {
     if (*work == NULL)
         return;
-    pcre2_match_data_free((*work)->match);
-    pcre2_match_context_free((*work)->context);
-    pcre2_jit_stack_free((*work)->stack);
+    onig_region_free((*work)->region, 1);
+    onig_free_match_param((*work)->limits);
     bp_free(*work);
     *work = NULL;
 }
 
-bp_err bp_regex_find(const bp_regex *regex, bp_regex_work *work, const char *text, size_t bytes,
-                     size_t from, bool *found, size_t *start, size_t *end)
+bp_regex_matches bp_regex_matches_of(const bp_regex *regex, bp_regex_work *work, const char *text,
+                                     size_t bytes)
 {
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(work->match);
-    int result = pcre2_match(regex->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK,
-                             work->match, work->context);
+    unsigned long limit = RETRIES + RETRIES_BYTE * (unsigned long)bytes;
 
-    *found = result >= 0;
-    if (result == PCRE2_ERROR_NOMATCH)
+    (void)onig_set_retry_limit_in_search_of_match_param(work->limits, limit);
+    return (bp_regex_matches){.regex = regex, .work = work, .text = text, .bytes = bytes};
+}
+
+static bp_err give_up(const bp_regex_matches *matches, const char *why)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.regex_gave_up",
+                   "a regular expression of the tokenizer gives up at byte %zu of %zu bytes of "
+                   "text (%s)",
+                   matches->from, matches->bytes, why);
+}
+
+/* CPU time costs a system call: it is asked for once a second of the coarse clock, and counts from
+ * the first time on. */
+static bp_err look_at_time(const bp_regex_matches *matches)
+{
+    bp_regex_work *work = matches->work;
+    double clock = seconds(CLOCK_MONOTONIC_COARSE), used;
+
+    if (clock - work->looked < 1)
         return BP_OK;
-    if (result < 0) {
-        PCRE2_UCHAR message[160];
+    used = seconds(CLOCK_THREAD_CPUTIME_ID);
+    if (work->began < 0)
+        work->began = used;
+    work->looked = clock;
+    return used - work->began > work->allowed ? give_up(matches, "it takes too long") : BP_OK;
+}
 
-        (void)pcre2_get_error_message(result, message, sizeof message);
-        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.regex_gave_up",
-                       "a regular expression of the tokenizer gives up at byte %zu of %zu bytes of "
-                       "text (%s)",
-                       from, bytes, (const char *)message);
+static bp_err search(bp_regex_matches *matches, bool *found)
+{
+    const OnigUChar *text = (const OnigUChar *)matches->text, *end = text + matches->bytes;
+    OnigRegion *region = matches->work->region;
+    OnigUChar message[ONIG_MAX_ERROR_MESSAGE_LEN];
+    int result;
+
+    if (matches->bytes > INT_MAX) /* what a region can say */
+        return give_up(matches, "2 GiB are possible");
+    onig_region_clear(region);
+    result = onig_search_with_param(matches->regex->code, text, end, text + matches->from, end,
+                                    region, ONIG_OPTION_NONE, matches->work->limits);
+    *found = result >= 0;
+    if (result == ONIG_MISMATCH)
+        return BP_OK;
+    if (result == ONIGERR_MEMORY)
+        return bp_fail_memory("a regular expression", 1, 1);
+    if (result < 0) {
+        int length = onig_error_code_to_str(message, result);
+
+        message[length < ONIG_MAX_ERROR_MESSAGE_LEN ? length : ONIG_MAX_ERROR_MESSAGE_LEN - 1] = 0;
+        return give_up(matches, (const char *)message);
     }
-    *start = span[0] < from ? from : span[0]; /* \K may set it anywhere */
-    *end = span[1] < *start ? *start : span[1];
+    matches->start = (size_t)region->beg[0];
+    matches->end = (size_t)region->end[0];
+    if (matches->start < matches->from) /* \K may set it anywhere */
+        matches->start = matches->from;
+    if (matches->end < matches->start)
+        matches->end = matches->start;
+    return BP_OK;
+}
+
+bp_err bp_regex_next(bp_regex_matches *matches, bool *found)
+{
+    *found = false;
+    while (matches->from <= matches->bytes) {
+        bp_err err = look_at_time(matches);
+        uint32_t c;
+
+        if (err == BP_OK)
+            err = search(matches, found);
+        if (err != BP_OK || !*found)
+            return err;
+        if (matches->end > matches->start || !matches->has_last ||
+            matches->last_end != matches->end) {
+            matches->from = matches->last_end = matches->end;
+            matches->has_last = true;
+            return BP_OK;
+        }
+        *found = false;
+        matches->from +=
+            matches->from < matches->bytes
+                ? bp_utf8_decode((const uint8_t *)matches->text + matches->from,
+                                 matches->bytes - matches->from, &c)
+                : 1;
+    }
     return BP_OK;
 }

@@ -2,7 +2,7 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * The twin by PCRE2 is in tests/text/pattern_twin.h.
+ * The twin by Oniguruma is in tests/text/pattern_twin.h.
  */
 #ifndef BP_TEXT_SCAN_PRIV_H
 #define BP_TEXT_SCAN_PRIV_H

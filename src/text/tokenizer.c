@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "text/meaning_priv.h"
 #include "text/steps_priv.h"
 #include "text/tokenizer_priv.h"
 #include "text/unicode_priv.h"
@@ -87,15 +88,24 @@ static bp_err find_bytes(bp_tokenizer *tokenizer, const char *name)
     return BP_OK;
 }
 
-bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer)
+/* Plain ones have one spelling: the hash of their text is that of their meaning. */
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root)
 {
-    char *text = bp_tokenizer_text(tokenizer);
+    char *text = bp_tokenizer_text(tokenizer), of_text[BP_SHA256_HEX];
+    bp_err err;
 
     if (text == NULL)
         return bp_fail_memory("the text of a tokenizer", 1, 0);
-    bp_sha256_of(text, strlen(text), tokenizer->hash);
+    bp_sha256_of(text, strlen(text), of_text);
     bp_free(text);
-    return BP_OK;
+    if (root == NULL) {
+        memcpy(tokenizer->hash, of_text, sizeof of_text);
+        return BP_OK;
+    }
+    err = bp_meaning_hash(tokenizer->hash, root);
+    if (err == BP_OK)
+        bp_meaning_remember(of_text, tokenizer->hash);
+    return err;
 }
 
 bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
@@ -127,7 +137,7 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
                           "the vocabulary lacks \"" BP_UNK_TOKEN "\": at %s", name);
     }
     bp_tokenizer_name_roles(tokenizer);
-    return err == BP_OK ? bp_tokenizer_make_hash(tokenizer) : err;
+    return err == BP_OK ? bp_tokenizer_make_hash(tokenizer, NULL) : err;
 }
 
 /* ---- asking ---- */
@@ -135,6 +145,21 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
 int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer)
 {
     return tokenizer->names.count;
+}
+
+bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer)
+{
+    const bp_pipeline *pipeline = tokenizer->pipeline;
+    bool keeps = pipeline == NULL || pipeline->pre.byte_level || pipeline->pieces.byte_fallback;
+
+    for (int byte = 0x80; byte < 256 && pipeline != NULL && !pipeline->pre.byte_level; byte++)
+        keeps = keeps && pipeline->pieces.byte_ids[byte] >= 0;
+    for (int k = 0; pipeline != NULL && k < pipeline->normalizer.count; k++) /* may take them */
+        keeps = keeps && pipeline->normalizer.steps[k].regex == NULL;
+    for (int k = 0; pipeline != NULL && k < pipeline->pre.count; k++)
+        keeps = keeps && (pipeline->pre.steps[k].regex == NULL ||
+                          pipeline->pre.steps[k].behavior != BP_REMOVED);
+    return keeps && (pipeline != NULL || tokenizer->kind == BP_KIND_BPE);
 }
 
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer)
@@ -151,6 +176,34 @@ bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer)
     if (tokenizer->kind == BP_KIND_BPE)
         return tokenizer->use_regex ? BP_CUT_PATTERN : BP_CUT_NEVER;
     return tokenizer->kind == BP_KIND_CHAR ? BP_CUT_CHAR : BP_CUT_SPACE;
+}
+
+/* May one of them, with what it takes around it, reach over White_Space? */
+static bool special_has_space(const bp_tokenizer *tokenizer)
+{
+    const bp_pipeline *pipeline = tokenizer->pipeline;
+
+    for (int k = 0; pipeline != NULL && k < pipeline->added.count; k++)
+        if (pipeline->added.tokens[k].lstrip || pipeline->added.tokens[k].rstrip)
+            return true;
+    for (int64_t id = 0; id < tokenizer->names.count; id++) {
+        const uint8_t *name = (const uint8_t *)bp_strmap_key(&tokenizer->names, id);
+        size_t bytes = tokenizer->names.entries[id].bytes, at = 0;
+
+        while (tokenizer->names.entries[id].value == 1 && at < bytes)
+            if (bp_space_before(name, ++at) > 0)
+                return true;
+    }
+    return pipeline != NULL && pipeline->normalizer.count > 0 && pipeline->added.normalized.any;
+}
+
+bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer)
+{
+    bp_cut cut = bp_tokenizer_cut(tokenizer);
+
+    if (special_has_space(tokenizer))
+        return BP_CUT_NEVER;
+    return cut == BP_CUT_PATTERN ? BP_CUT_BLANK : cut == BP_CUT_CHAR ? BP_CUT_SPACE : cut;
 }
 
 size_t bp_tokenizer_longest(const bp_tokenizer *tokenizer)
@@ -211,6 +264,8 @@ static bp_err decode_one(const bp_tokenizer *tokenizer, int64_t id, bool first, 
         return fail_id(tokenizer, id);
     entry = &tokenizer->names.entries[id];
     name = bp_strmap_key(&tokenizer->names, id);
+    if (entry->value == BP_HOLE)
+        return BP_OK;
     if (tokenizer->kind == BP_KIND_WORD && !first)
         bp_buffer_add(text, " ", 1);
     if (tokenizer->kind == BP_KIND_BPE && entry->value == 0 && is_byte_level(tokenizer))
@@ -231,7 +286,7 @@ static bp_err decode_by_steps(const bp_tokenizer *tokenizer, const uint32_t *ids
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         if (ids[k] >= tokenizer->names.count)
             err = fail_id(tokenizer, ids[k]);
-        else
+        else if (tokenizer->names.entries[ids[k]].value != BP_HOLE)
             bp_token_list_add(&tokens, bp_strmap_key(&tokenizer->names, ids[k]),
                               tokenizer->names.entries[ids[k]].bytes);
     if (err == BP_OK)

@@ -5,9 +5,9 @@
  * starts at stands alone, and what follows is looked at anew. Such a byte is not White_Space. bpe
  * it is a piece of its own (its byte token), and the valid stretches around it are encoded each on
  * its own; word  it belongs to its word, which is <unk>, since JSON can't spell it; char  it is
- * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is what its model
- * makes of an unknown character (its byte token, the unknown one, nothing), and the valid stretches
- * around it are normalized and encoded each on its own.
+ * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is a character that
+ * is not assigned, which they see as such: a text is normalized and cut once. The model takes it as
+ * an unknown character (its byte token, the unknown one, nothing).
  *
  * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
  */
@@ -58,6 +58,8 @@ void bp_tokenizer_free(bp_tokenizer **tokenizer);
 int64_t bp_tokenizer_size(const bp_tokenizer *tokenizer); /* vocab_size, special tokens counted */
 int64_t bp_tokenizer_eod(const bp_tokenizer *tokenizer);  /* BP_ROLE_END */
 int64_t bp_tokenizer_unk(const bp_tokenizer *tokenizer);  /* BP_ROLE_UNKNOWN */
+/** Does every invalid byte of a text become the token of its byte? */
+bool bp_tokenizer_keeps_bytes(const bp_tokenizer *tokenizer);
 /** "bpe", "word", "char", "unigram", "wordpiece". */
 const char *bp_tokenizer_kind(const bp_tokenizer *tokenizer);
 
@@ -117,10 +119,20 @@ int64_t bp_roles_get(const json_t *state, bp_role role);
 void bp_ends_read(bp_ends *ends, const json_t *value, int64_t vocab_size);
 /** Where documents may be cut for it (bp_documents_options.cut). */
 bp_cut bp_tokenizer_cut(const bp_tokenizer *tokenizer);
+/** The same where names of special tokens are those tokens. */
+bp_cut bp_tokenizer_cut_specials(const bp_tokenizer *tokenizer);
 /** Was the text of one that bp_tokenizer_framed_text made? */
 bool bp_tokenizer_was_framed(const bp_tokenizer *tokenizer);
-/** SHA-256 of the canonical text: what corpora and checkpoints compare. Borrowed. */
+/** SHA-256 of what the tokenizer means, however its file is spelled: what corpora and checkpoints
+ * keep. Borrowed. */
 const char *bp_tokenizer_hash(const bp_tokenizer *tokenizer);
+/** Are two hashes of one tokenizer? Files of older versions keep the hash of the text; where
+ * hashes differ, the texts that are known of them are compared by their meaning. */
+bool bp_tokenizer_same_hash(const char *one, const char *other);
+/** The text of the tokenizer.json that a file keeps, to *text (bp_free), NULL: none. */
+typedef bp_err bp_tokenizer_source(const char *path, char **text, size_t *bytes);
+/** The file at `path` says that its tokenizer has this hash. It is read only if hashes differ. */
+void bp_tokenizer_hash_is_of(const char *hash, const char *path, bp_tokenizer_source *read);
 /** The canonical tokenizer.json text. Free with bp_free(). */
 char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 

@@ -2,6 +2,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "text/load_priv.h"
 #include "text/pipeline_priv.h"
@@ -20,7 +21,7 @@ int64_t bp_tokenizer_size_limit = (int64_t)1 << 22; /* a dozen times the largest
 
 typedef struct id_list {
     const char **names; /* [size]; NULL: not seen */
-    int64_t size;
+    int64_t size, capacity;
 } id_list;
 
 static bp_err take_id(id_list *list, const char *name, const json_t *value, const char *file)
@@ -35,11 +36,13 @@ static bp_err take_id(id_list *list, const char *name, const json_t *value, cons
     if (!json_is_integer(value))
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
                        "the id of token \"%s\" is not an integer: at %s", name, file);
-    if (id < 0 || id >= list->size)
+    if (id < 0 || id >= bp_tokenizer_size_limit)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
-                       "token \"%s\" has id %lld, outside [0, %lld): at %s; ids count the tokens "
-                       "without gaps",
-                       name, (long long)id, (long long)list->size, file);
+                       "token \"%s\" has id %lld, outside [0, %lld): at %s", name, (long long)id,
+                       (long long)bp_tokenizer_size_limit, file);
+    list->names = bp_grow("text.load", list->names, &list->capacity, id + 1, sizeof *list->names);
+    while (list->size <= id)
+        list->names[list->size++] = NULL;
     if (list->names[id] != NULL && strcmp(list->names[id], name) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.id_twice",
                        "tokens \"%s\" and \"%s\" both have id %lld: at %s", list->names[id], name,
@@ -59,11 +62,29 @@ static int64_t count_tokens(const json_t *vocab, const json_t *added)
     return count;
 }
 
+/* Hugging Face's library numbers added tokens outside the vocabulary itself, whatever their ids
+ * say. Source: huggingface/tokenizers, tokenizer/added_vocabulary.rs (add_tokens). */
+static bp_err check_added_id(int64_t *highest, int64_t size, const char *name, const json_t *value,
+                             bool is_in_vocab, const char *file)
+{
+    int64_t id = json_integer_value(value), expected = *highest >= size ? *highest + 1 : size;
+
+    if (!is_in_vocab && json_is_integer(value) && id >= 0 && id != expected)
+        return BP_FAIL(BP_ERR_FORMAT, "vocabulary.bad_id",
+                       "the added token \"%s\" has id %lld, but in its place Hugging Face's "
+                       "library gives it id %lld: at %s",
+                       name, (long long)id, (long long)expected, file);
+    if (id > *highest)
+        *highest = id;
+    return BP_OK;
+}
+
 static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const char *file)
 {
     const char *name;
     size_t k;
     json_t *value;
+    int64_t highest = -1; /* id of an added token */
     bp_err err = BP_OK;
 
     json_object_foreach(vocab, name, value)
@@ -83,34 +104,49 @@ static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const 
                            "token \"%s\" has one id in added_tokens and another in the vocabulary: "
                            "at %s",
                            name, file);
-        err = take_id(list, name, id, file);
+        err = check_added_id(&highest, (int64_t)json_object_size(vocab), name, id, in_vocab != NULL,
+                             file);
+        if (err == BP_OK)
+            err = take_id(list, name, id, file);
         if (err != BP_OK)
             return err;
     }
     return BP_OK;
 }
 
+/* An id that no token has: models of other programs have rows for such. */
+static bp_err add_hole(bp_tokenizer *tokenizer, int64_t id)
+{
+    char name[40];
+    bp_err err;
+
+    snprintf(name, sizeof name, "<no token %lld>", (long long)id);
+    err = bp_tokenizer_add(tokenizer, name, strlen(name));
+    if (err == BP_OK)
+        tokenizer->names.entries[id].value = BP_HOLE;
+    if (tokenizer->holes++ == 0)
+        tokenizer->first_hole = id;
+    return err;
+}
+
 bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name)
 {
-    id_list list = {.size = count_tokens(vocab, added)};
+    id_list list = {0};
+    int64_t count = count_tokens(vocab, added);
     bp_err err = BP_OK;
 
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.missing", "the vocabulary is %s: at %s",
                        json_is_object(vocab) ? "empty" : "missing", name);
-    if (list.size > bp_tokenizer_size_limit)
+    if (count > bp_tokenizer_size_limit)
         return BP_FAIL(BP_ERR_FORMAT, "vocabulary.too_large",
                        "the vocabulary has %lld tokens, and %lld are possible: at %s",
-                       (long long)list.size, (long long)bp_tokenizer_size_limit, name);
-    list.names = bp_alloc("text.load", list.size, sizeof *list.names);
+                       (long long)count, (long long)bp_tokenizer_size_limit, name);
     err = take_ids(&list, vocab, added, name);
     for (int64_t id = 0; id < list.size && err == BP_OK; id++)
-        if (list.names[id] == NULL)
-            err = BP_FAIL(BP_ERR_FORMAT, "vocabulary.id_missing",
-                          "no token has id %lld, of %lld: at %s", (long long)id,
-                          (long long)list.size, name);
-        else
-            err = bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
+        err = list.names[id] == NULL
+                  ? add_hole(tokenizer, id)
+                  : bp_tokenizer_add(tokenizer, list.names[id], strlen(list.names[id]));
     bp_free(list.names);
     return err;
 }
@@ -120,7 +156,7 @@ bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added
 bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *text, size_t bytes,
                      size_t split)
 {
-    size_t right_bytes = bytes - split - 1;
+    size_t right_bytes = bytes - split - 1, inside = tokenizer->merge_prefix_bytes;
     const char *right = text + split + 1;
     int64_t ids[3] = {bp_tokenizer_id(tokenizer, text, split),
                       bp_tokenizer_id(tokenizer, right, right_bytes), -1};
@@ -130,7 +166,8 @@ bp_err bp_read_merge(const bp_tokenizer *tokenizer, bp_merge *out, const char *t
         return BP_FAIL(BP_ERR_FORMAT, "merges.bad_pair", "the merge \"%.*s\" has an empty part",
                        (int)bytes, text);
     bp_buffer_add(&both, text, split);
-    bp_buffer_add(&both, right, right_bytes);
+    if (right_bytes > inside) /* a prefix of pieces within a word is left out */
+        bp_buffer_add(&both, right + inside, right_bytes - inside);
     ids[2] = bp_tokenizer_id(tokenizer, both.data, both.bytes);
     bp_buffer_clear(&both);
     for (int k = 0; k < 3; k++)
@@ -202,7 +239,6 @@ bp_err bp_read_merges(bp_tokenizer *tokenizer, const json_t *merges, bp_merge **
 
 static bp_err check_root(const json_t *root, const char *name)
 {
-    static const char *const nulls[] = {"truncation", "padding"};
     const json_t *version = json_object_get(root, "version");
 
     if (!json_is_object(root) || !json_is_object(json_object_get(root, "model")))
@@ -212,26 +248,24 @@ static bp_err check_root(const json_t *root, const char *name)
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.unknown_version",
                        "the version is \"%s\", not \"1.0\": at %s", bp_load_string(root, "version"),
                        name);
-    for (size_t k = 0; k < sizeof nulls / sizeof *nulls; k++)
-        if (!bp_load_absent(json_object_get(root, nulls[k])))
-            return bp_load_refuse(nulls[k], bp_load_string(json_object_get(root, nulls[k]), "type"),
-                                  name);
     return BP_OK;
 }
 
 bp_err bp_check_bpe_settings(const json_t *model, const char *name)
 {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix",
+                                          "unk_token"};
     const json_t *dropout = json_object_get(model, "dropout");
+    const char *value;
+    bp_err err = BP_OK;
 
     if (strcmp(bp_load_string(model, "type"), "BPE") != 0)
         return BP_OK;
     if (!bp_load_absent(dropout) && json_number_value(dropout) != 0)
         return bp_load_refuse("dropout", "", name);
-    for (size_t k = 0; k < 2; k++)
-        if (bp_load_string(model, affixes[k])[0] != 0)
-            return bp_load_refuse(affixes[k], bp_load_string(model, affixes[k]), name);
-    return BP_OK;
+    for (size_t k = 0; k < sizeof affixes / sizeof *affixes && err == BP_OK; k++)
+        err = bp_load_optional(&value, model, affixes[k], name);
+    return err;
 }
 
 static bp_err read_byte_level(bp_tokenizer *tokenizer, const json_t *pre, const char *name)
@@ -276,7 +310,7 @@ static bp_err mark_added(bp_tokenizer *tokenizer, const json_t *added)
         tokenizer->names.entries[json_integer_value(json_object_get(token, "id"))]
             .value = 1;
     for (int64_t id = 0; id < tokenizer->names.count && err == BP_OK; id++)
-        if (tokenizer->names.entries[id].value != 0)
+        if (tokenizer->names.entries[id].value == 1)
             err = bp_tokenizer_add_special(tokenizer, id);
     return err;
 }
@@ -306,6 +340,8 @@ static bool is_plain_bpe(const json_t *root)
 
     return strcmp(bp_load_string(json_object_get(root, "pre_tokenizer"), "type"), "ByteLevel") ==
                0 &&
+           bp_load_string(model, "continuing_subword_prefix")[0] == '\0' &&
+           bp_load_string(model, "end_of_word_suffix")[0] == '\0' &&
            !json_is_true(json_object_get(model, "byte_fallback"));
 }
 
@@ -374,10 +410,13 @@ bp_err bp_tokenizer_parse(bp_tokenizer **out, const char *text, size_t bytes, co
     } else if (err == BP_OK) {
         err = bp_pipeline_parse(out, root, text, bytes, name);
     }
-    if (err != BP_OK)
+    if (err != BP_OK) {
         bp_tokenizer_free(out);
-    else
+    } else {
         (*out)->framed = restored != NULL;
+        (*out)->truncates = !bp_load_absent(json_object_get(root, "truncation"));
+        (*out)->pads = !bp_load_absent(json_object_get(root, "padding"));
+    }
     bp_free(restored);
     json_decref(root);
     return bp_err_advise(err, REMEDY);
@@ -392,6 +431,20 @@ static void take_own_folder(bp_tokenizer *tokenizer, const char *path)
     bp_free(folder);
 }
 
+void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path)
+{
+    if (tokenizer->truncates || tokenizer->pads)
+        BP_WARN("tokenizer.ignored", "%s of the tokenizer %s ignored, texts are kept whole: at %s",
+                tokenizer->truncates && tokenizer->pads ? "\"truncation\" and \"padding\""
+                : tokenizer->truncates                  ? "\"truncation\""
+                                                        : "\"padding\"",
+                tokenizer->truncates && tokenizer->pads ? "are" : "is", path);
+    if (tokenizer->holes > 0)
+        BP_WARN("vocabulary.holes", "%lld of %lld ids have no token, the first is %lld: at %s",
+                (long long)tokenizer->holes, (long long)tokenizer->names.count,
+                (long long)tokenizer->first_hole, path);
+}
+
 bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
 {
     char *text;
@@ -403,6 +456,8 @@ bp_err bp_tokenizer_load(bp_tokenizer **out, const char *path)
         size_t mark = bp_mark_bytes(text, bytes);
 
         err = bp_tokenizer_parse(out, text + mark, bytes - mark, path);
+        if (err == BP_OK)
+            bp_tokenizer_warn(*out, path);
     }
     if (err == BP_OK)
         take_own_folder(*out, path);
@@ -490,10 +545,12 @@ bp_err bp_tokenizer_load_gpt2(bp_tokenizer **out, const char *vocab_path, const 
         err = bp_tokenizer_new(out, BP_KIND_BPE);
     if (err == BP_OK)
         err = read_pair(*out, vocab, vocab_path, merges_path);
-    if (err == BP_OK)
+    if (err == BP_OK) {
         take_own_folder(*out, vocab_path);
-    else
+        bp_tokenizer_warn(*out, vocab_path);
+    } else {
         bp_tokenizer_free(out);
+    }
     json_decref(vocab);
     return bp_err_advise(err, REMEDY);
 }

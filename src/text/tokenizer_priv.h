@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* Every code point a piece of its own, in a regular expression that Oniguruma, PCRE and JavaScript
+/* Every code point a piece of its own, in a regular expression that Oniguruma, Rust and JavaScript
  * agree on. */
 #define BP_CHAR_PATTERN "[\\s\\S]"
 
@@ -22,6 +22,10 @@ typedef enum bp_kind {
     BP_KIND_WORDPIECE
 } bp_kind;
 
+/* The value of an id's entry in `names` that no token has: it is never found in text, and its text
+ * is empty. */
+#define BP_HOLE 2
+
 struct bp_pipeline;
 
 struct bp_tokenizer {
@@ -29,11 +33,12 @@ struct bp_tokenizer {
 
     bp_strmap
         names; /* entry k is the token of id k, as JSON spells it; its value: 1 special, 0 not */
-    bp_merges merges;      /* bpe, as all that follows */
-    bool add_prefix_space; /* a document that does not start with a space gets one */
-    bool use_regex;        /* no: a document is one piece */
-    bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
-    json_t *added;         /* added_tokens, by id, with seven fields each */
+    bp_merges merges;          /* bpe, as all that follows */
+    bool add_prefix_space;     /* a document that does not start with a space gets one */
+    bool use_regex;            /* no: a document is one piece */
+    size_t merge_prefix_bytes; /* of a merge's right part that its result lacks */
+    bool ignore_merges;        /* a piece that is a token is that token, whatever the merges */
+    json_t *added;             /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
     bp_ends ends;
     int64_t before;  /* the token that the template puts before a text; -1: none */
@@ -41,6 +46,8 @@ struct bp_tokenizer {
     char *disagreement[BP_DISAGREEMENTS];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
+    bool truncates, pads;         /* its file asks for it: ignored */
+    int64_t holes, first_hole;    /* ids without a token: entries of value BP_HOLE */
     char hash[BP_SHA256_HEX];
 };
 
@@ -64,8 +71,9 @@ bp_err bp_tokenizer_finish(bp_tokenizer *tokenizer, bp_merge *merges, int64_t co
 /** Take the merges, as bp_tokenizer_finish does. */
 bp_err bp_tokenizer_take_merges(bp_tokenizer *tokenizer, bp_merge *merges, int64_t count,
                                 bool byte_level, const char *name);
-/** The hash of the text. Errors: BP_ERR_SYSTEM. */
-bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer);
+/** The hash of what it means; `root`: the tokenizer.json where it is kept as it came, else NULL.
+ * Errors: BP_ERR_SYSTEM. */
+bp_err bp_tokenizer_make_hash(bp_tokenizer *tokenizer, const json_t *root);
 /** Roles by the template and the names of special tokens, where nothing else set them; the end of
  * a document. */
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer);
@@ -88,6 +96,9 @@ extern int64_t bp_tokenizer_size_limit;
  * Errors: BP_ERR_FORMAT (`name` is the file in the message), BP_ERR_SYSTEM.
  */
 bp_err bp_read_vocab(bp_tokenizer *tokenizer, json_t *vocab, const json_t *added, const char *name);
+
+/** Warn of what is in a file and was not taken as it is there: lengths, ids without a token. */
+void bp_tokenizer_warn(const bp_tokenizer *tokenizer, const char *path);
 
 /** Check "added_tokens". Errors: BP_ERR_FORMAT. */
 bp_err bp_check_added(const json_t *added, const char *name);

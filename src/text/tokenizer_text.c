@@ -41,8 +41,9 @@ static json_t *vocab_json(const bp_strmap *names)
     json_t *vocab = json_object();
 
     for (int64_t id = 0; id < names->count && vocab != NULL; id++)
-        if (json_object_set_new(vocab, bp_strmap_key(names, id), json_integer((json_int_t)id)) !=
-            0) {
+        if (names->entries[id].value != BP_HOLE &&
+            json_object_set_new(vocab, bp_strmap_key(names, id), json_integer((json_int_t)id)) !=
+                0) {
             json_decref(vocab);
             return NULL;
         }

@@ -46,6 +46,33 @@ typedef struct counted {
     bp_strmap words, ends;
 } counted;
 
+/* Bytes of the first BP_UNIGRAM_WORD characters at most. */
+static size_t word_part(const uint8_t *p, size_t bytes)
+{
+    size_t at = 0;
+    uint32_t c;
+
+    for (int k = 0; k < BP_UNIGRAM_WORD && at < bytes; k++)
+        at += bp_utf8_decode(p + at, bytes - at, &c);
+    return at;
+}
+
+/* A word in parts that are not too long for a lattice; to *word its last one. */
+static bp_err add_word(counted *out, const char *text, size_t bytes, int64_t count, bp_buffer *word)
+{
+    bp_err err = BP_OK;
+
+    for (size_t at = 0, part; at < bytes && err == BP_OK; at += part) {
+        part = word_part((const uint8_t *)text + at, bytes - at);
+        word->bytes = 0;
+        if (at == 0)
+            bp_buffer_add(word, BP_SPACE_MARK, strlen(BP_SPACE_MARK));
+        bp_buffer_add(word, text + at, part);
+        err = bp_strmap_add(&out->words, word->data, word->bytes, count, NULL);
+    }
+    return err;
+}
+
 /* U+2581 and each word of a normalized text, which may have become several. */
 static bp_err add_words(counted *out, const char *text, size_t bytes, int64_t count, bool ends)
 {
@@ -56,12 +83,8 @@ static bp_err add_words(counted *out, const char *text, size_t bytes, int64_t co
     for (size_t at = 0; at < bytes && err == BP_OK;) {
         size_t length = bp_scan_word(classes, p + at, bytes - at);
 
-        if (length > 0) {
-            word.bytes = 0;
-            bp_buffer_add(&word, BP_SPACE_MARK, strlen(BP_SPACE_MARK));
-            bp_buffer_add(&word, text + at, length);
-            err = bp_strmap_add(&out->words, word.data, word.bytes, count, NULL);
-        }
+        if (length > 0)
+            err = add_word(out, text + at, length, count, &word);
         at += length;
         at += bp_scan_space(classes, p + at, bytes - at);
         if (err == BP_OK && length > 0 && ends && at >= bytes)

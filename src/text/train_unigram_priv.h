@@ -14,6 +14,7 @@
 #define BP_UNIGRAM_MARK_CODE    0x2581u
 #define BP_UNIGRAM_LONGEST      16      /* characters of a piece */
 #define BP_UNIGRAM_SEEDS        1000000 /* pieces at the start */
+#define BP_UNIGRAM_WORD         1000    /* characters of a word: longer ones are cut */
 
 /* Pieces with their scores: first expected counts, then natural logarithms of probabilities. */
 typedef struct bp_unigrams {

@@ -1,11 +1,10 @@
 /* Seeds of a Unigram vocabulary: repeated substrings, from a suffix array. */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/mem.h"
+#include "text/regex_priv.h"
 #include "text/train_unigram_priv.h"
 #include "text/unicode_priv.h"
 
 #include <math.h>
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 /* ---- scripts ---- */
 
 #define HAN 1
-/* Those of Unicode 14 with letters that text has; a script that PCRE2 does not know is Common. */
+/* Those of Unicode 14 with letters that text has; a script that Oniguruma does not know is Common. */
 static const char *const SCRIPTS[] = {
     "Han",
     "Hiragana",
@@ -116,28 +115,24 @@ static void mark_script(const char *script, uint8_t number, const uint32_t *code
                         uint8_t *scripts)
 {
     char pattern[64];
-    int error;
-    PCRE2_SIZE where;
-    pcre2_code *code;
-    pcre2_match_data *match;
+    bp_regex *regex;
+    bp_regex_work *work;
 
-    snprintf(pattern, sizeof pattern, "\\p{sc:%s}", script);
-    code =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &where, NULL);
-    if (code == NULL)
+    snprintf(pattern, sizeof pattern, "\\p{%s}", script);
+    if (bp_regex_new(&regex, pattern, script) != BP_OK)
         return;
-    match = pcre2_match_data_create(1, NULL);
-    if (match == NULL)
-        bp_memory_ended("the state of a regular expression", 1, 1);
+    work = bp_regex_work_new();
     for (int64_t k = 0; k < count; k++) {
         uint8_t text[4];
         size_t bytes = bp_utf8_encode(text, codes[k]);
+        bp_regex_matches matches = bp_regex_matches_of(regex, work, (char *)text, bytes);
+        bool found;
 
-        if (pcre2_match(code, text, bytes, 0, PCRE2_NO_UTF_CHECK, match, NULL) >= 0)
+        if (bp_regex_next(&matches, &found) == BP_OK && found)
             scripts[k] = number;
     }
-    pcre2_match_data_free(match);
-    pcre2_code_free(code);
+    bp_regex_work_free(&work);
+    bp_regex_free(&regex);
 }
 
 /* Number of the script of each code point in `codes` (sorted), to scripts[count]: 0 is Common,
@@ -199,15 +194,22 @@ static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *l
     }
 }
 
+/* Suffixes are compared so far: pieces are shorter, so the order of what follows does not matter but
+ * for ties, and a text of one repeated word takes no longer than another. */
+#define DEPTH 64
+_Static_assert(DEPTH > BP_UNIGRAM_LONGEST + 1, "pieces, with the end of their word");
+
 /* Suffixes end with their words; equal ones stand in order. */
 static int compare_suffixes(const void *left, const void *right, void *context)
 {
     const uint32_t *text = context, *a = text + *(const uint32_t *)left,
                    *b = text + *(const uint32_t *)right;
 
-    for (; *a == *b && *a != 0; a++, b++)
+    int k = 0;
+
+    for (; k < DEPTH && *a == *b && *a != 0; k++, a++, b++)
         ;
-    if (*a != *b)
+    if (k < DEPTH && *a != *b)
         return *a < *b ? -1 : 1;
     return *(const uint32_t *)left < *(const uint32_t *)right ? -1 : 1;
 }
@@ -217,7 +219,7 @@ static uint32_t shared(const uint32_t *a, const uint32_t *b)
 {
     uint32_t count = 0;
 
-    for (; a[count] == b[count]; count++)
+    for (; count < DEPTH && a[count] == b[count]; count++)
         if (a[count] == 0)
             return count + 1;
     return count;
@@ -302,7 +304,7 @@ static void add_single(seeds *out, const suffixes *self, uint32_t at, uint32_t b
 {
     uint32_t start = self->sorted[at], length = 0;
 
-    while (self->text[start + length] != 0)
+    while (length <= BP_UNIGRAM_LONGEST && self->text[start + length] != 0)
         length++;
     if (before < length && after < length && self->ends[start] > 0 &&
         self->ends[start] < self->times[start])

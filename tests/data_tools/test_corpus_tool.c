@@ -218,6 +218,23 @@ static void what_is_odd_in_the_text_is_reported(void **state)
     expect_tool(0, "inspect c.h5", 0, "files       empty.txt lines.txt");
 }
 
+static void names_of_special_tokens_are_tokens_if_asked(void **state)
+{
+    static const char text[] = "a <|endoftext|> b\n";
+
+    (void)state;
+    make_input();
+    bp_test_write("special.txt", text, sizeof text - 1);
+    expect_tool(0, "corpus --tokenizer t.json --format lines --special --out s.h5 special.txt", 0,
+                "");
+    expect_tool(0, "table s.h5", 0, "0,special.txt:1,6,");
+    expect_tool(0, "encode --tokenizer t.json --special '<|endoftext|>'", 0,
+                ",\"<|endoftext|>\"\n");
+    expect_tool(0, "encode --tokenizer t.json '<|endoftext|>'", 0, ",\"<\"\n");
+    expect_tool(0, "corpus --format hdf5 --special --out x.h5 s.h5", 64,
+                "--special ... [command.no_text]");
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -412,6 +429,7 @@ int main(void)
         cmocka_unit_test(bad_documents_are_left_out_and_listed),
         cmocka_unit_test(table_is_csv),
         cmocka_unit_test(what_is_odd_in_the_text_is_reported),
+        cmocka_unit_test(names_of_special_tokens_are_tokens_if_asked),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(output_that_is_an_input_is_refused),
         cmocka_unit_test(faults_of_files_have_their_codes),

@@ -100,7 +100,7 @@ def make_llama3(args, folder):
 
 
 def make_split(args, folder):
-    """A pattern that no scanner of ours knows: PCRE2 runs it."""
+    """A pattern that no scanner of ours knows: Oniguruma runs it."""
     tokenizer = json.loads(make_llama3(args, folder).read_text())
     tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = LLAMA.replace("{1,3}", "{1,2}")
     return dump(folder, "split", tokenizer)

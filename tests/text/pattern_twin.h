@@ -1,54 +1,46 @@
-/* GPT-2's pattern as it is written, run by PCRE2: the twin of src/text/scan.c. */
+/* GPT-2's pattern as it is written, run by Oniguruma: the twin of src/text/scan.c. */
 #ifndef BP_TESTS_TEXT_PATTERN_TWIN_H
 #define BP_TESTS_TEXT_PATTERN_TWIN_H
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include <oniguruma.h>
 #include <stddef.h>
+#include <string.h>
 
-/* PCRE2's \s takes U+180E and Python's takes U+001C; White_Space is what Rust's and so tiktoken's
- * is. */
 #define PATTERN_TWIN                                                                               \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{White_Space}\\p{L}\\p{N}]+|"              \
-    "\\p{White_Space}+(?!\\P{White_Space})|\\p{White_Space}+"
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 typedef struct pattern_twin {
-    pcre2_code *code;
-    pcre2_match_data *match;
+    OnigRegex code;
 } pattern_twin;
 
-/** NULL as code where this PCRE2 does not know White_Space (before 10.40). */
+/** NULL as code where the pattern is wrong. */
 static inline pattern_twin pattern_twin_new(const char *pattern)
 {
-    int error;
-    PCRE2_SIZE where;
+    OnigEncoding utf8 = ONIG_ENCODING_UTF8;
+    OnigErrorInfo info;
     pattern_twin twin = {0};
 
-    twin.code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP,
-                              &error, &where, NULL);
-    if (twin.code != NULL) {
-        (void)pcre2_jit_compile(twin.code, PCRE2_JIT_COMPLETE); /* without it, it is slower */
-        twin.match = pcre2_match_data_create_from_pattern(twin.code, NULL);
-    }
+    (void)onig_initialize(&utf8, 1);
+    if (onig_new(&twin.code, (const OnigUChar *)pattern,
+                 (const OnigUChar *)pattern + strlen(pattern), ONIG_OPTION_NONE, utf8,
+                 ONIG_SYNTAX_DEFAULT, &info) != ONIG_NORMAL)
+        twin.code = NULL;
     return twin;
 }
 
 static inline void pattern_twin_free(pattern_twin *twin)
 {
-    pcre2_match_data_free(twin->match);
-    pcre2_code_free(twin->code);
+    onig_free(twin->code);
 }
 
 /** Length of the match that starts at text[at]; 0: none starts there. `text` is valid UTF-8. */
 static inline size_t pattern_twin_piece(const pattern_twin *twin, const char *text, size_t bytes,
                                         size_t at)
 {
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(twin->match);
+    const OnigUChar *p = (const OnigUChar *)text;
+    int length = onig_match(twin->code, p, p + bytes, p + at, NULL, ONIG_OPTION_NONE);
 
-    if (pcre2_match(twin->code, (PCRE2_SPTR)text, bytes, at, PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK,
-                    twin->match, NULL) < 0)
-        return 0;
-    return span[1] - span[0];
+    return length < 0 ? 0 : (size_t)length;
 }
 
 #endif

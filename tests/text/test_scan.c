@@ -1,4 +1,4 @@
-/* The pre-tokenizer against its pattern, classes against PCRE2's, cuts against the whole. */
+/* The pre-tokenizer against its pattern, classes against Oniguruma's, cuts against the whole. */
 #include "bp_test.h"
 #include "pattern_pieces.h"
 #include "random_text.h"
@@ -15,7 +15,7 @@ static void every_known_character_has_its_class(void **state)
     for (int k = 0; k < 4; k++) {
         twins[k] = pattern_twin_new(patterns[k]);
         if (twins[k].code == NULL)
-            bp_test_skip("this PCRE2 does not know White_Space");
+            bp_test_skip("this Oniguruma does not know the property");
     }
     for (uint32_t code_point = 0; code_point < BP_CODE_POINTS; code_point++) {
         char text[4];
@@ -25,7 +25,7 @@ static void every_known_character_has_its_class(void **state)
             continue;
         bytes = bp_utf8_encode((uint8_t *)text, code_point);
         if (pattern_twin_piece(&twins[3], text, bytes, 0) > 0)
-            continue; /* not assigned yet in PCRE2's tables */
+            continue; /* not assigned yet in its tables */
         compared++;
         unsigned expected = pattern_twin_piece(&twins[0], text, bytes, 0) > 0   ? BP_CLASS_LETTER
                             : pattern_twin_piece(&twins[1], text, bytes, 0) > 0 ? BP_CLASS_NUMBER
@@ -79,7 +79,7 @@ static void invalid_utf8_is_refused(void **state)
         assert_int_equal(bp_utf8_decode((const uint8_t *)bad[k], strlen(bad[k]), &code_point), 0);
 }
 
-/* PCRE2's tables are older than ours: characters it does not know are taken out. */
+/* Oniguruma's tables are older than ours: characters it does not know are taken out. */
 static size_t drop_unknown(const pattern_twin *unassigned, char *text, size_t bytes)
 {
     size_t kept = 0;
@@ -105,7 +105,7 @@ static void pieces_are_those_of_the_pattern(void **state)
 
     (void)state;
     if (twin.code == NULL)
-        bp_test_skip("this PCRE2 does not know White_Space");
+        bp_test_skip("this Oniguruma does not know the property");
     for (uint64_t seed = 0; seed < 600; seed++) {
         random_text r = random_text_of(seed);
         size_t bytes = random_fill(&r, text, 8 + random_below(&r, sizeof text - 8), seed % 3 == 0);

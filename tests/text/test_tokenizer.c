@@ -69,7 +69,7 @@ static void bad_vocabularies_are_refused(void **state)
     EXPECT_REFUSED(tokens, ", \"ab\": 256, \"ab\": 257", "[json.invalid]");
     EXPECT_REFUSED(tokens, ", \"x1\": 256, \"x2\": 258, \"x3\": 258",
                    "258 ... [vocabulary.id_twice]");
-    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"xx\": 300", "[vocabulary.bad_id]");
+    EXPECT_REFUSED(tokens, ", \"ab\": 257, \"abc\": 258, \"xx\": 4194304", "[vocabulary.bad_id]");
     EXPECT_REFUSED(tokens, ", \"ab\": -1", "[vocabulary.bad_id]");
     EXPECT_REFUSED(tokens, ", \"ab\": 2147483648", "[vocabulary.bad_id]");
     EXPECT_REFUSED(tokens, ", \"ab\": 99999999999999999999", "[json.invalid]");
@@ -121,18 +121,21 @@ static void what_is_not_done_exactly_is_refused_by_name(void **state)
     (void)state;
     EXPECT_REFUSED(version, "\"2.0\"", "2.0");
     EXPECT_REFUSED(version, "2", "version");
-    EXPECT_REFUSED(truncation, "{\"max_length\": 5}", "truncation");
-    EXPECT_REFUSED(padding, "{\"strategy\": \"BatchLongest\"}", "padding");
-    EXPECT_REFUSED(normalizer, "{\"type\": \"Nmt\"}", "Nmt ... [tokenizer.unsupported]");
+    EXPECT_REFUSED(normalizer, "{\"type\": \"Other\"}", "Other ... [tokenizer.unsupported]");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"UnicodeScripts\"}", "UnicodeScripts");
+    EXPECT_REFUSED(pre_tokenizer,
+                   "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": 7}",
+                   "behavior ... Split is 7 ... [tokenizer.bad_component]");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}}",
+                   "Split has no ... behavior");
+    EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"Metaspace\", \"prepend_scheme\": [1]}",
+                   "prepend_scheme ... is [1]");
     EXPECT_REFUSED(pre_tokenizer, "{\"type\": \"ByteLevel\"}", "add_prefix_space");
     EXPECT_REFUSED(pre_tokenizer,
                    "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": 1}",
                    "use_regex");
     EXPECT_REFUSED(settings, "\"dropout\": 0.1, ", "dropout");
-    EXPECT_REFUSED(settings, "\"continuing_subword_prefix\": \"##\", ",
-                   "continuing_subword_prefix");
-    EXPECT_REFUSED(settings, "\"end_of_word_suffix\": \"</w>\", ", "</w>");
+    EXPECT_REFUSED(added, "[{\"id\": 300, \"content\": \"<x>\"}]", "300 ... [vocabulary.bad_id]");
     EXPECT_REFUSED(added, "[{\"id\": 259, \"special\": true}]", "[tokenizer.bad_added_token]");
     EXPECT_REFUSED(added, "[{\"content\": \"<|endoftext|>\", \"special\": true}]",
                    "[vocabulary.contradiction]");

@@ -7,6 +7,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/open.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -129,7 +130,7 @@ static bp_err join(comparison_metadata *metadata, const comparison_metadata *mem
     metadata->task = member->task;
     memcpy(metadata->classes_hash, member->classes_hash, sizeof(metadata->classes_hash));
     if (metadata->tokenizer_hash[0] && member->tokenizer_hash[0] &&
-        strcmp(metadata->tokenizer_hash, member->tokenizer_hash) != 0)
+        !bp_tokenizer_same_hash(metadata->tokenizer_hash, member->tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "ensemble.unlike_members",
                        "members of an ensemble have other tokenizers, %.12s... and %.12s...: at %s "
                        "and %s",

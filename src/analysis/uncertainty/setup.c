@@ -12,6 +12,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/model.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -93,7 +94,7 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *t
         memcpy(hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
         *tokens = bp_corpus_tokens(corpus);
         theirs = bp_corpus_tokenizer_hash(corpus);
-        if (theirs[0] && others->tokenizer_hash[0] && strcmp(theirs, others->tokenizer_hash) != 0)
+        if (theirs[0] && others->tokenizer_hash[0] && !bp_tokenizer_same_hash(theirs, others->tokenizer_hash))
             err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                           "the tokenizer is %.12s..., but that of %s is %.12s...: at %s; make all "
                           "corpora with one tokenizer",
@@ -111,7 +112,7 @@ static bp_err check_tokenizer(const comparison_job *self, int64_t m)
     const comparison_corpora *corpora = &self->corpora;
 
     if (metadata->tokenizer_hash[0] && corpora->tokenizer_hash[0] &&
-        strcmp(metadata->tokenizer_hash, corpora->tokenizer_hash) != 0)
+        !bp_tokenizer_same_hash(metadata->tokenizer_hash, corpora->tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer of method %s (%.12s...) is not that of the corpora "
                        "(%.12s...): at %s and %s",

@@ -9,6 +9,7 @@
 #include "mesh/collective.h"
 #include "models/open_priv.h"
 #include "nn/layers.h"
+#include "text/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -254,7 +255,7 @@ static bp_err compare_infos(const opening *o)
         if (one->has_bos && begun < 0)
             begun = k;
         if (one->tokenizer_hash[0] &&
-            strcmp(one->tokenizer_hash, infos[hashed].tokenizer_hash) != 0)
+            !bp_tokenizer_same_hash(one->tokenizer_hash, infos[hashed].tokenizer_hash))
             return differ(o, hashed, k, "tokenizers", infos[hashed].tokenizer_hash,
                           one->tokenizer_hash);
     }

@@ -39,10 +39,13 @@ static bp_err open_run(generator *self)
     static const char *const may_change[] = {"run.dir", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", "generate.batch", NULL};
     char model[128]; /* an ensemble of one returns more statistics than its model alone */
+    const char *hash = self->tokenizer == NULL          ? ""
+                       : self->info.tokenizer_hash[0] ? self->info.tokenizer_hash
+                                                      : bp_tokenizer_hash(self->tokenizer);
     bp_run_identity identities[] = {
         {"generate.prompts", self->prompts_hash},
         {"generate.model", model},
-        {"tokenizer.path", self->tokenizer ? bp_tokenizer_hash(self->tokenizer) : ""},
+        {"tokenizer.path", hash},
         {"generate.template", ""}, /* the prompts' hash is of what it made */
         {NULL, NULL}};
     bp_run_spec spec = {.job = "generate",

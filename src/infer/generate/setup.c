@@ -150,7 +150,7 @@ static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config,
     err = path ? bp_tokenizer_load(out, path)
                : load_of_model(out, bp_generate_keys_of(config)->model);
     if (err == BP_OK && *out && model->tokenizer_hash[0] &&
-        strcmp(model->tokenizer_hash, bp_tokenizer_hash(*out)) != 0) {
+        !bp_tokenizer_same_hash(model->tokenizer_hash, bp_tokenizer_hash(*out))) {
         err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer is not that of the model, %s and %s: at %s; give the model's, "
                       "or none",

@@ -5,6 +5,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,7 +59,7 @@ static bp_err check_model(const bp_datastore *store, const bp_model_info *model)
         err = bp_h5_get_text(store->file, "/", "tokenizer_hash", hash, sizeof hash);
     if (err != BP_OK)
         return err;
-    if (hash[0] && model->tokenizer_hash[0] && strcmp(hash, model->tokenizer_hash) != 0)
+    if (hash[0] && model->tokenizer_hash[0] && !bp_tokenizer_same_hash(hash, model->tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "datastore.other_tokenizer",
                        "the tokens of the datastore are of another tokenizer than the model's, "
                        "%.16s... and %.16s...: at %s; " REMEDY " of this model",

@@ -14,6 +14,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -136,7 +137,7 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
     int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus),
             words = model->task.kind == BP_TASK_NONE ? model->vocab_size : model->words;
 
-    if (ours[0] && theirs[0] && strcmp(ours, theirs) != 0)
+    if (ours[0] && theirs[0] && !bp_tokenizer_same_hash(ours, theirs))
         return BP_FAIL(
             BP_ERR_FORMAT, "tokenizer.mismatch",
             "the tokenizer of the corpus is not that of the model, %s and %s: at %s; make "

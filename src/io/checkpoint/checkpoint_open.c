@@ -216,6 +216,8 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     err = bp_manifest_parse(&checkpoint->manifest, &foreign, text, strlen(text), "manifest.json");
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, "tokenizer.json") >= 0)
         checkpoint->tokenizer = bp_path_join(folder, "tokenizer.json");
+    if (checkpoint->tokenizer != NULL)
+        bp_checkpoint_note_tokenizer(checkpoint->manifest->state, checkpoint->tokenizer);
     if (err == BP_OK && bp_manifest_find_file(checkpoint->manifest, BP_CHECKPOINT_ATTACHMENT) >= 0)
         checkpoint->attachment = bp_path_join(folder, BP_CHECKPOINT_ATTACHMENT);
     if (err == BP_OK)

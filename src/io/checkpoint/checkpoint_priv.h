@@ -186,6 +186,9 @@ bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *folder, bp_checkpoint
 
 /* ---- checkpoint_base.c ---- */
 
+/** Says where the tokenizer of a checkpoint's "tokenizer_hash" is (bp_tokenizer_hash_is_of). */
+void bp_checkpoint_note_tokenizer(const json_t *state, const char *path);
+
 /** Opens what "base" of the state names; nothing where there is none. Collective over the
  * checkpoint's communicator. Errors: BP_ERR_INPUT it is gone; BP_ERR_FORMAT it is another; those of
  * bp_checkpoint_open: the same on all ranks. */

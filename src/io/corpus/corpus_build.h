@@ -20,9 +20,10 @@ typedef struct bp_corpus_build {
     const char *const *labels; /* names of label fields (jsonl, tsv) [label_count] ... */
     const char *const *values; /* ... and of those with numbers [value_count] */
     int field_count, label_count, value_count;
-    bool no_tags; /* of conll */
-    bool has_bos; /* each document begins with the tokenizer's beginning-of-text token, which it
-                     has; of documents without segments */
+    bool no_tags;  /* of conll */
+    bool specials; /* names of special tokens in the text are those tokens */
+    bool has_bos;  /* each document begins with the tokenizer's beginning-of-text token, which it
+                      has; of documents without segments */
     bp_sentences sentences;
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;

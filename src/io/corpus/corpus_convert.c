@@ -125,7 +125,7 @@ static bp_err check_tokenizer(const bp_corpus_file *file, const bp_corpus_conver
                        "the tokenizer has %" PRId64 " entries, vocab_size is %" PRId64
                        ": at %s; give the tokenizer that the tokens were made with",
                        conversion->tokenizer_size, file->info.vocab_size, file->path);
-    if (hash[0] != '\0' && strcmp(hash, conversion->tokenizer_hash) != 0)
+    if (hash[0] != '\0' && !bp_tokenizer_same_hash(hash, conversion->tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "tokenizer_hash %.12s is not that of the tokenizer, %.12s: at %s; give the "
                        "tokenizer that the tokens were made with",

@@ -208,7 +208,9 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
 {
     const bp_documents_options options = {.format = build->format,
                                           .text_field = build->text_field,
-                                          .cut = bp_tokenizer_cut(build->tokenizer),
+                                          .cut = build->specials
+                                                     ? bp_tokenizer_cut_specials(build->tokenizer)
+                                                     : bp_tokenizer_cut(build->tokenizer),
                                           .fields = build->fields,
                                           .labels = build->labels,
                                           .values = build->values,
@@ -231,6 +233,8 @@ bp_err bp_share_open(bp_share *share, const bp_corpus_build *build, int rank, in
     err = bp_documents_open(&share->documents, build->paths, build->path_count, &options);
     if (err == BP_OK)
         err = bp_encoder_new(&share->encoder, build->tokenizer);
+    if (err == BP_OK)
+        bp_encoder_find_specials(share->encoder, build->specials);
     return err;
 }
 

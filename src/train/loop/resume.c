@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/run_options.h"
 #include "models/family.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -64,7 +65,7 @@ static bp_err check_init(trainer *self, const char *init)
     self->shape = bp_model_shape_of(self->config, &known);
     keep_roles(&self->facts, state, known.vocab_size);
     if (hash && hash[0] && self->facts.tokenizer_hash[0] &&
-        strcmp(hash, self->facts.tokenizer_hash) != 0)
+        !bp_tokenizer_same_hash(hash, self->facts.tokenizer_hash))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the checkpoint was made with tokenizer %.12s..., the corpus with "
                        "%.12s...: at %s; make the corpus with the checkpoint's tokenizer",

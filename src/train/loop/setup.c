@@ -55,7 +55,7 @@ static bp_err find_tokenizer(trainer *self)
     }
     err = bp_tokenizer_load(&tokenizer, path);
     if (err == BP_OK && facts->tokenizer_hash[0] &&
-        strcmp(facts->tokenizer_hash, bp_tokenizer_hash(tokenizer)) != 0)
+        !bp_tokenizer_same_hash(facts->tokenizer_hash, bp_tokenizer_hash(tokenizer)))
         err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer (%.12s...) is not the one that made the corpus (%.12s...): at "
                       "%s; give the corpus's tokenizer, or none",
@@ -67,8 +67,9 @@ static bp_err find_tokenizer(trainer *self)
                       "corpus's tokenizer, or none",
                       (long long)bp_tokenizer_size(tokenizer), (long long)facts->vocab_size, path);
     if (err == BP_OK) {
-        snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
-                 bp_tokenizer_hash(tokenizer));
+        if (!facts->tokenizer_hash[0]) /* a corpus's own stays: a run of an older version has it */
+            snprintf(facts->tokenizer_hash, sizeof facts->tokenizer_hash, "%s",
+                     bp_tokenizer_hash(tokenizer));
         self->tokenizer = bp_tokenizer_text(tokenizer);
     }
     bp_tokenizer_free(&tokenizer);
@@ -137,7 +138,7 @@ static bp_err check_valid_corpus(const trainer *self)
                        "vocab_size is %lld, but that of corpus.train is %lld: at %s; make both "
                        "with one tokenizer",
                        (long long)vocab_size, (long long)self->facts.vocab_size, path);
-    if (train[0] && valid[0] && strcmp(train, valid) != 0)
+    if (train[0] && valid[0] && !bp_tokenizer_same_hash(train, valid))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer is %.12s..., but that of corpus.train is %.12s...: at %s; "
                        "make both with one tokenizer",

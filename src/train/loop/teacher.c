@@ -7,6 +7,7 @@
 #include "mesh/collective.h"
 #include "models/open.h"
 #include "nn/distill.h"
+#include "text/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +119,7 @@ static bp_err check_state(trainer *self, const json_t *state, const char *path)
     if (err != BP_OK)
         return err;
     if (shape.vocab_size != self->shape.vocab_size ||
-        (hash && hash[0] && ours[0] && strcmp(hash, ours) != 0))
+        (hash && hash[0] && ours[0] && !bp_tokenizer_same_hash(hash, ours)))
         return BP_FAIL(BP_ERR_CONFIG, "distill.vocabulary",
                        "the teacher's vocabulary has %lld tokens (tokenizer %.12s...), the "
                        "model's %lld (%.12s...): at distill.model = %s; take a teacher with the "

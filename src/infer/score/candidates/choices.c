@@ -52,7 +52,7 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
         err = BP_FAIL(BP_ERR_CONFIG, "choices.no_tokenizer",
                       "score.candidates needs a tokenizer, and the corpora keep none: at "
                       "tokenizer.path; set it");
-    if (err == BP_OK && hash[0] && strcmp(hash, bp_tokenizer_hash(*out)) != 0)
+    if (err == BP_OK && hash[0] && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(*out)))
         err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                       "the tokenizer is not that of the corpora, %s and %s: at %s; give the "
                       "corpora's",
