@@ -153,6 +153,9 @@ class Prefix(JobTest):
             self.assertEqual(summary["tokens"], sum(map(len, ids)))
             self.near([one[1:cut] for one in twice], [one[1:] for one in want])
             self.assertTrue(all(math.isnan(one[0]) for one in twice))
+        _, summary = self.scored("twice", "m", self.corpus("m", "--bos"), "score.convention=stride")
+        self.assertEqual(summary["tokens"], sum(map(len, ids)))
+        self.assertIsNotNone(summary["bits_per_byte"])  # its own beginning is no text
         behind_end, _ = self.scored("want", "m", self.documents("by_end", [[STOP] + one for one in ids]), *keys)
         got, summary = self.scored("eod", "m", self.corpus("m"), "score.prefix=eod")
         self.assertEqual(summary["convention"]["prefix"], "eod")

@@ -87,7 +87,8 @@ static void lay_document(const bp_score_plan *plan, int64_t file, int64_t docume
     int64_t inside = document - plan->first_document[file];
     const int64_t *start = plan->doc_start[file] + inside;
 
-    *out = (bp_score_document){.file = file, .start = start[0], .stored = start[1] - start[0]};
+    *out = (bp_score_document){
+        .file = file, .start = start[0], .stored = start[1] - start[0], .lead = plan->rule.prefix};
     if (plan->segments) {
         out->source = plan->segment_start[file][plan->segments[file][inside] + 1] - start[0];
         out->start += out->source;
@@ -108,7 +109,7 @@ int64_t bp_score_plan_line(const bp_score_plan *plan, const bp_score_document *d
 {
     return is_too_long(plan, document) && !plan->rule.cut
                ? 0
-               : bp_score_line(&plan->rule, document->text);
+               : bp_score_line(&plan->rule, document->text) + document->lead - plan->rule.prefix;
 }
 
 int64_t bp_score_plan_source(const bp_score_plan *plan, const bp_score_document *document)
@@ -244,13 +245,14 @@ static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_scor
     int32_t first = -1;
     bp_err err;
 
-    if (plan->rule.lead < 0 || !plan->rule.prefix || out->text == 0)
+    if (plan->rule.lead < 0 || out->text == 0)
         return BP_OK;
     err = bp_corpus_file_read(file, out->start, 1, &first);
     if (err == BP_OK && first == plan->rule.lead) {
         out->start++;
         out->stored--;
         out->text--;
+        out->lead = 1;
     }
     return err;
 }

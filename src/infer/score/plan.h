@@ -55,6 +55,7 @@ typedef struct bp_score_document {
     int64_t start;  /* in the file's /tokens, behind a prefix of its own */
     int64_t stored; /* tokens there */
     int64_t text;   /* of them text: without the end-of-document token */
+    int64_t lead;   /* places of z before the text: 1 behind a prefix, the rule's or its own */
     int64_t source; /* of a pair, whose text is its target: tokens of its source, which lie before
                        `start`; else 0 */
 } bp_score_document;

@@ -318,7 +318,7 @@ static bp_err read_line(bp_score_unit *unit, const unit_row *row, int64_t first,
 {
     const bp_score_rule *rule = &unit->plan->rule;
     const unit_part *owner = &unit->parts[row->part];
-    int64_t begin = row->window.first + first - rule->prefix; /* in the text */
+    int64_t begin = row->window.first + first - owner->document.lead; /* in the text */
     int64_t end = begin + inputs + 1;
     int64_t text_begin = begin < 0 ? 0 : begin;
     int64_t text_end = end > owner->document.text ? owner->document.text : end;
@@ -540,7 +540,7 @@ static bp_score_run run_of(const bp_score_unit *unit, const unit_row *row)
 {
     const unit_part *part = &unit->parts[row->part];
     bool held = part->document.stored > part->document.text;
-    int64_t in_text = bp_score_window_place(&row->window) - unit->plan->rule.prefix;
+    int64_t in_text = bp_score_window_place(&row->window) - part->document.lead;
 
     return (bp_score_run){.first = unit->plan->first_token[part->document.file] +
                                    part->document.start + in_text,
