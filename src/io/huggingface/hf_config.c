@@ -198,9 +198,8 @@ static bp_err read_nothing(const bp_hf_shape *shape, const member *found, const 
     if (!is && found->is_null)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.null",
                        "\"%s\" is null: at %s; write its value into config.json", found->key, path);
-    if (!is)
-        return BP_FAIL(BP_ERR_FORMAT, "json.missing_key", "\"%s\" is missing: at %s", found->key,
-                       path);
+    if (!is) /* which fails */
+        return bp_json_get_real(found->object, found->key, out, path);
     *out = bp_hf_value_of(shape, is);
     if (size->type != BP_HF_COUNT)
         return BP_OK;

@@ -448,8 +448,8 @@ bp_err bp_hf_open(bp_hf_model **out, const char *folder, const bp_hf_table *cons
     model->fetched = -1;
     model->folder = bp_strdup(folder);
     if (!bp_path_is_dir(folder))
-        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder", "there is no such file or folder: at %s",
-                      folder);
+        err = BP_FAIL(BP_ERR_INPUT, "huggingface.no_folder",
+                      "there is no such file or folder: at %s", folder);
     if (err == BP_OK)
         err = hf_read_config(model, tables);
     if (err == BP_OK)
