@@ -320,6 +320,8 @@ def prompts_seeds():
     }
     for name, text in texts.items():
         put("prompts", name, text)
+    put("prompts", "one-more", b"\0" + b"a " * 41 + b"\n" + b"a " * 40)
+    put("prompts", "unread", b'\1{"prompt": "a\\u0000b", "x": NaN}\n')
 
 
 def rows_seeds():
