@@ -44,6 +44,43 @@ static void read_again(const json_t *value, const char *text)
     json_decref(again);
 }
 
+/* Of whole JSON: what is left when members of other names are taken out of `value`. */
+static void keep_some(json_t *value)
+{
+    json_t *one;
+    const char *key;
+    void *next;
+    size_t k;
+
+    json_array_foreach(value, k, one) keep_some(one);
+    json_object_foreach_safe(value, next, key, one)
+    {
+        if (strcmp(key, "a") == 0 || strcmp(key, "text") == 0)
+            keep_some(one);
+        else
+            (void)json_object_del(value, key);
+    }
+}
+
+/* Some members of any text are those of the whole, where that is JSON; else there is no more than a
+ * value or none. */
+static void read_some(const char *text, size_t bytes, const json_t *whole)
+{
+    static const char *const keys[] = {"a", "text"};
+    json_error_t where;
+    json_t *some =
+        bp_json_members(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, keys, 2, &where);
+
+    if (whole != NULL) {
+        json_t *expected = json_deep_copy(whole);
+
+        keep_some(expected);
+        FUZZ_CHECK(some != NULL && json_equal(some, expected));
+        json_decref(expected);
+    }
+    json_decref(some);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     json_t *value;
@@ -53,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     fuzz_begin();
     err = bp_json_parse(&value, (const char *)data, bytes, "fuzz.json");
     fuzz_check_error(err);
+    read_some((const char *)data, bytes, err == BP_OK ? value : NULL);
     if (err == BP_OK) {
         text = bp_json_text(value);
         line = bp_json_line(value);

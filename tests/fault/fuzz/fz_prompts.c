@@ -85,7 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     fuzz_bytes in = {data, bytes};
     int kind = fuzz_below(&in, KINDS);
-    bp_prompts_spec spec = {.tokenizer = tokenizer(), .vocab_size = VOCABULARY, .context = CONTEXT};
+    bp_prompts_spec spec = {.tokenizer = tokenizer(),
+                            .vocab_size = VOCABULARY,
+                            .context = CONTEXT,
+                            .end = -1,
+                            .mask = -1}; /* 0 would be the token "a" */
     char *list;
 
     fuzz_begin();

@@ -30,7 +30,7 @@ shift $((OPTIND - 1))
 # The parsers of each target.
 parsers() {
     case $1 in
-    json) echo src/base/json.c ;;
+    json) echo src/base/json.c src/base/json_members.c ;;
     config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
     manifest) echo src/io/checkpoint/manifest.c src/tensor/box.c ;;
     safetensors) echo src/io/huggingface/safetensors.c ;;

@@ -28,6 +28,11 @@ def json_seeds():
     put("json", "utf16", '{"a": 1}'.encode("utf-16"))
 
 
+def members_seeds():
+    put("json", "members", '{"a": [1, {"x": "]}", "text": "t\\"", "y": {}}], "b": [{"a": [[]]}, null], "text": "", "\\u0061b": 1.5e3}')
+    put("json", "unread", '{"x": NaN, "a": {"b": 1e999, "b": "\\ud800"}, "y": [Infinity, {}]}')
+
+
 def config_seeds():
     good = "[train]\nsteps = 100\nrate = 1e-3\nmemory = 512 MiB\ntrace = yes\norder = running\n[run]\ndir = /tmp/r ; where\n"
     texts = {
@@ -320,6 +325,8 @@ def prompts_seeds():
     }
     for name, text in texts.items():
         put("prompts", name, text)
+    put("prompts", "one-more", b"\0" + b"a " * 41 + b"\n" + b"a " * 40)
+    put("prompts", "unread", b'\1{"prompt": "a\\u0000b", "x": NaN}\n')
 
 
 def rows_seeds():
@@ -517,6 +524,6 @@ def bilm_seeds():
 
 
 if __name__ == "__main__":
-    for make in (json_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
+    for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
                  record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()
