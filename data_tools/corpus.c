@@ -23,7 +23,15 @@ typedef struct corpus_arguments {
     tool_files files;
 } corpus_arguments;
 
-enum { KEY_FORMAT = 256, KEY_TEXT_FIELD, KEY_FIELDS, KEY_VALUE, KEY_NO_TAGS, KEY_SENTENCES, KEY_SPECIAL };
+enum {
+    KEY_FORMAT = 256,
+    KEY_TEXT_FIELD,
+    KEY_FIELDS,
+    KEY_VALUE,
+    KEY_NO_TAGS,
+    KEY_SENTENCES,
+    KEY_SPECIAL
+};
 
 static const struct argp_option OPTIONS[] = {
     {"tokenizer", 't', "FILE", 0, "the tokenizer.json (required for text)", 1},
@@ -186,8 +194,8 @@ static void report(const corpus_arguments *arguments, const bp_tokenizer *tokeni
                    const bp_corpus_built *built, double seconds)
 {
     if (built->invalid_bytes > 0)
-        BP_WARN("text.not_utf8",
-                "%" PRId64 " bytes of the text are not valid UTF-8: %s", built->invalid_bytes,
+        BP_WARN("text.not_utf8", "%" PRId64 " bytes of the text are not valid UTF-8: %s",
+                built->invalid_bytes,
                 bp_tokenizer_keeps_bytes(tokenizer)
                     ? "they were kept as they are"
                     : "each is an unknown character to the tokenizer");

@@ -1,7 +1,7 @@
 /* What a tokenizer.json means, however it is spelled: its hash, and hashes that are the same. */
-#include "text/meaning_priv.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "text/meaning_priv.h"
 #include "text/template_priv.h"
 #include "text/tokenizer.h"
 
@@ -23,11 +23,12 @@ static const char *string_of(const json_t *object, const char *key)
 /* Members that mean the same as none: of the reader's defaults. */
 static bool is_default(const json_t *object, const char *key, const json_t *value)
 {
-    static const char *const when_true[] = {"add_prefix_space", "use_regex",  "split",
-                                            "clean_text",       "lowercase",  "handle_chinese_chars",
-                                            "strip_left",       "strip_right", "cleanup"};
-    static const char *const when_false[] = {"invert",        "individual_digits", "byte_fallback",
-                                             "ignore_merges", "single_word",       "lstrip",
+    static const char *const when_true[] = {
+        "add_prefix_space",     "use_regex",  "split",       "clean_text", "lowercase",
+        "handle_chinese_chars", "strip_left", "strip_right", "cleanup"};
+    static const char *const when_false[] = {"invert",        "individual_digits",
+                                             "byte_fallback", "ignore_merges",
+                                             "single_word",   "lstrip",
                                              "rstrip",        "special"};
     const char *type = string_of(object, "type");
 
@@ -56,7 +57,8 @@ static void spell_metaspace(json_t *object)
     bool prefix = !json_is_false(json_object_get(object, "add_prefix_space"));
 
     if (string_of(object, "prepend_scheme")[0] == '\0')
-        (void)json_object_set_new(object, "prepend_scheme", json_string(prefix ? "always" : "never"));
+        (void)json_object_set_new(object, "prepend_scheme",
+                                  json_string(prefix ? "always" : "never"));
     (void)json_object_del(object, "add_prefix_space");
     (void)json_object_del(object, "str_rep");
 }
@@ -88,8 +90,8 @@ static void spell_scores(json_t *list)
     json_t *row;
     size_t k;
 
-    json_array_foreach(list, k, row) if (json_is_integer(json_array_get(row, 1)))
-        (void)json_array_set_new(row, 1, json_real(json_number_value(json_array_get(row, 1))));
+    json_array_foreach(list, k, row) if (json_is_integer(json_array_get(row, 1)))(void)
+        json_array_set_new(row, 1, json_real(json_number_value(json_array_get(row, 1))));
 }
 
 static void spell_merges(json_t *list)
@@ -125,8 +127,9 @@ static json_t *added_in_order(const json_t *added)
         json_t *token = tokens[k] = json_array_get(added, (size_t)k);
 
         if (!json_is_boolean(json_object_get(token, "normalized")))
-            (void)json_object_set_new(token, "normalized",
-                                      json_boolean(!json_is_true(json_object_get(token, "special"))));
+            (void)json_object_set_new(
+                token, "normalized",
+                json_boolean(!json_is_true(json_object_get(token, "special"))));
     }
     if (count > 0)
         qsort(tokens, (size_t)count, sizeof *tokens, by_id);

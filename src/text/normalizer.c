@@ -89,7 +89,8 @@ static void add_mark(mark_run *run, uint32_t code, int class)
 /* A mark, or a character that is marks when it is decomposed; false: neither. */
 static bool take_mark(mark_run *run, int form, uint32_t c)
 {
-    static const uint32_t PAIRS[][3] = {{0xF73, 0xF72, 130}, {0xF75, 0xF74, 132}, {0xF81, 0xF80, 130}};
+    static const uint32_t PAIRS[][3] = {
+        {0xF73, 0xF72, 130}, {0xF75, 0xF74, 132}, {0xF81, 0xF80, 130}};
     int class = utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
 
     for (size_t k = 0; k < sizeof PAIRS / sizeof *PAIRS; k++)
@@ -426,10 +427,11 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
 
 bp_err bp_norm_grew(size_t bytes)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.text_grew",
-                   "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
-                   "give another tokenizer",
-                   bytes, BP_NORM_GROWTH);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "tokenizer.text_grew",
+        "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
+        "give another tokenizer",
+        bytes, BP_NORM_GROWTH);
 }
 
 /* Does the step take the first characters away, with nothing in their place? */

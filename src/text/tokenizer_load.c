@@ -104,8 +104,8 @@ static bp_err take_ids(id_list *list, json_t *vocab, const json_t *added, const 
                            "token \"%s\" has one id in added_tokens and another in the vocabulary: "
                            "at %s",
                            name, file);
-        err = check_added_id(&highest, (int64_t)json_object_size(vocab), name, id,
-                             in_vocab != NULL, file);
+        err = check_added_id(&highest, (int64_t)json_object_size(vocab), name, id, in_vocab != NULL,
+                             file);
         if (err == BP_OK)
             err = take_id(list, name, id, file);
         if (err != BP_OK)

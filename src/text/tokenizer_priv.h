@@ -33,12 +33,12 @@ struct bp_tokenizer {
 
     bp_strmap
         names; /* entry k is the token of id k, as JSON spells it; its value: 1 special, 0 not */
-    bp_merges merges;      /* bpe, as all that follows */
-    bool add_prefix_space; /* a document that does not start with a space gets one */
-    bool use_regex;        /* no: a document is one piece */
+    bp_merges merges;          /* bpe, as all that follows */
+    bool add_prefix_space;     /* a document that does not start with a space gets one */
+    bool use_regex;            /* no: a document is one piece */
     size_t merge_prefix_bytes; /* of a merge's right part that its result lacks */
-    bool ignore_merges;    /* a piece that is a token is that token, whatever the merges */
-    json_t *added;         /* added_tokens, by id, with seven fields each */
+    bool ignore_merges;        /* a piece that is a token is that token, whatever the merges */
+    json_t *added;             /* added_tokens, by id, with seven fields each */
     int64_t roles[BP_ROLES];
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
