@@ -97,9 +97,8 @@ static bp_err run(int argc, char **argv)
 {
     const char *tokenizer = NULL;
     bool specials = false;
-    const tool_value values[] = {{.key = KEY_TOKENIZER, .text = &tokenizer},
-                                 {.key = KEY_SPECIAL, .flag = &specials},
-                                 {0}};
+    const tool_value values[] = {
+        {.key = KEY_TOKENIZER, .text = &tokenizer}, {.key = KEY_SPECIAL, .flag = &specials}, {0}};
     tool_files texts;
     bp_err err = tool_parse(&bp_tool_encode, values, &texts, argc, argv);
 

@@ -49,7 +49,8 @@ static bp_err check_tokenizer(const bp_tokenizer *tokenizer, const bp_checkpoint
     int64_t vocab_size =
         json_integer_value(json_object_get(json_object_get(state, "model"), "vocab_size"));
 
-    if (hash != NULL && hash[0] != '\0' && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(tokenizer)))
+    if (hash != NULL && hash[0] != '\0' &&
+        !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(tokenizer)))
         return BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                        "the tokenizer's hash is %.16s..., and the checkpoint was made with "
                        "%.16s...: at %s; give "

@@ -62,8 +62,10 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
     case BP_DECODE_BPE:
         err = bp_load_optional(&affix, json, "suffix", name);
         step->pattern = bp_strdup(json_object_get(json, "suffix") == NULL ? "</w>" : affix);
-        return err != BP_OK ? err : step->pattern[0] == '\0' ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
-                                        : BP_OK;
+        return err != BP_OK ? err
+               : step->pattern[0] == '\0'
+                   ? bp_load_refuse("the decoder BPEDecoder without", "suffix", name)
+                   : BP_OK;
     default:
         return BP_OK;
     }
@@ -71,7 +73,7 @@ static bp_err read_step(bp_decode_step *step, const json_t *json, const char *na
 
 static bp_err add_step(void *context, const json_t *json, const char *type, const char *name)
 {
-    static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",     "Metaspace",
+    static const char *const types[] = {"ByteLevel", "ByteFallback", "Fuse",      "Metaspace",
                                         "Strip",     "Replace",      "WordPiece", "BPEDecoder"};
     bp_decoder *decoder = context;
     bp_decode_step *step;

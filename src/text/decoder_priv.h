@@ -19,7 +19,8 @@ typedef enum bp_decode_kind {
 
 typedef struct bp_decode_step {
     bp_decode_kind kind;
-    char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix; BPE: the suffix */
+    char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix; BPE:
+                                the suffix */
     bp_regex *regex;         /* REPLACE */
     int64_t start, stop;     /* STRIP: at most so many of `content` at each end */
     bool flag;               /* METASPACE: the first space goes; WORDPIECE: clean up */

@@ -41,7 +41,7 @@ struct bp_encoder {
     bp_piece_work pieces;
     uint32_t hidden; /* what invalid bytes of the text at hand are, 0: it has none */
     bp_buffer hidden_text;
-    bp_buffer letters; /* of the bytes of a piece */
+    bp_buffer letters;            /* of the bytes of a piece */
     bp_hidden_blocks *vocabulary; /* blocks that tokens have; NULL: not looked for yet */
 };
 
@@ -139,7 +139,8 @@ static bp_err encode_bpe_piece(bp_encoder *encoder, const uint8_t *piece, size_t
         append_id(ids, id);
         return BP_OK;
     }
-    if (pipeline != NULL && pipeline->pre.byte_level && (pipeline->pieces.prefix || pipeline->pieces.suffix))
+    if (pipeline != NULL && pipeline->pre.byte_level &&
+        (pipeline->pieces.prefix || pipeline->pieces.suffix))
         return encode_spelled(encoder, piece, bytes, ids);
     if (pipeline == NULL || pipeline->pre.byte_level)
         return bp_bpe_piece(&tokenizer->merges, piece, bytes, &encoder->scratch, ids);
@@ -256,8 +257,8 @@ static bp_err encode_scanned(bp_encoder *encoder, const bp_pre_step *step, const
     return err;
 }
 
-/* A piece with invalid bytes is never one of the cache. A model of bytes has each of them as a piece
- * of its own; to another it is an unknown character. */
+/* A piece with invalid bytes is never one of the cache. A model of bytes has each of them as a
+ * piece of its own; to another it is an unknown character. */
 static bp_err encode_any(bp_encoder *encoder, const uint8_t *piece, size_t bytes, bp_ids *ids)
 {
     size_t stretch = bp_hidden_before(encoder->hidden, piece, bytes);

@@ -29,8 +29,9 @@ bp_err bp_load_optional(const char **out, const json_t *object, const char *key,
     if (bp_load_absent(value) || json_is_string(value))
         return BP_OK;
     spelled = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "\"%s\" of %s is %.40s, not a text: at %s",
-                  key, bp_load_string(object, "type"), spelled == NULL ? "?" : spelled, name);
+    err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
+                  "\"%s\" of %s is %.40s, not a text: at %s", key, bp_load_string(object, "type"),
+                  spelled == NULL ? "?" : spelled, name);
     free(spelled);
     return err;
 }

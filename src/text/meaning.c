@@ -1,9 +1,6 @@
 /* What a tokenizer.json means, however it is spelled: its hash, and hashes that are the same. */
-#include "text/meaning_priv.h"
-#include "base/fs.h"
 #include "base/mem.h"
-#include "text/template_priv.h"
-#include "text/tokenizer.h"
+#include "text/meaning_priv.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -23,11 +20,12 @@ static const char *string_of(const json_t *object, const char *key)
 /* Members that mean the same as none: of the reader's defaults. */
 static bool is_default(const json_t *object, const char *key, const json_t *value)
 {
-    static const char *const when_true[] = {"add_prefix_space", "use_regex",  "split",
-                                            "clean_text",       "lowercase",  "handle_chinese_chars",
-                                            "strip_left",       "strip_right", "cleanup"};
-    static const char *const when_false[] = {"invert",        "individual_digits", "byte_fallback",
-                                             "ignore_merges", "single_word",       "lstrip",
+    static const char *const when_true[] = {
+        "add_prefix_space",     "use_regex",  "split",       "clean_text", "lowercase",
+        "handle_chinese_chars", "strip_left", "strip_right", "cleanup"};
+    static const char *const when_false[] = {"invert",        "individual_digits",
+                                             "byte_fallback", "ignore_merges",
+                                             "single_word",   "lstrip",
                                              "rstrip",        "special"};
     const char *type = string_of(object, "type");
 
@@ -56,7 +54,8 @@ static void spell_metaspace(json_t *object)
     bool prefix = !json_is_false(json_object_get(object, "add_prefix_space"));
 
     if (string_of(object, "prepend_scheme")[0] == '\0')
-        (void)json_object_set_new(object, "prepend_scheme", json_string(prefix ? "always" : "never"));
+        (void)json_object_set_new(object, "prepend_scheme",
+                                  json_string(prefix ? "always" : "never"));
     (void)json_object_del(object, "add_prefix_space");
     (void)json_object_del(object, "str_rep");
 }
@@ -88,8 +87,8 @@ static void spell_scores(json_t *list)
     json_t *row;
     size_t k;
 
-    json_array_foreach(list, k, row) if (json_is_integer(json_array_get(row, 1)))
-        (void)json_array_set_new(row, 1, json_real(json_number_value(json_array_get(row, 1))));
+    json_array_foreach(list, k, row) if (json_is_integer(json_array_get(row, 1)))(void)
+        json_array_set_new(row, 1, json_real(json_number_value(json_array_get(row, 1))));
 }
 
 static void spell_merges(json_t *list)
@@ -125,8 +124,9 @@ static json_t *added_in_order(const json_t *added)
         json_t *token = tokens[k] = json_array_get(added, (size_t)k);
 
         if (!json_is_boolean(json_object_get(token, "normalized")))
-            (void)json_object_set_new(token, "normalized",
-                                      json_boolean(!json_is_true(json_object_get(token, "special"))));
+            (void)json_object_set_new(
+                token, "normalized",
+                json_boolean(!json_is_true(json_object_get(token, "special"))));
     }
     if (count > 0)
         qsort(tokens, (size_t)count, sizeof *tokens, by_id);
@@ -169,11 +169,7 @@ bp_err bp_meaning_hash(char hash[BP_SHA256_HEX], const json_t *root)
  * are more, the last ones are known. */
 #define MOST 32
 
-typedef struct known_hash {
-    char hash[BP_SHA256_HEX], meaning[BP_SHA256_HEX]; /* meaning "": not looked for yet */
-    char path[PATH_MAX];
-    bp_tokenizer_source *read;
-} known_hash;
+typedef bp_known_hash known_hash;
 
 static known_hash known[MOST];
 static int known_count; /* that ever came: the next one is known[known_count % MOST] */
@@ -211,7 +207,7 @@ void bp_meaning_remember(const char *text_hash, const char *meaning)
     BP_CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
-void bp_tokenizer_hash_is_of(const char *hash, const char *path, bp_tokenizer_source *read)
+void bp_meaning_is_in(const char *hash, const char *path, bp_meaning_source *read)
 {
     known_hash *one;
 
@@ -225,50 +221,14 @@ void bp_tokenizer_hash_is_of(const char *hash, const char *path, bp_tokenizer_so
     BP_CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
-/* A file that can't be read any more leaves the hash what it is. */
-static void look_up(known_hash *one)
+bool bp_meaning_find(bp_known_hash *out, const char *hash)
 {
-    bp_tokenizer *tokenizer = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    bp_tokenizer_source *read = one->read;
+    known_hash *one;
 
-    one->read = NULL;
-    if (read(one->path, &text, &bytes) == BP_OK && text != NULL &&
-        bp_tokenizer_parse(&tokenizer, text, bytes, one->path) == BP_OK)
-        snprintf(one->meaning, sizeof one->meaning, "%s", bp_tokenizer_hash(tokenizer));
-    bp_tokenizer_free(&tokenizer);
-    bp_free(text);
-}
-
-static void meaning_of(char out[BP_SHA256_HEX], const char *hash)
-{
-    known_hash copy = {.read = NULL}, *one;
-
-    snprintf(out, BP_SHA256_HEX, "%s", hash);
     BP_CHECK(pthread_mutex_lock(&lock) == 0);
     one = find(hash);
     if (one != NULL)
-        copy = *one;
+        *out = *one;
     BP_CHECK(pthread_mutex_unlock(&lock) == 0);
-    if (copy.meaning[0] == '\0' && copy.read != NULL) {
-        look_up(&copy);
-        if (copy.meaning[0] != '\0')
-            bp_meaning_remember(hash, copy.meaning);
-    }
-    if (copy.meaning[0] != '\0')
-        snprintf(out, BP_SHA256_HEX, "%s", copy.meaning);
-}
-
-bool bp_tokenizer_same_hash(const char *one, const char *other)
-{
-    char a[BP_SHA256_HEX], b[BP_SHA256_HEX];
-
-    if (strcmp(one, other) == 0)
-        return true;
-    if (one[0] == '\0' || other[0] == '\0')
-        return false;
-    meaning_of(a, one);
-    meaning_of(b, other);
-    return strcmp(a, b) == 0;
+    return one != NULL;
 }

@@ -186,8 +186,8 @@ static bp_err read_bpe(bp_tokenizer *tokenizer, json_t *model, const json_t *add
 
 /* ---- Unigram ---- */
 
-/* {token: id} of a list of [token, score], so that it is read as other vocabularies are. A token that
- * is there twice has its last id, as in Hugging Face's library. */
+/* {token: id} of a list of [token, score], so that it is read as other vocabularies are. A token
+ * that is there twice has its last id, as in Hugging Face's library. */
 static bp_err list_to_vocab(const json_t *list, json_t **vocab, const char *name)
 {
     const json_t *row;

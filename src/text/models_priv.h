@@ -33,7 +33,7 @@ typedef struct bp_piece_work {
     int64_t capacity;
     uint32_t *symbols;
     int64_t symbol_capacity;
-    bp_buffer name; /* of a character with its prefix and suffix */
+    bp_buffer name;  /* of a character with its prefix and suffix */
     uint32_t hidden; /* text of invalid bytes: what they are hidden as, 0: there are none */
 } bp_piece_work;
 void bp_piece_work_clear(bp_piece_work *work);

@@ -55,11 +55,102 @@ static void drop_marks(unsigned drop, const char *text, size_t bytes, bp_buffer 
     }
 }
 
+/* utf8proc sorts a run of combining marks by exchanging neighbours, which takes the square of its
+ * length. Long runs are sorted before: to the same order. */
+#define LONG_RUN 30
+
+typedef struct mark {
+    uint32_t code, place;
+    int class;
+} mark;
+
+typedef struct mark_run {
+    mark *data;
+    int64_t count, capacity;
+} mark_run;
+
+static int by_class(const void *left, const void *right)
+{
+    const mark *a = left, *b = right;
+
+    if (a->class != b->class)
+        return a->class < b->class ? -1 : 1;
+    return (a->place > b->place) - (a->place < b->place);
+}
+
+static void add_mark(mark_run *run, uint32_t code, int class)
+{
+    run->data =
+        bp_grow("text.normalizer", run->data, &run->capacity, run->count + 1, sizeof *run->data);
+    run->data[run->count] = (mark){code, (uint32_t)run->count, class};
+    run->count++;
+}
+
+/* A mark, or a character that is marks when it is decomposed; false: neither. */
+static bool take_mark(mark_run *run, int form, uint32_t c)
+{
+    static const uint32_t PAIRS[][3] = {
+        {0xF73, 0xF72, 130}, {0xF75, 0xF74, 132}, {0xF81, 0xF80, 130}};
+    int class = utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+
+    for (size_t k = 0; k < sizeof PAIRS / sizeof *PAIRS; k++)
+        if (c == PAIRS[k][0]) {
+            add_mark(run, 0xF71, 129);
+            add_mark(run, PAIRS[k][1], (int)PAIRS[k][2]);
+            return true;
+        }
+    if ((form & UTF8PROC_COMPAT) != 0 && (c == 0xFF9E || c == 0xFF9F))
+        class = 8;
+    if (class > 0)
+        add_mark(run, c, class);
+    return class > 0;
+}
+
+static void end_run(mark_run *run, const char *text, size_t bytes, bp_buffer *out)
+{
+    if (run->count <= LONG_RUN) {
+        bp_buffer_add(out, text, bytes);
+    } else {
+        qsort(run->data, (size_t)run->count, sizeof *run->data, by_class);
+        for (int64_t k = 0; k < run->count; k++)
+            add_code_point(out, run->data[k].code);
+    }
+    run->count = 0;
+}
+
+static void sort_marks(int form, const char *text, size_t bytes, bp_buffer *out)
+{
+    mark_run run = {0};
+    size_t start = 0; /* of the run */
+
+    for (size_t at = 0, length; at < bytes; at += length) {
+        uint32_t c = 0;
+
+        length = bp_utf8_decode((const uint8_t *)text + at, bytes - at, &c);
+        if (take_mark(&run, form, c))
+            continue;
+        end_run(&run, text + start, at - start, out);
+        bp_buffer_add(out, text + at, length);
+        start = at + length;
+    }
+    end_run(&run, text + start, bytes - start, out);
+    bp_free(run.data);
+}
+
 static bp_err add_form(int form, unsigned drop, const char *text, size_t bytes, bp_buffer *out)
 {
     utf8proc_uint8_t *made = NULL;
-    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)bytes,
-                                           &made, (utf8proc_option_t)form);
+    utf8proc_ssize_t length;
+    bp_buffer sorted = {0};
+
+    if (bytes > 2 * LONG_RUN) { /* a mark has two bytes at least */
+        sort_marks(form, text, bytes, &sorted);
+        text = sorted.data;
+        bytes = sorted.bytes;
+    }
+    length = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)bytes, &made,
+                          (utf8proc_option_t)form);
+    bp_buffer_clear(&sorted);
 
     if (length < 0)
         return BP_FAIL(BP_ERR_SYSTEM, "text.not_normalized", "text can't be normalized (%s)",
@@ -336,10 +427,11 @@ bp_err bp_norm_apply(const bp_norm_step *step, bp_regex_work *regex, const char 
 
 bp_err bp_norm_grew(size_t bytes)
 {
-    return BP_FAIL(BP_ERR_FORMAT, "tokenizer.text_grew",
-                   "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
-                   "give another tokenizer",
-                   bytes, BP_NORM_GROWTH);
+    return BP_FAIL(
+        BP_ERR_FORMAT, "tokenizer.text_grew",
+        "the tokenizer makes a text of %zu bytes more than %d times as long, and 64 KiB: "
+        "give another tokenizer",
+        bytes, BP_NORM_GROWTH);
 }
 
 /* Does the step take the first characters away, with nothing in their place? */

@@ -50,8 +50,8 @@ static bp_err read_behavior(bp_behavior *out, const json_t *json, const char *ot
     if (err != BP_OK)
         return err;
     if (given[0] == '\0' && otherwise[0] == '\0')
-        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
-                       "%s has no \"behavior\": at %s", bp_load_string(json, "type"), name);
+        return BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component", "%s has no \"behavior\": at %s",
+                       bp_load_string(json, "type"), name);
     if (given[0] == '\0')
         given = otherwise;
     for (int k = 0; k < 5; k++)

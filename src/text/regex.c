@@ -1,7 +1,7 @@
 /* Regular expressions, by Oniguruma. */
-#include "text/regex_priv.h"
 #include "base/buffer.h"
 #include "base/mem.h"
+#include "text/regex_priv.h"
 #include "text/unicode_priv.h"
 
 #include <limits.h>
@@ -294,11 +294,10 @@ bp_err bp_regex_next(bp_regex_matches *matches, bool *found)
             return BP_OK;
         }
         *found = false;
-        matches->from +=
-            matches->from < matches->bytes
-                ? bp_utf8_decode((const uint8_t *)matches->text + matches->from,
-                                 matches->bytes - matches->from, &c)
-                : 1;
+        matches->from += matches->from < matches->bytes
+                             ? bp_utf8_decode((const uint8_t *)matches->text + matches->from,
+                                              matches->bytes - matches->from, &c)
+                             : 1;
     }
     return BP_OK;
 }

@@ -202,11 +202,11 @@ static void expect_roles(const char *name, const int64_t expected[BP_ROLES])
 static void special_tokens_have_roles(void **state)
 {
     (void)state;
-    expect_roles("bert", (int64_t[]){0, 1, 2, 3, 4, 3});
-    expect_roles("t5: NFKC, words, U+2581", (int64_t[]){0, 2, -1, 1, -1, 1});
-    expect_roles("llama2: characters, bytes for the rest", (int64_t[]){-1, 0, 1, 2, -1, 2});
+    expect_roles("bert", (int64_t[]){0, 1, 2, 3, 4, 3, -1, -1});
+    expect_roles("t5: NFKC, words, U+2581", (int64_t[]){0, 2, -1, 1, -1, 1, -1, -1});
+    expect_roles("llama2: characters, bytes for the rest", (int64_t[]){-1, 0, 1, 2, -1, 2, 1, 1});
     expect_roles("roberta: prefix space, mask takes the space before it",
-                 (int64_t[]){-1, -1, 271, 272, 273, 272});
+                 (int64_t[]){-1, -1, 271, 272, 273, 272, -1, -1});
 }
 
 /* Without being asked for, special tokens' names are text. */

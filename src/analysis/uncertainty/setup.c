@@ -94,7 +94,8 @@ static bp_err hash_corpus(const char *list, char hash[BP_SHA256_HEX], int64_t *t
         memcpy(hash, bp_corpus_hash(corpus), BP_SHA256_HEX);
         *tokens = bp_corpus_tokens(corpus);
         theirs = bp_corpus_tokenizer_hash(corpus);
-        if (theirs[0] && others->tokenizer_hash[0] && !bp_tokenizer_same_hash(theirs, others->tokenizer_hash))
+        if (theirs[0] && others->tokenizer_hash[0] &&
+            !bp_tokenizer_same_hash(theirs, others->tokenizer_hash))
             err = BP_FAIL(BP_ERR_FORMAT, "tokenizer.mismatch",
                           "the tokenizer is %.12s..., but that of %s is %.12s...: at %s; make all "
                           "corpora with one tokenizer",

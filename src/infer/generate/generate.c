@@ -39,7 +39,7 @@ static bp_err open_run(generator *self)
     static const char *const may_change[] = {"run.dir", NULL};
     static const char *const other_bits[] = {"mesh.*", "math.threads", "generate.batch", NULL};
     char model[128]; /* an ensemble of one returns more statistics than its model alone */
-    const char *hash = self->tokenizer == NULL          ? ""
+    const char *hash = self->tokenizer == NULL        ? ""
                        : self->info.tokenizer_hash[0] ? self->info.tokenizer_hash
                                                       : bp_tokenizer_hash(self->tokenizer);
     bp_run_identity identities[] = {

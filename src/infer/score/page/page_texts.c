@@ -41,7 +41,8 @@ static bp_err load_given(texts *self)
     const char *hash = bp_corpus_tokenizer_hash(self->self->corpus);
     bp_err err = path ? bp_tokenizer_load(&self->tokenizer, path) : BP_OK;
 
-    if (self->tokenizer && hash[0] && !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(self->tokenizer)))
+    if (self->tokenizer && hash[0] &&
+        !bp_tokenizer_same_hash(hash, bp_tokenizer_hash(self->tokenizer)))
         bp_tokenizer_free(&self->tokenizer);
     return err;
 }
