@@ -6,7 +6,6 @@
 #include "io/checkpoint/checkpoint_priv.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
-#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -266,8 +265,6 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
     return err;
 }
 
-#define TOKENIZER_LIMIT ((int64_t)1 << 28)
-
 /* NULL where it can't be read: whoever opens it will say why. */
 static void peek(const char *folder, json_t **manifest)
 {
@@ -276,19 +273,6 @@ static void peek(const char *folder, json_t **manifest)
     if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
         *manifest = NULL;
     bp_free(file);
-}
-
-static bp_err read_tokenizer(const char *path, char **text, size_t *bytes)
-{
-    return bp_file_read(path, TOKENIZER_LIMIT, text, bytes);
-}
-
-void bp_checkpoint_note_tokenizer(const json_t *state, const char *path)
-{
-    const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
-
-    if (hash != NULL && hash[0] != '\0')
-        bp_tokenizer_hash_is_of(hash, path, read_tokenizer);
 }
 
 static void note(const json_t *manifest, const char *folder)

@@ -1,8 +1,10 @@
 /* The manifest of a checkpoint: its files with their hashes, its tensors and the pieces that tile
  * them. */
+#include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
+#include "text/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -465,4 +467,19 @@ bp_err bp_manifest_text(const bp_manifest *manifest, char **text)
                        (long long)manifest->piece_count, (long long)BP_MANIFEST_LIMIT_BYTES);
     }
     return BP_OK;
+}
+
+#define TOKENIZER_LIMIT ((int64_t)1 << 28)
+
+static bp_err read_tokenizer(const char *path, char **text, size_t *bytes)
+{
+    return bp_file_read(path, TOKENIZER_LIMIT, text, bytes);
+}
+
+void bp_checkpoint_note_tokenizer(const json_t *state, const char *path)
+{
+    const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
+
+    if (hash != NULL && hash[0] != '\0')
+        bp_tokenizer_hash_is_of(hash, path, read_tokenizer);
 }

@@ -201,18 +201,6 @@ bp_err bp_corpus_find_columns(bp_corpus_file *file, bp_h5 *h5, bool walk)
     return err == BP_OK ? find_tags(file, h5, walk) : err;
 }
 
-static bp_err read_tokenizer(const char *path, char **text, size_t *bytes)
-{
-    bp_corpus_file *file;
-    bp_err err = bp_corpus_file_open(&file, path);
-
-    *text = NULL;
-    if (err == BP_OK)
-        err = bp_corpus_file_tokenizer(file, text, bytes);
-    bp_corpus_file_close(&file);
-    return err;
-}
-
 /* Special tokens but the end-of-document one, which is known. */
 static bp_err read_roles(bp_corpus_file *file, bp_h5 *h5)
 {
@@ -261,8 +249,6 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
     if (err == BP_OK && bp_h5_has_attribute(h5, "/", "tokenizer_hash"))
         err = bp_h5_get_text(h5, "/", "tokenizer_hash", info->tokenizer_hash,
                              sizeof info->tokenizer_hash);
-    if (err == BP_OK && info->tokenizer_hash[0] != '\0')
-        bp_tokenizer_hash_is_of(info->tokenizer_hash, file->path, read_tokenizer);
     return err;
 }
 

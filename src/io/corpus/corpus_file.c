@@ -56,6 +56,18 @@ static bp_err check_bytes(bp_corpus_file *file, bp_user_block *block)
     return err;
 }
 
+static bp_err read_tokenizer(const char *path, char **text, size_t *bytes)
+{
+    bp_corpus_file *file;
+    bp_err err = bp_corpus_file_open(&file, path);
+
+    *text = NULL;
+    if (err == BP_OK)
+        err = bp_corpus_file_tokenizer(file, text, bytes);
+    bp_corpus_file_close(&file);
+    return err;
+}
+
 static bp_err look(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
 {
     int64_t version = 0;
@@ -68,6 +80,8 @@ static bp_err look(bp_corpus_file *file, bp_h5 *h5, bp_h5_shape *tokens)
                       version, BP_CORPUS_VERSION, file->path);
     if (err == BP_OK)
         err = bp_corpus_read_attributes(file, h5);
+    if (err == BP_OK && file->info.tokenizer_hash[0] != '\0')
+        bp_tokenizer_hash_is_of(file->info.tokenizer_hash, file->path, read_tokenizer);
     if (err == BP_OK)
         err = bp_h5_shape_of(h5, "tokens", tokens);
     if (err == BP_OK)
