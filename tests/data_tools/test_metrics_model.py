@@ -158,7 +158,7 @@ class ByAModel(FolderTest):
         self.write("lines", "".join(" ".join(line) + "\n" for line in self.said if line))
         for model, tokenizer in (("bert", "bert.json"), ("gpt", "gpt.json")):
             self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer), "--format", "lines", "--out", self.at(model + ".h5"), self.at("lines")])
-            self.must(["bagpipe", "score", self.write("empty.ini", ""), f"run.dir={self.at('score-' + model)}", f"score.model={self.at(model)}",
+            self.must(["bagpipe", "score", self.write("empty.ini", "[math]\nprecision = f32\n"), f"run.dir={self.at('score-' + model)}", f"score.model={self.at(model)}",
                        f"score.corpus={self.at(model + '.h5')}", "math.precision=f32"])
             want = read_json(self.at("score-" + model), "score/summary.json")
             got = self.measure("perplexity", model, said="lines", references=())
@@ -172,7 +172,7 @@ class ByAModel(FolderTest):
 
     def test_models_of_counts(self):
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("gpt.json"), "--format", "lines", "--out", self.at("counted.h5"), self.at("truth")])
-        self.must(["bagpipe", "pretrain", self.write("empty.ini", ""), f"run.dir={self.at('ngram')}", f"corpus.train={self.at('counted.h5')}", "model.kind=ngram",
+        self.must(["bagpipe", "pretrain", self.write("empty.ini", "[math]\nprecision = f32\n"), f"run.dir={self.at('ngram')}", f"corpus.train={self.at('counted.h5')}", "model.kind=ngram",
                    "ngram.smoothing=mle", "ngram.order=2"])
         self.assertGreater(self.measure("perplexity", "ngram", said="truth")["figures"]["perplexity"]["value"], 1)
         self.assertIsNone(self.measure("perplexity", "ngram")["figures"]["perplexity"]["value"])  # probabilities of 0

@@ -40,7 +40,7 @@ class TaskTest(FolderTest):
                 for k in range(60) for kind in KINDS]
         cls.corpus("train", rows[:150])
         cls.corpus("valid", rows[150:])
-        cls.write("tune.ini", "[corpus]\ntrain = %s\nvalid = %s\n[task]\nlabel = topic\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+        cls.write("tune.ini", "[corpus]\ntrain = %s\nvalid = %s\n[task]\nlabel = topic\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     @classmethod
     def corpus(cls, name, rows, tokenizer="tokenizer.json"):
@@ -288,10 +288,10 @@ class Finetune(TaskTest):
         self.assert_error(self.finetune("e3", 0, *MODEL, f"corpus.train={self.at('none.h5')}"), 65, "[corpus.no_column]")
         self.assert_error(self.finetune("e4", 0, *MODEL, "task.kind=regression", f"corpus.train={self.at('odd.h5')}"), 65, "[task.bad_value]", "nan")
         self.corpus("bare", [{"text": "the ship", "id": "0"}])
-        self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("bare.h5"))
+        self.write("bare.ini", "[corpus]\ntrain = %s\n[math]\nprecision = f32\n" % self.at("bare.h5"))
         self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 65,
                           "[task.no_label]")
-        self.write("bare.ini", "[corpus]\ntrain = %s\n" % self.at("two.h5"))
+        self.write("bare.ini", "[corpus]\ntrain = %s\n[math]\nprecision = f32\n" % self.at("two.h5"))
         self.assert_error(run([bagpipe_test.program("bagpipe"), "finetune", self.at("bare.ini"), f"run.dir={self.at('e5')}", *TUNE, *MODEL]), 78,
                           "[task.several_labels]")
         self.assert_error(self.finetune("e6", 0, *MODEL, "task.frozen_layers=3"), 78, "[task.too_many_layers]")

@@ -25,7 +25,7 @@ class SameLoss(TaskTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.write("empty.ini", "")
+        cls.write("empty.ini", "[math]\nprecision = f32\n")
 
     def scored(self, name, model, corpus):
         result = run([bagpipe_test.program("bagpipe"), "score", self.at("empty.ini"), f"run.dir={self.at(name)}", f"score.model={model}", f"score.corpus={self.at(corpus)}",
@@ -88,7 +88,7 @@ class SameLanguageModel(bagpipe_test.FolderTest):
         super().setUpClass()
         cls.write("vocab.txt", "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + WORDS) + "\n")
         cls.must(["bagpipe-data", "tokenizer", "--vocab", cls.at("vocab.txt"), "--out", cls.at("tokenizer.json")])
-        cls.write("empty.ini", "")
+        cls.write("empty.ini", "[math]\nprecision = f32\n")
 
     def corpus(self, name, *texts, form="lines"):
         paths = [self.write(f"{name}.{k}", "".join(line + "\n" for line in lines)) for k, lines in enumerate(texts)]

@@ -58,7 +58,7 @@ class ScoreTask(test_finetune.TaskTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.write("empty.ini", "[run]\nseed = 1\n")
+        cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
 
     def check_page(self, folder, confusion):
         page = pathlib.Path(folder, "score", "index.html").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ class UncertaintyTask(test_finetune.TaskTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.write("empty.ini", "[run]\nseed = 1\n")
+        cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
 
     def ensemble(self, name, *paths):
         os.mkdir(self.at(name))

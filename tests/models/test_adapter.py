@@ -87,7 +87,7 @@ class Adapter(JobTest):
 
     def check_generation(self, model):
         """What is generated token by token has the probabilities that scoring gives whole texts."""
-        self.write("empty.ini", "[run]\nseed = 1\n")
+        self.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         self.write("prompts.jsonl", '{"tokens": [5, 9, 3]}\n')
         self.must(["bagpipe", "generate", f"run.dir={self.at('generated')}", f"generate.model={model}", self.at("empty.ini"),
                    f"generate.prompts={self.at('prompts.jsonl')}", "generate.strategy=greedy", "generate.tokens=8"])

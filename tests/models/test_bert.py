@@ -44,7 +44,7 @@ class Bert(FolderTest):
             cls.write(f"{name}.txt", "\n".join(lines) + "\n")
             cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
                       cls.at(f"{name}.txt")])
-        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     def pretrain(self, name, ranks, *keys):
         return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"), f"run.dir={self.at(name)}", *BERT, *keys], ranks)
@@ -87,7 +87,7 @@ class Bert(FolderTest):
                  for line in pathlib.Path(self.at("valid.txt")).read_text(encoding="utf-8").splitlines()[:3]]
         holes = [[mask if k % 3 == 1 else token for k, token in enumerate(text)] for text in texts]
         self.write("prompts.jsonl", "".join(json.dumps({"tokens": tokens}) + "\n" for tokens in [*holes, texts[0][:4]]))
-        self.write("fill.ini", "[generate]\nstrategy = fill\ntokens = 5\nbatch = 3\n")
+        self.write("fill.ini", "[generate]\nstrategy = fill\ntokens = 5\nbatch = 3\n[math]\nprecision = f32\n")
         one = self.filled(f"{kind}-filled", model, 0, "generate.rounds=3")
         self.assertEqual([len(line["tokens"]) for line in one], [sum(token == mask for token in hole) for hole in holes] + [5])
         for line in one:
@@ -225,7 +225,7 @@ class Bert(FolderTest):
         """Of plain_bert.py, which masks each token itself: pll and pll_word, documents longer than a window, an ensemble of one model."""
         lines = ["the man", "looking for it the had theyed ing . thes wased", " ".join(WORDS[:9])]
         self.write("few.txt", "\n".join(lines) + "\n")
-        self.write("score.ini", "[math]\nthreads = 1\n")
+        self.write("score.ini", "[math]\nthreads = 1\nprecision = f32\n")
         self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("tokenizer.json"), "--format", "lines", "--out", self.at("few.h5"),
                    self.at("few.txt")])
         for kind in ("bert", "roberta"):

@@ -35,7 +35,7 @@ class Electra(FolderTest):
             cls.write(f"{name}.txt", "\n".join(lines) + "\n")
             cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "lines", "--out", cls.at(f"{name}.h5"),
                       cls.at(f"{name}.txt")])
-        cls.write("electra.ini", "[corpus]\ntrain = %s\nvalid = %s\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+        cls.write("electra.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     def pretrain(self, name, ranks, *keys):
         return run([bagpipe_test.program("bagpipe"), "pretrain", self.at("electra.ini"), f"run.dir={self.at(name)}", *ELECTRA, *keys], ranks)

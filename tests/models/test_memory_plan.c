@@ -197,7 +197,10 @@ static void weights_are_held_once(void **state)
                 all = planned.weights_bytes + planned.work_bytes;
         bp_test_check(WORLD, held <= planned.weights_bytes + slack);
         bp_test_check(WORLD, planned.weights_bytes <= most / size + slack);
-        bp_test_check(WORLD, taken <= all + slack && taken >= all - all / 10 - slack);
+        /* in bf16 the table passes through float32 as it is read, before anything is scored */
+        int64_t staged = precision == BP_F32 ? 0 : 4 * table / size;
+        int64_t peak = held + staged > taken ? held + staged : taken;
+        bp_test_check(WORLD, taken <= all + slack && peak >= all - all / 10 - slack);
         bp_model_free(&lm);
         bp_mesh_free(&mesh);
         bp_config_free(&config);

@@ -28,7 +28,7 @@ class NextSentence(FolderTest):
             cls.write(f"{name}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
             cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "jsonl", "--sentences", "lines",
                       "--out", cls.at(f"{name}.h5"), cls.at(f"{name}.jsonl")])
-        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n" % (cls.at("train.h5"), cls.at("valid.h5")))
+        cls.write("bert.ini", "[corpus]\ntrain = %s\nvalid = %s\n[math]\nprecision = f32\n" % (cls.at("train.h5"), cls.at("valid.h5")))
 
     def pretrain(self, name, ranks, *keys, before=()):
         return run([*before, bagpipe_test.program("bagpipe"), "pretrain", self.at("bert.ini"), f"run.dir={self.at(name)}", *KEYS, *keys], ranks)

@@ -101,7 +101,7 @@ class Spans(TaskTest):
             paragraphs.append({"context": context, "qas": [{"id": f"q{k}", "question": question, "answers": [answer]}]})
         cls.write("train.json", json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}))
         cls.must(["bagpipe-data", "corpus", "--tokenizer", cls.at("tokenizer.json"), "--format", "squad", "--out", cls.at("train.h5"), cls.at("train.json")])
-        cls.write("empty.ini", "")
+        cls.write("empty.ini", "[math]\nprecision = f32\n")
 
     def first_loss(self, name, *keys):
         """Of a training of one step over all questions."""

@@ -32,7 +32,7 @@ class GaussianProcess(test_finetune.TaskTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.write("empty.ini", "[run]\nseed = 1\n")
+        cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         cls.vocabulary = pathlib.Path(cls.at("vocab.txt")).read_text(encoding="utf-8").split()
         draw = random.Random(4)
 

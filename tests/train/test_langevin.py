@@ -96,7 +96,7 @@ class Langevin(test_finetune.TaskTest):
         self.assertEqual(digests(one), digests(killed))
         self.assertEqual([member["path"] for member in read_json(killed, "ensemble.json")["members"]],
                          [f"checkpoints/{step}" for step in steps(killed)])
-        self.write("empty.ini", "[run]\nseed = 1\n")
+        self.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('scored')}", f"score.model={killed}",
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
         self.assertEqual(scored.status, 0, str(scored))
@@ -143,7 +143,7 @@ class Langevin(test_finetune.TaskTest):
     def test_variational_samples_are_an_ensemble(self):
         tuned = self.tuned("classes", 0, *TINY, "optimizer.kind=vogn", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01", "checkpoint.every=4")
         self.assertEqual(len(read_json(tuned, "ensemble.json")["members"]), 3)
-        self.write("empty.ini", "[run]\nseed = 1\n")
+        self.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         scored = run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('classes-scored')}", f"score.model={tuned}",
                       f"score.corpus={self.at('valid.h5')}", self.at("empty.ini")])
         self.assertEqual(scored.status, 0, str(scored))

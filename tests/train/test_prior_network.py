@@ -39,7 +39,7 @@ class PriorNetwork(test_finetune.TaskTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.write("empty.ini", "[run]\nseed = 1\n")
+        cls.write("empty.ini", "[run]\nseed = 1\n[math]\nprecision = f32\n")
         draw = random.Random(4)
         kinds = [KINDS[k % 3] for k in range(45)] + ["strange"] * 15
         cls.texts = [test_finetune.document(draw, kind, 6) if kind != "strange" else " ".join(draw.choice(test_finetune.WORDS[:6]) for _ in range(7))

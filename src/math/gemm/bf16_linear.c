@@ -107,14 +107,14 @@ static size_t map_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t N, i
 }
 
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
-                               int64_t ins)
+                               int64_t ins, bool forward_only)
 {
     size_t sides[] = {map_bytes(kernel, rows, outs, ins), map_bytes(kernel, rows, ins, outs),
                       bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, omp_get_max_threads()) +
                           bp_bf16_panels_bytes(rows, ins)};
     size_t most = 0;
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < (forward_only ? 1 : 3); i++)
         most = sides[i] > most ? sides[i] : most;
     return most;
 }

@@ -306,7 +306,7 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
         return 0;
     gemm->forward_only = of->forward_only;
     if (is_own(gemm) || (!gemm->forward_only && is_own_gradient(gemm, outs, ins)))
-        bytes = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins);
+        bytes = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins, gemm->forward_only);
     if (!is_own(gemm)) {
         size_t library = library_bytes(gemm, rows, outs, ins);
         bytes = library > bytes ? library : bytes;
