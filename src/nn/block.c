@@ -1,4 +1,4 @@
-/* What blocks of every kind share: the rows that go from one step to the next, the memory of products. */
+/* What blocks of every kind share: rows that go from step to step, the memory of products. */
 #include "nn/block.h"
 
 /* In training step s reads the rows of s - 1 and leaves those of s. */

@@ -302,9 +302,11 @@ static void check_way(int way, bp_attention_shape shape)
      * bf16. */
     assert_near(p.out, out, n, way == F32 ? 5e-6 : 1.2e-2);
     assert_near(p.lse, lse, shape.B * shape.H * shape.T, way == F32 ? 5e-6 : 1e-2);
-    assert_near(p.dqkv, dqkv, all, way == F32 ? 3e-5 : 2e-2);
-    if (biases) /* each is a sum over the queries at one distance */
-        assert_near(p.dbias, dbias, biases, way == F32 ? 3e-5 : 4e-2);
+    /* Scores with a bias are not scaled, and their gradients are larger. */
+    double far = way == F32 ? 3e-5 : biases ? 5e-2 : 2e-2;
+    assert_near(p.dqkv, dqkv, all, far);
+    if (biases)
+        assert_near(p.dbias, dbias, biases, far);
     if (way == F32)
         check_weights(&p, qkv);
     bp_free(qkv);
