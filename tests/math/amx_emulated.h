@@ -49,6 +49,12 @@ static inline void _tile_loadd(int tile, const void *base, int64_t stride_bytes)
                amx_tiles[tile].row_bytes);
 }
 
+/* The same but for what caches keep. */
+static inline void _tile_stream_loadd(int tile, const void *base, int64_t stride_bytes)
+{
+    _tile_loadd(tile, base, stride_bytes);
+}
+
 static inline void _tile_stored(int tile, void *base, int64_t stride_bytes)
 {
     for (int r = 0; r < amx_tiles[tile].rows; r++)

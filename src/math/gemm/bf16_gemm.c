@@ -296,7 +296,6 @@ static void sum_panel(const plan *p, const visit *v, const visit *next, int64_t 
                                .from_row = row,
                                .a = v->left,
                                .b = right + j * panel_words,
-                               .next_b = right + (j + 1 < n1 ? j + 1 : n0) * panel_words,
                                .steps = v->last - v->first};
         if (v->first == 0 && !product->accumulate) {
             block.from = product->bias ? product->bias + n : NULL;

@@ -1,19 +1,11 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
- * side. */
+ * side. The left side's panel stays in the first cache; the right side comes from the second by
+ * stream loads, which leave the left side's lines where they are. */
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_gemm_priv.h"
 #include <string.h>
 
-#define AHEAD      2                 /* steps from what is asked for to what is read */
 #define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
-
-/* Asks the first cache for a step of the right side, which lies in the second. */
-static inline void fetch(const uint32_t *b)
-{
-#pragma GCC unroll 32 /* a loop's branches would be as many as there are cycles in half a step */
-    for (int i = 0; i < 2 * TILE; i++)
-        __builtin_prefetch(b + i * TILE);
-}
 
 static void block(const bp_bf16_block *t)
 {
@@ -24,12 +16,10 @@ static void block(const bp_bf16_block *t)
     else
         clear_sums();
     for (int64_t step = 0; step < t->steps; step++, a += STEP_WORDS, b += STEP_WORDS) {
-        int64_t ahead = step + AHEAD - t->steps;
         _tile_loadd(4, a, 4 * TILE);
-        _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
-        _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+        _tile_stream_loadd(6, b, 4 * BP_BF16_COLUMNS);
+        _tile_stream_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
         _tile_loadd(5, a + TILE * TILE, 4 * TILE);
-        fetch(ahead < 0 ? b + AHEAD * STEP_WORDS : t->next_b + ahead * STEP_WORDS);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
@@ -38,21 +28,22 @@ static void block(const bp_bf16_block *t)
     store_sums(t->c, t->c_row);
 }
 
-static int64_t multiply_adds(float *out, float factor, int64_t times)
+static int64_t multiply_adds(float *out, const float *operands, int64_t times)
 {
     float sums[TILE * TILE];
-    uint16_t operand[TILE * 2 * TILE];
-    uint32_t bits;
+    uint16_t halves[4][TILE * 2 * TILE];
 
-    memcpy(&bits, &factor, sizeof bits);
-    for (int i = 0; i < TILE * 2 * TILE; i++)
-        operand[i] = (uint16_t)(bits >> 16);
+    for (int i = 0; i < 4 * TILE * 2 * TILE; i++) {
+        uint32_t bits;
+        memcpy(&bits, &operands[i], sizeof bits);
+        halves[i / (TILE * 2 * TILE)][i % (TILE * 2 * TILE)] = (uint16_t)(bits >> 16);
+    }
     begin();
     clear_sums();
-    _tile_loadd(4, operand, 4 * TILE);
-    _tile_loadd(5, operand, 4 * TILE);
-    _tile_loadd(6, operand, 4 * TILE);
-    _tile_loadd(7, operand, 4 * TILE);
+    _tile_loadd(4, halves[0], 4 * TILE);
+    _tile_loadd(5, halves[1], 4 * TILE);
+    _tile_loadd(6, halves[2], 4 * TILE);
+    _tile_loadd(7, halves[3], 4 * TILE);
     for (int64_t t = 0; t < times; t++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
@@ -68,8 +59,8 @@ static int64_t multiply_adds(float *out, float factor, int64_t times)
 const bp_bf16_kernel bp_bf16_kernel_amx = {
     .name = "amx",
     .rows = 2 * TILE,
-    .k_bytes = 4 * (2 * TILE), /* a panel of each side */
-    .k_blocks = 3,
+    .k_bytes = 2 * (2 * TILE), /* a panel of the left side */
+    .k_blocks = 1,
     .begin = begin,
     .end = end,
     .pack = bp_bf16_pack_tiles,

@@ -5,6 +5,7 @@
 
 #define ROWS 14
 #define SUMS 24
+#define SIDE 3 /* operands of a side that the peak's loop has in registers */
 
 static void nothing(void)
 {
@@ -66,18 +67,24 @@ static void block(const bp_bf16_block *t)
             _mm512_storeu_ps(t->c + i * t->c_row + j * LANES, sums[i][j]);
 }
 
-static int64_t multiply_adds(float *out, float factor, int64_t times)
+static int64_t multiply_adds(float *out, const float *operands, int64_t times)
 {
     __m512 sums[SUMS], total = _mm512_setzero_ps();
-    __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(factor), _mm512_set1_ps(factor));
+    __m512bh a[SIDE], b[SIDE];
 
+    for (int i = 0; i < SIDE; i++) {
+        const float *from = operands + 4 * LANES * i;
+        a[i] = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from), _mm512_loadu_ps(from + LANES));
+        b[i] = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 2 * LANES),
+                                   _mm512_loadu_ps(from + 3 * LANES));
+    }
 #pragma GCC unroll 24
     for (int i = 0; i < SUMS; i++)
         sums[i] = _mm512_set1_ps((float)i); /* all different, lest one be computed for all */
     for (int64_t t = 0; t < times; t++)
 #pragma GCC unroll 24
         for (int i = 0; i < SUMS; i++)
-            sums[i] = _mm512_dpbf16_ps(sums[i], a, a);
+            sums[i] = _mm512_dpbf16_ps(sums[i], a[i % SIDE], b[i / SIDE % SIDE]);
     for (int i = 0; i < SUMS; i++)
         total = _mm512_add_ps(total, sums[i]);
     *out += _mm512_reduce_add_ps(total);

@@ -24,7 +24,6 @@ typedef struct bp_bf16_block {
     const float *from;
     int64_t c_row, from_row; /* floats from row to row */
     const uint32_t *a, *b;
-    const uint32_t *next_b; /* what will be read after b */
     int64_t steps;
 } bp_bf16_block;
 
@@ -58,9 +57,7 @@ typedef struct bp_bf16_kernel {
     void (*block)(const bp_bf16_block *block);
     bp_bf16_pack_right *pack_right;
     bp_bf16_pack_both *pack_weight;
-    /* Products in registers alone, begin and end included; the number of operations. *out is there
-     * so that they are done. */
-    int64_t (*multiply_adds)(float *out, float factor, int64_t times);
+    bp_multiply_adds *multiply_adds; /* begin and end included */
 } bp_bf16_kernel;
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;

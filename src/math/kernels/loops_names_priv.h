@@ -95,7 +95,7 @@ void LOOP(factor_columns)(double *columns, const float *g, int64_t n, float scal
 double LOOP(factor_squares)(const float *g, const float *column, int64_t n, float row);
 void LOOP(factor_apply)(float *w, const float *g, const float *column, int64_t n, float row,
                         float keep);
-int64_t LOOP(multiply_adds)(float *out, float factor, int64_t times);
+bp_multiply_adds LOOP(multiply_adds);
 void LOOP(tile_product)(const bp_tile *tile);
 void LOOP(tanh)(float *y, const float *x, int64_t n);
 void LOOP(rnn_forward)(const bp_cell_units *units);

@@ -21,6 +21,11 @@
 #define BP_TILE_QUERIES 64
 #define BP_TILE_KEYS    64
 
+/** As many multiply-adds of `operands` as the registers hold, `times` times; the number of
+ * operations. *out is there so that they are done. */
+typedef int64_t bp_multiply_adds(float *out, const float *operands, int64_t times);
+#define BP_PEAK_OPERANDS 2048 /* four tiles of AMX */
+
 /** Dropout as the loops take it: element i is kept iff its word >= threshold, and multiplied by
  * `scale`. */
 typedef struct bp_mask {
@@ -153,9 +158,7 @@ typedef struct bp_loops {
     void (*factor_apply)(float *w, const float *g, const float *column, int64_t n, float row,
                          float keep);
 
-    /* As many multiply-adds as the registers hold, `times` times; the number of operations. *out is
-     * there so that they are done. */
-    int64_t (*multiply_adds)(float *out, float factor, int64_t times);
+    bp_multiply_adds *multiply_adds;
     void (*tile_product)(const bp_tile *tile);
     void (*tanh)(float *y, const float *x, int64_t n); /* y may be x */
     /* `n` units of one row (cells.h) */
