@@ -86,6 +86,7 @@ static void add_roles(json_t *state, const bp_tokenizer *tokenizer)
 static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_size)
 {
     static const char *const FILES[] = {"config.json", "generation_config.json"};
+    static const char *const keys[] = {"eos_token_id", "bos_token_id"};
     int64_t roles[BP_ROLES];
     bp_ends ends = {0};
 
@@ -95,7 +96,8 @@ static int64_t add_roles_of(json_t *state, const char *folder, int64_t vocab_siz
         char *path = bp_path_join(folder, FILES[k]);
         json_t *config = NULL;
 
-        if (bp_path_exists(path) && bp_json_load(&config, path, CONFIG_LIMIT) == BP_OK) {
+        if (bp_path_exists(path) &&
+            bp_json_load_members(&config, path, CONFIG_LIMIT, keys, 2) == BP_OK) {
             bp_ends_read(&ends, json_object_get(config, "eos_token_id"), vocab_size);
             if (roles[BP_ROLE_BOS] < 0) {
                 bp_ends bos = {0};
@@ -229,12 +231,14 @@ static void list_tensors(const bp_hf_model *model, const bp_hf_report *r)
 static const char *chat_template_of(const char *folder)
 {
     static const char *const FILES[] = {"chat_template.jinja", "chat_template.json"};
+    static const char *const key = "chat_template";
     char *path = bp_path_join(folder, "tokenizer_config.json");
     json_t *config = NULL;
     const char *where = NULL;
 
-    if (bp_path_exists(path) && bp_json_load(&config, path, CONFIG_LIMIT) == BP_OK &&
-        json_object_get(config, "chat_template"))
+    if (bp_path_exists(path) &&
+        bp_json_load_members(&config, path, CONFIG_LIMIT, &key, 1) == BP_OK &&
+        json_object_get(config, key))
         where = "tokenizer_config.json";
     json_decref(config);
     bp_free(path);

@@ -147,6 +147,8 @@ static void warn_of_left(const char *folder, const char *type)
 
 bp_err import_find_tokenizer(bp_tokenizer **out, const char *folder, const char *model_type)
 {
+    static const char *const keys[] = {"do_lower_case", "strip_accents", "tokenize_chinese_chars",
+                                       "add_prefix_space"};
     char *path = bp_path_join(folder, "tokenizer_config.json");
     json_t *config = NULL;
     bp_err err = BP_OK;
@@ -154,7 +156,7 @@ bp_err import_find_tokenizer(bp_tokenizer **out, const char *folder, const char 
 
     *out = NULL;
     if (bp_path_exists(path))
-        err = bp_json_load(&config, path, CONFIG_LIMIT);
+        err = bp_json_load_members(&config, path, CONFIG_LIMIT, keys, sizeof keys / sizeof keys[0]);
     for (size_t k = 0; k < sizeof SOURCES / sizeof SOURCES[0] && err == BP_OK && !found; k++) {
         if ((SOURCES[k].types && !names_type(SOURCES[k].types, model_type)) ||
             !has(folder, SOURCES[k].needs[0]) ||

@@ -71,6 +71,27 @@ bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes)
     return parse_file(err, out, text, bytes, path);
 }
 
+bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
+                            const char *const *keys, int key_count)
+{
+    json_error_t where;
+    char *text;
+    size_t bytes, mark;
+    bp_err err = bp_file_read(path, limit_bytes, &text, &bytes);
+
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+    mark = bp_mark_bytes(text, bytes);
+    *out = bp_json_members(text + mark, bytes - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                           keys, key_count, &where);
+    bp_free(text);
+    if (*out != NULL)
+        return BP_OK;
+    return bp_fail(BP_ERR_FORMAT, "json.invalid", "not valid JSON (%s): at %s:%d, column %d",
+                   where.text, path, where.line, where.column);
+}
+
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes)
 {
     char *text;

@@ -18,7 +18,12 @@ bp_err bp_json_parse_texts(json_t **out, const char *text, size_t bytes, const c
 json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char *const *keys,
                         int key_count, json_error_t *where);
 bp_err bp_json_load(json_t **out, const char *path, int64_t limit_bytes);
-/** The same of a file that a job keeps for itself: bp_plain_open. */
+/** The same of a file of which only some members are read (bp_json_members): a
+ * tokenizer_config.json of transformers has numbers beyond 64 bits ("model_max_length": 1e30 as an
+ * integer). */
+bp_err bp_json_load_members(json_t **out, const char *path, int64_t limit_bytes,
+                            const char *const *keys, int key_count);
+/** The same as bp_json_load of a file that a job keeps for itself: bp_plain_open. */
 bp_err bp_json_load_plain(json_t **out, const char *path, int64_t limit_bytes);
 
 /** Canonical text: keys in insertion order, two-space indent, reals with 17 digits, a newline at

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Powers of two that bring the largest value near 1, in two steps, as one may be beyond double: the
@@ -29,11 +30,29 @@ static double scaled(double value, scale by)
     return value * by.first * by.second;
 }
 
+/* A mean of equal values is rounded, so the sums of squares may tell of a spread that there is not.
+ */
+static bool is_constant(const double *x, const int32_t *counts, int64_t n)
+{
+    const double *first = NULL;
+
+    for (int64_t k = 0; k < n; k++) {
+        if (counts != NULL && counts[k] == 0)
+            continue;
+        if (first != NULL && x[k] != *first)
+            return false;
+        first = &x[k];
+    }
+    return true;
+}
+
 double bp_pearson_counted(const double *x, const double *y, const int32_t *counts, int64_t n)
 {
     double total = 0, mean_x = 0, mean_y = 0, xx = 0, yy = 0, xy = 0;
     scale by_x = scale_of(x, n), by_y = scale_of(y, n);
 
+    if (is_constant(x, counts, n) || is_constant(y, counts, n))
+        return NAN;
     for (int64_t k = 0; k < n; k++)
         total += counts != NULL ? counts[k] : 1;
     for (int64_t k = 0; k < n; k++) {

@@ -27,9 +27,13 @@ typedef struct statement {
 
 static json_t *open_file(const char *path)
 {
+    static const char *const keys[] = {"bos_token",    "eos_token",   "pad_token",     "cls_token",
+                                       "sep_token",    "mask_token",  "add_bos_token", "content",
+                                       "bos_token_id", "eos_token_id"};
     json_t *object = NULL;
 
-    if (bp_path_exists(path) && bp_json_load(&object, path, FILE_LIMIT_BYTES) != BP_OK)
+    if (bp_path_exists(path) && bp_json_load_members(&object, path, FILE_LIMIT_BYTES, keys,
+                                                     sizeof keys / sizeof keys[0]) != BP_OK)
         object = NULL;
     if (object && !json_is_object(object)) {
         json_decref(object);

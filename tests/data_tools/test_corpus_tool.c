@@ -167,6 +167,10 @@ static void bad_documents_are_left_out_and_listed(void **state)
                     "d.h5 messy.jsonl",
                     65, "the 4 ... messy.jsonl, line 2 ... [corpus.too_many_bad]");
     }
+    (void)bp_test_write("allbad.jsonl", "{\n7\n", 4);
+    expect_tool(0,
+                "corpus --tokenizer t.json --format jsonl --skip-bad 100% --out d.h5 allbad.jsonl",
+                65, "all documents are bad, 2 ... allbad.jsonl, line 1 ... [corpus.no_documents]");
     assert_false(bp_path_exists(bp_test_path("d.h5")));
     assert_false(bp_path_exists(bp_test_path("d.h5.skipped.jsonl")));
     /* a list of before says nothing of a corpus without bad documents */

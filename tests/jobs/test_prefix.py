@@ -120,7 +120,8 @@ class Prefix(JobTest):
                 ("by_ids", (STOP, GO, -1, None), False, {"bos_token_id": GO, "eos_token_id": STOP}, {}),
                 ("by_template", (-1, GO, GO, None), True, {}, {}),
                 ("by_name", (HALT, GO, GO, None), False, {},
-                 {"tokenizer_config": {"bos_token": {"content": NAMES[GO]}, "eos_token": NAMES[HALT], "add_bos_token": True}}),
+                 {"tokenizer_config": {"bos_token": {"content": NAMES[GO]}, "eos_token": NAMES[HALT], "add_bos_token": True,
+                                       "model_max_length": 1000000000000000019884624838656}}),  # as transformers writes "none"
                 ("by_map", (HALT, GO, -1, None), False, {}, {"special_tokens_map": {"bos_token": NAMES[GO], "eos_token": {"content": NAMES[HALT]}}}),
                 ("not_added", (STOP, GO, -1, None), True, {"eos_token_id": [STOP]}, {"tokenizer_config": {"add_bos_token": False}}),
                 ("by_list", (STOP, -1, -1, [STOP, HALT]), False, {"eos_token_id": STOP}, {"generation_config": {"eos_token_id": [HALT, STOP]}}),

@@ -226,6 +226,8 @@ class Oracles(unittest.TestCase):
                            sklearn.metrics.mean_squared_error(truth, said),
                            sklearn.metrics.mean_absolute_error(truth, said)], 1e-11)
         self.assertTrue(numpy.isnan(probe("regression", [1, 1, 1], [1, 2, 3], [])[:2]).all())
+        self.assertTrue(numpy.isnan(probe("regression", [1, 2, 3, 4, 5, 6], [0.1] * 6, [])[:2]).all())
+        self.assertTrue(numpy.isnan(probe("regression", [0.1, 0.1, 2, 0.1], [1, 2, 3, 5], [3, 2, 0, 1])[:2]).all())
 
     def test_dirichlet(self):
         """The divergence of two, from its definition by scipy's functions; its slope by differences; the information by drawing."""

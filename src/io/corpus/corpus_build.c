@@ -547,8 +547,13 @@ static bp_err check_skipped(master *m)
 
     m->skipped->count = bad > 0;
     (void)snprintf(m->skipped_number, sizeof m->skipped_number, "%" PRId64, bad);
+    if (bad > 0 && bad == all)
+        return BP_FAIL(BP_ERR_FORMAT, "corpus.no_documents",
+                       "all documents are bad, %" PRId64 "; the first one: %s; correct them", bad,
+                       m->first_bad);
+    /* both products are rounded: 36 of 100000 are 0.036 % */
     if (bad == 0 || build->skip_count >= 0 ||
-        100 * (double)bad <= build->skip_percent * (double)all)
+        100 * (double)bad <= build->skip_percent * (double)all * (1 + 1e-12))
         return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "corpus.too_many_bad",
                    "%" PRId64 " of %" PRId64 " documents are bad, and --skip-bad allows %g %%; the "
