@@ -1,4 +1,5 @@
-/* What blocks of every kind share: the rows that go from one step to the next, the memory of products. */
+/* What blocks of every kind share: the rows that go from one step to the next, the memory of
+ * products. */
 #include "nn/block.h"
 
 /* In training step s reads the rows of s - 1 and leaves those of s. */
