@@ -44,9 +44,12 @@ static bp_err split_lines(answer_file *file, char *text, size_t bytes, bool text
         if (length > 0 && at[length - 1] == '\r')
             length--;
         at[length] = '\0';
-        if (!bp_text_is_utf8(at, length) || (!texts && strlen(at) != length))
+        bool valid = bp_text_is_utf8(at, length);
+
+        if (!valid || (!texts && strlen(at) != length))
             return BP_FAIL(BP_ERR_FORMAT, "metrics.not_utf8",
-                           "a line is not valid UTF-8: at %s, line %" PRId64 "; convert the file",
+                           "a line %s: at %s, line %" PRId64 "; convert the file",
+                           valid ? "has U+0000, which only texts may have" : "is not valid UTF-8",
                            file->path, file->count + 1);
         file->lines[file->count++] = (bp_line){at, length};
         at = stop + 1;

@@ -102,6 +102,11 @@ const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k)
     return tokenizer->disagreement[k];
 }
 
+const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer)
+{
+    return tokenizer->unread;
+}
+
 /* By these names, the first that is a special token, where no file says more. */
 static const char *const NAMES[BP_ROLES][5] = {
     [BP_ROLE_PAD] = {"[PAD]", "<pad>"},

@@ -205,10 +205,13 @@ void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *path)
     bp_buffer said = {0};
     folder self = {.tokenizer = tokenizer, .said = &said};
 
+    tokenizer->unread = NULL;
     for (int k = 0; k < FILES; k++) {
         char *file = bp_path_join(path, NAMES[k]);
 
         self.files[k] = open_file(file);
+        if (self.files[k] == NULL && bp_path_exists(file))
+            tokenizer->unread = NAMES[k];
         bp_free(file);
     }
     for (int k = 0; k < BP_DISAGREEMENTS; k++) {

@@ -100,13 +100,16 @@ const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer);
  * generation_config.json ("eos_token_id", a number or a list); pad, cls, sep and mask from
  * tokenizer_config.json, where the tokenizer gives none. "add_bos_token" says whether bos is put
  * before texts; else the template does. An id of config.json or generation_config.json counts if it
- * is a special token. Files that cannot be read as JSON are left alone. bp_tokenizer_load does it
- * with the file's own folder. */
+ * is a special token. Files that cannot be read as JSON are left alone (bp_tokenizer_unread).
+ * bp_tokenizer_load does it with the file's own folder. */
 void bp_tokenizer_take_folder(bp_tokenizer *tokenizer, const char *folder);
 #define BP_DISAGREEMENTS 2
 /** What those files do not agree on, of bos (k 0) and of eod (k 1), for a warning; NULL: they
  * agree. Borrowed. */
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k);
+/** A file of that folder which is no JSON object, and says nothing therefore; NULL: there is none.
+ */
+const char *bp_tokenizer_unread(const bp_tokenizer *tokenizer);
 /** {"pad": id, ...} of the roles that there are, for a checkpoint's state; NULL: there is none but
  * the end of a document, which is kept on its own. New reference. */
 json_t *bp_roles_json(const int64_t roles[BP_ROLES]);

@@ -44,6 +44,7 @@ struct bp_tokenizer {
     int64_t before;  /* the token that the template puts before a text; -1: none */
     bool has_behind; /* it puts one behind it too */
     char *disagreement[BP_DISAGREEMENTS];
+    const char *unread; /* name of a file beside it that is no JSON object; NULL: none is */
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */
     bool framed;                  /* its post-processor was put back */
     bool truncates, pads;         /* its file asks for it: ignored */

@@ -312,6 +312,10 @@ class Metrics(FolderTest):
             file.write(b"a\xff\n")
         self.assert_error(run([program("bagpipe-data"), "metrics", "--kind", "bleu", "--hypothesis", self.at("bytes"), "--reference",
                                self.write("r", "a\n")]), 65, "[metrics.not_utf8]")
+        label = run([program("bagpipe-data"), "metrics", "--kind", "classes", "--hypothesis", self.write("h", "a\0\n"), "--reference",
+                     self.write("r", "a\n")])
+        self.assert_error(label, 65, "[metrics.not_utf8]")
+        self.assertIn("U+0000", label.err)
 
 
 if __name__ == "__main__":

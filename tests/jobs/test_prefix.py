@@ -135,6 +135,11 @@ class Prefix(JobTest):
                               f"config.json says {HALT}"), (end, f"tokenizer_config.json says {HALT}", f"config.json says {STOP}")):
             self.assert_words([line], words, line)
         self.assertEqual(self.roles("apart"), (HALT, STOP, GO, [HALT, STOP]))
+        self.write("apart/tokenizer_config.json", '{"bos_token": ')
+        line = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("apart/tokenizer.json"), "--format", "lines", "--out",
+                          self.at("unread.h5"), self.at("valid.txt")]).err
+        self.assertIn("tokenizer_config.json is no JSON object", line)
+        self.assertIn("[tokenizer.roles_unread]", line)
         self.must(["bagpipe-data", "export", self.at("by_name.c"), "--out", self.at("again")])
         self.must(["bagpipe-data", "import", self.at("again"), "--out", self.at("again.c")])
         self.assertEqual(self.roles("again"), self.roles("by_name"))
