@@ -4,6 +4,7 @@
 #define BP_TESTS_AMX_EMULATED_H
 
 #include <assert.h>
+#include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static _Thread_local struct {
     uint8_t data[16][64];
 } amx_tiles[8];
 
-static inline void _tile_loadconfig(const void *memory)
+static inline void amx_loadconfig(const void *memory)
 {
     const uint8_t *bytes = memory;
 
@@ -30,18 +31,18 @@ static inline void _tile_loadconfig(const void *memory)
         assert(bytes[16 + 2 * i] == 0 && bytes[17 + 2 * i] == 0 && bytes[48 + i] == 0);
 }
 
-static inline void _tile_release(void)
+static inline void amx_release(void)
 {
     memset(amx_tiles, 0, sizeof amx_tiles);
 }
 
-static inline void _tile_zero(int tile)
+static inline void amx_zero(int tile)
 {
     assert(amx_tiles[tile].rows > 0);
     memset(amx_tiles[tile].data, 0, sizeof amx_tiles[tile].data);
 }
 
-static inline void _tile_loadd(int tile, const void *base, int64_t stride_bytes)
+static inline void amx_loadd(int tile, const void *base, int64_t stride_bytes)
 {
     assert(amx_tiles[tile].rows > 0);
     for (int r = 0; r < amx_tiles[tile].rows; r++)
@@ -50,12 +51,12 @@ static inline void _tile_loadd(int tile, const void *base, int64_t stride_bytes)
 }
 
 /* The same but for what caches keep. */
-static inline void _tile_stream_loadd(int tile, const void *base, int64_t stride_bytes)
+static inline void amx_stream_loadd(int tile, const void *base, int64_t stride_bytes)
 {
-    _tile_loadd(tile, base, stride_bytes);
+    amx_loadd(tile, base, stride_bytes);
 }
 
-static inline void _tile_stored(int tile, void *base, int64_t stride_bytes)
+static inline void amx_stored(int tile, void *base, int64_t stride_bytes)
 {
     for (int r = 0; r < amx_tiles[tile].rows; r++)
         memcpy((uint8_t *)base + r * stride_bytes, amx_tiles[tile].data[r],
@@ -76,7 +77,7 @@ static inline float amx_bf16(const uint8_t *bytes)
 
 /* First and second products of the pairs are summed apart, from 0, and then added to what was
  * there: so the order of a sum is that of the instruction. */
-static inline void _tile_dpbf16ps(int c, int a, int b)
+static inline void amx_dpbf16ps(int c, int a, int b)
 {
     assert(amx_tiles[a].row_bytes / 4 == amx_tiles[b].rows);
     for (int m = 0; m < amx_tiles[c].rows; m++)
@@ -92,5 +93,21 @@ static inline void _tile_dpbf16ps(int c, int a, int b)
             memcpy(&amx_tiles[c].data[m][4 * n], &sum, sizeof sum);
         }
 }
+
+/* The compiler has these as macros, or as functions that cannot be called without AMX. */
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_stream_loadd
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig   amx_loadconfig
+#define _tile_release      amx_release
+#define _tile_zero         amx_zero
+#define _tile_stream_loadd amx_stream_loadd
+#define _tile_loadd        amx_loadd
+#define _tile_stored       amx_stored
+#define _tile_dpbf16ps     amx_dpbf16ps
 
 #endif

@@ -76,9 +76,10 @@ typedef struct problem {
     product_form form;
 } problem;
 
-static problem problem_of(int64_t M, int64_t N, int64_t K, product_form form)
+static problem problem_of_rows(const int64_t sizes[3], product_form form, int64_t a_row,
+                               int64_t c_row)
 {
-    int64_t a_row = (form.transposed ? M : K) + 3, c_row = N + 5;
+    int64_t M = sizes[0], N = sizes[1], K = sizes[2];
     problem p = {
         .M = M,
         .N = N,
@@ -96,6 +97,11 @@ static problem problem_of(int64_t M, int64_t N, int64_t K, product_form form)
     assert_non_null(p.panels);
     bp_bf16_pack_rows(p.panels, p.b, N, K, N);
     return p;
+}
+
+static problem problem_of(int64_t M, int64_t N, int64_t K, product_form form)
+{
+    return problem_of_rows((const int64_t[]){M, N, K}, form, (form.transposed ? M : K) + 3, N + 5);
 }
 
 static void problem_free(problem *p)
@@ -318,12 +324,54 @@ static void check_bits(const bp_bf16_kernel *kernel, int64_t K)
     bp_math_set_threads(0);
 }
 
+typedef struct strip_case {
+    int64_t sizes[3], a_more, c_more; /* elements from the end of a row to the next one */
+    int threads;
+} strip_case;
+
+static void check_strip(const bp_bf16_kernel *kernel, const strip_case *one, product_form form)
+{
+    int64_t M = one->sizes[0], c_row = one->sizes[1] + one->c_more;
+    problem p = problem_of_rows(one->sizes, form, one->sizes[2] + one->a_more, c_row);
+    float *c = copied(p.c, M * c_row), *random = randoms(M * p.a_row, 1);
+
+    bp_math_set_threads(one->threads);
+    assert_true(kernel->strip == NULL || bp_bf16_has_strips(kernel, M, p.N, p.K, one->threads));
+    assert_true(c_row % 16 == 0 && (uintptr_t)c % 64 == 0); /* else it is made by blocks */
+    multiply(&p, kernel, c, M);
+    twin(&p, p.c);
+    assert_same_bits(c, p.c, M * c_row);
+    for (int64_t i = 0; i < M * p.a_row; i++)
+        p.a[i] = upper_half(random[i]);
+    multiply(&p, kernel, p.c, M);
+    bp_math_set_threads(3);
+    multiply(&p, kernel, c, 70); /* by blocks, as few rows are */
+    assert_same_bits(c, p.c, 70 * c_row);
+    bp_math_set_threads(0);
+    bp_free(random);
+    bp_free(c);
+    problem_free(&p);
+}
+
+/* Left sides packed and read where they are, one run of k and more, edges, sums past the caches. */
+static void check_strips(const bp_bf16_kernel *kernel)
+{
+    static const strip_case some[] = {
+        {{256, 128, 512}, 0, 0, 1},   {{258, 150, 800}, 3, 10, 1},  {{520, 288, 750}, 0, 16, 2},
+        {{512, 513, 512}, 32, 15, 1}, {{281, 900, 1312}, 0, 12, 1}, {{384, 130, 2080}, 96, 14, 1},
+    };
+
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        check_strip(kernel, &some[i], forms[i % 2]);
+}
+
 static void avx512_products_equal_plain_loops(void **state)
 {
     (void)state;
     if (!has_avx512_bf16())
         skip();
     check_shapes(&bp_bf16_kernel_avx512);
+    check_strips(&bp_bf16_kernel_avx512);
     check_bits(&bp_bf16_kernel_avx512, 1000);
     check_epilogues(&bp_bf16_kernel_avx512);
 }
@@ -334,6 +382,7 @@ static void emulated_amx_products_equal_plain_loops(void **state)
     if (!has_avx512_bf16()) /* which packs */
         skip();
     check_shapes(&emulated_amx);
+    check_strips(&emulated_amx);
     check_bits(&emulated_amx, 400);
     check_epilogues(&emulated_amx);
 }
@@ -346,6 +395,7 @@ static void amx_products_equal_plain_loops(void **state)
         skip();
     }
     check_shapes(&bp_bf16_kernel_amx);
+    check_strips(&bp_bf16_kernel_amx);
     check_bits(&bp_bf16_kernel_amx, 1000);
     check_epilogues(&bp_bf16_kernel_amx);
 }

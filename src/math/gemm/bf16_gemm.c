@@ -5,7 +5,8 @@
  * With an epilogue the sums of a few panels of the left side lie in workspace of the thread's own,
  * which the second cache holds, and go on from there. Source: the loops around the micro-kernel are
  * Goto and van de Geijn 2008; the left side's panel is packed in the innermost of them, since it is
- * read from the first cache at once.
+ * read from the first cache at once. With AMX, products of many rows take other loops, with the
+ * same bits (bf16_strips.c).
  */
 #include "math/gemm/bf16_gemm_priv.h"
 #include <omp.h>
@@ -359,12 +360,18 @@ static size_t thread_bytes(const sizes *s)
     return (size_t)(s->left_panels * s->left_words + EDGE_FLOATS) * sizeof(float);
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                              int threads)
 {
     sizes s = sizes_of(kernel, M, N, K, threads);
+    size_t strips = bp_bf16_has_strips(kernel, M, N, K, threads) ? bp_bf16_strips_bytes(M, K) : 0;
 
-    return thread_bytes(&s) * (size_t)(s.down * s.across);
+    return larger(thread_bytes(&s), strips) * (size_t)(s.down * s.across);
 }
 
 /* Of the threads that share columns, each may hold all rows; these are at most as many as there are
@@ -378,7 +385,12 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
     across = across < threads ? across : threads;
     int64_t panels = across * (up(M, kernel->rows) + threads) + threads;
 
-    return (size_t)(panels * left_words(kernel, steps) + threads * EDGE_FLOATS) * sizeof(float);
+    size_t strips =
+        bp_bf16_has_strips(kernel, M, N, K, 1) ? bp_bf16_strips_bytes(M, K) * (size_t)threads : 0;
+
+    return larger((size_t)(panels * left_words(kernel, steps) + threads * EDGE_FLOATS) *
+                      sizeof(float),
+                  strips);
 }
 
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K)
@@ -402,13 +414,15 @@ size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
-    char *sums = (char *)scratch + thread_bytes(&s) * (size_t)(s.down * s.across);
+    bool strips = bp_bf16_takes_strips(kernel, product, omp_get_max_threads());
+    size_t bytes = strips ? bp_bf16_strips_bytes(product->M, product->K) : thread_bytes(&s);
+    char *sums = (char *)scratch + bytes * (size_t)(s.down * s.across);
 
     /* By the whole team, be some of it idle: GNU's runtime ends the threads that a smaller one has
      * not, and makes them anew for the next. */
 #pragma omp parallel for schedule(static) if (s.down * s.across > 1)
     for (int64_t i = 0; i < s.down * s.across; i++) {
-        float *edge = (float *)((char *)scratch + (size_t)i * thread_bytes(&s));
+        float *edge = (float *)((char *)scratch + (size_t)i * bytes);
         plan p = {.kernel = kernel,
                   .product = product,
                   .sizes = &s,
@@ -419,6 +433,10 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
                   .left = (uint32_t *)(edge + EDGE_FLOATS),
                   .sums = (float *)(sums + (size_t)i * sums_bytes(kernel, s.n_most)),
                   .edge = edge};
-        sum_rectangle(&p);
+        if (strips)
+            bp_bf16_strips(kernel, product,
+                           &(bp_strip_share){p.m_first, p.m_last, p.n_first, p.n_last}, edge);
+        else
+            sum_rectangle(&p);
     }
 }

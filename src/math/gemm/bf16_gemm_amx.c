@@ -5,6 +5,10 @@
 #include "math/gemm/bf16_gemm_priv.h"
 #include <string.h>
 
+/* Every CPU with AMX has AVX-512; the emulation asks for it too. */
+#define WIDE       __attribute__((target("avx512f")))
+#define ALWAYS     WIDE static inline __attribute__((always_inline))
+
 #define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
 
 static void block(const bp_bf16_block *t)
@@ -56,6 +60,160 @@ static int64_t multiply_adds(float *out, const float *operands, int64_t times)
     return times * 4 * 2 * TILE * TILE * 2 * TILE;
 }
 
+/* Rows r and r + 1 of finished sums, from quarters to where they belong. */
+ALWAYS void write_rows(const float *sums, const bp_strip_rows *to, int64_t r, bool past)
+{
+    const float *from = sums + r / TILE * 2 * TILE * TILE + r % TILE * TILE;
+    float *c = to->c + r * to->c_row;
+
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m512 x = _mm512_load_ps(from + i / 2 * TILE + i % 2 * TILE * TILE);
+        if (past)
+            _mm512_stream_ps(c + i / 2 * to->c_row + i % 2 * TILE, x);
+        else
+            _mm512_storeu_ps(c + i / 2 * to->c_row + i % 2 * TILE, x);
+    }
+}
+
+/* How a strip's block asks for what comes next, and what it writes: constants. */
+typedef struct strip_form {
+    int b_lines;
+    bool runs, next_a, rows, past;
+} strip_form;
+
+ALWAYS void strip_fetch(const bp_strip_block *t, strip_form form, int64_t step)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < form.b_lines; i++)
+        _mm_prefetch((const char *)(t->next_b + (step * form.b_lines + i) * TILE), _MM_HINT_T1);
+    if (form.next_a) {
+        _mm_prefetch(t->next_a[0] + step * 64, _MM_HINT_T1);
+        _mm_prefetch(t->next_a[1] + step * 64, _MM_HINT_T1);
+    }
+    if (form.runs) /* a block's 64 lines in 16 steps */
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            _mm_prefetch((const char *)(t->next_sums + (step * 4 + i) * TILE), _MM_HINT_T0);
+}
+
+/* Quarter i of the sums before goes, that of this block begins. */
+#define STRIP_BEGIN(i, left, right)                                                                \
+    do {                                                                                           \
+        if (t->before)                                                                             \
+            _tile_stored(i, t->before + (i)*TILE * TILE, 4 * TILE);                                \
+        if (!t->start)                                                                             \
+            _tile_zero(i);                                                                         \
+        else if (t->start_is_row)                                                                  \
+            _tile_loadd(i, t->start + (i) % 2 * TILE, 0);                                          \
+        else                                                                                       \
+            _tile_loadd(i, t->start + (i)*TILE * TILE, 4 * TILE);                                  \
+        _tile_dpbf16ps(i, left, right);                                                            \
+    } while (0)
+
+ALWAYS void strip_step(const bp_strip_block *t, strip_form form, int64_t step, bool stream_b)
+{
+    const char *a = t->a + step * t->a_step;
+    const uint32_t *b = t->b + step * STEP_WORDS;
+
+    if (stream_b)
+        _tile_stream_loadd(6, b, 4 * BP_BF16_COLUMNS);
+    else
+        _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
+    _tile_stream_loadd(4, a, t->a_row);
+    _tile_stream_loadd(5, a + t->a_half, t->a_row);
+    if (stream_b)
+        _tile_stream_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+    else
+        _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+    strip_fetch(t, form, step);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS void strip_of(const bp_strip_block *t, strip_form form)
+{
+    int64_t wait = t->steps >= 20 ? 4 : t->steps - 16, plain = t->steps < 20 ? t->steps : 20, step;
+
+    _tile_stream_loadd(4, t->a, t->a_row);
+    _tile_loadd(6, t->b, 4 * BP_BF16_COLUMNS);
+    _tile_loadd(7, t->b + TILE, 4 * BP_BF16_COLUMNS);
+    _tile_stream_loadd(5, t->a + t->a_half, t->a_row);
+    STRIP_BEGIN(0, 4, 6);
+    STRIP_BEGIN(2, 5, 6);
+    STRIP_BEGIN(1, 4, 7);
+    STRIP_BEGIN(3, 5, 7);
+    strip_fetch(t, form, 0);
+    if (wait <= 0)
+        wait = 1;
+    for (step = 1; step < wait; step++)
+        strip_step(t, form, step, false);
+    int64_t r = 0;
+    for (; step < plain; step++) {
+        strip_step(t, form, step, false);
+        if (form.rows) {
+            write_rows(t->before, &t->rows, r, form.past);
+            r += 2;
+        }
+    }
+    for (; step < t->steps; step++)
+        strip_step(t, form, step, true);
+    if (form.rows)
+        for (; r < 2 * TILE; r += 2)
+            write_rows(t->before, &t->rows, r, form.past);
+}
+
+ALWAYS void strip_runs(const bp_strip_block *t, bool next_a)
+{
+    if (!t->rows.c)
+        strip_of(t, (strip_form){3, true, next_a, false, false});
+    else if (t->past)
+        strip_of(t, (strip_form){3, true, next_a, true, true});
+    else
+        strip_of(t, (strip_form){3, true, next_a, true, false});
+}
+
+ALWAYS void strip_once(const bp_strip_block *t, int b_lines, bool next_a)
+{
+    if (!t->rows.c)
+        strip_of(t, (strip_form){b_lines, false, false, false, false});
+    else if (t->past)
+        strip_of(t, (strip_form){b_lines, false, next_a, true, true});
+    else
+        strip_of(t, (strip_form){b_lines, false, next_a, true, false});
+}
+
+WIDE static void strip(const bp_strip_block *t)
+{
+    bool next_a = t->next_a[0] != NULL;
+
+    if (t->runs && next_a)
+        strip_runs(t, true);
+    else if (t->runs)
+        strip_runs(t, false);
+    else if (t->b_lines == 2 && next_a)
+        strip_once(t, 2, true);
+    else if (t->b_lines == 2)
+        strip_once(t, 2, false);
+    else if (next_a)
+        strip_once(t, 4, true);
+    else
+        strip_once(t, 4, false);
+}
+
+WIDE static void strip_end(float *before, const bp_strip_rows *rows, bool past)
+{
+    _tile_stored(0, before, 4 * TILE);
+    _tile_stored(1, before + TILE * TILE, 4 * TILE);
+    _tile_stored(2, before + 2 * TILE * TILE, 4 * TILE);
+    _tile_stored(3, before + 3 * TILE * TILE, 4 * TILE);
+    for (int64_t r = 0; rows->c && r < 2 * TILE; r += 2)
+        write_rows(before, rows, r, past);
+    _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
+}
+
 const bp_bf16_kernel bp_bf16_kernel_amx = {
     .name = "amx",
     .rows = 2 * TILE,
@@ -68,5 +226,7 @@ const bp_bf16_kernel bp_bf16_kernel_amx = {
     .block = block,
     .pack_right = bp_bf16_pack_rows,
     .pack_weight = bp_bf16_pack_weight,
+    .strip = strip,
+    .strip_end = strip_end,
     .multiply_adds = multiply_adds,
 };

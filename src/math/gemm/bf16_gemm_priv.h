@@ -8,6 +8,7 @@
 #ifndef BP_MATH_GEMM_BF16_GEMM_PRIV_H
 #define BP_MATH_GEMM_BF16_GEMM_PRIV_H
 
+#include "math/gemm/bf16_strips_priv.h"
 #include "math/gemm/operand_pass_priv.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,6 +58,9 @@ typedef struct bp_bf16_kernel {
     void (*block)(const bp_bf16_block *block);
     bp_bf16_pack_right *pack_right;
     bp_bf16_pack_both *pack_weight;
+    /* A block whose left side streams (NULL: there is none), and what follows the last one. */
+    void (*strip)(const bp_strip_block *block);
+    void (*strip_end)(float *before, const bp_strip_rows *rows, bool past);
     bp_multiply_adds *multiply_adds; /* begin and end included */
 } bp_bf16_kernel;
 
