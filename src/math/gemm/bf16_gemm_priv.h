@@ -94,7 +94,8 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads);
 
-/** Sums over K that are finished before the next rows are taken: what an epilogue needs. */
+/** Sums over K that are finished before the next rows are taken: what an epilogue needs. Not where
+ * strips may be used, which are faster with a pass after them. */
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
 size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
 

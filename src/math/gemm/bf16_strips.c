@@ -44,10 +44,15 @@ typedef struct visit {
     int64_t next_m0, next_m1, next_run; /* what comes next; next_m0 < 0: nothing */
 } visit;
 
+bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K)
+{
+    return kernel->strip && up(K, BP_BF16_STEP) >= LEAST_STEPS;
+}
+
 bool bp_bf16_has_strips(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
 {
-    return kernel->strip && up(K, BP_BF16_STEP) >= LEAST_STEPS &&
-           up(M, BP_BF16_ROWS) / threads >= LEAST_PANELS && up(N, BP_BF16_COLUMNS) / threads >= 4;
+    return bp_bf16_strips_take(kernel, K) && up(M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
+           up(N, BP_BF16_COLUMNS) / threads >= 4;
 }
 
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)

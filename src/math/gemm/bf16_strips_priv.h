@@ -40,6 +40,7 @@ struct bp_bf16_product;
  * many rows, and where rows of sums are whole lines, so that they are written past the caches. */
 bool bp_bf16_takes_strips(const struct bp_bf16_kernel *kernel,
                           const struct bp_bf16_product *product, int threads);
+bool bp_bf16_strips_take(const struct bp_bf16_kernel *kernel, int64_t K);
 bool bp_bf16_has_strips(const struct bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                         int threads);
 /** Rows [m_first, m_last) of panels by columns [n_first, n_last) of panels, by one thread. */
