@@ -2,7 +2,6 @@
  * cache, a panel of the right side in the first, and each panel of the right side meets all of the
  * block. Up to 768 of k in one run; longer ones in runs, whose sums the second cache holds. */
 #include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/bf16_strips_priv.h"
 #include <string.h>
 
 #define STEP_WORDS   ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
