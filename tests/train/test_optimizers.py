@@ -104,7 +104,8 @@ class Optimizers(JobTest):
                     twin.update({k: g * min(1, 1 / norm) for k, g in gradients.items()})
                 after = tensors_of(os.path.join(folder, "checkpoints", steps(folder)[-1]))
                 for name, want in twin.w.items():
-                    numpy.testing.assert_allclose(after[name], want, atol=1e-6, err_msg=f"{kind} {name}")
+                    # a gradient near 1e-6 is float32's sum of larger ones: its step, over its own root, differs by CPU
+                    numpy.testing.assert_allclose(after[name], want, atol=4e-6, err_msg=f"{kind} {name}")
                     self.assertGreater(abs(want - weights[name]).max(), 1e-4, name)
 
     def test_variational_updates_are_numpys(self):
