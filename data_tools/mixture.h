@@ -34,6 +34,14 @@ void mixture_clear(mixture *mix);
 /** Weights that fit the texts best: weights[count]. Errors: BP_ERR_SYSTEM. */
 bp_err mixture_fit(double *weights, bp_mixture_fit *fit, const mixture *mix);
 
+/** Write weights[count] to a JSON file. Errors: BP_ERR_SYSTEM, and those of bp_json_save. */
+bp_err mixture_weights_save(const mixture *mix, const double *weights, const bp_mixture_fit *fit,
+                            const char *path);
+/** Read weights[count] that were saved: from 0 to 1, their sum 1 to 1e-9, of the mixture's models
+ * in its order. Reads of the mixture its count, and the digests of its parts. Errors: those of
+ * bp_json_load; BP_ERR_FORMAT others than that. */
+bp_err mixture_weights_read(double *weights, const mixture *mix, const char *path);
+
 /** Write a score folder of the mixture: summary.json, documents.h5, tokens.h5.
  *
  * Errors:     BP_ERR_CREATE the folder is there and not empty; BP_ERR_IO, BP_ERR_DENIED. */

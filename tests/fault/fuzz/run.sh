@@ -51,6 +51,8 @@ parsers() {
     cli) echo jobs/bagpipe.c ;;
     metrics_resume) echo src/run/run_journal.c ;;
     bilm) echo src/models/elmo/bilm_options.c ;;
+    candidates) echo src/infer/score/candidates/read.c ;;
+    mixture) echo data_tools/mixture_weights.c ;;
     notes) echo src/io/checkpoint/ensemble_file.c src/io/huggingface/hf_config.c ;;
     esac
 }

@@ -77,7 +77,7 @@ def manifest_seeds():
     put("manifest", "overlap-and-hole", manifest([tensor("a", [2, 2], [([0, 0], [2, 1]), ([0, 0], [2, 1])])]))
     put("manifest", "beyond", manifest([tensor("a", [4], [([0], [9223372036854775807])])]))
     put("manifest", "huge", manifest([tensor("a", [2147483648, 2147483648], [])]))
-    put("manifest", "version", manifest(two, format_version=4))
+    put("manifest", "version", manifest(two, format_version=3))
     put("manifest", "order", manifest(two[::-1]))
     put("manifest", "files", manifest([], files=("../x", "shard-00000.h5")))
     quick = [{"name": "shard-00000.h5", "bytes": 600, "xxh3_128": "0123456789abcdef" * 2}]
@@ -342,6 +342,28 @@ def rows_seeds():
         put("rows", name, data)
 
 
+def candidates_seeds():
+    """A byte for the tokens before a context and its length, then a line for each of three documents."""
+    lines = (b'{"choices": ["b", " a"], "answer": 1}\n{"choices": ["ab"]}\n{"choices": ["", "a"], "x": NaN}\n',
+             b'{"choices": ["a"], "answer": null}\n{"choices": ["\\u0000"], "answer": 0}\n{"choices": ["b "]}')
+    for name, data in (("plain", b"\x40" + lines[0]), ("lead", b"\x47" + lines[0]), ("short", b"\x03" + lines[0]), ("nul", b"\x81" + lines[1]),
+                       ("few", b"\x40" + lines[0][:60]), ("more", b"\x40" + 2 * lines[0]), ("no-list", b'\x40{"choices": {}}\n'),
+                       ("no-text", b'\x40{"choices": [1]}\n'), ("wrong-answer", b'\x40{"choices": ["a"], "answer": 1}\n'),
+                       ("long", b'\x20{"choices": ["' + b"a b" * 40 + b'"]}\n'), ("empty", b"")):
+        put("candidates", name, data)
+
+
+def mixture_seeds():
+    def weights(first, second, **more):
+        models = [{"folder": "a", "digest": "a1", "weight": first}, {"folder": "b", "digest": "", "weight": second}]
+        return json.dumps({"format": "bagpipe mixture", "format_version": 1, "models": models, **more})
+
+    for name, text in (("good", weights(0.25, 0.75)), ("sum", weights(0.25, 0.7)), ("below", weights(-0.25, 1.25)), ("text", weights("0.25", 0.75)),
+                       ("version", weights(0, 1, format_version=2)), ("one", weights(0, 1, models=[])), ("other", weights(0, 1).replace("a1", "a2")),
+                       ("huge", weights(0, 1).replace("0,", "1e999,")), ("rest", weights(0, 1) + "x"), ("empty", ""), ("list", "[]")):
+        put("mixture", name, text)
+
+
 def h5_seeds():
     try:
         import h5py, numpy
@@ -525,5 +547,5 @@ def bilm_seeds():
 
 if __name__ == "__main__":
     for make in (json_seeds, members_seeds, config_seeds, manifest_seeds, safetensors_seeds, tokenizer_seeds, encode_seeds, text_seeds, metrics_seeds,
-                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
+                 record_seeds, corpus_index_seeds, reshard_seeds, coord_seeds, wire_seeds, notes_seeds, prompts_seeds, rows_seeds, candidates_seeds, mixture_seeds, h5_seeds, bilm_seeds, ngram_seeds, arpa_seeds, vectors_seeds, cli_seeds):
         make()
