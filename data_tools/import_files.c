@@ -207,6 +207,8 @@ static const struct {
     {"{", 1, "a JSON file", FOLDER_OF},
 };
 
+#define FILES "give a folder of Hugging Face or bilm-tf, an ARPA file, or a file of word2vec"
+
 /* A length of 8 bytes, and a JSON object. */
 static bool is_safetensors(const char *text, size_t bytes)
 {
@@ -248,11 +250,23 @@ static bp_err fail_kind(const char *path, const char *what, const char *remedy)
                    "this is %s, which import does not read: at %s; %s", what, path, remedy);
 }
 
+/* A file without text: a compressed one that is cut short says so. */
+static bp_err fail_unread(const char *path)
+{
+    bp_words_file file;
+    bp_err err = bp_words_file_map(&file, path);
+
+    bp_words_file_unmap(&file);
+    return err != BP_OK ? err : fail_kind(path, "an empty file", FILES);
+}
+
 static bp_err fail_file(const char *path)
 {
     char head[HEAD_BYTES];
     size_t bytes = bp_words_file_peek(head, sizeof head, path);
 
+    if (bytes == 0)
+        return fail_unread(path);
     for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
         if (bytes >= KINDS[k].bytes && memcmp(head, KINDS[k].magic, KINDS[k].bytes) == 0)
             return fail_kind(path, KINDS[k].what, KINDS[k].remedy);
@@ -265,10 +279,7 @@ static bp_err fail_file(const char *path)
     if (is_headless_vectors(head, bytes))
         return fail_kind(path, "a text of word vectors without a first line",
                          "put a line before it with how many there are, and their width");
-    return fail_kind(
-        path,
-        bytes == 0 ? "an empty file, or none that can be read" : "a file of no kind that is known",
-        "give a folder of Hugging Face or bilm-tf, an ARPA file, or a file of word2vec");
+    return fail_kind(path, "a file of no kind that is known", FILES);
 }
 
 /* ---- folders ---- */
