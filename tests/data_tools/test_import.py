@@ -131,6 +131,13 @@ class Import(JobTest):
         self.assertEqual(*encoded)
         self.assertIn(str(vocabulary["\u0120the"]), encoded[0])
 
+    def test_a_compressed_file_that_is_cut_short_is_no_empty_one(self):
+        whole = gzip.compress(b"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s> -1\n-1 </s>\n-1 a\n\n\\end\\\n")
+        for length in (15, 40, len(whole) - 1):
+            with open(self.at("cut.arpa.gz"), "wb") as file:
+                file.write(whole[:length])
+            self.assert_error(run([program("bagpipe-data"), "import", self.at("cut.arpa.gz"), "--out", self.at("never")]), 65, "[text.damaged]", "truncated")
+
     def test_files_of_other_kinds_are_named(self):
         header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
         files = {"m.gguf": (b"GGUF\3\0\0\0", "GGUF"), "pytorch_model.bin": (b"PK\3\4" + bytes(30), "PyTorch"), "old.bin": (b"\x80\2}q\0.", "pickle"),
