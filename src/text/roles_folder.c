@@ -21,8 +21,8 @@ typedef struct folder {
 
 /* What one source says of a role. */
 typedef struct statement {
-    bool speaks;
-    bp_ends ids; /* none: it says that there is none */
+    bool speaks, lacks; /* it names a token that the vocabulary lacks: it does not speak */
+    bp_ends ids;        /* none: it says that there is none */
 } statement;
 
 static json_t *open_file(const char *path)
@@ -67,6 +67,11 @@ static void read_name(statement *out, const folder *self, int file, const char *
         value = json_object_get(value, "content");
     name = json_string_value(value);
     id = name ? bp_tokenizer_id(self->tokenizer, name, json_string_length(value)) : -1;
+    if (name && id < 0) {
+        out->lacks = true;
+        bp_buffer_printf(self->said, "%s%s says %s, which is no token",
+                         self->said->bytes > 0 ? ", " : "", NAMES[file], name);
+    }
     if (id < 0 && !json_is_null(value))
         return;
     out->speaks = true;
@@ -131,7 +136,7 @@ static void take_bos(folder *self)
     int64_t before = bp_tokenizer_template_bos(tokenizer);
     statement sources[3] = {by_name(self, "bos_token")};
     const statement *first = NULL;
-    bool differ = false;
+    bool differ = sources[0].lacks;
 
     if (before >= 0) {
         sources[1].speaks = true;
@@ -145,13 +150,13 @@ static void take_bos(folder *self)
         first = first ? first : &sources[k];
         differ = differ || first_of(&sources[k]) != first_of(first);
     }
+    if (differ)
+        disagree(self, 0);
     if (!first)
         return;
     tokenizer->roles[BP_ROLE_BOS] = first_of(first);
     if (json_is_boolean(adds))
         tokenizer->roles[BP_ROLE_FIRST] = json_is_true(adds) ? first_of(first) : -1;
-    if (differ)
-        disagree(self, 0);
 }
 
 /* ---- the end ---- */
@@ -162,10 +167,12 @@ static void take_ends(folder *self)
     statement sources[3] = {by_name(self, "eos_token"), by_id(self, CONFIG, "eos_token_id"),
                             by_id(self, GENERATION_CONFIG, "eos_token_id")};
     int64_t id = -1;
-    bool differ = false;
+    bool differ = sources[0].lacks;
 
     for (int k = 0; k < 3 && id < 0; k++)
         id = first_of(&sources[k]);
+    if (id < 0 && differ)
+        disagree(self, 1);
     if (id < 0)
         return;
     tokenizer->roles[BP_ROLE_END] = id;

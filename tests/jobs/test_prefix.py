@@ -135,6 +135,9 @@ class Prefix(JobTest):
                               f"config.json says {HALT}"), (end, f"tokenizer_config.json says {HALT}", f"config.json says {STOP}")):
             self.assert_words([line], words, line)
         self.assertEqual(self.roles("apart"), (HALT, STOP, GO, [HALT, STOP]))
+        (begin,) = said(self.model("lacking", True, {}, tokenizer_config={"bos_token": "<nowhere>"}))
+        self.assert_words([begin], ["tokenizer_config.json says <nowhere>, which is no token", f"template of tokenizer.json says {GO}"], begin)
+        self.assertEqual(self.roles("lacking"), (-1, GO, GO, None))
         self.write("apart/tokenizer_config.json", '{"bos_token": ')
         line = self.must(["bagpipe-data", "corpus", "--tokenizer", self.at("apart/tokenizer.json"), "--format", "lines", "--out",
                           self.at("unread.h5"), self.at("valid.txt")]).err
