@@ -2,8 +2,8 @@
 #ifndef BP_DATA_TOOLS_METRICS_FILES_H
 #define BP_DATA_TOOLS_METRICS_FILES_H
 
-#include "metrics/text_metrics.h"
 #include "statistics/task_metrics.h"
+#include "text_metrics/text_metrics.h"
 
 #include <stdbool.h>
 

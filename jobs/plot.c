@@ -1,5 +1,5 @@
 /* bagpipe plot: trainings as a page or a picture; on a login node too: no MPI. */
-#include "report/training.h"
+#include "job/report/training.h"
 
 #include "base/fs.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* What a run was before: its config.ini and run.json, and how this one differs. Private to
- * src/coordinator; local. */
+ * src/run; local. */
 #ifndef BP_RUN_RUN_COMPARE_PRIV_H
 #define BP_RUN_RUN_COMPARE_PRIV_H
 

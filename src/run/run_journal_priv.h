@@ -1,4 +1,4 @@
-/* Files of JSON lines that only grow, but for the cut at a resume. Private to src/coordinator;
+/* Files of JSON lines that only grow, but for the cut at a resume. Private to src/run;
  * local. */
 #ifndef BP_RUN_RUN_JOURNAL_PRIV_H
 #define BP_RUN_RUN_JOURNAL_PRIV_H

@@ -1,4 +1,4 @@
-/* A run that is open. Private to src/coordinator. */
+/* A run that is open. Private to src/run. */
 #ifndef BP_RUN_RUN_PRIV_H
 #define BP_RUN_RUN_PRIV_H
 

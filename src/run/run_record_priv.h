@@ -1,4 +1,4 @@
-/* run.json. Private to src/coordinator; local. */
+/* run.json. Private to src/run; local. */
 #ifndef BP_RUN_RUN_RECORD_PRIV_H
 #define BP_RUN_RUN_RECORD_PRIV_H
 

@@ -1,4 +1,4 @@
-/* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Private to src/coordinator;
+/* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Private to src/run;
  * local. */
 #ifndef BP_RUN_RUN_TENSORBOARD_PRIV_H
 #define BP_RUN_RUN_TENSORBOARD_PRIV_H

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/mailbox.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
+#include "mesh/mailbox.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>

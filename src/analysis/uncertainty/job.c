@@ -10,8 +10,8 @@
 #include "base/run_options.h"
 #include "infer/score/memory.h"
 #include "infer/score/score.h"
+#include "job/report/report.h"
 #include "mesh/collective.h"
-#include "report/report.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,8 +10,8 @@
 #include "infer/generate/generator_priv.h"
 #include "infer/generate/memory.h"
 #include "infer/score/score.h"
+#include "job/report/report.h"
 #include "mesh/collective.h"
-#include "report/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

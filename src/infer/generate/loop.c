@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/work_queue.h"
 #include "infer/score/inference.h"
+#include "job/work_queue.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/signals.h"
-#include "coordinator/work_queue.h"
 #include "infer/score/inference.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
+#include "job/work_queue.h"
 #include "mesh/collective.h"
 
 #include <inttypes.h>

@@ -13,8 +13,8 @@
 #include "infer/score/score.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
+#include "job/report/report.h"
 #include "mesh/collective.h"
-#include "report/report.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>

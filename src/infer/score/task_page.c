@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "infer/score/page/page_priv.h"
-#include "report/report.h"
+#include "job/report/report.h"
 #include "statistics/calibration.h"
 
 #include <math.h>

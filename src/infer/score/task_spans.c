@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "io/corpus/corpus_writer.h"
-#include "metrics/text_metrics.h"
 #include "statistics/task_metrics.h"
 #include "text/answers.h"
+#include "text_metrics/text_metrics.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders.
- * Private to src/store. */
+ * Private to src/io/checkpoint. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 

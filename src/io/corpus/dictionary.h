@@ -1,5 +1,5 @@
 /* A dictionary: texts numbered in the order in which they first come. Local: no MPI. Private to
- * src/store. */
+ * src/io/corpus. */
 #ifndef BP_IO_CORPUS_DICTIONARY_H
 #define BP_IO_CORPUS_DICTIONARY_H
 

@@ -1,6 +1,6 @@
 /* What /proc has of a process. Without memory of its own and without locks, for threads beside a
  * main thread that stands still, and for a child that was made without fork(). Private to
- * src/coordinator; local. */
+ * src/run; local. */
 #ifndef BP_RUN_LOCK_PROCESS_PRIV_H
 #define BP_RUN_LOCK_PROCESS_PRIV_H
 

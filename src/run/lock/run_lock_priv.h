@@ -1,4 +1,4 @@
-/* One owner a run folder. Private to src/coordinator; local, on the coordinator. */
+/* One owner a run folder. Private to src/run; local, on the coordinator. */
 #ifndef BP_RUN_LOCK_RUN_LOCK_PRIV_H
 #define BP_RUN_LOCK_RUN_LOCK_PRIV_H
 

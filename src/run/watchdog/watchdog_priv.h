@@ -1,4 +1,4 @@
-/* The watchdog's parts. Private to src/coordinator; local. */
+/* The watchdog's parts. Private to src/run; local. */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 #define BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 

@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
-#include "coordinator/work_queue.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "job/work_queue.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 

@@ -4,10 +4,10 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "coordinator/mailbox.h"
 #include "data/loader.h"
 #include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
+#include "mesh/mailbox.h"
 #include "mesh/node_memory.h"
 #include "models/learner.h"
 #include "models/task.h"

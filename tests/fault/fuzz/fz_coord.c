@@ -2,9 +2,9 @@
  * picks: the queue of work, the commit of a checkpoint, jobs that contend for a run folder, the
  * watchdog. */
 #include "base/mem.h"
-#include "coordinator/work_scheduler_priv.h"
 #include "fuzz.h"
 #include "io/checkpoint/commit_steps.h"
+#include "job/work_scheduler_priv.h"
 #include "run/lock/run_lock_record_priv.h"
 #include "run/watchdog/watch_state.h"
 

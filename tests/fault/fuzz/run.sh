@@ -46,7 +46,7 @@ parsers() {
     arpa) echo src/models/ngram/ngram_arpa_read.c src/models/words_file.c ;;
     vectors) echo src/models/word2vec/vectors_read.c src/models/words_file.c ;;
     reshard) echo src/io/checkpoint/shard.c src/tensor/box.c ;;
-    coord) echo src/coordinator/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
+    coord) echo src/job/work_scheduler.c src/run/lock/run_lock_record.c src/run/watchdog/watch_state.c src/io/checkpoint/commit_steps.c ;;
     wire) echo src/run/watchdog/watchdog_wire.c ;;
     cli) echo jobs/bagpipe.c ;;
     metrics_resume) echo src/run/run_journal.c ;;

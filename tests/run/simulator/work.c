@@ -3,7 +3,7 @@
  * job if not by this one. */
 #include "simulator.h"
 
-#include "coordinator/work_scheduler_priv.h"
+#include "job/work_scheduler_priv.h"
 
 #include <string.h>
 

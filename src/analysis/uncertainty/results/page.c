@@ -4,7 +4,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "report/report.h"
+#include "job/report/report.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "report/report.h"
+#include "job/report/report.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

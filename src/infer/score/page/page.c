@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "infer/score/keys.h"
-#include "report/report.h"
+#include "job/report/report.h"
 #include "text/tokenizer.h"
 
 #include <inttypes.h>

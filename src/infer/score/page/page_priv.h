@@ -1,5 +1,5 @@
 /* index.html of a scoring job: how documents' perplexities are distributed, the hardest and the
- * easiest documents, and texts coloured token by token. Private to src/score; local. */
+ * easiest documents, and texts coloured token by token. Private to src/infer/score; local. */
 #ifndef BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 #define BP_INFER_SCORE_PAGE_PAGE_PRIV_H
 

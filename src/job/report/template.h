@@ -1,0 +1,30 @@
+/* Text from a template and JSON: the part of Mustache that pages need. Local: no MPI. */
+#ifndef BP_JOB_REPORT_TEMPLATE_H
+#define BP_JOB_REPORT_TEMPLATE_H
+
+#include "base/buffer.h"
+#include "base/err.h"
+#include "base/json.h"
+
+/** Render `text` with `data`, to the end of `out`.
+ *
+ *   {{name}}  {{{name}}}    the value, escaped for HTML, and as it is; {{.}} is the value itself
+ *   {{#name}} ... {{/name}} once for each element of an array; once inside any other value; not at
+ *                           all for null, false, an empty array and a name that is not there
+ *   {{^name}} ... {{/name}} where {{#name}} gives nothing
+ *   {{! words }}            nothing
+ *
+ * a.b is b of a. A name that an object lacks is looked for in the sections around it; one that is
+ * nowhere is empty. A line with a section's tag or a comment alone leaves no empty line. Integers
+ * stand as they are and reals with 6 digits: whoever wants others gives a string.
+ *
+ * `name` is the template's, for messages.
+ * Errors:     BP_ERR_FORMAT a tag without its end, with name and line; BP_ERR_SYSTEM.
+ * Source:     mustache.github.io; without partials, lambdas, and other delimiters.
+ */
+bp_err bp_template_render(bp_buffer *out, const char *text, const char *name, const json_t *data);
+
+/** Add text with & < > " as HTML has them; a control character but tab and line ends is \xNN. */
+void bp_html_escape(bp_buffer *out, const char *text, size_t bytes);
+
+#endif

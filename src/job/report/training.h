@@ -1,0 +1,32 @@
+/* Plots of trainings: a page, or a picture, of one run or of several over one another. Local: no
+ * MPI, no lock; the run folders are only read. */
+#ifndef BP_JOB_REPORT_TRAINING_H
+#define BP_JOB_REPORT_TRAINING_H
+
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/** Write the page of `count` runs to `path`: plots over steps, tokens and hours, final figures, and
+ * the keys that differ.
+ *
+ * *notice: why the page has no plots (no gnuplot); NULL: it has them. The caller's, bp_free().
+ * Errors:     those of bp_history_read and bp_report_page; BP_ERR_FORMAT no run has logged a step.
+ */
+bp_err bp_training_page(const char *path, const char *const *folders, int64_t count, char **notice);
+
+/** What a training leaves at its end: FOLDER/index.html. What fails is a warning. */
+void bp_training_leave_page(const char *folder);
+/** The same where the run is new; of one that was finished before, where its page is gone and the
+ * templates are there, with a line that says so. */
+void bp_training_keep_page(const char *folder, bool is_new);
+
+/** Write the plots to `path` as SVG, or as PNG. x: "steps", "tokens" or "hours".
+ *
+ * Errors:     those of bp_history_read, bp_gnuplot and bp_file_write; BP_ERR_FORMAT no run has
+ *             logged a step.
+ */
+bp_err bp_training_picture(const char *path, const char *const *folders, int64_t count,
+                           const char *x, bool png);
+
+#endif

@@ -1,0 +1,137 @@
+/* A question and its answer are messages of one kind. */
+#include "job/work_queue.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "job/work_scheduler_priv.h"
+#include "mesh/collective.h"
+
+#define MAIL_QUESTION 0
+#define TICK_SECONDS  1.0
+
+typedef struct question {
+    int64_t kind, amount;
+} question;
+
+struct bp_work_queue {
+    bp_work_spec spec;
+    bp_mailbox *box;
+    bool leads;     /* this rank leads its `ensemble` group */
+    bool asked;     /* a question of this rank is open */
+    int64_t answer; /* this rank's, where it coordinates */
+
+    work_scheduler scheduler; /* the coordinator's */
+    double ticked;
+};
+
+void bp_work_queue_new(bp_work_queue **out, const bp_work_spec *spec)
+{
+    const bp_mesh *mesh = spec->mesh;
+    bp_work_queue *queue = bp_alloc("coordinator.queue", 1, sizeof(*queue));
+
+    queue->spec = *spec;
+    queue->scheduler = (work_scheduler){.units = spec->units, .done = spec->done};
+    queue->leads = mesh->computes && bp_comm_is_root(mesh->ensemble);
+    queue->box = bp_mailbox_new(mesh->world);
+    queue->scheduler.here = (int)bp_all_sum_int(queue->leads, mesh->world);
+    queue->ticked = bp_clock_now();
+    *out = queue;
+}
+
+void bp_work_queue_free(bp_work_queue **queue)
+{
+    if (!*queue)
+        return;
+    bp_mailbox_free(&(*queue)->box);
+    bp_free(*queue);
+    *queue = NULL;
+}
+
+bp_mailbox *bp_work_queue_mailbox(bp_work_queue *queue)
+{
+    return queue->box;
+}
+
+static void put_question(bp_work_queue *queue, work_question kind, int64_t amount)
+{
+    question out = {.kind = kind, .amount = amount};
+
+    BP_ASSERT(queue->leads && !queue->asked);
+    queue->asked = true;
+    if (queue->spec.mesh->coordinates)
+        queue->answer = work_scheduler_answer(&queue->scheduler, kind, amount);
+    else
+        bp_mailbox_send(queue->box, 0, MAIL_QUESTION, &out, sizeof out);
+}
+
+void bp_work_queue_ask(bp_work_queue *queue, int64_t amount)
+{
+    put_question(queue, WORK_ASK, amount);
+}
+
+int64_t bp_work_queue_take(bp_work_queue *queue)
+{
+    BP_ASSERT(queue->asked);
+    if (!queue->spec.mesh->coordinates)
+        bp_mailbox_receive(queue->box, "work_queue", MAIL_QUESTION, &queue->answer,
+                           sizeof queue->answer);
+    queue->asked = false;
+    return queue->answer;
+}
+
+static void receive(bp_work_queue *queue, const bp_mail *mail)
+{
+    const question *in = mail->data;
+
+    if (mail->kind != MAIL_QUESTION) {
+        queue->spec.receive(queue->spec.context, mail);
+        return;
+    }
+    int64_t answer = work_scheduler_answer(&queue->scheduler, (work_question)in->kind, in->amount);
+    bp_mailbox_send(queue->box, mail->from, MAIL_QUESTION, &answer, sizeof answer);
+}
+
+static void tick(bp_work_queue *queue)
+{
+    double now = bp_clock_now();
+
+    if (!queue->spec.tick || now - queue->ticked < TICK_SECONDS)
+        return;
+    queue->ticked = now;
+    if (queue->spec.tick(queue->spec.context, queue->scheduler.amount))
+        queue->scheduler.closed = true;
+}
+
+void bp_work_queue_serve(bp_work_queue *queue)
+{
+    bp_mail mail;
+
+    if (!queue->spec.mesh->coordinates)
+        return;
+    while (bp_mailbox_take(queue->box, BP_MAIL_ANY, &mail)) {
+        receive(queue, &mail);
+        bp_free(mail.data);
+    }
+    tick(queue);
+}
+
+static bool have_left(void *context)
+{
+    bp_work_queue *queue = context;
+
+    bp_work_queue_serve(queue);
+    return !queue->spec.mesh->coordinates || queue->scheduler.here == 0;
+}
+
+void bp_work_queue_leave(bp_work_queue *queue, bool early, int64_t amount)
+{
+    if (queue->leads) {
+        BP_ASSERT(early ||
+                  !queue->asked); /* a unit that was handed out is not dropped in silence */
+        if (queue->asked)
+            (void)bp_work_queue_take(queue);
+        put_question(queue, early ? WORK_LEAVE_EARLY : WORK_LEAVE, amount);
+        (void)bp_work_queue_take(queue);
+    }
+    bp_poll("work_queue", have_left, queue);
+}

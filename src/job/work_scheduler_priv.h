@@ -1,0 +1,28 @@
+/* The queue of work as decisions alone: which unit a lead gets, given what it says. work_queue.c
+ * carries questions and answers over MPI; a simulator carries them otherwise. Private to
+ * src/job. */
+#ifndef BP_JOB_WORK_SCHEDULER_PRIV_H
+#define BP_JOB_WORK_SCHEDULER_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum work_question {
+    WORK_ASK,
+    WORK_LEAVE,
+    WORK_LEAVE_EARLY /* work is left behind: nothing more is handed out to anyone */
+} work_question;
+
+typedef struct work_scheduler {
+    int64_t units;
+    const uint8_t *done; /* [units]; borrowed */
+    int64_t next;        /* units before it are done or handed out */
+    int64_t amount;      /* reported so far */
+    int here;            /* leads that have not left */
+    bool closed;         /* nothing more is handed out */
+} work_scheduler;
+
+/** A unit; -1: none, or the lead has left. */
+int64_t work_scheduler_answer(work_scheduler *scheduler, work_question question, int64_t amount);
+
+#endif
