@@ -1,13 +1,13 @@
 /* bagpipe uncertainty: methods side by side; the same command again goes on. */
-#include "analysis/uncertainty/uncertainty.h"
+#include "uncertainty/uncertainty.h"
 
-#include "analysis/uncertainty/laplace/laplace.h"
 #include "infer/score/score.h"
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
+#include "uncertainty/methods/laplace/laplace.h"
 
 static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty_options,
                                            bp_score_rule_options, bp_laplace_options,
