@@ -1,5 +1,6 @@
 /* bagpipe uncertainty: methods side by side; the same command again goes on. */
 #include "uncertainty/uncertainty.h"
+#include "uncertainty/methods/list.h"
 
 #include "infer/score/score.h"
 #include "job.h"
@@ -7,13 +8,16 @@
 #include "mesh/node_memory.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
-#include "uncertainty/methods/laplace/laplace.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty_options,
-                                           bp_score_rule_options, bp_laplace_options,
-                                           bp_mesh_options,       bp_math_options,
-                                           bp_memory_options,     bp_slurm_options,
-                                           bp_watchdog_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_uncertainty_options,
+                                           bp_score_rule_options,
+                                           BP_UNCERTAINTY_METHODS_OPTIONS bp_mesh_options,
+                                           bp_math_options,
+                                           bp_memory_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
 
 static bp_err run(const bp_job_call *call)
 {

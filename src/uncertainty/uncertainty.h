@@ -1,7 +1,7 @@
 /* The uncertainty of language models or classifiers, side by side: each method (a model, an
- * ensemble, passes with dropout or DropConnect, samples of a Laplace approximation) scores the same
- * documents; what it says of its own errors is measured on those in the domain, and what it says of
- * other texts on those that are shifted. */
+ * ensemble, or what uncertainty/methods makes of one model) scores the same documents; what it says
+ * of its own errors is measured on those in the domain, and what it says of other texts on those
+ * that are shifted. */
 #ifndef BP_UNCERTAINTY_UNCERTAINTY_H
 #define BP_UNCERTAINTY_UNCERTAINTY_H
 
@@ -16,8 +16,6 @@ typedef struct bp_uncertainty_keys {
     const char *in_domain;
     const char *shifted;
     int64_t passes;
-    double dropout;
-    double dropconnect;
     int64_t resamples;
     int64_t temper_tokens;
     const char *valid;

@@ -26,11 +26,11 @@ static void methods_have_names_folders_and_ways(void **state)
     assert_int_equal(methods.count, 5);
     assert_string_equal(methods.items[0].name, "one");
     assert_string_equal(methods.items[0].path, "runs/a");
-    assert_int_equal(methods.items[0].way, COMPARISON_PLAIN);
+    assert_string_equal(methods.items[0].way->word, "plain");
     assert_string_equal(methods.items[1].path, "runs/b");
-    assert_int_equal(methods.items[1].way, COMPARISON_DROPOUT);
+    assert_string_equal(methods.items[1].way->word, "dropout");
     assert_string_equal(methods.items[2].path, "/c=d");
-    assert_int_equal(methods.items[2].way, COMPARISON_LAPLACE);
+    assert_string_equal(methods.items[2].way->word, "laplace");
     assert_string_equal(methods.items[3].path, "runs:old/e");
     assert_string_equal(methods.items[4].path, "runs:f/");
     comparison_methods_clear(&methods);

@@ -500,7 +500,7 @@ typedef struct ear {
     double share;
 } ear;
 
-static bool update(void *context, const bp_laplace_progress *progress)
+static bool update(void *context, const bp_fit_progress *progress)
 {
     ear *self = context;
 
@@ -516,7 +516,7 @@ static bool update(void *context, const bp_laplace_progress *progress)
 static bp_err fit_heard(world *self, const char *name, ear *context)
 {
     static const bp_laplace_spec spec = {.tokens = 1000000, .samples = 5, .seed = 1};
-    bp_laplace_listener listener = {.update = update, .context = context};
+    bp_fit_listener listener = {.update = update, .context = context};
     bp_laplace_report report;
 
     return bp_laplace_fit_model(self->mesh, self->config, &self->model->lm, bp_test_path("toy.h5"),

@@ -60,33 +60,28 @@ char *comparison_safe_name(const char *name)
 
 /* ---- methods ---- */
 
-const char *comparison_way_name(comparison_way way)
+static bp_err refuse_word(const char *colon, const char *item)
 {
-    static const char *const NAMES[] = {"plain", "dropout", "dropconnect", "laplace"};
+    char *words = bp_uncertainty_method_words();
+    bp_err err = BP_FAIL(BP_ERR_CONFIG, "comparison.unknown_method",
+                         "there is no method '%s' of '%s': at uncertainty.models; use %s (a folder "
+                         "with a ':' in its name is given with a '/' at its end)",
+                         colon, item, words);
 
-    return NAMES[way];
+    bp_free(words);
+    return err;
 }
 
-/* FOLDER, FOLDER:dropout, FOLDER:dropconnect or FOLDER:laplace. What stands behind the last ':' is
- * a word if there is no '/' in it. */
+/* FOLDER or FOLDER:WORD: what comes after the last ':' is a word if there is no '/' in it. */
 static bp_err take_folder(comparison_method *method, const char *text, const char *item)
 {
     const char *colon = strrchr(text, ':');
 
     if (colon && strchr(colon, '/'))
         colon = NULL;
-    if (colon && strcmp(colon, ":dropout") == 0)
-        method->way = COMPARISON_DROPOUT;
-    else if (colon && strcmp(colon, ":dropconnect") == 0)
-        method->way = COMPARISON_DROPCONNECT;
-    else if (colon && strcmp(colon, ":laplace") == 0)
-        method->way = COMPARISON_LAPLACE;
-    else if (colon)
-        return BP_FAIL(BP_ERR_CONFIG, "comparison.unknown_method",
-                       "there is no method '%s' of '%s': at uncertainty.models; use :dropout, "
-                       ":dropconnect or :laplace (a folder with a ':' in its name is given with a "
-                       "'/' at its end)",
-                       colon, item);
+    method->way = colon ? bp_uncertainty_method_find(colon + 1) : &bp_plain_method;
+    if (!method->way)
+        return refuse_word(colon, item);
     method->path = cut(text, colon ? (size_t)(colon - text) : strlen(text));
     if (method->path[0] == '\0')
         return BP_FAIL(BP_ERR_CONFIG, "comparison.no_folder",

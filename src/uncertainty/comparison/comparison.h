@@ -6,23 +6,17 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "models/task_shape.h"
+#include "uncertainty/methods/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define COMPARISON_NAME_BYTES 64 /* of a method or a shift, which name files */
 
-typedef enum comparison_way {
-    COMPARISON_PLAIN,
-    COMPARISON_DROPOUT,
-    COMPARISON_DROPCONNECT,
-    COMPARISON_LAPLACE
-} comparison_way;
-
 typedef struct comparison_method {
     char *name;
     char *path; /* a CHECKPOINT or an ensemble */
-    comparison_way way;
+    const bp_uncertainty_method *way;
 } comparison_method;
 
 typedef struct comparison_methods {
@@ -30,7 +24,7 @@ typedef struct comparison_methods {
     int64_t count;
 } comparison_methods;
 
-/** Parse `NAME=FOLDER, NAME=FOLDER:dropout, NAME=FOLDER:dropconnect, NAME=FOLDER:laplace`.
+/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method.
  *
  * Local. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
@@ -38,12 +32,10 @@ typedef struct comparison_methods {
  */
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text);
 void comparison_methods_clear(comparison_methods *methods);
-/** bp_run_spec.keeps_bits of a comparison: that of scoring, but samples of a Laplace approximation
- * agree to rounding at any number of ranks. */
+/** bp_run_spec.keeps_bits of a comparison: that of scoring, but what a method fits agrees to
+ * rounding at any number of ranks. */
 bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
                            const char *now);
-const char *
-comparison_way_name(comparison_way way); /* "plain", "dropout", "dropconnect", "laplace" */
 
 /** Documents: of all files of a corpus, or those of them with one value of a label. */
 typedef struct comparison_part {
@@ -128,7 +120,7 @@ typedef struct comparison_metadata {
  *
  * Local.
  * Errors:     BP_ERR_INPUT a folder that is missing or holds no checkpoint; those of
- *             bp_ensemble_list_load; BP_ERR_CONFIG dropout or Laplace of an ensemble; BP_ERR_FORMAT
+ *             bp_ensemble_list_load; BP_ERR_CONFIG a method of an ensemble; BP_ERR_FORMAT
  *             members of different tokenizers, vocabularies or tasks.
  */
 bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);

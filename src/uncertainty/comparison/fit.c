@@ -1,4 +1,4 @@
-/* The fit of a Laplace approximation within a comparison: what the coordinator reports of it, and
+/* The fit of a method within a comparison: what the coordinator reports of it, and
  * how a stop request that it receives reaches the ranks that compute. */
 #include "uncertainty/comparison/job_priv.h"
 
@@ -7,10 +7,8 @@
 #include "base/mem.h"
 #include "base/signals.h"
 #include "coordinator/mailbox.h"
-#include "data/corpus.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
-#include "uncertainty/methods/laplace/laplace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,7 +32,7 @@ typedef struct fit_course {
 /* ---- on the coordinator ---- */
 
 /* `bagpipe status` shows the last line of the log. */
-static void log_progress(fit_course *course, const bp_laplace_progress *progress)
+static void log_progress(fit_course *course, const bp_fit_progress *progress)
 {
     char left[96] = "", duration[64];
 
@@ -51,7 +49,7 @@ static void log_progress(fit_course *course, const bp_laplace_progress *progress
                     progress->steps, progress->name, 100 * progress->share, left);
 }
 
-static bool update(void *context, const bp_laplace_progress *progress)
+static bool update(void *context, const bp_fit_progress *progress)
 {
     log_progress(context, progress);
     return bp_signals_stop_asked();
@@ -60,11 +58,11 @@ static bool update(void *context, const bp_laplace_progress *progress)
 /* ---- to a dedicated coordinator, which has nothing else to do ---- */
 
 typedef struct fit_message {
-    bp_laplace_progress progress; /* its name does not travel */
+    bp_fit_progress progress; /* its name does not travel */
     char name[64];
 } fit_message;
 
-static bool report(void *context, const bp_laplace_progress *progress)
+static bool report(void *context, const bp_fit_progress *progress)
 {
     fit_course *course = context;
     fit_message message = {.progress = *progress};
@@ -105,52 +103,42 @@ static bool has_ended(void *context)
 static bp_err serve(fit_course *course)
 {
     bp_poll("recv", has_ended, course);
-    return course->stopped ? bp_stop_request_stopped("while a Laplace approximation was fitted")
+    return course->stopped ? bp_stop_request_stopped("while method %s was fitted", course->method)
                            : BP_OK;
 }
 
 /* ---- the fit ---- */
 
 /* A file that an earlier start left has its seconds, if that start did not report them. */
-static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_laplace_report *found,
+static bp_err keep_fit(const comparison_job *self, int64_t m, const bp_fit_report *found,
                        double seconds)
 {
     json_t *entry = comparison_record_of(self, m);
 
     if (found->reused && !isnan(comparison_record_real(entry, "fit_seconds")))
         return BP_OK;
-    if (found->reused)
-        seconds = found->factor_seconds + found->eigen_seconds + found->prior_seconds;
-    bp_log("%s: prior precision %.4g, %.0f effective parameters, log evidence %.6g, from %" PRId64
-           " tokens",
-           self->results.methods.items[m].name, found->tau, found->effective_parameters,
-           found->log_evidence, found->tokens);
-    (void)json_object_set_new(entry, "prior_precision", bp_json_real(found->tau));
-    (void)json_object_set_new(entry, "effective_parameters",
-                              bp_json_real(found->effective_parameters));
-    (void)json_object_set_new(entry, "log_evidence", bp_json_real(found->log_evidence));
-    return comparison_record_add(self, m, "fit_seconds", seconds);
+    bp_log("%s: %s", self->results.methods.items[m].name, found->summary);
+    for (int k = 0; k < found->count; k++)
+        (void)json_object_set_new(entry, found->figures[k].key,
+                                  bp_json_real(found->figures[k].value));
+    return comparison_record_add(self, m, "fit_seconds", found->reused ? found->seconds : seconds);
 }
 
 /* Of one rank. */
-static bp_err run(comparison_job *self, int64_t m, const bp_config *config, const char *path,
-                  bp_laplace_report *found)
+static bp_err run(const comparison_job *self, int64_t m, const bp_config *config,
+                  bp_fit_report *found)
 {
     const bp_mesh *mesh = self->mesh;
     const comparison_method *method = &self->results.methods.items[m];
-    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
+    bp_method_case at = comparison_case(self, m);
     fit_course course = {.self = self, .method = method->name, .asked = -ASK_SECONDS};
-    bp_laplace_listener listener = {.update = mesh->dedicated ? report : update,
-                                    .context = &course};
+    bp_fit_listener listener = {.update = mesh->dedicated ? report : update, .context = &course};
+    bp_method_fit fit = {.mesh = mesh, .config = config, .listener = &listener};
     bp_err err;
 
     if (mesh->dedicated)
         course.box = bp_mailbox_new(mesh->world);
-    if (mesh->computes)
-        err = bp_laplace_fit(mesh, config, method->path, bp_corpus_keys_of(self->config)->train,
-                             &spec, path, &listener, found);
-    else
-        err = serve(&course);
+    err = mesh->computes ? method->way->fit(&at, &fit, found) : serve(&course);
     if (mesh->dedicated && mesh->rank == 1)
         bp_mailbox_send(course.box, 0, MAIL_ENDS, NULL, 0);
     bp_mailbox_free(&course.box);
@@ -159,16 +147,14 @@ static bp_err run(comparison_job *self, int64_t m, const bp_config *config, cons
 
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config)
 {
-    bp_laplace_report found = {0};
-    char *path = comparison_samples_path(self, method);
+    bp_fit_report found = {0};
     double began = bp_clock_now();
-    bp_err err = bp_agree(self->world, run(self, method, config, path, &found));
+    bp_err err = bp_agree(self->world, run(self, method, config, &found));
 
     if (err == BP_ERR_STOPPED)
         bp_signals_ask_stop(BP_STOP_RANK); /* unless this rank was asked too */
     bp_bcast_bytes(&found, sizeof(found), self->mesh->dedicated ? 1 : 0, self->world);
     if (err == BP_OK && self->mesh->coordinates)
         err = keep_fit(self, method, &found, bp_clock_now() - began);
-    bp_free(path);
     return bp_agree(self->world, err);
 }

@@ -11,7 +11,6 @@
 #include "infer/score/score.h"
 #include "mesh/collective.h"
 #include "report/report.h"
-#include "uncertainty/methods/laplace/laplace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -196,15 +195,15 @@ static bp_err run(comparison_job *self)
 
 /* ---- memory: does each method fit into that of its nodes? Asked before anything is made ---- */
 
-/* What a rank takes to fit the Laplace approximation of method m. */
+/* What a rank takes to fit method m, which may have no fit. */
 static int64_t fit_bytes(const comparison_job *self, int64_t m)
 {
-    const comparison_metadata *metadata = &self->results.metadata[m];
-    bp_laplace_spec spec = bp_laplace_spec_of(self->config);
+    const bp_uncertainty_method *way = self->results.methods.items[m].way;
+    bp_method_case at = comparison_case(self, m);
     bp_mesh_shape shape = self->mesh_shape;
 
     shape.data = shape.data > 0 ? shape.data : 1; /* of one rank that stands for any mesh */
-    return bp_laplace_bytes(&spec, &shape, comparison_outcomes(metadata), metadata->width);
+    return way->fit_bytes ? way->fit_bytes(&at, &shape) : 0;
 }
 
 static bp_err check_fits(const comparison_job *self, const bp_score_memory_spec *spec)
@@ -226,15 +225,12 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     bp_err err = bp_agree(self->world, comparison_job_derive(self, m, &config));
     bp_score_memory_spec spec = {.config = config, .method = &way, .plan = plan};
 
-    way.drops_weights = method->way == COMPARISON_DROPCONNECT;
-    if (method->way == COMPARISON_DROPOUT || way.drops_weights)
-        way.dropout_passes = self->results.members[m];
-    if (err == BP_OK && method->way == COMPARISON_LAPLACE) { /* the fit, and then its samples */
+    if (err == BP_OK && method->way->fit) { /* first the fit, of the model alone */
         spec.more_bytes = fit_bytes(self, m);
         err = check_fits(self, &spec);
         spec.more_bytes = 0;
-        spec.samples = self->results.members[m];
     }
+    way.draws = self->draws[m];
     if (err == BP_OK)
         err = check_fits(self, &spec);
     bp_config_free(&config);
@@ -282,6 +278,7 @@ static void print_plan(const comparison_job *self)
 static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_world *asked)
 {
     const comparison_method *method = &self->results.methods.items[m];
+    bp_method_case at = comparison_case(self, m);
     bp_config *config = NULL;
     bp_err err = comparison_job_derive(self, m, &config);
 
@@ -289,16 +286,10 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
         err = comparison_job_set_mesh(self, 1, config);
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
-        bp_log("%s: %s of %s%s", method->name, comparison_way_name(method->way), method->path,
-               method->way == COMPARISON_PLAIN ? "" : "; what follows is for the model alone");
-        if (method->way == COMPARISON_DROPOUT || method->way == COMPARISON_DROPCONNECT)
-            bp_log("  %" PRId64 " passes take up to so many times as long",
-                   self->results.members[m]);
-        if (method->way == COMPARISON_LAPLACE)
-            bp_log("  %" PRId64
-                   " samples repeat its last layer so many times; the fit before takes "
-                   "%.1f MiB on a rank besides the model",
-                   self->results.members[m], (double)fit_bytes(self, m) / 1048576);
+        bp_log("%s: %s of %s%s", method->name, method->way->word, method->path,
+               self->draws[m] ? "; what follows is for the model alone" : "");
+        if (method->way->print_plan)
+            method->way->print_plan(&at, fit_bytes(self, m));
     }
     if (err == BP_OK)
         err = check_memory(self, m, asked);

@@ -21,6 +21,8 @@ typedef struct comparison_job {
     char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
     int64_t train_tokens;            /* of corpus.train; on the coordinator */
     char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
+    bp_draws **draws;                /* [methods] how members are made; NULL: as they are */
+    char **fitted;                   /* [methods] RUN/uncertainty/WORD/NAME.h5 */
     char *record_path;               /* RUN/uncertainty/record.json */
     json_t *record;                  /* on the coordinator: what is done, and what it took */
 } comparison_job;
@@ -34,9 +36,11 @@ void comparison_job_close(comparison_job *self);
 /** Do what is missing of each method: fit, score, temperature. Collective over world. Errors: the
  * same on all ranks. */
 bp_err comparison_job_compute(comparison_job *self);
-/** Fit a method's Laplace approximation, unless it was done before. Lines of progress go to the
- * log. Collective over world; `config` is that of the method's score run. Errors: those of
- * bp_laplace_fit; the same on all ranks. */
+/** A method's model, as the method sees it. Borrowed from the job. */
+bp_method_case comparison_case(const comparison_job *self, int64_t method);
+/** Fit a method, unless it was done before. Lines of progress go to the log. Collective over world;
+ * `config` is that of the method's score run. Errors: those of bp_uncertainty_method.fit; the same
+ * on all ranks. */
 bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
 /** Open the method's model into *lm, and call each's callbacks for the batches of corpus.valid (at
  * most uncertainty.temper_tokens of them); `each` has its mesh, configuration and callbacks, the
@@ -64,8 +68,6 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
 /** The mesh of a model of so many members in its configuration: one that can't be spread over the
  * ranks of mesh.members has them as data ranks. */
 bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
-/** RUN/uncertainty/laplace/NAME.h5. Free with bp_free(). */
-char *comparison_samples_path(const comparison_job *self, int64_t method);
 
 /* ---- record.json, on the coordinator ---- */
 

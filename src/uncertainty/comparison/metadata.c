@@ -172,10 +172,10 @@ bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_
 
     if (!bp_ensemble_is(method->path))
         err = look(metadata, method->path);
-    else if (method->way != COMPARISON_PLAIN)
+    else if (method->way->draws)
         err = BP_FAIL(BP_ERR_CONFIG, "comparison.ensemble_method",
                       "an ensemble can't be scored with :%s: at %s; name one CHECKPOINT",
-                      comparison_way_name(method->way), method->path);
+                      method->way->word, method->path);
     else
         err = look_at_ensemble(metadata, method);
     return err == BP_OK ? err : bp_err_prefix(err, "method %s", method->name);

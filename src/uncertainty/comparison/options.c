@@ -3,15 +3,13 @@
 
 #include "infer/score/score.h"
 #include "uncertainty/comparison/comparison.h"
-#include "uncertainty/methods/laplace/laplace.h"
 
 #include <string.h>
 
 const bp_option bp_uncertainty_options[] = {
     {.key = "uncertainty.models",
      .type = BP_OPTION_STRING,
-     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles; FOLDER:dropout, "
-             "FOLDER:dropconnect, FOLDER:laplace",
+     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles" BP_UNCERTAINTY_METHODS_HELP,
      .required = true,
      .at = BP_AT(bp_uncertainty_keys, models)},
     {.key = "uncertainty.in_domain",
@@ -30,20 +28,6 @@ const bp_option bp_uncertainty_options[] = {
      .max = 100000,
      .help = "passes of a model with :dropout or :dropconnect; 2 or more are of use",
      .at = BP_AT(bp_uncertainty_keys, passes)},
-    {.key = "uncertainty.dropout",
-     .type = BP_OPTION_REAL,
-     .value = "0.1",
-     .min = 0,
-     .max = 0.99,
-     .help = "rate of :dropout; not the model's own, which a checkpoint does not record",
-     .at = BP_AT(bp_uncertainty_keys, dropout)},
-    {.key = "uncertainty.dropconnect",
-     .type = BP_OPTION_REAL,
-     .value = "0.1",
-     .min = 0,
-     .max = 0.99,
-     .help = "rate of :dropconnect; not the model's own, which a checkpoint does not record",
-     .at = BP_AT(bp_uncertainty_keys, dropconnect)},
     {.key = "uncertainty.resamples",
      .type = BP_OPTION_INT,
      .value = "1000",
@@ -75,10 +59,18 @@ static void add_fault(bp_config *config, bp_err err)
         bp_config_fault_err(config);
 }
 
-static bool has_way(const comparison_methods *methods, comparison_way way)
+static bool has_way(const comparison_methods *methods, const bp_uncertainty_method *way)
 {
     for (int64_t k = 0; k < methods->count; k++)
         if (methods->items[k].way == way)
+            return true;
+    return false;
+}
+
+static bool fits_any(const comparison_methods *methods)
+{
+    for (int64_t k = 0; k < methods->count; k++)
+        if (methods->items[k].way->fit)
             return true;
     return false;
 }
@@ -89,7 +81,7 @@ bool comparison_keeps_bits(const bp_config *config, const char *key, const char 
     comparison_methods methods = {0};
     bool fits =
         comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models) == BP_OK &&
-        has_way(&methods, COMPARISON_LAPLACE);
+        fits_any(&methods);
 
     comparison_methods_clear(&methods);
     return bp_score_keeps_bits(config, key, before, now) &&
@@ -103,12 +95,9 @@ void bp_uncertainty_check(bp_config *config)
     comparison_groups groups = {0};
 
     add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
-    if (has_way(&methods, COMPARISON_LAPLACE) && !bp_config_is_set(config, "corpus.train"))
-        bp_config_fault(config, "laplace.no_corpus",
-                        "a model with :laplace, but no corpus.train: at "
-                        "uncertainty.models; name the corpus that it was trained on");
-    if (has_way(&methods, COMPARISON_LAPLACE))
-        bp_laplace_check(config);
+    for (const bp_uncertainty_method *const *way = bp_uncertainty_methods; *way; way++)
+        if ((*way)->check && has_way(&methods, *way))
+            (*way)->check(config);
     comparison_methods_clear(&methods);
     add_fault(config,
               comparison_groups_parse(&groups, "uncertainty.in_domain",

@@ -11,7 +11,6 @@
 #include "mesh/collective.h"
 #include "models/model.h"
 #include "text/tokenizer.h"
-#include "uncertainty/methods/laplace/laplace.h"
 #include "uncertainty/uncertainty.h"
 
 #include <inttypes.h>
@@ -55,6 +54,18 @@ static char *read_command(int ranks)
     return bp_buffer_take(&text);
 }
 
+static void begin_methods(comparison_job *self)
+{
+    const comparison_results *results = &self->results;
+
+    self->draws = bp_alloc("comparison.draws", results->methods.count, sizeof *self->draws);
+    self->fitted = bp_alloc("comparison.draws", results->methods.count, sizeof *self->fitted);
+    for (int64_t m = 0; m < results->methods.count; m++)
+        self->fitted[m] =
+            bp_sprintf("%s/%s/%s.h5", results->folder, results->methods.items[m].way->word,
+                       results->methods.items[m].name);
+}
+
 static bp_err parse_lists(comparison_job *self)
 {
     comparison_results *results = &self->results;
@@ -75,7 +86,27 @@ static bp_err parse_lists(comparison_job *self)
     results->command = read_command(bp_comm_size(self->world));
     self->record_path = bp_path_join(results->folder, "record.json");
     comparison_results_init(results); /* shifts are not all known yet */
+    if (err == BP_OK)
+        begin_methods(self);
     return err;
+}
+
+bp_method_case comparison_case(const comparison_job *self, int64_t m)
+{
+    const comparison_method *method = &self->results.methods.items[m];
+    const comparison_metadata *metadata = &self->results.metadata[m];
+
+    return (bp_method_case){.config = self->config,
+                            .name = method->name,
+                            .path = method->path,
+                            .passes = bp_uncertainty_keys_of(self->config)->passes,
+                            .fitted = self->fitted[m],
+                            .task = &metadata->task,
+                            .outcomes = comparison_outcomes(metadata),
+                            .width = metadata->width,
+                            .trained_on = metadata->corpus_hash,
+                            .train_tokens = self->train_tokens,
+                            .train_hash = self->train_hash};
 }
 
 /* ---- on the coordinator: files ---- */
@@ -146,36 +177,14 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        "method %s predicts values, whose noise has to be fitted, and there is no "
                        "corpus.valid to fit it on: at %s; give corpus.valid",
                        methods[m].name, methods[m].path);
-    if (methods[m].way == COMPARISON_LAPLACE &&
-        (metadata->task.kind == BP_TASK_SPANS || metadata->task.kind == BP_TASK_REGRESSION ||
-         metadata->task.precision > 0))
-        return BP_FAIL(BP_ERR_CONFIG, "laplace.no_softmax",
-                       "the head of method %s is no softmax over outcomes, of which :laplace is an "
-                       "approximation, but %s: at %s; leave :laplace out",
-                       methods[m].name,
-                       metadata->task.precision > 0           ? "a Dirichlet"
-                       : metadata->task.kind == BP_TASK_SPANS ? "one over places"
-                                                              : "a value",
-                       methods[m].path);
     if (!comparison_same_task(first, metadata))
         return BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_tasks",
                        "methods %s and %s have different tasks or classes, %s and %s: at %s and "
                        "%s; compare models of one task",
                        methods[0].name, methods[m].name, bp_task_name(first->task.kind),
                        bp_task_name(metadata->task.kind), methods[0].path, methods[m].path);
-    if (methods[m].way == COMPARISON_LAPLACE && metadata->task.features > 0)
-        return BP_FAIL(BP_ERR_CONFIG, "sngp.no_laplace",
-                       "the model of method %s has a Gaussian process, whose covariance is "
-                       "Laplace's already: at %s; leave :laplace out",
-                       methods[m].name, methods[m].path);
-    if (methods[m].way == COMPARISON_LAPLACE &&
-        comparison_outcomes(metadata) > BP_LAPLACE_VOCAB_MAX)
-        return BP_FAIL(BP_ERR_CONFIG, "laplace.vocabulary_too_large",
-                       "method %s has a vocabulary of %" PRId64
-                       ", but :laplace takes %d at most: at %s; leave it out",
-                       methods[m].name, comparison_outcomes(metadata), BP_LAPLACE_VOCAB_MAX,
-                       methods[m].path);
-    return BP_OK;
+    bp_method_case at = comparison_case(self, m);
+    return methods[m].way->suits ? methods[m].way->suits(&at) : BP_OK;
 }
 
 static bp_err look_at_files(comparison_job *self)
@@ -208,54 +217,22 @@ static bp_err look_at_files(comparison_job *self)
         return err;
     for (int64_t m = 0; m < results->methods.count; m++) /* two weights have two manifests */
         bp_buffer_printf(&models, "%s %s %s\n", results->methods.items[m].name,
-                         comparison_way_name(results->methods.items[m].way),
-                         results->metadata[m].digest);
+                         results->methods.items[m].way->word, results->metadata[m].digest);
     bp_sha256_of(models.data, models.bytes, self->models_hash);
     bp_buffer_clear(&models);
     return err;
 }
 
-/* ---- what shows little, and is not refused ---- */
-
-#define LITTLE_TEXT 10000 /* tokens, of a Laplace approximation */
-
-static void warn_of_laplace(const comparison_job *self, int64_t m)
+/* What shows little, and is not refused. */
+static void warn_of_methods(const comparison_job *self)
 {
-    const comparison_method *method = &self->results.methods.items[m];
-    const char *trained_on = self->results.metadata[m].corpus_hash;
-    const char *corpus = bp_corpus_keys_of(self->config)->train;
-    int64_t tokens = bp_laplace_keys_of(self->config)->tokens;
-    bool less = self->train_tokens < tokens;
+    for (int64_t m = 0; m < self->results.methods.count; m++) {
+        const bp_uncertainty_method *way = self->results.methods.items[m].way;
+        bp_method_case at = comparison_case(self, m);
 
-    if (trained_on[0] && self->train_hash[0] && strcmp(trained_on, self->train_hash) != 0)
-        BP_WARN("laplace.other_corpus",
-                "method %s was trained on another corpus than corpus.train, to which its Laplace "
-                "approximation is fitted: at %s; name the corpus of its training",
-                method->name, corpus);
-    if (!self->results.classes && (less ? self->train_tokens : tokens) < LITTLE_TEXT)
-        BP_WARN("laplace.few_tokens",
-                "the Laplace approximation of method %s is fitted to %" PRId64
-                " tokens, fewer than %d, and says little: at %s; %s",
-                method->name, less ? self->train_tokens : tokens, LITTLE_TEXT,
-                less ? corpus : "laplace.tokens", less ? "take more text" : "raise it");
-}
-
-static void warn_of_dropout(const comparison_job *self, int64_t m)
-{
-    const char *name = self->results.methods.items[m].name;
-    comparison_way way = self->results.methods.items[m].way;
-    const bp_uncertainty_keys *keys = bp_uncertainty_keys_of(self->config);
-
-    if (!((way == COMPARISON_DROPOUT ? keys->dropout : keys->dropconnect) > 0))
-        BP_WARN("comparison.no_dropout",
-                "all passes of method %s are the same without dropout: at uncertainty.%s; "
-                "give a rate, such as 0.1",
-                name, comparison_way_name(way));
-    if (bp_uncertainty_keys_of(self->config)->passes == 1)
-        BP_WARN("comparison.one_pass",
-                "one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
-                "2 or more",
-                name);
+        if (way->warn)
+            way->warn(&at);
+    }
 }
 
 /* ---- what all ranks know ---- */
@@ -273,12 +250,11 @@ static void share(comparison_job *self)
     results->task = results->metadata[0].task.kind;
     results->classes = results->task != BP_TASK_NONE;
     for (int64_t m = 0; m < results->methods.count; m++) {
-        const int64_t members[] = {results->metadata[m].members,
-                                   bp_uncertainty_keys_of(self->config)->passes,
-                                   bp_uncertainty_keys_of(self->config)->passes,
-                                   bp_laplace_keys_of(self->config)->samples};
+        const bp_uncertainty_method *way = results->methods.items[m].way;
+        bp_method_case at = comparison_case(self, m);
 
-        results->members[m] = members[results->methods.items[m].way];
+        self->draws[m] = way->draws ? way->draws(&at) : NULL;
+        results->members[m] = self->draws[m] ? self->draws[m]->count : results->metadata[m].members;
     }
 }
 
@@ -316,19 +292,20 @@ bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *conf
         share(self);
     if (err == BP_OK)
         err = bp_agree(world, resolve_context(self));
-    for (int64_t m = 0; err == BP_OK && self->mesh->coordinates && m < self->results.methods.count;
-         m++) {
-        if (self->results.methods.items[m].way == COMPARISON_LAPLACE)
-            warn_of_laplace(self, m);
-        if (self->results.methods.items[m].way == COMPARISON_DROPOUT ||
-            self->results.methods.items[m].way == COMPARISON_DROPCONNECT)
-            warn_of_dropout(self, m);
-    }
+    if (err == BP_OK && self->mesh->coordinates)
+        warn_of_methods(self);
     return err;
 }
 
 void comparison_job_close(comparison_job *self)
 {
+    for (int64_t m = 0; self->draws && m < self->results.methods.count; m++)
+        if (self->draws[m])
+            self->draws[m]->ops->free(self->draws[m]);
+    for (int64_t m = 0; self->fitted && m < self->results.methods.count; m++)
+        bp_free(self->fitted[m]);
+    bp_free(self->draws);
+    bp_free(self->fitted);
     json_decref(self->record);
     bp_free(self->record_path);
     comparison_corpora_clear(&self->corpora);

@@ -1,5 +1,5 @@
-/* What is computed for each method, one after another: a Laplace approximation where there is one,
- * the scores, the temperature. Each is kept, so that the next start goes on behind it. */
+/* What is computed for each method, one after another: its fit where there is one, the scores, the
+ * temperature. Each is kept, so that the next start goes on after it. */
 #include "uncertainty/comparison/job_priv.h"
 
 #include "base/clock.h"
@@ -14,19 +14,12 @@
 #include "mesh/collective.h"
 #include "run/stop_request.h"
 #include "statistics/temperature.h"
-#include "uncertainty/methods/laplace/laplace.h"
 #include "uncertainty/uncertainty.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-char *comparison_samples_path(const comparison_job *self, int64_t method)
-{
-    return bp_sprintf("%s/laplace/%s.h5", self->results.folder,
-                      self->results.methods.items[method].name);
-}
 
 /* ---- a score run within this one ---- */
 
@@ -65,24 +58,11 @@ bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_conf
     return err;
 }
 
-static void spec_of(const comparison_job *self, int64_t m, bp_ensemble_spec *spec, char **samples)
+static bp_ensemble_spec spec_of(const comparison_job *self, int64_t m)
 {
-    const comparison_method *method = &self->results.methods.items[m];
-    const bp_config *config = self->config;
-
-    *spec = (bp_ensemble_spec){.path = method->path,
-                               .seed = (uint64_t)bp_run_keys_of(config)->seed,
-                               .memory_bytes = (size_t)bp_score_rule_keys_of(config)->memory};
-    if (method->way == COMPARISON_DROPOUT) {
-        spec->dropout_passes = bp_uncertainty_keys_of(config)->passes;
-        spec->dropout = (float)bp_uncertainty_keys_of(config)->dropout;
-    } else if (method->way == COMPARISON_DROPCONNECT) {
-        spec->dropout_passes = bp_uncertainty_keys_of(config)->passes;
-        spec->dropout = (float)bp_uncertainty_keys_of(config)->dropconnect;
-        spec->drops_weights = true;
-    } else if (method->way == COMPARISON_LAPLACE) {
-        spec->samples = *samples = comparison_samples_path(self, m);
-    }
+    return (bp_ensemble_spec){.path = self->results.methods.items[m].path,
+                              .draws = self->draws[m],
+                              .memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory};
 }
 
 /* Was the score run of a method finished by an earlier start? Of the coordinator. */
@@ -327,18 +307,17 @@ static bool has_temper(const comparison_job *self, int64_t m)
 static bp_err compute_method(comparison_job *self, int64_t m)
 {
     const comparison_method *method = &self->results.methods.items[m];
-    bp_ensemble_spec spec;
+    bp_ensemble_spec spec = spec_of(self, m);
     bp_config *config = NULL;
-    char *samples = NULL, duration[64];
+    char duration[64];
     double began = bp_clock_now();
     bp_err err = comparison_job_derive(self, m, &config);
 
-    spec_of(self, m, &spec, &samples);
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates)
         bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
-               self->results.methods.count, comparison_way_name(method->way), method->path);
-    if (err == BP_OK && method->way == COMPARISON_LAPLACE)
+               self->results.methods.count, method->way->word, method->path);
+    if (err == BP_OK && method->way->fit)
         err = comparison_job_fit(self, m, config);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
@@ -351,28 +330,35 @@ static bp_err compute_method(comparison_job *self, int64_t m)
     if (err != BP_OK)
         err = bp_err_prefix(err, "method %s", method->name);
     bp_config_free(&config);
-    bp_free(samples);
+    return err;
+}
+
+static bp_err make_fit_folders(const comparison_job *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; m < self->results.methods.count && err == BP_OK; m++) {
+        const bp_uncertainty_method *way = self->results.methods.items[m].way;
+
+        if (way->fit)
+            err = bp_dir_make(bp_path_in(self->results.folder, way->word).text);
+    }
     return err;
 }
 
 bp_err comparison_job_compute(comparison_job *self)
 {
-    char *laplace = bp_path_join(self->results.folder, "laplace");
     char *scores = bp_path_join(self->results.folder, "scores");
-    bool fits = false;
     bp_err err = BP_OK;
 
-    for (int64_t m = 0; m < self->results.methods.count; m++)
-        fits = fits || self->results.methods.items[m].way == COMPARISON_LAPLACE;
     if (self->mesh->coordinates) {
         err = bp_dir_make(scores);
-        if (err == BP_OK && fits)
-            err = bp_dir_make(laplace);
+        if (err == BP_OK)
+            err = make_fit_folders(self);
         if (err == BP_OK)
             err = comparison_record_open(self);
     }
     bp_free(scores);
-    bp_free(laplace);
     err = bp_agree(self->world, err);
     for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
         err = compute_method(self, m);

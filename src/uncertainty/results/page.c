@@ -83,7 +83,7 @@ static json_t *methods_json(const comparison_results *results)
         for (int k = 0; k < 4; k++)
             add(costs, json_pack("{s:o}", "value", real_text(seconds[k], 1, false)));
         add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", results->methods.items[m].name,
-                               "way", comparison_way_name(results->methods.items[m].way), "members",
+                               "way", results->methods.items[m].way->word, "members",
                                (json_int_t)results->members[m], "values", values, "costs", costs));
     }
     return methods;

@@ -185,7 +185,7 @@ static json_t *method_json(const comparison_results *results, int64_t m)
                            rms = comparison_rms(result);
     json_t *risk = json_object(), *bars = json_array();
     json_t *object =
-        json_pack("{s:s, s:b, s:I}", "way", comparison_way_name(method->way), "ensemble",
+        json_pack("{s:s, s:b, s:I}", "way", method->way->word, "ensemble",
                   (int)results->metadata[m].ensemble, "members", (json_int_t)results->members[m]);
 
     for (int o = 0; o < COMPARISON_ORDERS; o++)

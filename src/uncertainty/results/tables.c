@@ -91,7 +91,7 @@ static bp_err write_methods(const comparison_results *results)
                                rms = comparison_rms(result);
 
         comparison_csv_put(&table, "ttiii", results->methods.items[m].name,
-                           comparison_way_name(results->methods.items[m].way), results->members[m],
+                           results->methods.items[m].way->word, results->members[m],
                            result->documents, result->tokens);
         for (int f = 0; f < COMPARISON_FIGURES; f++) {
             comparison_csv_put(&table, "v", &result->values[f]);

@@ -364,7 +364,7 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
 
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                            const bp_laplace_listener *listener, bp_laplace_report *report)
+                            const bp_fit_listener *listener, bp_laplace_report *report)
 {
     fit self = {.mesh = mesh,
                 .config = config,
@@ -394,7 +394,7 @@ bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_mod
 
 bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *checkpoint,
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                      const bp_laplace_listener *listener, bp_laplace_report *report)
+                      const bp_fit_listener *listener, bp_laplace_report *report)
 {
     bp_model *model = NULL;
     bp_err err = bp_agree(mesh->compute, bp_model_open_with_head(&model, mesh, config, checkpoint));

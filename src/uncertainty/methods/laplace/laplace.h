@@ -40,6 +40,7 @@
 #include "base/hash.h"
 #include "mesh/mesh.h"
 #include "models/model.h"
+#include "uncertainty/methods/fit.h"
 
 /** G has VOCAB x VOCAB elements: more than this is refused. */
 #define BP_LAPLACE_VOCAB_MAX 16384
@@ -85,20 +86,6 @@ typedef struct bp_laplace_report {
     char digest[BP_SHA256_HEX]; /* of the file of samples: of model, corpus, keys */
 } bp_laplace_report;
 
-/** How far a fit is. */
-typedef struct bp_laplace_progress {
-    int step, steps;  /* from 1 */
-    const char *name; /* of the step: "output factor" */
-    double share;     /* of the step, 0 to 1 */
-    double left;      /* seconds, estimated: of the step in step 1, later of all; NaN: not known */
-} bp_laplace_progress;
-
-/** Called with the progress now and then. Returns true: the fit is to stop. */
-typedef struct bp_laplace_listener {
-    bool (*update)(void *context, const bp_laplace_progress *progress);
-    void *context;
-} bp_laplace_listener;
-
 /** Fit the approximation to the last linear map of a checkpoint on a training corpus, and write
  * samples of the matrix (io/checkpoint/head_samples.h) to `out_path`. A finished file there of the
  * same digest is kept; another one is overwritten.
@@ -117,7 +104,7 @@ typedef struct bp_laplace_listener {
  */
 bp_err bp_laplace_fit(const bp_mesh *mesh, const bp_config *config, const char *checkpoint,
                       const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                      const bp_laplace_listener *listener, bp_laplace_report *report);
+                      const bp_fit_listener *listener, bp_laplace_report *report);
 
 /** Bytes that a fit takes at its peak on the fullest rank, besides the model: the states of the
  * tokens, and the output factor with its eigenvectors and their workspace. The shape has been
@@ -128,6 +115,6 @@ int64_t bp_laplace_bytes(const bp_laplace_spec *spec, const bp_mesh_shape *shape
 /** bp_laplace_fit for a model that is open. */
 bp_err bp_laplace_fit_model(const bp_mesh *mesh, const bp_config *config, bp_model *model,
                             const char *corpus, const bp_laplace_spec *spec, const char *out_path,
-                            const bp_laplace_listener *listener, bp_laplace_report *report);
+                            const bp_fit_listener *listener, bp_laplace_report *report);
 
 #endif

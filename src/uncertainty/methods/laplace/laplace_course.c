@@ -47,7 +47,7 @@ void laplace_course_measure(laplace_course *course, double rows, double seconds)
     course->gram_seconds += seconds;
 }
 
-static bp_laplace_progress progress_of(const laplace_course *course, double share)
+static bp_fit_progress progress_of(const laplace_course *course, double share)
 {
     static const char *const NAMES[] = {"states of the tokens", "output factor", "eigenvectors",
                                         "samples"};
@@ -63,17 +63,17 @@ static bp_laplace_progress progress_of(const laplace_course *course, double shar
         left += sample_seconds(course);
     if (course->step == LAPLACE_SAMPLES && !(share > 0))
         left = sample_seconds(course);
-    return (bp_laplace_progress){.step = (int)course->step + 1,
-                                 .steps = LAPLACE_STEPS,
-                                 .name = NAMES[course->step],
-                                 .share = share,
-                                 .left = left};
+    return (bp_fit_progress){.step = (int)course->step + 1,
+                             .steps = LAPLACE_STEPS,
+                             .name = NAMES[course->step],
+                             .share = share,
+                             .left = left};
 }
 
 static void look(laplace_course *course, double share)
 {
-    const bp_laplace_listener *listener = course->listener;
-    bp_laplace_progress progress = progress_of(course, share);
+    const bp_fit_listener *listener = course->listener;
+    bp_fit_progress progress = progress_of(course, share);
 
     if (listener && listener->update(listener->context, &progress))
         course->stopped = true;

@@ -18,8 +18,8 @@ typedef enum laplace_step {
 
 /** Of one rank. Local all. */
 typedef struct laplace_course {
-    const bp_laplace_listener *listener; /* on rank 0 of mesh->compute; NULL: none, and elsewhere */
-    int64_t tokens, V, C, samples;       /* what is to be done; tokens: about */
+    const bp_fit_listener *listener; /* on rank 0 of mesh->compute; NULL: none, and elsewhere */
+    int64_t tokens, V, C, samples;   /* what is to be done; tokens: about */
     laplace_step step;
     double began;                   /* of the step */
     double gram_work, gram_seconds; /* of the factors' large products so far: FLOPs */
