@@ -1,7 +1,7 @@
 /* bagpipe uncertainty: methods side by side; the same command again goes on. */
-#include "analysis/uncertainty/uncertainty.h"
+#include "uncertainty/uncertainty.h"
+#include "uncertainty/methods/list.h"
 
-#include "analysis/uncertainty/laplace/laplace.h"
 #include "infer/score/score.h"
 #include "job.h"
 #include "math/math.h"
@@ -9,11 +9,15 @@
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 
-static const bp_option *const OPTIONS[] = {bp_run_options,        bp_uncertainty_options,
-                                           bp_score_rule_options, bp_laplace_options,
-                                           bp_mesh_options,       bp_math_options,
-                                           bp_memory_options,     bp_slurm_options,
-                                           bp_watchdog_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_uncertainty_options,
+                                           bp_score_rule_options,
+                                           BP_UNCERTAINTY_METHODS_OPTIONS bp_mesh_options,
+                                           bp_math_options,
+                                           bp_memory_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -2,11 +2,11 @@
  *     mpirun -n RANKS bench_laplace CHECKPOINT CORPUS TOKENS SAMPLES OUT.h5 [key=value ...]
  * Each rank is a data rank, unless mesh.* says otherwise. An OUT.h5 of the same fit is kept: remove
  * it first. */
-#include "analysis/uncertainty/laplace/laplace.h"
 #include "base/mem.h"
 #include "infer/score/score.h"
 #include "math/math.h"
 #include "mesh/mesh.h"
+#include "uncertainty/methods/laplace/laplace.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,8 @@
 #include "bp_test_mpi.h"
 
 #include "ensemble_world.h"
+#include "uncertainty/methods/passes.h"
+#include "uncertainty/methods/samples.h"
 
 #define WORLD MPI_COMM_WORLD
 
@@ -244,11 +246,13 @@ enum { PASSES = 3, PASS_FLOATS = (BP_MODEL_MEMBER + PASSES) * TOKENS };
 
 static bp_ensemble_spec passes_of(float rate, uint64_t seed)
 {
-    return (bp_ensemble_spec){.path = bp_test_path("a"),
-                              .memory_bytes = 1 << 20,
-                              .dropout_passes = PASSES,
-                              .dropout = rate,
-                              .seed = seed};
+    static bp_passes kept[8];
+    static int next;
+    bp_passes *passes = &kept[next++ % 8];
+
+    *passes = (bp_passes){{&bp_dropout_draws, PASSES}, rate, seed};
+    return (bp_ensemble_spec){
+        .path = bp_test_path("a"), .draws = &passes->draws, .memory_bytes = 1 << 20};
 }
 
 static void passes_are_a_function_of_seed_and_place_on_every_mesh(void **state)
@@ -349,7 +353,8 @@ static void samples_are_heads_on_one_backbone(void **state)
     bp_model_free(&lm);
     close_ensemble(&e);
     BP_MPI(MPI_Barrier(WORLD));
-    spec.samples = bp_test_path("samples");
+    bp_sampled_heads heads = {{&bp_sampled_heads_draws, 0}, bp_test_path("samples"), NULL, NULL};
+    spec.draws = &heads.draws;
     for (int k = 0; k < count; k++) {
         bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[k], &spec), BP_OK);
         bp_test_check_err(WORLD, bp_model_score(e.lm, &batch, values), BP_OK);
@@ -528,12 +533,14 @@ static void what_can_not_be_is_refused(void **state)
     spec.path = bp_test_path("three");
     check_refused(&spec, BP_ERR_CONFIG, passes);
     spec = spec_of("three");
-    spec.samples = bp_test_path("samples");
+    bp_sampled_heads heads = {{&bp_sampled_heads_draws, 0}, bp_test_path("samples"), NULL, NULL};
+    spec.draws = &heads.draws;
     check_refused(&spec, BP_ERR_CONFIG, samples);
     spec = spec_of("a");
-    spec.samples = bp_test_path("of_another");
+    heads.path = bp_test_path("of_another");
+    spec.draws = &heads.draws;
     check_refused(&spec, BP_ERR_FORMAT, another);
-    spec.samples = bp_test_path("narrow");
+    heads.path = bp_test_path("narrow");
     check_refused(&spec, BP_ERR_FORMAT, narrow);
 }
 

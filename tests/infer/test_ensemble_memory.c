@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "infer/ensemble/ensemble_priv.h"
+#include "uncertainty/methods/passes.h"
 
 #define WORLD MPI_COMM_WORLD
 
@@ -82,12 +83,12 @@ static void batches_take_what_is_planned(void **state)
                                                                    : "b"),
                                  .memory_bytes = (size_t)draw(1, 64) << draw(15, 20)};
 
-        if (k % 3 == 2)
-            spec = (bp_ensemble_spec){.path = spec.path,
-                                      .memory_bytes = spec.memory_bytes,
-                                      .dropout_passes = draw(1, 9),
-                                      .dropout = 0.1F,
-                                      .seed = 3};
+        bp_passes passes = {{&bp_dropout_draws, 0}, 0.1F, 3};
+
+        if (k % 3 == 2) {
+            passes.draws.count = draw(1, 9);
+            spec.draws = &passes.draws;
+        }
         hold(&spec, &meshes[draw(0, count - 1)]);
     }
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 KNOWN = [circle.split() for circle in """
 infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
 
-analysis/uncertainty/results/definitions.c analysis/uncertainty/results/summary.c
+uncertainty/results/definitions.c uncertainty/results/summary.c
 
 base/config_text.c base/help.c
 
@@ -39,7 +39,7 @@ train/engine/engine.c train/engine/plan.c
 
 train/loop/timeline.c train/loop/tracing.c
 
-analysis/uncertainty/fit.c analysis/uncertainty/noise.c analysis/uncertainty/steps.c
+uncertainty/comparison/fit.c uncertainty/comparison/noise.c uncertainty/comparison/steps.c
 
 infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 

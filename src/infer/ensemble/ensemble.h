@@ -2,33 +2,29 @@
  * vocabulary meet row by row, and statistics of each token measure how far they agree
  * (bp_model_statistic in models/model.h).
  *
- * Sources: the decomposition of total into expected entropy and mutual information is Depeweg et
- * al. 2018 (arXiv:1710.07283), eq. 8; dropout at test time Gal and Ghahramani 2016. */
+ * Source: the decomposition of total into expected entropy and mutual information is Depeweg et
+ * al. 2018 (arXiv:1710.07283), eq. 8. */
 #ifndef BP_INFER_ENSEMBLE_ENSEMBLE_H
 #define BP_INFER_ENSEMBLE_ENSEMBLE_H
 
+#include "infer/ensemble/draws.h"
 #include "models/model.h"
 
 #include <stddef.h>
 
-/** What the ensemble is made of. Exactly one way: */
+/** What the ensemble is made of. */
 typedef struct bp_ensemble_spec {
-    const char *path; /* an ensemble (io/checkpoint/ensemble_file.h); or a CHECKPOINT: an ensemble
-                         of one member, or, with one of the next two, of passes or samples of it */
-    int64_t dropout_passes; /* > 0: so many passes of the CHECKPOINT with dropout */
-    float dropout;
-    bool drops_weights;  /* DropConnect instead, at that rate: each pass is a model of its own */
-    uint64_t seed;       /* of the masks */
-    const char *samples; /* a file of sampled last-layer matrices (io/checkpoint/head_samples.h);
-                            NULL: none */
+    const char *path;    /* an ensemble (io/checkpoint/ensemble_file.h), or a CHECKPOINT */
+    bp_draws *draws;     /* how members are made of the CHECKPOINT; NULL: it is the one member.
+                            Borrowed until the ensemble is freed */
     int64_t context;     /* of windows, where models allow more than their own; 0: their own */
     size_t memory_bytes; /* score.memory: for the vocabulary distributions of some rows at a time */
 } bp_ensemble_spec;
 
-/** Open an ensemble. Member k lives on the ranks of mesh member k mod mesh->members; passes with
- * dropout and samples share one backbone and live on all of them in turn.
+/** Open an ensemble. Member k is on the ranks of mesh member k mod mesh->members; members that are
+ * drawn from one checkpoint share its weights (bp_draws_kind), and are on all of them in turn.
  *
- * info.digest is of all members' weights, their order and the way (passes, rate, seed, samples);
+ * info.digest is of all members' weights, their order and how they are drawn;
  * info.step the largest of theirs; info.context the smallest; names as bp_ensemble_member_name.
  *
  * Collective: over mesh->compute.

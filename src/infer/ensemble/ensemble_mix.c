@@ -78,6 +78,21 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
         known[r].top = work->tops[r];
 }
 
+/* What a draw makes of them. */
+static void change_logits(ensemble *self, const ensemble_work *work, const ensemble_member *member,
+                          float *logits, int64_t first, int64_t rows)
+{
+    bp_draw_rows of = {.member = member - self->members,
+                       .rows = rows,
+                       .first_column = self->lm.info.vocab_first,
+                       .columns = self->lm.info.vocab_count,
+                       .places = work->places + first,
+                       .first_slot = work->first_slot,
+                       .length = work->length};
+
+    self->draws->ops->logits(self->draws, &of, logits);
+}
+
 /* Logits of a member that is here, in `logits`. */
 static void run_head(ensemble *self, const ensemble_work *work, const ensemble_member *member,
                      float *logits, int64_t first, int64_t rows)
@@ -94,6 +109,8 @@ static void run_head(ensemble *self, const ensemble_work *work, const ensemble_m
                                          filled, logits);
     else
         backbone->lm->ops->logits(backbone->lm, member->head, hidden, filled, logits);
+    if (self->draws && self->draws->ops->logits)
+        change_logits(self, work, member, logits, first, rows);
 }
 
 /* ---- members of several ranks ---- */

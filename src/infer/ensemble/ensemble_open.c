@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/fs.h"
 #include "io/checkpoint/ensemble_file.h"
-#include "io/checkpoint/head_samples.h"
 #include "mesh/collective.h"
 #include "models/open_priv.h"
 #include "nn/layers.h"
@@ -22,7 +21,7 @@ typedef struct opening {
     const bp_ensemble_spec *spec;
     bool listed; /* by an ensemble.json; else all members are of one CHECKPOINT */
     bp_ensemble_list list;
-    bp_head_samples *samples;    /* NULL: none */
+    bp_draws *draws;             /* NULL: none */
     int64_t models;              /* different ones: member_count, or 1 */
     bp_model_info *infos;        /* [models] */
     bp_checkpoint **checkpoints; /* [models] those that live here */
@@ -40,17 +39,19 @@ static char *name_of(const opening *o, int64_t k)
 {
     if (o->listed)
         return bp_strdup(o->list.members[k].name);
-    if (o->spec->dropout_passes > 0)
-        return bp_sprintf("pass-%03lld", (long long)k);
-    if (o->samples)
-        return bp_sprintf("sample-%03lld", (long long)k);
-    return bp_strdup("model");
+    return o->draws ? bp_sprintf("%s-%03lld", o->draws->ops->member, (long long)k)
+                    : bp_strdup("model");
 }
 
-/* Listed, or each with masks of its own. */
+static bool is_drawn_as(const opening *o, bp_draws_kind kind)
+{
+    return o->draws && o->draws->ops->kind == kind;
+}
+
+/* Listed, or each with weights of its own. */
 static bool are_many(const opening *o)
 {
-    return o->listed || o->spec->drops_weights;
+    return o->listed || is_drawn_as(o, BP_DRAWS_OF_WEIGHTS);
 }
 
 static const char *path_of(const opening *o, int64_t model)
@@ -60,16 +61,14 @@ static const char *path_of(const opening *o, int64_t model)
 
 static bp_err read_list(opening *o)
 {
-    BP_ASSERT(o->spec->dropout_passes == 0 || !o->spec->samples);
     o->listed = bp_ensemble_is(o->spec->path);
     if (!o->listed)
-        return o->spec->samples ? bp_head_samples_open(&o->samples, o->spec->samples) : BP_OK;
-    if (o->spec->dropout_passes > 0 || o->spec->samples)
+        return o->draws && o->draws->ops->open ? o->draws->ops->open(o->draws) : BP_OK;
+    if (o->draws)
         return BP_FAIL(BP_ERR_CONFIG, "model.is_ensemble",
-                       "%s are of one model, and this is an ensemble: at %s; give one of its "
-                       "members",
-                       o->spec->samples ? "samples of the last layer" : "passes with dropout",
-                       o->spec->path);
+                       "members by :%s are of one model, and this is an ensemble: at %s; give one "
+                       "of its members",
+                       o->draws->ops->word, o->spec->path);
     return bp_ensemble_list_load(&o->list, o->spec->path);
 }
 
@@ -77,9 +76,7 @@ static int64_t count_members(const opening *o)
 {
     if (o->listed)
         return o->list.count;
-    if (o->samples)
-        return bp_head_samples_info_of(o->samples)->samples;
-    return o->spec->dropout_passes > 0 ? o->spec->dropout_passes : 1;
+    return o->draws ? o->draws->count : 1;
 }
 
 /* Local. */
@@ -262,25 +259,19 @@ static bp_err compare_infos(const opening *o)
     return BP_OK;
 }
 
-/* Samples are of this model's last layer. */
-static bp_err compare_samples(const opening *o)
+static bp_err check_draws(const opening *o)
 {
-    const bp_model_info *model = &o->infos[0];
-    const bp_head_samples_info *info = o->samples ? bp_head_samples_info_of(o->samples) : NULL;
+    const bp_model_info *info = &o->infos[0];
 
-    if (info && strcmp(info->model_digest, model->digest) != 0)
-        return BP_FAIL(
-            BP_ERR_FORMAT, "samples.other_model",
-            "samples of the last layer are of model %s, and this is %s: at %s; draw them "
-            "anew from %s",
-            info->model_digest, model->digest, o->spec->samples, o->spec->path);
-    if (info && (info->vocab_size != model->vocab_size || info->width != model->width))
-        return BP_FAIL(BP_ERR_FORMAT, "samples.wrong_shape",
-                       "samples of the last layer are %lld x %lld, and the model's is %lld x %lld: "
-                       "at %s; draw them anew",
-                       (long long)info->vocab_size, (long long)info->width,
-                       (long long)model->vocab_size, (long long)model->width, o->spec->samples);
-    return BP_OK;
+    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) &&
+        (info->task.kind == BP_TASK_REGRESSION || info->task.kind == BP_TASK_SPANS))
+        return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_outcomes",
+                       "members by :%s are distributions over the outcomes of a token or text, and "
+                       "this model predicts %s: at %s; leave :%s out",
+                       o->draws->ops->word, bp_task_name(info->task.kind), o->spec->path,
+                       o->draws->ops->word);
+    return o->draws && o->draws->ops->check ? o->draws->ops->check(o->draws, info, o->spec->path)
+                                            : BP_OK;
 }
 
 /* ---- the ensemble's metadata ---- */
@@ -296,17 +287,12 @@ static void digest(const opening *o, char out[65])
     char way[96] = "list";
     bp_sha256 *hash;
 
-    if (!o->listed && o->spec->dropout_passes == 0 && !o->samples) {
+    if (!o->listed && !o->draws) {
         memcpy(out, o->infos[0].digest, sizeof o->infos[0].digest);
         return;
     }
-    if (o->spec->dropout_passes > 0)
-        snprintf(way, sizeof way, "%s %lld %.9g %llu",
-                 o->spec->drops_weights ? "dropconnect" : "dropout",
-                 (long long)o->spec->dropout_passes, (double)o->spec->dropout,
-                 (unsigned long long)o->spec->seed);
-    if (o->samples)
-        snprintf(way, sizeof way, "samples %s", bp_head_samples_info_of(o->samples)->digest);
+    if (o->draws)
+        o->draws->ops->identify(o->draws, way, sizeof way);
     hash = bp_sha256_new();
     add_text(hash, way);
     for (int64_t k = 0; k < o->models; k++)
@@ -374,12 +360,11 @@ static bp_err open_models(opening *o)
     for (int64_t k = 0; k < o->models && err == BP_OK; k++) {
         if (!is_here(o, k))
             continue;
-        err = bp_model_of_checkpoint(
-            &self->models[self->model_count], self->mesh, o->config, o->checkpoints[k],
-            (bp_model_wish){.context = o->spec->context,
-                            .dropconnect = {.rate = o->spec->drops_weights ? o->spec->dropout : 0,
-                                            .seed = o->spec->seed,
-                                            .draw = k}});
+        bp_model_wish wish = {.context = o->spec->context};
+        if (is_drawn_as(o, BP_DRAWS_OF_WEIGHTS))
+            o->draws->ops->wish(o->draws, k, &wish);
+        err = bp_model_of_checkpoint(&self->models[self->model_count], self->mesh, o->config,
+                                     o->checkpoints[k], wish);
         bp_checkpoint_close(&o->checkpoints[k]);
         if (err == BP_OK)
             self->model_count++;
@@ -389,71 +374,56 @@ static bp_err open_models(opening *o)
     return err;
 }
 
-/* One backbone for all samples that live here; each is a head of its own. Local. */
-static bp_err place_samples(opening *o)
+/* Another run of a backbone for member k. */
+static bp_err add_backbone(opening *o, int64_t k)
 {
     ensemble *self = o->self;
     const bp_mesh *mesh = self->mesh;
-    const bp_model_info *info = &self->lm.info;
-    bool last = ensemble_is_last(self);
-    bp_err err = BP_OK;
+    bp_model *lm = self->models[are_many(o) ? self->backbone_count : 0];
 
-    if (mesh->member_at >= self->member_count)
-        return BP_OK;
-    bp_model *lm = self->models[0];
-    float *weights =
-        last ? bp_alloc("infer.ensemble", info->vocab_count * info->width, sizeof *weights) : NULL;
-    if (last && !weights)
-        return out_of_memory();
+    BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
+    if (!lm->ops->backbone)
+        return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
+                       "a member of kind %s can't be split, but mesh.tensor = %d and "
+                       "mesh.pipeline = %d: at member %lld; leave both at 1",
+                       lm->info.kind, mesh->tensors, mesh->pipelines, (long long)k);
     self->backbones[self->backbone_count++] =
-        (ensemble_backbone){.lm = lm, .pass = BP_MODEL_NO_DROPOUT, .width = info->width};
-    for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
-        self->members[k].backbone = 0;
-        if (last)
-            err =
-                bp_head_samples_read(o->samples, k, info->vocab_first, info->vocab_count, weights);
-        if (err == BP_OK)
-            err = lm->ops->add_head(lm, weights, &self->members[k].head);
-    }
-    bp_free(weights);
+        (ensemble_backbone){.lm = lm, .pass = BP_MODEL_NO_DROPOUT, .width = lm->info.width};
+    return BP_OK;
+}
+
+static bp_err place_member(opening *o, int64_t k)
+{
+    ensemble *self = o->self;
+    ensemble_backbone *backbone;
+    bool shares = is_drawn_as(o, BP_DRAWS_OF_HEADS) && self->backbone_count > 0;
+    bp_err err = shares ? BP_OK : add_backbone(o, k);
+
+    if (err != BP_OK)
+        return err;
+    self->members[k].backbone = self->backbone_count - 1;
+    backbone = &self->backbones[self->members[k].backbone];
+    bp_draw_place at = {.lm = backbone->lm,
+                        .member = k,
+                        .last = ensemble_is_last(self),
+                        .dropout = BP_MODEL_NO_DROPOUT};
+    if (o->draws && o->draws->ops->add)
+        err = o->draws->ops->add(o->draws, &at);
+    backbone->pass = at.dropout;
+    self->members[k].head = at.head;
     return err;
 }
 
 /* Local. */
 static bp_err place_members(opening *o)
 {
-    ensemble *self = o->self;
-    const bp_mesh *mesh = self->mesh;
+    const ensemble *self = o->self;
+    bp_err err = BP_OK;
 
-    if (o->samples)
-        return place_samples(o);
-
-    for (int64_t k = mesh->member_at; k < self->member_count; k += mesh->members) {
-        int64_t t = self->backbone_count++;
-        bp_model *lm = self->models[are_many(o) ? t : 0];
-        bool drops = o->spec->dropout_passes > 0;
-
-        BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
-        if (!lm->ops->backbone)
-            return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
-                           "a member of kind %s can't be split, but mesh.tensor = %d and "
-                           "mesh.pipeline = %d: at member %lld; leave both at 1",
-                           lm->info.kind, mesh->tensors, mesh->pipelines, (long long)k);
-        if (drops && !lm->ops->set_dropout)
-            return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
-                           "a model of kind %s has no dropout for passes at test time: at member "
-                           "%lld; leave :%s out",
-                           lm->info.kind, (long long)k,
-                           o->spec->drops_weights ? "dropconnect" : "dropout");
-        self->members[k].backbone = t;
-        self->backbones[t] =
-            (ensemble_backbone){.lm = lm,
-                                .pass = drops && !o->spec->drops_weights ? k : BP_MODEL_NO_DROPOUT,
-                                .width = lm->info.width};
-        if (drops && !o->spec->drops_weights)
-            lm->ops->set_dropout(lm, o->spec->dropout, o->spec->seed);
-    }
-    return BP_OK;
+    for (int64_t k = self->mesh->member_at; k < self->member_count && err == BP_OK;
+         k += self->mesh->members)
+        err = place_member(o, k);
+    return err;
 }
 
 /* ---- all of it ---- */
@@ -473,7 +443,7 @@ static bp_err open_lists(opening *o)
     share_infos(o);
     err = compare_infos(o);
     if (err == BP_OK)
-        err = compare_samples(o);
+        err = check_draws(o);
     if (err == BP_OK)
         err = fill_info(o);
     if (err == BP_OK)
@@ -487,7 +457,8 @@ static void close_opening(opening *o)
         bp_checkpoint_close(&o->checkpoints[k]);
     bp_free(o->checkpoints);
     bp_free(o->infos);
-    bp_head_samples_close(&o->samples);
+    if (o->draws && o->draws->ops->close)
+        o->draws->ops->close(o->draws);
     bp_ensemble_list_clear(&o->list);
 }
 
@@ -495,7 +466,7 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
                         const bp_ensemble_spec *spec)
 {
     ensemble *self = bp_alloc("infer.ensemble", 1, sizeof *self);
-    opening o = {.self = self, .config = config, .spec = spec};
+    opening o = {.self = self, .config = config, .spec = spec, .draws = spec->draws};
     bp_err err = bp_agree(mesh->compute, self ? BP_OK : out_of_memory());
 
     *out = NULL;
@@ -505,6 +476,7 @@ bp_err bp_ensemble_open(bp_model **out, const bp_mesh *mesh, const bp_config *co
     }
     self->lm.ops = &ensemble_ops;
     self->mesh = mesh;
+    self->draws = spec->draws;
     self->memory_bytes = spec->memory_bytes;
     err = open_lists(&o);
     if (err == BP_OK)

@@ -197,7 +197,7 @@ bp_err ensemble_prepare(ensemble *self, ensemble_work *work, const bp_model_batc
     bp_arena arena = {0};
     bp_err err;
 
-    *work = (ensemble_work){0};
+    *work = (ensemble_work){.first_slot = batch->first_slot, .length = batch->length};
     for (int64_t i = 0; i < tokens; i++)
         work->rows += batch->targets[i] >= 0;
     work->chunk = chunk_rows(self, work->rows);

@@ -22,19 +22,20 @@ typedef struct ensemble_member {
 /** Memory of a batch, an arena that grows. On ranks of other stages only `places` and
  * `targets`. */
 typedef struct ensemble_work {
-    int64_t rows;            /* scored tokens of the batch */
-    int64_t *places;         /* [rows] in the batch */
-    int32_t *targets;        /* [rows] */
-    float *states;           /* [windows * length][largest width] of one backbone */
-    float *hidden;           /* [backbones][rows filled][width], behind one another */
-    int64_t chunk;           /* rows whose distributions are there at once */
-    float *logits;           /* [members][chunk][columns here] */
-    float *own, *outgoing;   /* [chunk][vocab_count]; where members meet across ranks */
-    bp_member_row *known;    /* [members, filled up to whole rounds][chunk] */
-    float *max;              /* [chunk] of one member; then of the mixture */
-    double *sums;            /* [2][chunk] */
-    bp_mixture_row *mixed;   /* [chunk] */
-    double *totals;          /* [chunk][3] of the mixture, over all ranks */
+    int64_t rows;               /* scored tokens of the batch */
+    int64_t first_slot, length; /* of the batch */
+    int64_t *places;            /* [rows] in the batch */
+    int32_t *targets;           /* [rows] */
+    float *states;              /* [windows * length][largest width] of one backbone */
+    float *hidden;              /* [backbones][rows filled][width], behind one another */
+    int64_t chunk;              /* rows whose distributions are there at once */
+    float *logits;              /* [members][chunk][columns here] */
+    float *own, *outgoing;      /* [chunk][vocab_count]; where members meet across ranks */
+    bp_member_row *known;       /* [members, filled up to whole rounds][chunk] */
+    float *max;                 /* [chunk] of one member; then of the mixture */
+    double *sums;               /* [2][chunk] */
+    bp_mixture_row *mixed;      /* [chunk] */
+    double *totals;             /* [chunk][3] of the mixture, over all ranks */
     double *spread;          /* [chunk] of a prior network: the Dirichlet's differential entropy */
     int32_t *tops;           /* [chunk] */
     bp_scaled_row *powers;   /* [chunk][BP_TEMPERATURE_POINTS], where they are asked for */
@@ -45,6 +46,7 @@ typedef struct ensemble_work {
 typedef struct ensemble {
     bp_model lm;
     const bp_mesh *mesh; /* borrowed */
+    bp_draws *draws;     /* borrowed; NULL: members are listed */
     size_t memory_bytes; /* of the distributions */
     ensemble_member *members;
     int64_t member_count;

@@ -27,8 +27,8 @@ typedef struct models {
     bool ensemble;
     json_t **states; /* [count] of manifests */
     int64_t count;
-    int64_t members; /* of the ensemble: the models, or passes or samples of one; else 1 */
-    int64_t samples; /* last layers besides the model's own */
+    int64_t members;       /* of the ensemble: the models, or those drawn from one; else 1 */
+    const bp_draws *draws; /* NULL: none */
 } models;
 
 /* ---- manifests ---- */
@@ -55,26 +55,14 @@ static void open_models(models *self, bool *known)
 
     if (bp_ensemble_is(path))
         *known = bp_ensemble_list_load(&list, path) == BP_OK;
-    self->count = list.count > 0                    ? list.count
-                  : method && method->drops_weights ? method->dropout_passes
-                                                    : 1;
+    self->draws = method ? method->draws : NULL;
+    bool differ = self->draws && self->draws->ops->kind == BP_DRAWS_OF_WEIGHTS;
+    self->count = list.count > 0 ? list.count : differ ? self->draws->count : 1;
     self->states = bp_alloc("score.memory", self->count, sizeof(json_t *));
     for (int64_t k = 0; k < self->count && *known; k++)
         *known = read_state(&self->states[k], list.count > 0 ? list.members[k].path : path);
     self->ensemble = method || list.count > 0;
-    self->members = self->count;
-    if (method && method->dropout_passes > 0)
-        self->members = method->dropout_passes;
-    if (*known && method && method->samples && self->samples == 0) {
-        const json_t *model = json_object_get(self->states[0], "model");
-        int64_t one = (int64_t)sizeof(float) * json_integer_value(json_object_get(model, "width")) *
-                      json_integer_value(json_object_get(model, "vocab_size"));
-
-        /* by the size of their file: opening it would hash all of it */
-        self->samples = one > 0 ? (bp_file_size(method->samples) + one - 1) / one : 0;
-    }
-    if (self->samples > 0)
-        self->members = self->samples;
+    self->members = self->draws ? self->draws->count : self->count;
     bp_ensemble_list_clear(&list);
 }
 
@@ -165,9 +153,8 @@ static bp_err estimate_rank(const models *self, const bp_model_task *task, int m
     if (err != BP_OK)
         return err;
     work += neighbours_bytes(self, &widest, task);
-    if (last && self->samples > 0) /* a matrix and its copy */
-        out->own_bytes += (self->samples + mesh->members - 1) / mesh->members * 2 * widest.width *
-                          (widest.vocab_size / mesh->tensor + 1) * (int64_t)sizeof(float);
+    if (last && self->draws && self->draws->ops->bytes)
+        out->own_bytes += self->draws->ops->bytes(self->draws, &widest, mesh);
     if (last && self->ensemble)
         work += bp_ensemble_work_bytes(&widest, mesh, self->members, tokens, memory);
     out->own_bytes += work;
@@ -266,7 +253,7 @@ bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
                              const bp_score_memory_spec *spec, bool *alone_fits)
 {
     bool alone = spec->plan && bp_comm_size(world) == 1, root = bp_comm_is_root(world);
-    models self = {.spec = spec, .samples = spec->samples};
+    models self = {.spec = spec};
     bp_rank_memory *all = NULL; /* where it can't be said, too */
     bp_node_memory node;
     bool known = true;

@@ -9,7 +9,6 @@
 typedef struct bp_score_memory_spec {
     const bp_config *config;        /* score.*, math.precision settled, run.memory */
     const bp_ensemble_spec *method; /* as bp_score_as; NULL: from score.model */
-    int64_t samples;    /* of a method whose samples are not drawn yet; 0: as in its file */
     int64_t more_bytes; /* that each rank takes besides, for other work with the same models */
     const bp_planned_world *plan; /* a job to come, which is printed, too; NULL: this one */
 } bp_score_memory_spec;

@@ -37,10 +37,8 @@ static bp_err look_at_model(scorer *self, int64_t *members)
         err = bp_ensemble_list_load(&list, path);
         *members = list.count;
         bp_ensemble_list_clear(&list);
-    } else if (method && method->samples) {
-        *members = 0;
-    } else if (method && method->dropout_passes > 0) {
-        *members = method->dropout_passes;
+    } else if (method && method->draws) {
+        *members = method->draws->count;
     }
     return err;
 }

@@ -1,0 +1,71 @@
+/* How the members of an ensemble are made of one checkpoint: passes with dropout, models of dropped
+ * weights, samples of the last layer. The methods of uncertainty (uncertainty/methods) fill these
+ * tables; an ensemble knows no other way. */
+#ifndef BP_INFER_ENSEMBLE_DRAWS_H
+#define BP_INFER_ENSEMBLE_DRAWS_H
+
+#include "models/network_model.h"
+
+/** What differs from member to member. What does not is there once. */
+typedef enum bp_draws_kind {
+    BP_DRAWS_OF_WEIGHTS, /* the weights, as bp_draws_ops.wish asks: a member is a model */
+    BP_DRAWS_OF_PASSES,  /* a run of the backbone */
+    BP_DRAWS_OF_HEADS    /* what becomes of the states: all members share one run of the backbone */
+} bp_draws_kind;
+
+/** Members of one checkpoint. A method's own struct begins with this head. */
+typedef struct bp_draws {
+    const struct bp_draws_ops *ops;
+    int64_t count; /* of members; 0: known once `open` was called */
+} bp_draws;
+
+/** Where a member is made. */
+typedef struct bp_draw_place {
+    bp_model *lm;
+    int64_t member;
+    bool last;       /* on the last pipeline stage, where logits are */
+    int64_t dropout; /* out: `pass` of bp_model_ops.backbone; BP_MODEL_NO_DROPOUT at first */
+    int64_t head;    /* out: `head` of bp_model_ops.logits; 0, the model's own, at first */
+} bp_draw_place;
+
+/** Some rows of a member: scored places of windows, the same for all members. */
+typedef struct bp_draw_rows {
+    int64_t member, rows;
+    int64_t first_column, columns; /* this rank's part of the outcomes */
+    const int64_t *places;         /* [rows] in the batch: window * length + position */
+    int64_t first_slot, length;    /* of the batch */
+} bp_draw_rows;
+
+/** The number of row r among all that is scored, whatever the mesh and the batches: keys noise. */
+static inline int64_t bp_draw_row_number(const bp_draw_rows *rows, int64_t r)
+{
+    return rows->first_slot * rows->length + rows->places[r];
+}
+
+/** A method's part in an ensemble. Only word, member, kind and identify have to be there. */
+typedef struct bp_draws_ops {
+    const char *word;   /* of messages: "dropout" */
+    const char *member; /* "pass": members are pass-000, pass-001, ... */
+    bp_draws_kind kind;
+    /** Open files, before any weight is read. Local, on each computing rank. */
+    bp_err (*open)(bp_draws *self);
+    /** Is it made for the model that was found at `path`? Local. */
+    bp_err (*check)(const bp_draws *self, const bp_model_info *info, const char *path);
+    /** What decides on the members besides the checkpoint, as text: of the ensemble's digest. */
+    void (*identify)(const bp_draws *self, char *text, size_t bytes);
+    /** What the weights of a member are asked for (BP_DRAWS_OF_WEIGHTS). */
+    void (*wish)(const bp_draws *self, int64_t member, bp_model_wish *wish);
+    /** Make a member, once its model is there. Local, on the ranks that have it. */
+    bp_err (*add)(bp_draws *self, bp_draw_place *at);
+    /** Change logits[rows][columns] of a member, as its head returns them. On the last pipeline
+     * stage; no MPI. Such members do not continue sequences. */
+    void (*logits)(const bp_draws *self, const bp_draw_rows *rows, float *logits);
+    /** What the members take on a rank of the last stage besides the model. */
+    int64_t (*bytes)(const bp_draws *self, const bp_model_memory *model, const bp_mesh_shape *mesh);
+    /** The ensemble is open, or could not be opened: close files. */
+    void (*close)(bp_draws *self);
+    /** Of one on the heap; it may be NULL. */
+    void (*free)(bp_draws *self);
+} bp_draws_ops;
+
+#endif

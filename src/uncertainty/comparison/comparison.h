@@ -1,0 +1,144 @@
+/* What is compared on what: the lists of a configuration, as text and as files. */
+#ifndef BP_UNCERTAINTY_COMPARISON_COMPARISON_H
+#define BP_UNCERTAINTY_COMPARISON_COMPARISON_H
+
+#include "base/config.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "models/task_shape.h"
+#include "uncertainty/methods/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COMPARISON_NAME_BYTES 64 /* of a method or a shift, which name files */
+
+typedef struct comparison_method {
+    char *name;
+    char *path; /* a CHECKPOINT or an ensemble */
+    const bp_uncertainty_method *way;
+} comparison_method;
+
+typedef struct comparison_methods {
+    comparison_method *items;
+    int64_t count;
+} comparison_methods;
+
+/** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method.
+ *
+ * Local. Clear after an error too.
+ * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
+ *             that can't name a file, the same name twice.
+ */
+bp_err comparison_methods_parse(comparison_methods *methods, const char *text);
+void comparison_methods_clear(comparison_methods *methods);
+/** bp_run_spec.keeps_bits of a comparison: that of scoring, but what a method fits agrees to
+ * rounding at any number of ranks. */
+bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
+                           const char *now);
+
+/** Documents: of all files of a corpus, or those of them with one value of a label. */
+typedef struct comparison_part {
+    char *corpus; /* a file or a glob */
+    char *label;  /* NULL: all documents */
+    char *value;
+} comparison_part;
+
+/** Parts under one name. */
+typedef struct comparison_group {
+    char *name;
+    comparison_part *parts;
+    int64_t part_count;
+    bool named; /* by the user */
+    /* of all that is scored, ascending; by comparison_corpora_open */
+    int64_t *documents;
+    int64_t document_count;
+} comparison_group;
+
+typedef struct comparison_groups {
+    comparison_group *items;
+    int64_t count;
+} comparison_groups;
+
+/** Parse `CORPUS, CORPUS:label=value, NAME=CORPUS, NAME=CORPUS:label=value`.
+ *
+ * `key` is for messages. Without a name a part is a group of its own, named after its label's value
+ * or its file; parts of one given name are one group. `whole` (a name): all are one group.
+ *
+ * Local; looks only whether an item, as it stands, is a file. Clear after an error too.
+ * Errors:     BP_ERR_CONFIG an empty item or part of one, a group's name twice.
+ */
+bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const char *text,
+                               const char *whole);
+void comparison_groups_clear(comparison_groups *groups);
+
+/** Does a corpus stand for the files that match it? A name that exists is a file. */
+bool comparison_is_glob(const char *corpus);
+
+/* ---- files ---- */
+
+/** All corpora of a comparison, each file once. */
+typedef struct comparison_corpora {
+    char **paths;
+    int64_t files;
+    char *list; /* the paths with commas: score.corpus */
+    int64_t documents;
+    int64_t vocab_size;
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
+    char hash[BP_SHA256_HEX];           /* of the content, in order */
+} comparison_corpora;
+
+/** Find the files of all groups and list the documents of each. Groups that a glob names without a
+ * name of its own become one a file.
+ *
+ * Local. Clear after an error too.
+ * Errors:     those of bp_corpus_open; BP_ERR_INPUT a glob that matches nothing; BP_ERR_FORMAT an
+ *             unknown label or value (with those that there are), a group of fewer than 2
+ *             documents; BP_ERR_CONFIG a document that is in the domain and shifted, two groups or
+ *             corpora of one name.
+ */
+bp_err comparison_corpora_open(comparison_corpora *corpora, comparison_groups *in_domain,
+                               comparison_groups *shifted);
+void comparison_corpora_clear(comparison_corpora *corpora);
+
+/** Metadata of the models, from their manifests, without the weights. */
+typedef struct comparison_metadata {
+    int64_t context;                    /* the smallest; 0: unknown */
+    int64_t vocab_size, width;          /* 0: unknown */
+    bp_task_shape task;                 /* kind BP_TASK_NONE: a language model */
+    char classes_hash[BP_SHA256_HEX];   /* of their names; "": there are none */
+    char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
+    char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
+    bool ensemble;
+    int64_t members;
+    double train_seconds;       /* sums of `seconds` in metrics.jsonl; NaN: a model without */
+    char digest[BP_SHA256_HEX]; /* of the manifests; "": unknown */
+} comparison_metadata;
+
+/** Look at a method's CHECKPOINT, or at all members of its ensemble. Damaged ones are left to those
+ * that open them.
+ *
+ * Local.
+ * Errors:     BP_ERR_INPUT a folder that is missing or holds no checkpoint; those of
+ *             bp_ensemble_list_load; BP_ERR_CONFIG a method of an ensemble; BP_ERR_FORMAT
+ *             members of different tokenizers, vocabularies or tasks.
+ */
+bp_err comparison_read_metadata(comparison_metadata *metadata, const comparison_method *method);
+
+/** Both language models, or of one task with the same classes? */
+bool comparison_same_task(const comparison_metadata *one, const comparison_metadata *other);
+/** Outcomes of a prediction: classes, or words. */
+static inline int64_t comparison_outcomes(const comparison_metadata *metadata)
+{
+    return metadata->task.kind == BP_TASK_NONE ? metadata->vocab_size : metadata->task.outcomes;
+}
+
+/** A name that is a file's too: letters of [A-Za-z0-9._-], others become '_', and the first is not
+ * '.'. Shorter than COMPARISON_NAME_BYTES. Free with bp_free(). */
+char *comparison_safe_name(const char *name);
+
+/** The next item of a list with commas, blanks around it cut: *text moves on; *item is a new string
+ * (bp_free). false: no item is left. */
+bool comparison_next_item(const char **text, char **item);
+
+#endif

@@ -1,0 +1,86 @@
+/* An uncertainty job while it runs. */
+#ifndef BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
+#define BP_UNCERTAINTY_COMPARISON_JOB_PRIV_H
+
+#include "infer/ensemble/ensemble.h"
+#include "infer/score/each.h"
+#include "run/run_folder.h"
+#include "uncertainty/results/results.h"
+#include "uncertainty/uncertainty.h"
+
+typedef struct comparison_job {
+    MPI_Comm world;
+    bp_config *config;                    /* borrowed */
+    const bp_option *const *score_tables; /* borrowed */
+    bp_mesh_shape mesh_shape;
+    bp_mesh *mesh;
+    bp_run *run;
+    comparison_results
+        results; /* lists, metadata and members on all ranks; the rest on the coordinator */
+    comparison_corpora corpora; /* on the coordinator, but the list on all ranks */
+    char corpora_hash[BP_SHA256_HEX], valid_hash[BP_SHA256_HEX], train_hash[BP_SHA256_HEX];
+    int64_t train_tokens;            /* of corpus.train; on the coordinator */
+    char models_hash[BP_SHA256_HEX]; /* of the methods' manifests; on the coordinator */
+    bp_draws **draws;                /* [methods] how members are made; NULL: as they are */
+    char **fitted;                   /* [methods] RUN/uncertainty/WORD/NAME.h5 */
+    char *record_path;               /* RUN/uncertainty/record.json */
+    json_t *record;                  /* on the coordinator: what is done, and what it took */
+} comparison_job;
+
+/** Mesh, lists, and all that can be refused before any compute. `alone`: one rank that stands for
+ * any mesh. Collective over `world`. Close after an error too. */
+bp_err comparison_job_open(comparison_job *self, MPI_Comm world, bp_config *config,
+                           const bp_option *const *score_tables, bool alone);
+void comparison_job_close(comparison_job *self);
+
+/** Do what is missing of each method: fit, score, temperature. Collective over world. Errors: the
+ * same on all ranks. */
+bp_err comparison_job_compute(comparison_job *self);
+/** A method's model, as the method sees it. Borrowed from the job. */
+bp_method_case comparison_case(const comparison_job *self, int64_t method);
+/** Fit a method, unless it was done before. Lines of progress go to the log. Collective over world;
+ * `config` is that of the method's score run. Errors: those of bp_uncertainty_method.fit; the same
+ * on all ranks. */
+bp_err comparison_job_fit(comparison_job *self, int64_t method, const bp_config *config);
+/** Open the method's model into *lm, and call each's callbacks for the batches of corpus.valid (at
+ * most uncertainty.temper_tokens of them); `each` has its mesh, configuration and callbacks, the
+ * rest is filled in.
+ *
+ * Collective: over each->mesh->compute.
+ * Owns:       *lm is the caller's, bp_model_free(), after an error too (it may be NULL then).
+ * Errors:     those of bp_ensemble_open and bp_score_each_batch; the same on all ranks. */
+bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
+                           bp_score_each *each, bp_model **lm);
+/** Of a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
+ * on. */
+typedef struct comparison_noise {
+    double variance;
+    int64_t documents;
+} comparison_noise;
+/** Fit it. Collective over mesh->compute. Errors: those of bp_ensemble_open and
+ * bp_score_each_batch; the same on all ranks. */
+bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
+                                const bp_config *config, const bp_ensemble_spec *spec,
+                                comparison_noise *out);
+/** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
+ * the caller's, bp_config_free(). */
+bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);
+/** The mesh of a model of so many members in its configuration: one that can't be spread over the
+ * ranks of mesh.members has them as data ranks. */
+bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
+
+/* ---- record.json, on the coordinator ---- */
+
+/** Read it, or begin one. Errors: BP_ERR_FORMAT an unknown version; BP_ERR_IO. */
+bp_err comparison_record_open(comparison_job *self);
+bp_err comparison_record_save(const comparison_job *self);
+/** The entry of a method, made where there is none. Borrowed. */
+json_t *comparison_record_of(const comparison_job *self, int64_t method);
+/** A number of it; NaN where there is none. */
+double comparison_record_real(const json_t *entry, const char *key);
+/** So many seconds more than earlier starts took; saved. Errors: those of comparison_record_save.
+ */
+bp_err comparison_record_add(const comparison_job *self, int64_t method, const char *key,
+                             double seconds);
+
+#endif

@@ -1,0 +1,109 @@
+/* uncertainty.*: the keys, and what can be said of them without a file. */
+#include "uncertainty/uncertainty.h"
+
+#include "infer/score/score.h"
+#include "uncertainty/comparison/comparison.h"
+
+#include <string.h>
+
+const bp_option bp_uncertainty_options[] = {
+    {.key = "uncertainty.models",
+     .type = BP_OPTION_STRING,
+     .help = "NAME=FOLDER, NAME=FOLDER: CHECKPOINTs or ensembles" BP_UNCERTAINTY_METHODS_HELP,
+     .required = true,
+     .at = BP_AT(bp_uncertainty_keys, models)},
+    {.key = "uncertainty.in_domain",
+     .type = BP_OPTION_STRING,
+     .help = "corpora, or CORPUS:label=value, that are like the training text",
+     .required = true,
+     .at = BP_AT(bp_uncertainty_keys, in_domain)},
+    {.key = "uncertainty.shifted",
+     .type = BP_OPTION_STRING,
+     .help = "corpora that are not, each to be detected: CORPUS, CORPUS:label=value, NAME=...",
+     .at = BP_AT(bp_uncertainty_keys, shifted)},
+    {.key = "uncertainty.passes",
+     .type = BP_OPTION_INT,
+     .value = "8",
+     .min = 1,
+     .max = 100000,
+     .help = "passes of a model with :dropout or :dropconnect; 2 or more are of use",
+     .at = BP_AT(bp_uncertainty_keys, passes)},
+    {.key = "uncertainty.resamples",
+     .type = BP_OPTION_INT,
+     .value = "1000",
+     .min = 100,
+     .max = 1000000,
+     .help = "resamples of the documents for 95 % intervals",
+     .at = BP_AT(bp_uncertainty_keys, resamples)},
+    {.key = "uncertainty.temper_tokens",
+     .type = BP_OPTION_INT,
+     .value = "100000",
+     .min = 1,
+     .max = 1e12,
+     .unit = "tokens",
+     .help = "of corpus.valid, for the temperature; without corpus.valid there is none",
+     .at = BP_AT(bp_uncertainty_keys, temper_tokens)},
+    {.key = "corpus.valid",
+     .type = BP_OPTION_STRING,
+     .help = "validation text: the temperature of each method is fitted to it",
+     .at = BP_AT(bp_uncertainty_keys, valid)},
+    {.key = "corpus.train",
+     .type = BP_OPTION_STRING,
+     .help = "the training text: for :laplace",
+     .at = BP_AT(bp_uncertainty_keys, train)},
+    {.key = NULL}};
+
+static void add_fault(bp_config *config, bp_err err)
+{
+    if (err != BP_OK)
+        bp_config_fault_err(config);
+}
+
+static bool has_way(const comparison_methods *methods, const bp_uncertainty_method *way)
+{
+    for (int64_t k = 0; k < methods->count; k++)
+        if (methods->items[k].way == way)
+            return true;
+    return false;
+}
+
+static bool fits_any(const comparison_methods *methods)
+{
+    for (int64_t k = 0; k < methods->count; k++)
+        if (methods->items[k].way->fit)
+            return true;
+    return false;
+}
+
+bool comparison_keeps_bits(const bp_config *config, const char *key, const char *before,
+                           const char *now)
+{
+    comparison_methods methods = {0};
+    bool fits =
+        comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models) == BP_OK &&
+        fits_any(&methods);
+
+    comparison_methods_clear(&methods);
+    return bp_score_keeps_bits(config, key, before, now) &&
+           !(fits && strcmp(key, "mesh.data") == 0);
+}
+
+void bp_uncertainty_check(bp_config *config)
+{
+    const char *shifted = bp_uncertainty_keys_of(config)->shifted;
+    comparison_methods methods = {0};
+    comparison_groups groups = {0};
+
+    add_fault(config, comparison_methods_parse(&methods, bp_uncertainty_keys_of(config)->models));
+    for (const bp_uncertainty_method *const *way = bp_uncertainty_methods; *way; way++)
+        if ((*way)->check && has_way(&methods, *way))
+            (*way)->check(config);
+    comparison_methods_clear(&methods);
+    add_fault(config,
+              comparison_groups_parse(&groups, "uncertainty.in_domain",
+                                      bp_uncertainty_keys_of(config)->in_domain, "in_domain"));
+    comparison_groups_clear(&groups);
+    if (shifted)
+        add_fault(config, comparison_groups_parse(&groups, "uncertainty.shifted", shifted, NULL));
+    comparison_groups_clear(&groups);
+}

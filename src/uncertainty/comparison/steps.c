@@ -1,0 +1,366 @@
+/* What is computed for each method, one after another: its fit where there is one, the scores, the
+ * temperature. Each is kept, so that the next start goes on after it. */
+#include "uncertainty/comparison/job_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "base/signals.h"
+#include "data/corpus.h"
+#include "infer/score/each.h"
+#include "infer/score/score.h"
+#include "mesh/collective.h"
+#include "run/stop_request.h"
+#include "statistics/temperature.h"
+#include "uncertainty/uncertainty.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- a score run within this one ---- */
+
+bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config)
+{
+    const bp_mesh_shape *shape = &self->mesh_shape;
+    bool dedicated = shape->coordinator == BP_COORDINATOR_DEDICATED;
+    bool fits = members >= shape->members;
+    bp_err err = bp_config_set_int(config, "mesh.members", fits ? shape->members : 1);
+
+    if (err == BP_OK && shape->data > 0)
+        err = bp_config_set_int(config, "mesh.data",
+                                fits ? shape->data : shape->data * shape->members);
+    if (err == BP_OK && shape->coordinator != BP_COORDINATOR_AUTO)
+        err = bp_config_set(config, "mesh.coordinator", dedicated ? "dedicated" : "shared");
+    return err;
+}
+
+bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out)
+{
+    const comparison_method *item = &self->results.methods.items[method];
+    char *folder = bp_sprintf("%s/scores/%s", self->results.folder, item->name);
+    bp_err err = bp_config_derive(out, self->config, self->score_tables, self->score_tables);
+
+    if (err == BP_OK)
+        err = bp_config_set(*out, "run.dir", folder);
+    if (err == BP_OK)
+        err = bp_config_set(*out, "score.model", item->path);
+    if (err == BP_OK)
+        err = bp_config_set(*out, "score.corpus", self->corpora.list);
+    if (err == BP_OK)
+        err = bp_config_set(*out, "score.tokens", "yes");
+    if (err == BP_OK)
+        err = comparison_job_set_mesh(self, self->results.members[method], *out);
+    bp_free(folder);
+    return err;
+}
+
+static bp_ensemble_spec spec_of(const comparison_job *self, int64_t m)
+{
+    return (bp_ensemble_spec){.path = self->results.methods.items[m].path,
+                              .draws = self->draws[m],
+                              .memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory};
+}
+
+/* Was the score run of a method finished by an earlier start? Of the coordinator. */
+static bool is_scored(const comparison_job *self, int64_t m)
+{
+    char *path = bp_sprintf("%s/scores/%s/run.json", self->results.folder,
+                            self->results.methods.items[m].name);
+    json_t *record = NULL;
+    const char *state = NULL;
+    bool scored;
+
+    if (bp_path_exists(path) && bp_json_load_plain(&record, path, (int64_t)1 << 24) == BP_OK)
+        state = json_string_value(json_object_get(json_object_get(record, "exit"), "state"));
+    scored = state && strcmp(state, "finished") == 0;
+    json_decref(record);
+    bp_free(path);
+    return scored;
+}
+
+/* ---- what it took, on the coordinator ---- */
+
+/* The failure that is under way is kept while the record is written. */
+static bp_err keep_costs(const comparison_job *self, bp_err err, int64_t m, double seconds,
+                         int64_t bytes)
+{
+    json_t *entry = comparison_record_of(self, m);
+    double before = comparison_record_real(entry, "memory_mib"), now = (double)bytes / 1048576;
+    char message[BP_ERR_MESSAGE_BYTES];
+
+    (void)snprintf(message, sizeof(message), "%s", bp_err_message());
+    (void)json_object_set_new(entry, "memory_mib",
+                              json_real(isnan(before) ? now : fmax(before, now)));
+    bp_err kept = comparison_record_add(self, m, "score_seconds", seconds);
+    if (err != BP_OK)
+        bp_err_set_message(message);
+    return err != BP_OK ? err : kept;
+}
+
+/* ---- steps ---- */
+
+/* How far the comparison is, for `bagpipe status`. */
+static void log_scored(const comparison_job *self)
+{
+    int64_t scored = 0;
+    json_t *members;
+
+    for (int64_t m = 0; m < self->results.methods.count; m++)
+        scored += is_scored(self, m);
+    members = json_pack("{s:I}", "methods_scored", (json_int_t)scored);
+    bp_run_progress(self->run, members);
+    json_decref(members);
+}
+
+static bp_err score(comparison_job *self, int64_t m, bp_config *config,
+                    const bp_ensemble_spec *spec)
+{
+    bool before = self->mesh->coordinates && is_scored(self, m);
+    double began = bp_clock_now();
+    bp_log_channel channel;
+    int64_t bytes;
+    bp_err err;
+
+    bp_mem_resident_peak_reset();
+    bp_log_set_member(self->results.methods.items[m].name, self->mesh->coordinates);
+    channel = bp_log_use(BP_LOG_MEMBER); /* the lines of a method go to a log of its own */
+    err = bp_score_as(self->world, config, spec);
+    (void)bp_log_use(channel);
+    bytes = bp_all_max_int((int64_t)bp_mem_resident_peak_bytes(), self->world);
+    if (self->mesh->coordinates && !before && (err == BP_OK || err == BP_ERR_STOPPED))
+        err = keep_costs(self, err, m, bp_clock_now() - began, bytes);
+    if (self->mesh->coordinates && err == BP_OK)
+        log_scored(self);
+    return bp_agree(self->world, err);
+}
+
+/* ---- temperature ---- */
+
+typedef struct temperature_scaling {
+    const bp_mesh *mesh;
+    bp_model *lm;
+    bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
+    int64_t count;
+} temperature_scaling;
+
+static bp_err begin_units(void *context, int64_t units)
+{
+    temperature_scaling *self = context;
+
+    self->units = bp_alloc("comparison.temperature", units, sizeof(*self->units));
+    self->count = units;
+    return BP_OK;
+}
+
+static bp_err look_around(void *context)
+{
+    (void)context;
+    return bp_signals_stop_asked() ? bp_stop_request_stopped("while a temperature was fitted")
+                                   : BP_OK;
+}
+
+static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
+{
+    temperature_scaling *self = context;
+    bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
+
+    if (err != BP_OK)
+        return err;
+    return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
+}
+
+/* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
+static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
+{
+    MPI_Comm comm = self->mesh->data;
+
+    for (int64_t u = 0; u < self->count; u++) {
+        bp_scaled_sums *unit = &self->units[u];
+
+        bp_all_sum_double(unit->value, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->first, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->second, BP_TEMPERATURE_POINTS, comm);
+        for (int p = 0; p < BP_TEMPERATURE_POINTS; p++) {
+            sums->value[p] += unit->value[p];
+            sums->first[p] += unit->first[p];
+            sums->second[p] += unit->second[p];
+        }
+        sums->tokens += bp_all_sum_int(unit->tokens, comm);
+    }
+}
+
+bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
+                           bp_score_each *each, bp_model **lm)
+{
+    bp_err err = bp_ensemble_open(lm, each->mesh, each->config, spec);
+
+    if (err != BP_OK)
+        return err;
+    each->corpus = bp_corpus_keys_of(self->config)->valid;
+    each->tokens = bp_uncertainty_keys_of(self->config)->temper_tokens;
+    each->path = spec->path;
+    each->model = &(*lm)->info;
+    return bp_score_each_batch(each, NULL);
+}
+
+/* On the computing ranks. */
+static bp_err sum_temper(const comparison_job *self, const bp_mesh *mesh, const bp_config *config,
+                         const bp_ensemble_spec *spec, bp_scaled_sums *sums)
+{
+    temperature_scaling work = {.mesh = mesh};
+    bp_score_each each = {.mesh = mesh,
+                          .config = config,
+                          .begin = begin_units,
+                          .batch = add_batch,
+                          .look = look_around,
+                          .context = &work};
+    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
+
+    if (err == BP_OK)
+        add_units(&work, sums);
+    bp_free(work.units);
+    bp_model_free(&work.lm);
+    return err;
+}
+
+static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
+{
+    double beta[BP_TEMPERATURE_POINTS];
+    bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
+                                  .tokens = sums->tokens,
+                                  .beta = beta,
+                                  .value = sums->value,
+                                  .first = sums->first,
+                                  .second = sums->second};
+    json_t *entry = comparison_record_of(self, m), *temperature;
+    bp_temperature best;
+
+    for (int k = 0; k < BP_TEMPERATURE_POINTS; k++)
+        beta[k] = bp_scaled_beta(k);
+    best = bp_temperature_fit(&fitted);
+    if (best.at_edge)
+        BP_WARN(
+            "comparison.temperature_at_edge",
+            "the best temperature of %s may lie beyond %.3g: at corpus.valid; the method is far "
+            "from calibrated, or the text too short",
+            self->results.methods.items[m].name, best.temperature);
+    temperature = json_pack(
+        "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
+        bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
+        (int)best.at_edge, "tokens", (json_int_t)sums->tokens);
+    (void)json_object_set_new(entry, "temper", temperature);
+    return comparison_record_save(self);
+}
+
+static bp_err keep_noise(const comparison_job *self, int64_t m, const comparison_noise *noise)
+{
+    (void)json_object_set_new(comparison_record_of(self, m), "temper",
+                              json_pack("{s:o, s:I}", "noise_variance",
+                                        bp_json_real(noise->variance), "tokens",
+                                        (json_int_t)noise->documents));
+    return comparison_record_save(self);
+}
+
+static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
+                          const bp_ensemble_spec *spec)
+{
+    bp_mesh_shape shape = bp_mesh_shape_of(config);
+    bp_mesh *mesh = NULL;
+    bp_scaled_sums sums = {0};
+    comparison_noise noise = {0};
+    bool values = self->results.task == BP_TASK_REGRESSION;
+    bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
+
+    if (err == BP_OK)
+        err = bp_mesh_new(&mesh, self->world, &shape);
+    if (err == BP_OK)
+        err = bp_agree(self->world, !mesh->computes ? BP_OK
+                                    : values
+                                        ? comparison_job_fit_noise(self, mesh, config, spec, &noise)
+                                        : sum_temper(self, mesh, config, spec, &sums));
+    if (err == BP_OK) {
+        bp_bcast_bytes(&sums, sizeof(sums), mesh->dedicated ? 1 : 0, self->world);
+        bp_bcast_bytes(&noise, sizeof(noise), mesh->dedicated ? 1 : 0, self->world);
+        err = bp_agree(self->world, !mesh->coordinates ? BP_OK
+                                    : values           ? keep_noise(self, m, &noise)
+                                                       : keep_temper(self, m, &sums));
+    }
+    bp_mesh_free(&mesh);
+    return err;
+}
+
+/* All ranks know whether it was done before. */
+static bool has_temper(const comparison_job *self, int64_t m)
+{
+    bool there =
+        self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper") != NULL;
+
+    return bp_all_max_int(there, self->world) != 0;
+}
+
+/* ---- a method ---- */
+
+static bp_err compute_method(comparison_job *self, int64_t m)
+{
+    const comparison_method *method = &self->results.methods.items[m];
+    bp_ensemble_spec spec = spec_of(self, m);
+    bp_config *config = NULL;
+    char duration[64];
+    double began = bp_clock_now();
+    bp_err err = comparison_job_derive(self, m, &config);
+
+    err = bp_agree(self->world, err);
+    if (err == BP_OK && self->mesh->coordinates)
+        bp_log("%s (%" PRId64 " of %" PRId64 "): %s of %s", method->name, m + 1,
+               self->results.methods.count, method->way->word, method->path);
+    if (err == BP_OK && method->way->fit)
+        err = comparison_job_fit(self, m, config);
+    if (err == BP_OK)
+        err = score(self, m, config, &spec);
+    if (err == BP_OK && self->results.scaled && !has_temper(self, m))
+        err = temperature(self, m, config, &spec);
+    if (err == BP_OK && self->mesh->coordinates) {
+        bp_clock_duration(duration, sizeof(duration), bp_clock_now() - began);
+        bp_log("%s: done in %s", method->name, duration);
+    }
+    if (err != BP_OK)
+        err = bp_err_prefix(err, "method %s", method->name);
+    bp_config_free(&config);
+    return err;
+}
+
+static bp_err make_fit_folders(const comparison_job *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; m < self->results.methods.count && err == BP_OK; m++) {
+        const bp_uncertainty_method *way = self->results.methods.items[m].way;
+
+        if (way->fit)
+            err = bp_dir_make(bp_path_in(self->results.folder, way->word).text);
+    }
+    return err;
+}
+
+bp_err comparison_job_compute(comparison_job *self)
+{
+    char *scores = bp_path_join(self->results.folder, "scores");
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates) {
+        err = bp_dir_make(scores);
+        if (err == BP_OK)
+            err = make_fit_folders(self);
+        if (err == BP_OK)
+            err = comparison_record_open(self);
+    }
+    bp_free(scores);
+    err = bp_agree(self->world, err);
+    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
+        err = compute_method(self, m);
+    return err;
+}

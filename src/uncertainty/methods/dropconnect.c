@@ -1,0 +1,55 @@
+/* :dropconnect, models whose weights are dropped (models/dropconnect.h). */
+#include "uncertainty/methods/list.h"
+#include "uncertainty/methods/passes.h"
+
+typedef struct bp_dropconnect_keys {
+    double rate;
+} bp_dropconnect_keys;
+
+const bp_option bp_dropconnect_options[] = {
+    {.key = "uncertainty.dropconnect",
+     .type = BP_OPTION_REAL,
+     .value = "0.1",
+     .min = 0,
+     .max = 0.99,
+     .help = "rate of :dropconnect; not the model's own, which a checkpoint does not record",
+     .at = BP_AT(bp_dropconnect_keys, rate)},
+    {.key = NULL}};
+
+static double rate_of(const bp_config *config)
+{
+    return ((const bp_dropconnect_keys *)bp_config_bound(config, bp_dropconnect_options))->rate;
+}
+
+static void wish(const bp_draws *draws, int64_t member, bp_model_wish *wish)
+{
+    const bp_passes *self = (const bp_passes *)draws;
+
+    wish->dropconnect = (bp_dropconnect){.rate = self->rate, .seed = self->seed, .draw = member};
+}
+
+static bp_err add(bp_draws *draws, bp_draw_place *at)
+{
+    return bp_passes_check(draws, at);
+}
+
+const bp_draws_ops bp_dropconnect_draws = {.word = "dropconnect",
+                                           .member = "pass",
+                                           .kind = BP_DRAWS_OF_WEIGHTS,
+                                           .identify = bp_passes_identify,
+                                           .wish = wish,
+                                           .add = add,
+                                           .free = bp_passes_free};
+
+static bp_draws *draws_of(const bp_method_case *at)
+{
+    return bp_passes_new(&bp_dropconnect_draws, at, rate_of(at->config));
+}
+
+static void warn(const bp_method_case *at)
+{
+    bp_passes_warn(at, "dropconnect", rate_of(at->config));
+}
+
+const bp_uncertainty_method bp_dropconnect_method = {
+    .word = "dropconnect", .warn = warn, .draws = draws_of, .print_plan = bp_passes_print_plan};

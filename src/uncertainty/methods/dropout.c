@@ -1,0 +1,55 @@
+/* :dropout, passes with dropout at test time.
+ *
+ * Source: Gal and Ghahramani 2016, "Dropout as a Bayesian approximation". */
+#include "uncertainty/methods/list.h"
+#include "uncertainty/methods/passes.h"
+
+typedef struct bp_dropout_keys {
+    double rate;
+} bp_dropout_keys;
+
+const bp_option bp_dropout_options[] = {
+    {.key = "uncertainty.dropout",
+     .type = BP_OPTION_REAL,
+     .value = "0.1",
+     .min = 0,
+     .max = 0.99,
+     .help = "rate of :dropout; not the model's own, which a checkpoint does not record",
+     .at = BP_AT(bp_dropout_keys, rate)},
+    {.key = NULL}};
+
+static double rate_of(const bp_config *config)
+{
+    return ((const bp_dropout_keys *)bp_config_bound(config, bp_dropout_options))->rate;
+}
+
+static bp_err add(bp_draws *draws, bp_draw_place *at)
+{
+    const bp_passes *self = (const bp_passes *)draws;
+    bp_err err = bp_passes_check(draws, at);
+
+    if (err == BP_OK)
+        at->lm->ops->set_dropout(at->lm, self->rate, self->seed);
+    at->dropout = at->member;
+    return err;
+}
+
+const bp_draws_ops bp_dropout_draws = {.word = "dropout",
+                                       .member = "pass",
+                                       .kind = BP_DRAWS_OF_PASSES,
+                                       .identify = bp_passes_identify,
+                                       .add = add,
+                                       .free = bp_passes_free};
+
+static bp_draws *draws_of(const bp_method_case *at)
+{
+    return bp_passes_new(&bp_dropout_draws, at, rate_of(at->config));
+}
+
+static void warn(const bp_method_case *at)
+{
+    bp_passes_warn(at, "dropout", rate_of(at->config));
+}
+
+const bp_uncertainty_method bp_dropout_method = {
+    .word = "dropout", .warn = warn, .draws = draws_of, .print_plan = bp_passes_print_plan};

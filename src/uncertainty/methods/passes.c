@@ -1,0 +1,63 @@
+/* Passes with masks of their own. */
+#include "uncertainty/methods/passes.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+bp_draws *bp_passes_new(const bp_draws_ops *ops, const bp_method_case *at, double rate)
+{
+    bp_passes *self = bp_alloc("uncertainty.passes", 1, sizeof *self);
+
+    *self = (bp_passes){.draws = {.ops = ops, .count = at->passes},
+                        .rate = (float)rate,
+                        .seed = (uint64_t)bp_run_keys_of(at->config)->seed};
+    return &self->draws;
+}
+
+void bp_passes_identify(const bp_draws *draws, char *text, size_t bytes)
+{
+    const bp_passes *self = (const bp_passes *)draws;
+
+    snprintf(text, bytes, "%s %" PRId64 " %.9g %" PRIu64, draws->ops->word, draws->count,
+             (double)self->rate, self->seed);
+}
+
+void bp_passes_free(bp_draws *draws)
+{
+    bp_free(draws);
+}
+
+bp_err bp_passes_check(const bp_draws *draws, const bp_draw_place *at)
+{
+    if (!at->lm->ops->set_dropout)
+        return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_dropout",
+                       "a model of kind %s has no dropout for passes at test time: at member "
+                       "%" PRId64 "; leave :%s out",
+                       at->lm->info.kind, at->member, draws->ops->word);
+    return BP_OK;
+}
+
+void bp_passes_warn(const bp_method_case *at, const char *word, double rate)
+{
+    if (!(rate > 0))
+        BP_WARN("comparison.no_dropout",
+                "all passes of method %s are the same without dropout: at uncertainty.%s; "
+                "give a rate, such as 0.1",
+                at->name, word);
+    if (at->passes == 1)
+        BP_WARN("comparison.one_pass",
+                "one pass of method %s has nothing to disagree with: at uncertainty.passes; take "
+                "2 or more",
+                at->name);
+}
+
+void bp_passes_print_plan(const bp_method_case *at, int64_t fit_bytes)
+{
+    (void)fit_bytes;
+    bp_log("  %" PRId64 " passes take up to so many times as long", at->passes);
+}

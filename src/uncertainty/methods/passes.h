@@ -1,0 +1,27 @@
+/* What methods have in common whose members are passes: masks that are drawn anew, each a function
+ * of the seed and the number of the pass. */
+#ifndef BP_UNCERTAINTY_METHODS_PASSES_H
+#define BP_UNCERTAINTY_METHODS_PASSES_H
+
+#include "uncertainty/methods/method.h"
+
+typedef struct bp_passes {
+    bp_draws draws;
+    float rate;
+    uint64_t seed;
+} bp_passes;
+
+extern const bp_draws_ops bp_dropout_draws, bp_dropconnect_draws;
+
+/** As many as uncertainty.passes has, with run.seed. Owns: the caller's, bp_draws_ops.free. */
+bp_draws *bp_passes_new(const bp_draws_ops *ops, const bp_method_case *at, double rate);
+
+/** bp_draws_ops and rows of the table, of both. */
+void bp_passes_identify(const bp_draws *draws, char *text, size_t bytes);
+void bp_passes_free(bp_draws *draws);
+/** A model whose networks have no dropout is refused. Errors: BP_ERR_CONFIG. */
+bp_err bp_passes_check(const bp_draws *draws, const bp_draw_place *at);
+void bp_passes_warn(const bp_method_case *at, const char *word, double rate);
+void bp_passes_print_plan(const bp_method_case *at, int64_t fit_bytes);
+
+#endif

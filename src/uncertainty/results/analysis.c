@@ -1,0 +1,387 @@
+/* Figures of a method, on all documents and on each resample of them. */
+#include "uncertainty/results/results.h"
+
+#include "base/mem.h"
+#include "statistics/detection.h"
+#include "statistics/resample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const comparison_detection_names[] = {"auroc", "aupr", "fpr95"};
+
+int64_t comparison_columns(int64_t shifts)
+{
+    return COMPARISON_FIGURES + shifts * COMPARISON_SCORES * COMPARISON_DETECTIONS;
+}
+
+int64_t comparison_column(int64_t shift, int score, int detection)
+{
+    return COMPARISON_FIGURES + (shift * COMPARISON_SCORES + score) * COMPARISON_DETECTIONS +
+           detection;
+}
+
+comparison_value comparison_perplexity(const comparison_results *results,
+                                       const comparison_result *result)
+{
+    const comparison_value *nll = &result->values[COMPARISON_FIGURE_NLL];
+
+    if (results->task == BP_TASK_REGRESSION)
+        return (comparison_value){NAN, NAN, NAN};
+    return (comparison_value){exp(nll->value), exp(nll->low), exp(nll->high)};
+}
+
+static double root_of(double x)
+{
+    return x < 0 ? 0 : sqrt(x); /* NaN stays */
+}
+
+comparison_value comparison_rms(const comparison_result *result)
+{
+    const comparison_value *squared = &result->values[COMPARISON_FIGURE_SQUARED];
+
+    return (comparison_value){root_of(squared->value), root_of(squared->low),
+                              root_of(squared->high)};
+}
+
+/* What the figures of a method are made of: sorted once. */
+typedef struct evidence {
+    const comparison_scores *scores;
+    bp_calibration_gaps gaps;
+    int64_t shifts;
+    bool one;                                  /* distribution */
+    bp_token_order *by_confidence;             /* ascending, for bins of equal count */
+    bp_token_order *orders[COMPARISON_ORDERS]; /* the most certain first */
+    bp_detection **detections;                 /* [shifts][COMPARISON_SCORES] */
+} evidence;
+
+static void detect(double *values, const int32_t *const *counts, const evidence *self)
+{
+    const int32_t *domain = counts ? counts[0] : NULL;
+
+    for (int64_t s = 0; s < self->shifts; s++)
+        for (int c = 0; c < COMPARISON_SCORES; c++) {
+            bp_detection_figures figures = {NAN, NAN, NAN};
+
+            if (!(self->one && c == COMPARISON_INFORMATION))
+                figures = bp_detection_of(self->detections[s * COMPARISON_SCORES + c], domain,
+                                          counts ? counts[1 + s] : NULL);
+            values[comparison_column(s, c, COMPARISON_AUROC)] = figures.auroc;
+            values[comparison_column(s, c, COMPARISON_AUPR)] = figures.aupr;
+            values[comparison_column(s, c, COMPARISON_FPR95)] = figures.fpr95;
+        }
+}
+
+/* Of regressions; an error of calibration, as that of classes, has no resamples. */
+static void measure_values(double *values, const comparison_scores *scores, const int32_t *counts)
+{
+    double off = 0, all = 0;
+
+    for (int64_t d = 0; d < scores->domain; d++)
+        all += counts ? counts[d] : 1;
+    for (int f = 0; f < COMPARISON_FIGURES; f++) {
+        values[f] = scores->figures[f] ? 0 : NAN;
+        for (int64_t d = 0; scores->figures[f] && d < scores->domain; d++)
+            values[f] += (counts ? counts[d] : 1) * scores->figures[f][d] / all;
+    }
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        off += fabs(scores->covered[b] - (b + 0.5) / BP_CALIBRATION_BINS) / BP_CALIBRATION_BINS;
+    values[COMPARISON_FIGURE_ECE] = counts ? NAN : off;
+}
+
+/* counts: by group, in the domain first; NULL: each document once. */
+static void measure(double *values, const int32_t *const *counts, const void *data)
+{
+    const evidence *self = data;
+    const int32_t *domain = counts ? counts[0] : NULL;
+    bp_calibration sums =
+        bp_calibration_of(self->scores->calibration, domain, self->scores->domain);
+    bp_risk risk;
+
+    bp_risk_of(&risk, self->orders[COMPARISON_BY_CONFIDENCE], domain);
+    if (self->scores->real) {
+        measure_values(values, self->scores, domain);
+        values[COMPARISON_FIGURE_AURC] = self->one ? NAN : risk.area_nll;
+        detect(values, counts, self);
+        return;
+    }
+    values[COMPARISON_FIGURE_NLL] = bp_calibration_nll(&sums);
+    values[COMPARISON_FIGURE_ACCURACY] = bp_calibration_accuracy(&sums);
+    values[COMPARISON_FIGURE_BRIER] = bp_calibration_brier(&sums);
+    /* no resamples of an error that is biased near 0: an interval of them would not cover it */
+    values[COMPARISON_FIGURE_ECE] = counts ? NAN : bp_calibration_ece(&sums);
+    values[COMPARISON_FIGURE_ECE_ADAPTIVE] =
+        counts ? NAN : bp_calibration_ece_adaptive(self->by_confidence, domain);
+    values[COMPARISON_FIGURE_SQUARED] = counts
+                                            ? bp_calibration_squared_resampled(&self->gaps, &sums)
+                                            : bp_calibration_squared(&self->gaps);
+    values[COMPARISON_FIGURE_AURC] = risk.area_error;
+    detect(values, counts, self);
+}
+
+/* ---- sorting ---- */
+
+static bp_err sort_tokens(evidence *self)
+{
+    const comparison_scores *scores = self->scores;
+    int64_t tokens = scores->doc_start[scores->domain];
+    float *confidence = bp_try_alloc("comparison.scores", tokens, sizeof(*confidence));
+    bp_token_table table = {.tokens = tokens,
+                            .documents = scores->domain,
+                            .score = confidence,
+                            .correct = scores->correct,
+                            .nll = scores->nll,
+                            .doc_start = scores->doc_start};
+    if (!confidence)
+        return bp_fail_memory("the figures of a method", tokens, sizeof(*confidence));
+    for (int64_t i = 0; i < tokens; i++)
+        confidence[i] = -scores->uncertain[COMPARISON_BY_CONFIDENCE][i];
+    bp_err err = bp_token_order_new(&self->by_confidence, &table);
+    for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++) {
+        table.score = scores->uncertain[o];
+        err = bp_token_order_new(&self->orders[o], &table);
+    }
+    bp_free(confidence);
+    return err;
+}
+
+/* values[count] = the means of a group's documents. */
+static double *gather(const double *means, const comparison_group *group)
+{
+    double *values = bp_alloc("comparison.scores", group->document_count, sizeof(*values));
+
+    for (int64_t k = 0; k < group->document_count; k++)
+        values[k] = means[group->documents[k]];
+    return values;
+}
+
+static bp_err sort_documents(evidence *self, const comparison_analysis_spec *spec)
+{
+    bp_err err = BP_OK;
+
+    self->detections =
+        bp_alloc("comparison.scores", self->shifts * COMPARISON_SCORES, sizeof(*self->detections));
+    for (int64_t s = 0; s < self->shifts; s++)
+        for (int c = 0; err == BP_OK && c < COMPARISON_SCORES; c++) {
+            const comparison_group *group = &spec->shifted->items[s];
+            double *in_domain = gather(self->scores->means[c], spec->in_domain);
+            double *shifted = gather(self->scores->means[c], group);
+
+            err = bp_detection_new(&self->detections[s * COMPARISON_SCORES + c], in_domain,
+                                   spec->in_domain->document_count, shifted, group->document_count);
+            bp_free(shifted);
+            bp_free(in_domain);
+        }
+    return err;
+}
+
+static void clear_evidence(evidence *self)
+{
+    bp_token_order_free(&self->by_confidence);
+    for (int o = 0; o < COMPARISON_ORDERS; o++)
+        bp_token_order_free(&self->orders[o]);
+    for (int64_t k = 0; self->detections && k < self->shifts * COMPARISON_SCORES; k++)
+        bp_detection_free(&self->detections[k]);
+    bp_free(self->detections);
+}
+
+/* ---- resamples ---- */
+
+/* Resamples of a set of one document say nothing of a spread: what is measured on it has none. */
+static void forget_lone(double *resampled, const bp_bootstrap *bootstrap, int64_t columns)
+{
+    for (int64_t r = 0; r < bootstrap->resamples; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            int64_t shift =
+                c < COMPARISON_FIGURES
+                    ? 0
+                    : 1 + (c - COMPARISON_FIGURES) / (COMPARISON_SCORES * COMPARISON_DETECTIONS);
+
+            if (bootstrap->documents[0] < 2 || bootstrap->documents[shift] < 2)
+                resampled[r * columns + c] = NAN;
+        }
+}
+
+static bp_err find_values(comparison_result *out, const evidence *self,
+                          const comparison_analysis_spec *spec)
+{
+    int64_t columns = comparison_columns(self->shifts), groups = 1 + self->shifts;
+    double *points = bp_alloc("comparison.values", columns, sizeof(*points));
+    int64_t *documents = bp_alloc("comparison.values", groups, sizeof(*documents));
+    bp_bootstrap bootstrap = {.seed = spec->seed,
+                              .resamples = spec->resamples,
+                              .groups = groups,
+                              .documents = documents,
+                              .width = columns};
+    bp_err err;
+
+    documents[0] = spec->in_domain->document_count;
+    for (int64_t s = 0; s < self->shifts; s++)
+        documents[1 + s] = spec->shifted->items[s].document_count;
+    out->values = bp_alloc("comparison.values", columns, sizeof(*out->values));
+    out->resampled = bp_alloc("comparison.values", spec->resamples * columns, sizeof(double));
+    err = bp_bootstrap_run(out->resampled, &bootstrap, measure, self);
+    if (err == BP_OK)
+        forget_lone(out->resampled, &bootstrap, columns);
+    if (err == BP_OK)
+        measure(points, NULL, self);
+    for (int64_t c = 0; err == BP_OK && c < columns; c++) {
+        bp_interval interval;
+
+        err = bp_interval_of(&interval, out->resampled + c, spec->resamples, columns);
+        out->values[c] = (comparison_value){points[c], interval.low, interval.high};
+    }
+    bp_free(documents);
+    bp_free(points);
+    return err;
+}
+
+bp_err comparison_difference(comparison_value *values, const comparison_result *one,
+                             const comparison_result *other, int64_t columns, int64_t resamples)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t c = 0; err == BP_OK && c < columns; c++) {
+        bp_interval interval;
+
+        err = bp_interval_of_difference(&interval, one->resampled + c, other->resampled + c,
+                                        resamples, columns);
+        values[c] = (comparison_value){one->values[c].value - other->values[c].value, interval.low,
+                                       interval.high};
+    }
+    return err;
+}
+
+/* ---- curves ---- */
+
+typedef struct scored {
+    double score;
+    bool shifted;
+} scored;
+
+static int compare_scored(const void *a, const void *b)
+{
+    const scored *x = a, *y = b;
+
+    return (x->score < y->score) - (x->score > y->score);
+}
+
+/* Points of distinct thresholds, but none nearer than 1/500 to the one before: a plot shows no
+ * more. */
+static void make_curve(comparison_curve *curve, const double *means,
+                       const comparison_group *in_domain, const comparison_group *shifted)
+{
+    const double step = 1.0 / 500;
+    int64_t n = in_domain->document_count, m = shifted->document_count, taken[2] = {0, 0};
+    scored *all = bp_alloc("comparison.curves", n + m, sizeof(*all));
+    comparison_point last = {0, 0};
+
+    for (int64_t k = 0; k < n + m; k++)
+        all[k] = k < n ? (scored){means[in_domain->documents[k]], false}
+                       : (scored){means[shifted->documents[k - n]], true};
+    qsort(all, (size_t)(n + m), sizeof(*all), compare_scored);
+    curve->points = bp_alloc("comparison.curves", 1100, sizeof(*curve->points));
+    curve->points[curve->count++] = last;
+    for (int64_t k = 0; k < n + m; k++) {
+        taken[all[k].shifted]++;
+        if (k + 1 < n + m && all[k + 1].score == all[k].score)
+            continue;
+        comparison_point here = {(double)taken[0] / (double)n, (double)taken[1] / (double)m};
+        if (k + 1 < n + m && here.fpr - last.fpr < step && here.tpr - last.tpr < step)
+            continue;
+        curve->points[curve->count++] = last = here;
+    }
+    bp_free(all);
+}
+
+static void make_histogram(comparison_histogram *out, const double *means,
+                           const comparison_analysis_spec *spec)
+{
+    int64_t groups = 1 + spec->shifted->count;
+    double width = 0;
+
+    out->counts =
+        bp_alloc("comparison.curves", groups * COMPARISON_HISTOGRAM_BINS, sizeof(int64_t));
+    out->bottom = out->top = means[spec->in_domain->documents[0]];
+    for (int counts = 0; counts < 2; counts++, width = out->top - out->bottom)
+        for (int64_t g = 0; g < groups; g++) {
+            const comparison_group *group = g == 0 ? spec->in_domain : &spec->shifted->items[g - 1];
+
+            for (int64_t k = 0; k < group->document_count; k++) {
+                double value = means[group->documents[k]], above = value - out->bottom;
+                int64_t bin = width > 0 ? (int64_t)(above / width * COMPARISON_HISTOGRAM_BINS) : 0;
+
+                bin = bin < COMPARISON_HISTOGRAM_BINS ? bin : COMPARISON_HISTOGRAM_BINS - 1;
+                if (counts)
+                    out->counts[g * COMPARISON_HISTOGRAM_BINS + bin]++;
+                out->bottom = fmin(out->bottom, value);
+                out->top = fmax(out->top, value);
+            }
+        }
+}
+
+double comparison_histogram_edge(const comparison_histogram *histogram, double b)
+{
+    return histogram->bottom + (histogram->top - histogram->bottom) * b / COMPARISON_HISTOGRAM_BINS;
+}
+
+/* ---- all of it ---- */
+
+bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
+                          const comparison_analysis_spec *spec)
+{
+    evidence self = {.scores = scores, .shifts = spec->shifted->count, .one = spec->one};
+    bp_calibration sums = bp_calibration_of(scores->calibration, NULL, scores->domain);
+    bp_err err;
+
+    *out = (comparison_result){.documents = scores->domain, .tokens = bp_calibration_tokens(&sums)};
+    self.gaps = bp_calibration_gaps_of(scores->calibration, scores->domain);
+    err = sort_tokens(&self);
+    if (err == BP_OK)
+        err = sort_documents(&self, spec);
+    if (err == BP_OK)
+        err = find_values(out, &self, spec);
+    for (int b = 0; b < BP_CALIBRATION_BINS; b++)
+        out->bars[b] = bp_calibration_bar(&sums, b);
+    for (int b = 0; scores->real && b < BP_CALIBRATION_BINS; b++)
+        out->bars[b] = (bp_reliability){.low = b / (double)BP_CALIBRATION_BINS,
+                                        .high = (b + 1) / (double)BP_CALIBRATION_BINS,
+                                        .tokens = scores->domain,
+                                        .confidence = (b + 0.5) / BP_CALIBRATION_BINS,
+                                        .accuracy = scores->covered[b]};
+    for (int o = 0; err == BP_OK && o < COMPARISON_ORDERS; o++)
+        bp_risk_of(&out->risk[o], self.orders[o], NULL);
+    for (int o = 0; err == BP_OK && scores->real && o < COMPARISON_ORDERS; o++) {
+        out->risk[o].area_error = out->risk[o].area_nll; /* of the squared error */
+        memcpy(out->risk[o].error, out->risk[o].nll, sizeof out->risk[o].error);
+    }
+    if (err == BP_OK && spec->one) {
+        bp_risk *none = &out->risk[COMPARISON_BY_INFORMATION];
+
+        none->area_error = none->area_nll = NAN;
+        for (int p = 0; p < BP_RISK_POINTS; p++)
+            none->error[p] = none->nll[p] = NAN;
+    }
+    out->curves =
+        bp_alloc("comparison.curves", self.shifts * COMPARISON_SCORES, sizeof(*out->curves));
+    for (int64_t s = 0; err == BP_OK && s < self.shifts; s++)
+        for (int c = spec->one ? COMPARISON_INFORMATION + 1 : 0; c < COMPARISON_SCORES; c++)
+            make_curve(&out->curves[s * COMPARISON_SCORES + c], scores->means[c], spec->in_domain,
+                       &spec->shifted->items[s]);
+    if (err == BP_OK)
+        make_histogram(&out->histogram, scores->means[COMPARISON_INFORMATION], spec);
+    clear_evidence(&self);
+    return err;
+}
+
+void comparison_result_clear(comparison_result *result, int64_t shifts)
+{
+    for (int64_t k = 0; result->curves && k < shifts * COMPARISON_SCORES; k++)
+        bp_free(result->curves[k].points);
+    bp_free(result->curves);
+    bp_free(result->histogram.counts);
+    bp_free(result->values);
+    bp_free(result->resampled);
+    *result = (comparison_result){0};
+}

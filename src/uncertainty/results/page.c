@@ -1,0 +1,201 @@
+/* index.html: what the template uncertainty.html is filled with. */
+#include "uncertainty/results/results.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "job/report/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SVG_LIMIT   ((int64_t)64 << 20)
+#define DIGITS      4
+#define MORE_DIGITS 6 /* of squares */
+
+/* ---- cells ---- */
+
+/* Null where there is none. */
+static json_t *real_text(double value, int digits, bool difference)
+{
+    char *text = isfinite(value) ? bp_sprintf(difference ? "%+.*f" : "%.*f", digits, value) : NULL;
+    json_t *out = text ? bp_json_string(text) : json_null();
+
+    bp_free(text);
+    return out;
+}
+
+static json_t *cell(const comparison_value *value, int digits, bool difference)
+{
+    bool interval = isfinite(value->low) && isfinite(value->high);
+    bool certain = difference && (value->low > 0 || value->high < 0);
+
+    return json_pack("{s:o, s:o, s:o, s:b}", "value", real_text(value->value, digits, difference),
+                     "low", real_text(interval ? value->low : NAN, digits, difference), "high",
+                     real_text(interval ? value->high : NAN, digits, difference), "certain",
+                     (int)certain);
+}
+
+static void add(json_t *array, json_t *value)
+{
+    (void)json_array_append_new(array, value);
+}
+
+/* ---- tables ---- */
+
+static const char *title_of(const comparison_results *results, const char *key)
+{
+    for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
+        if (strcmp(one->key, key) == 0)
+            return one->title;
+    return key;
+}
+
+/* Of methods the root of the squared calibration error is shown, of differences the square, which
+ * is what has no bias. */
+static json_t *figures_json(const comparison_results *results, bool difference)
+{
+    json_t *figures = json_array();
+
+    for (int f = 0; f < COMPARISON_FIGURES; f++)
+        add(figures, bp_json_string(title_of(results, f == COMPARISON_FIGURE_SQUARED && !difference
+                                                          ? comparison_root_name(results)
+                                                          : comparison_figure_name(results, f))));
+    return figures;
+}
+
+static json_t *methods_json(const comparison_results *results)
+{
+    json_t *methods = json_array();
+
+    for (int64_t m = 0; m < results->methods.count; m++) {
+        const comparison_cost *cost = &results->costs[m];
+        const comparison_value rms = comparison_rms(&results->results[m]);
+        const double seconds[] = {cost->train_seconds, cost->fit_seconds, cost->score_seconds,
+                                  cost->memory_mib};
+        json_t *values = json_array(), *costs = json_array();
+
+        for (int f = 0; f < COMPARISON_FIGURES; f++)
+            add(values, cell(f == COMPARISON_FIGURE_SQUARED ? &rms : &results->results[m].values[f],
+                             DIGITS, false));
+        add(costs, json_pack("{s:o}", "value",
+                             real_text(results->temperatures[m].temperature, DIGITS, false)));
+        for (int k = 0; k < 4; k++)
+            add(costs, json_pack("{s:o}", "value", real_text(seconds[k], 1, false)));
+        add(methods, json_pack("{s:s, s:s, s:I, s:o, s:o}", "name", results->methods.items[m].name,
+                               "way", results->methods.items[m].way->word, "members",
+                               (json_int_t)results->members[m], "values", values, "costs", costs));
+    }
+    return methods;
+}
+
+static json_t *detection_json(const comparison_results *results)
+{
+    json_t *rows = json_array();
+
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        for (int64_t m = 0; m < results->methods.count; m++)
+            for (int c = 0; c < COMPARISON_SCORES; c++) {
+                json_t *values = json_array();
+
+                for (int d = 0; d < COMPARISON_DETECTIONS; d++)
+                    add(values, cell(&results->results[m].values[comparison_column(s, c, d)],
+                                     DIGITS, false));
+                add(rows, json_pack("{s:s, s:s, s:s, s:o}", "shift", results->shifted.items[s].name,
+                                    "method", results->methods.items[m].name, "score",
+                                    comparison_score_name(results, c), "values", values));
+            }
+    return rows;
+}
+
+static json_t *differences_json(const comparison_results *results)
+{
+    int64_t methods = results->methods.count;
+    const comparison_value *all = results->differences;
+    json_t *rows = json_array();
+
+    for (int64_t i = 0; i < methods; i++)
+        for (int64_t k = i + 1; k < methods;
+             k++, all += comparison_columns(results->shifted.count)) {
+            json_t *values = json_array();
+
+            for (int f = 0; f < COMPARISON_FIGURES; f++)
+                add(values,
+                    cell(&all[f], f == COMPARISON_FIGURE_SQUARED ? MORE_DIGITS : DIGITS, true));
+            for (int64_t s = 0; s < results->shifted.count; s++)
+                for (int c = 0; c < COMPARISON_SCORES; c++)
+                    add(values,
+                        cell(&all[comparison_column(s, c, COMPARISON_AUROC)], DIGITS, true));
+            add(rows, json_pack("{s:s, s:s, s:o}", "method", results->methods.items[i].name,
+                                "other", results->methods.items[k].name, "values", values));
+        }
+    return rows;
+}
+
+/* Null: nothing is shifted. */
+static json_t *shifted_json(const comparison_results *results)
+{
+    json_t *groups = json_array();
+
+    for (int64_t s = 0; s < results->shifted.count; s++)
+        add(groups, json_pack("{s:s, s:s, s:I}", "comma", s > 0 ? ", " : "", "name",
+                              results->shifted.items[s].name, "documents",
+                              (json_int_t)results->shifted.items[s].document_count));
+    if (results->shifted.count > 0)
+        return json_pack("{s:o, s:o}", "groups", groups, "detection", detection_json(results));
+    json_decref(groups);
+    return json_null();
+}
+
+/* ---- plots ---- */
+
+static json_t *plot_json(const comparison_results *results, const comparison_plot *plot)
+{
+    char *path = bp_sprintf("%s/plots/%s.svg", results->folder, plot->name), *text = NULL, *svg;
+    size_t bytes;
+    json_t *out;
+
+    if (bp_path_exists(path))
+        (void)bp_file_read(path, SVG_LIMIT, &text, &bytes); /* else it was not drawn */
+    svg = bp_report_svg(text, plot->name);
+    out = json_pack("{s:s, s:s, s:{s:b}, s:s?}", "name", plot->name, "title", plot->title, "kind",
+                    plot->kind, 1, "svg", svg);
+    bp_free(svg);
+    bp_free(text);
+    bp_free(path);
+    return out;
+}
+
+bp_err comparison_page_write(const comparison_results *results)
+{
+    int64_t methods = results->methods.count;
+    char *path = bp_path_join(results->folder, "index.html");
+    comparison_plot *plots = comparison_plots_list(results);
+    json_t *aurocs = json_array(), *definitions = json_array(), *drawings = json_array();
+
+    for (int64_t s = 0; s < results->shifted.count; s++) /* behind the figures of a difference */
+        for (int c = 0; c < COMPARISON_SCORES; c++)
+            add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
+                                  comparison_score_name(results, c)));
+    for (const comparison_definition *one = comparison_definitions_of(results); one->key; one++)
+        add(definitions, json_pack("{s:s, s:s}", "title", one->title, "text",
+                                   comparison_definition_text(results, one)));
+    for (const comparison_plot *plot = plots; plot->name; plot++)
+        add(drawings, plot_json(results, plot));
+    json_t *page = json_pack(
+        "{s:s, s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "command", results->command, "prediction", comparison_prediction_name(results), "of_tokens",
+        (int)(results->task != BP_TASK_CLASSES && results->task != BP_TASK_REGRESSION),
+        "method_count", (json_int_t)methods, "several_methods", methods > 1, "tokens",
+        (json_int_t)results->results[0].tokens, "documents",
+        (json_int_t)results->in_domain.items[0].document_count, "resamples",
+        (json_int_t)results->resamples, "figures", figures_json(results, false), "compared",
+        figures_json(results, true), "methods", methods_json(results), "shifted",
+        shifted_json(results), "aurocs", aurocs, "differences", differences_json(results),
+        "definitions", definitions, "plots", drawings);
+    bp_err err = bp_report_page(path, "uncertainty", page);
+    comparison_plots_clear(&plots);
+    json_decref(page);
+    bp_free(path);
+    return err;
+}

@@ -1,0 +1,152 @@
+/* From the score folders of all methods to results and differences. */
+#include "uncertainty/results/results.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define FEW_DOCUMENTS 30
+
+void comparison_results_init(comparison_results *results)
+{
+    int64_t methods = results->methods.count;
+
+    results->metadata = bp_alloc("comparison.results", methods, sizeof(*results->metadata));
+    results->members = bp_alloc("comparison.results", methods, sizeof(*results->members));
+    results->results = bp_alloc("comparison.results", methods, sizeof(*results->results));
+    results->costs = bp_alloc("comparison.results", methods, sizeof(*results->costs));
+    results->temperatures = bp_alloc("comparison.results", methods, sizeof(*results->temperatures));
+    for (int64_t m = 0; m < methods; m++) {
+        results->costs[m] = (comparison_cost){NAN, NAN, NAN, NAN};
+        results->temperatures[m] = (comparison_temperature){NAN, NAN, NAN, false, 0, NAN};
+    }
+}
+
+void comparison_results_clear(comparison_results *results)
+{
+    for (int64_t m = 0; results->results && m < results->methods.count; m++)
+        comparison_result_clear(&results->results[m], results->shifted.count);
+    bp_free(results->results);
+    bp_free(results->differences);
+    bp_free(results->dropped);
+    bp_free(results->temperatures);
+    bp_free(results->costs);
+    bp_free(results->members);
+    bp_free(results->metadata);
+    comparison_groups_clear(&results->shifted);
+    comparison_groups_clear(&results->in_domain);
+    comparison_methods_clear(&results->methods);
+    bp_free(results->command);
+    bp_free(results->folder);
+    *results = (comparison_results){0};
+}
+
+const char *comparison_score_name(const comparison_results *results, int score)
+{
+    static const char *const names[] = {"mutual_information", "entropy", "nll"};
+
+    return results->classes && score == COMPARISON_NLL ? "confidence" : names[score];
+}
+
+static char *folder_of(const comparison_results *results, int64_t method)
+{
+    return bp_sprintf("%s/scores/%s/score", results->folder, results->methods.items[method].name);
+}
+
+/* ---- the same documents for all ---- */
+
+static bp_err check_same(const comparison_results *results, int64_t method, const int64_t *tokens,
+                         int64_t documents)
+{
+    int64_t *others = NULL;
+    char *folder = folder_of(results, method);
+    bp_err err = comparison_scores_count(&others, folder, documents, results->classes);
+
+    for (int64_t d = 0; err == BP_OK && d < documents; d++)
+        if (others[d] != tokens[d])
+            err = BP_FAIL(BP_ERR_FORMAT, "comparison.unlike_scores",
+                          "methods scored other numbers of tokens of document %" PRId64
+                          ", %s %" PRId64 " and %s %" PRId64
+                          ": at %s/scores; remove that folder, to score again",
+                          d, results->methods.items[0].name, tokens[d],
+                          results->methods.items[method].name, others[d], results->folder);
+    bp_free(folder);
+    bp_free(others);
+    return err;
+}
+
+static bp_err filter_group(comparison_group *group, const int64_t *tokens, int64_t *dropped)
+{
+    *dropped = comparison_group_filter(group, tokens);
+    if (*dropped > 0)
+        bp_log("%s: %" PRId64 " document%s without scored tokens left out", group->name, *dropped,
+               *dropped == 1 ? "" : "s");
+    if (group->document_count < 2)
+        return BP_FAIL(BP_ERR_FORMAT, "comparison.group_too_small",
+                       "the group '%s' has %" PRId64 " document%s with scored tokens: at %s; 2 or "
+                       "more are needed",
+                       group->name, group->document_count, group->document_count == 1 ? "" : "s",
+                       group->parts[0].corpus);
+    if (group->document_count < FEW_DOCUMENTS)
+        BP_WARN("comparison.few_documents",
+                "the group '%s' has %" PRId64 " documents: intervals over so few say little",
+                group->name, group->document_count);
+    return BP_OK;
+}
+
+/* ---- one after the other: the tokens of one method are in memory at a time ---- */
+
+static bp_err analyse_method(comparison_results *results, int64_t method, const int64_t *tokens,
+                             int64_t documents)
+{
+    comparison_analysis_spec spec = {.seed = results->seed,
+                                     .resamples = results->resamples,
+                                     .one = results->members[method] == 1 &&
+                                            !(results->metadata[method].task.precision > 0),
+                                     .in_domain = &results->in_domain.items[0],
+                                     .shifted = &results->shifted};
+    char *folder = folder_of(results, method);
+    comparison_scores scores = {0};
+    bp_err err = results->task == BP_TASK_REGRESSION
+                     ? comparison_values_read(&scores, folder, documents, spec.in_domain,
+                                              results->temperatures[method].noise)
+                     : comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,
+                                              results->classes);
+
+    if (err == BP_OK)
+        err = comparison_analyse(&results->results[method], &scores, &spec);
+    comparison_scores_clear(&scores);
+    bp_free(folder);
+    return err;
+}
+
+bp_err comparison_results_analyse(comparison_results *results, int64_t documents)
+{
+    int64_t methods = results->methods.count, shifts = results->shifted.count;
+    int64_t columns = comparison_columns(shifts), *tokens = NULL;
+    comparison_value *difference;
+    char *folder = folder_of(results, 0);
+    bp_err err = comparison_scores_count(&tokens, folder, documents, results->classes);
+
+    bp_free(folder);
+    results->dropped = bp_alloc("comparison.results", 1 + shifts, sizeof(*results->dropped));
+    results->differences = difference =
+        bp_alloc("comparison.results", methods * (methods - 1) / 2 * columns, sizeof(*difference));
+    for (int64_t m = 1; err == BP_OK && m < methods; m++)
+        err = check_same(results, m, tokens, documents);
+    for (int64_t g = 0; err == BP_OK && g <= shifts; g++)
+        err = filter_group(g == 0 ? &results->in_domain.items[0] : &results->shifted.items[g - 1],
+                           tokens, &results->dropped[g]);
+    for (int64_t m = 0; err == BP_OK && m < methods; m++)
+        err = analyse_method(results, m, tokens, documents);
+    for (int64_t i = 0; i < methods; i++)
+        for (int64_t k = i + 1; err == BP_OK && k < methods; k++, difference += columns)
+            err = comparison_difference(difference, &results->results[i], &results->results[k],
+                                        columns, results->resamples);
+    bp_free(tokens);
+    return err;
+}

@@ -1,0 +1,251 @@
+/* The results of a comparison's methods, from score folders to figures with intervals, and their
+ * report: summary.json, tables, plots, a page. Local: no MPI. */
+#ifndef BP_UNCERTAINTY_RESULTS_RESULTS_H
+#define BP_UNCERTAINTY_RESULTS_RESULTS_H
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "statistics/calibration.h"
+#include "statistics/risk.h"
+#include "uncertainty/comparison/comparison.h"
+
+/* ---- what a method said, from its score folder ---- */
+
+typedef enum comparison_score {
+    COMPARISON_INFORMATION, /* mutual information */
+    COMPARISON_ENTROPY,     /* of the mixture */
+    COMPARISON_NLL, /* of classes that of the most probable one: a shifted text may have no label */
+    COMPARISON_SCORES
+} comparison_score;
+
+/** Scores that distinguish certain tokens from others: high is uncertain. */
+typedef enum comparison_order {
+    COMPARISON_BY_CONFIDENCE, /* minus the largest probability */
+    COMPARISON_BY_ENTROPY,
+    COMPARISON_BY_INFORMATION,
+    COMPARISON_ORDERS
+} comparison_order;
+extern const char *const comparison_order_names[]; /* "confidence", ... */
+
+enum { /* columns of a method's figures; behind them, for each shift and score, three more */
+       COMPARISON_FIGURE_NLL,
+       COMPARISON_FIGURE_ACCURACY,
+       COMPARISON_FIGURE_BRIER,
+       COMPARISON_FIGURE_ECE,
+       COMPARISON_FIGURE_ECE_ADAPTIVE,
+       COMPARISON_FIGURE_SQUARED, /* calibration error, debiased */
+       COMPARISON_FIGURE_AURC,
+       COMPARISON_FIGURES
+};
+
+typedef struct comparison_scores {
+    int64_t documents;                   /* of all corpora */
+    double *means[COMPARISON_SCORES];    /* [documents]; NaN: no token was scored */
+    int64_t domain;                      /* documents of the in-domain group */
+    int64_t *doc_start;                  /* [domain + 1] */
+    float *uncertain[COMPARISON_ORDERS]; /* [doc_start[domain]] of tokens */
+    float *nll;
+    unsigned char *correct;
+    bp_calibration *calibration; /* [domain] */
+    /* Of regressions, whose nll above is the squared error, and correct: within the 95 % interval
+     */
+    bool real;
+    double
+        *figures[COMPARISON_FIGURES]; /* [domain] each: what it is the mean of; NULL: it is none */
+    double covered[BP_CALIBRATION_BINS]; /* share of values in the central interval of the level of
+                                            a bin's middle */
+} comparison_scores;
+
+/** tokens[documents]: how many tokens of each document `folder`/documents.h5 says were scored; of
+ * `documents` documents, or BP_ERR_FORMAT. classes: how many predictions each document of
+ * `folder`/outcomes.h5 has, which stand for tokens. Owns: bp_free(). */
+bp_err comparison_scores_count(int64_t **tokens, const char *folder, int64_t documents,
+                               bool classes);
+
+/** Read `folder`/tokens.h5, cut into documents by `tokens`; or `folder`/outcomes.h5.
+ *
+ * in_domain: documents of which tokens are kept; all have some.
+ * Owns:       *out: comparison_scores_clear(), after an error too.
+ * Errors:     those of bp_h5_open and bp_h5_read; BP_ERR_FORMAT other numbers of scored tokens than
+ *             `tokens` has; a document of the domain without a class that the models know;
+ *             BP_ERR_SYSTEM.
+ */
+bp_err comparison_scores_read(comparison_scores *out, const char *folder, const int64_t *tokens,
+                              int64_t documents, const comparison_group *in_domain, bool classes);
+/** The same of regressions, whose noise has this variance: a prediction is a Gaussian with the mean
+ * of the members' values, and as its variance theirs and that of the noise. */
+bp_err comparison_values_read(comparison_scores *out, const char *folder, int64_t documents,
+                              const comparison_group *in_domain, double noise);
+void comparison_scores_clear(comparison_scores *scores);
+
+/** Keep of a group the documents of which something was scored. Returns how many were dropped. */
+int64_t comparison_group_filter(comparison_group *group, const int64_t *tokens);
+
+/* ---- figures ---- */
+
+enum { COMPARISON_AUROC, COMPARISON_AUPR, COMPARISON_FPR95, COMPARISON_DETECTIONS };
+struct comparison_results;
+/** "nll", "accuracy", ...; of regressions "nll", "coverage_95", "mae", "calibration_error",
+ * "variance", "mse", "aurc", in the same columns. */
+const char *comparison_figure_name(const struct comparison_results *results, int figure);
+/** Of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
+const char *comparison_root_name(const struct comparison_results *results);
+extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
+
+/** Columns with so many shifts, and the column of one figure of detection. */
+int64_t comparison_columns(int64_t shifts);
+int64_t comparison_column(int64_t shift, int score, int detection);
+
+typedef struct comparison_value {
+    double value, low, high; /* the 95 % interval; NaN: there is none that covers 95 % */
+} comparison_value;
+
+typedef struct comparison_point {
+    double fpr, tpr;
+} comparison_point;
+
+typedef struct comparison_curve {
+    comparison_point *points;
+    int64_t count;
+} comparison_curve;
+
+#define COMPARISON_HISTOGRAM_BINS 30
+typedef struct comparison_histogram {
+    double bottom, top; /* bins of equal width between them */
+    int64_t *counts;    /* [1 + shifts][COMPARISON_HISTOGRAM_BINS]: in the domain first */
+} comparison_histogram;
+/** The lower edge of bin b; 0.5 more is its middle. */
+double comparison_histogram_edge(const comparison_histogram *histogram, double b);
+
+/** What one method came to. */
+typedef struct comparison_result {
+    int64_t documents, tokens; /* in the domain */
+    comparison_value *values;  /* [columns] */
+    double *resampled;         /* [resamples][columns] */
+    bp_reliability bars[BP_CALIBRATION_BINS];
+    bp_risk risk[COMPARISON_ORDERS];
+    comparison_curve *curves; /* [shifts][COMPARISON_SCORES]: ROC */
+    comparison_histogram histogram;
+} comparison_result;
+
+/** exp of the NLL and of its ends; NaN of regressions. */
+comparison_value comparison_perplexity(const struct comparison_results *results,
+                                       const comparison_result *result);
+/** The root of the squared calibration error and of its ends, 0 of what is below 0. */
+comparison_value comparison_rms(const comparison_result *result);
+
+typedef struct comparison_analysis_spec {
+    uint64_t seed;
+    int64_t resamples;
+    bool one; /* one distribution: no mutual information, and no figure by it (NaN, no curve) */
+    const comparison_group *in_domain; /* filtered */
+    const comparison_groups *shifted;  /* filtered */
+} comparison_analysis_spec;
+
+/** Errors: BP_ERR_SYSTEM. Clear after an error too. */
+bp_err comparison_analyse(comparison_result *out, const comparison_scores *scores,
+                          const comparison_analysis_spec *spec);
+void comparison_result_clear(comparison_result *result, int64_t shifts);
+
+/** one - other, on the same resamples. values[columns]. Errors: those of bp_interval_of_difference.
+ */
+bp_err comparison_difference(comparison_value *values, const comparison_result *one,
+                             const comparison_result *other, int64_t columns, int64_t resamples);
+
+/* ---- what a comparison came to ---- */
+
+/** What a method costs. NaN: not known. */
+typedef struct comparison_cost {
+    double train_seconds; /* the sum of `seconds` in the metrics of its models */
+    double fit_seconds;   /* of a Laplace approximation */
+    double score_seconds; /* over all starts that ended by themselves */
+    double memory_mib;    /* peak resident memory of the largest rank while scoring */
+} comparison_cost;
+
+/** Temperature scaling on validation text. NaN: there is none. */
+typedef struct comparison_temperature {
+    double temperature;
+    double before, after; /* NLL a token on that text at temperature 1 and at this one */
+    bool at_edge;         /* the best may lie beyond the temperatures that were looked at */
+    int64_t tokens;
+    double noise; /* of regressions: the variance of values' noise */
+} comparison_temperature;
+
+typedef struct comparison_results {
+    char *folder; /* RUN/uncertainty */
+    char *command;
+    comparison_methods methods;
+    comparison_metadata *metadata; /* [methods] */
+    int64_t *members; /* [methods]: distributions that are mixed: members, passes or samples */
+    comparison_groups in_domain, shifted;
+    int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
+    int64_t resamples;
+    uint64_t seed;
+    bool scaled;  /* there is validation text */
+    int64_t task; /* bp_task_kind of all models */
+    bool classes; /* of a task: outcomes.h5 has its predictions */
+
+    comparison_result *results;           /* [methods] */
+    comparison_cost *costs;               /* [methods] */
+    comparison_temperature *temperatures; /* [methods] */
+    comparison_value *differences; /* [pairs][columns]: of method i and each k > i, in order */
+} comparison_results;
+
+/** What is predicted: "token", "document", "word"; "end": where an answer begins in a window, and
+ * where it ends. */
+const char *comparison_prediction_name(const comparison_results *results);
+/** "mutual_information", "entropy", "nll"; of classes the last is "confidence". */
+const char *comparison_score_name(const comparison_results *results, int score);
+
+/** Allocate the results of each method. */
+void comparison_results_init(comparison_results *results);
+void comparison_results_clear(comparison_results *results);
+
+/** Analyse RUN/uncertainty/scores/NAME of all methods: results and differences. `documents` as in
+ * the corpora. Errors: those of comparison_scores_read; BP_ERR_FORMAT methods that scored other
+ * tokens, a group that has fewer than 2 documents with scored tokens. */
+bp_err comparison_results_analyse(comparison_results *results, int64_t documents);
+
+/** summary.json. Owns: a new reference. */
+json_t *comparison_summary(const comparison_results *results);
+/** What each figure is, in a sentence: `definitions` of the summary, and of the page. NULL ends. */
+typedef struct comparison_definition {
+    const char *key, *title, *text;
+    const char *of_classes; /* the text where outcomes are classes; NULL: the same */
+    const char *of_parts;   /* where they are tags, or ends of spans; NULL: as of tokens */
+} comparison_definition;
+extern const comparison_definition comparison_definitions[], comparison_value_definitions[];
+/** Those of the results' task. */
+const comparison_definition *comparison_definitions_of(const comparison_results *results);
+const char *comparison_definition_text(const comparison_results *results,
+                                       const comparison_definition *one);
+
+/** methods.csv, detection.csv, differences.csv, reliability.csv, risk_coverage.csv, roc.csv,
+ * histogram.csv. Errors: those of bp_file_write. */
+bp_err comparison_tables_write(const comparison_results *results);
+/** Add cells to a row, a letter each: t a text, in quotes where it must be; i an int64_t; r a
+ * double with all its digits, nothing for what is not finite; v a comparison_value *, three cells;
+ * a line break ends the row. */
+void comparison_csv_put(bp_buffer *row, const char *cells, ...);
+
+/** plots/NAME.gp, .svg and .png, from the tables. A gnuplot that is missing or fails is a warning.
+ * Errors: those of bp_file_write, bp_dir_make and bp_report_script. */
+bp_err comparison_plots_draw(const comparison_results *results);
+/** The plots that there are, in order: file names without suffix and titles. NULL name ends.
+ * Owns: names and titles are the caller's, comparison_plots_clear(). */
+typedef struct comparison_plot {
+    char *name, *title;
+    const char *kind; /* of the installed script uncertainty-KIND.gp */
+    int64_t shift;    /* ROC: of which shift */
+    int64_t method;   /* histogram: of which method */
+} comparison_plot;
+comparison_plot *comparison_plots_list(const comparison_results *results);
+void comparison_plots_clear(comparison_plot **plots);
+
+/** index.html. Errors: those of bp_report_page. */
+bp_err comparison_page_write(const comparison_results *results);
+
+/** The table of methods, to the log. */
+void comparison_results_print(const comparison_results *results);
+
+#endif
