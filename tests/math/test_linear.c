@@ -451,6 +451,72 @@ static void operands_give_what_rows_give(void **state)
     }
 }
 
+/* An operand whose rows are as far apart as results like best, and its bytes all 7. */
+static bp_operand empty_operand(const bp_gemm *gemm, bp_operand_form form, int64_t rows,
+                                int64_t columns)
+{
+    int64_t stride = bp_linear_row_stride(gemm, form, columns);
+    size_t bytes = bp_operand_bytes(form, rows, stride);
+    bp_operand to = {form, rows, columns, stride, bp_alloc("test", (int64_t)bytes, 1)};
+
+    assert_non_null(to.data);
+    memset(to.data, 7, bytes);
+    return to;
+}
+
+/* What went into it is x, converted, and nothing is between its rows. */
+static void check_into(const bp_gemm *gemm, bp_operand *into, const float *x)
+{
+    bp_operand twin = empty_operand(gemm, into->form, into->rows, into->columns);
+
+    bp_operand_fill(&twin, x);
+    assert_memory_equal(into->data, twin.data,
+                        bp_operand_bytes(into->form, into->rows, into->stride));
+    bp_free(twin.data);
+    bp_free(into->data);
+}
+
+/* Results as operands: the float32 ones, converted as operands are. */
+static void check_results(int way, int64_t rows, int64_t outs, int64_t ins)
+{
+    problem p = problem_of(rows, outs, ins);
+    bp_gemm *gemm = gemm_of(way);
+    bp_operand_form forms[] = {BP_OPERAND_F32, bp_gemm_form(gemm)};
+    bp_weight *weight;
+
+    p.x[0] = NAN;
+    assert_int_equal(bp_weight_new(&weight, gemm, p.w, outs, ins), BP_OK);
+    bp_linear_forward(gemm, p.y, p.x, weight, p.bias, rows);
+    bp_linear_backward_input(gemm, p.dx, p.dy, weight, rows);
+    for (int i = 0; i < 2; i++) {
+        bp_operand x = empty_operand(gemm, forms[1], rows, ins),
+                   dy = empty_operand(gemm, forms[1], rows, outs),
+                   y = empty_operand(gemm, forms[i], rows, outs),
+                   dx = empty_operand(gemm, forms[i], rows, ins);
+        bp_operand_fill(&x, p.x);
+        bp_operand_fill(&dy, p.dy);
+        bp_linear_forward_into(gemm, &y, &x, weight, p.bias);
+        bp_linear_backward_input_into(gemm, &dx, &dy, weight);
+        check_into(gemm, &y, p.y);
+        check_into(gemm, &dx, p.dx);
+        bp_free(x.data);
+        bp_free(dy.data);
+    }
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+    problem_free(&p);
+}
+
+static void results_go_into_operands(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++) {
+        check_results(way, 5, 70, 130);
+        check_results(way, 300, 257, 600);
+        check_results(way, 70, 130, 1300);
+    }
+}
+
 static void short_memory_is_an_error(void **state)
 {
     float value[4] = {0};
@@ -637,6 +703,7 @@ int main(void)
         cmocka_unit_test(many_shapes_are_forgotten_and_made_again),
         cmocka_unit_test(both_gradients_at_once_are_the_two),
         cmocka_unit_test(operands_give_what_rows_give),
+        cmocka_unit_test(results_go_into_operands),
         cmocka_unit_test(short_memory_is_an_error),
         cmocka_unit_test(nan_comes_through),
         cmocka_unit_test(memory_keeps_to_its_plan),

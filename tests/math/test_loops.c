@@ -47,7 +47,33 @@ static float *layerwise(const bp_loops *loops, float *end, const float *x, const
     return end + 8;
 }
 
-/* Everything but the products of tiles, one result behind the other. */
+/* What fuses products with sums where the instruction set can. */
+static int64_t run_fused(const bp_loops *loops, float *out, const float *x, const float *a,
+                         int64_t n)
+{
+    float *end = out;
+    double sum;
+
+    memset(out, 0, (size_t)(17 * n) * sizeof *out);
+    loops->gelu_forward(end, x, n);
+    loops->gelu_backward(end + n, end + 2 * n, a, x, n);
+    loops->gelu_exact_forward(end + 3 * n, x, n);
+    loops->gelu_exact_backward(end + 4 * n, end + 5 * n, a, x, n);
+    end += 6 * n;
+    loops->swiglu_forward(end, x, a, n);
+    loops->swiglu_backward(end + n, end + 2 * n, end + 3 * n, a, x, a, n);
+    end += 4 * n;
+    loops->geglu_forward(end, x, a, n);
+    loops->geglu_backward(end + n, end + 2 * n, end + 3 * n, a, x, a, n);
+    end += 4 * n;
+    loops->exp_scale(end, x, n, 0.5f, 0.7f);
+    end += n;
+    loops->softmax_statistics(end, &sum, x, n);
+    end[1] = (float)sum;
+    return end + 2 - out;
+}
+
+/* Everything else but the products of tiles, one result after the other. */
 static int64_t run_all(const bp_loops *loops, float *out, const float *x, const float *a, int64_t n)
 {
     bp_rng_key key = bp_rng_key_of(1, BP_RNG_TEST, 0, 0, 0);
@@ -55,17 +81,8 @@ static int64_t run_all(const bp_loops *loops, float *out, const float *x, const 
     bp_update_constants constants = {0.01f, 0.9f, 0.1f,  0.95f, 0.05f,
                                      2.0f,  3.0f, 1e-8f, 0.1f,  0.5f};
     float *end = out;
-    double wide[2];
 
     memset(out, 0, (size_t)(43 * n) * sizeof *out);
-    loops->gelu_forward(end, x, n);
-    end += n;
-    loops->gelu_backward(end, end + n, a, x, n);
-    end += 2 * n;
-    loops->gelu_exact_forward(end, x, n);
-    end += n;
-    loops->gelu_exact_backward(end, end + n, a, x, n);
-    end += 2 * n;
     loops->relu_backward(end, end + n, a, x, n);
     end += 2 * n;
     loops->dropout(end, a, x, n, &mask, 7);
@@ -86,12 +103,9 @@ static int64_t run_all(const bp_loops *loops, float *out, const float *x, const 
     loops->column_sums(end, x, 8, n / 8, n / 8);
     end += n;
     *end = loops->row_max(x, n);
-    loops->softmax_statistics(end + 1, &wide[0], x, n);
-    wide[1] = loops->square_sum(x, n);
-    memcpy(end + 2, wide, sizeof wide);
+    double squares = loops->square_sum(x, n);
+    memcpy(end + 1, &squares, sizeof squares);
     end += 8;
-    loops->exp_scale(end, x, n, 0.5f, 0.7f);
-    end += n;
     loops->adamw(end, end + n, end + 2 * n, x, n, &constants);
     end += 3 * n;
     const bp_update_loop one_moment[] = {loops->sgd, loops->adagrad, loops->rmsprop};
@@ -103,25 +117,42 @@ static int64_t run_all(const bp_loops *loops, float *out, const float *x, const 
     return layerwise(loops, end, x, a, n) - out;
 }
 
+static void assert_equal_sets(const char *name, const char *twin_name, const float *of,
+                              const float *twin, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&of[i], &twin[i], sizeof *of) != 0)
+            fail_msg("%s differs from %s at %d", name, twin_name, (int)i);
+}
+
+/* All sets from AVX2 on; the base set but where others fuse: there within some units of the last
+ * place of what is summed. */
 static void instruction_sets_give_the_same_bits(void **state)
 {
     enum { n = 1000 };
-    float *x = randoms(n, 1), *a = randoms(n, 2), *base = floats(43 * n), *other = floats(43 * n);
+    float *x = randoms(n, 1), *a = randoms(n, 2), *base = floats(43 * n), *other = floats(43 * n),
+          *fused = floats(17 * n), *other_fused = floats(17 * n);
+    const char *name = bp_loops_at(0)->name;
 
     (void)state;
     x[3] = 1e-3f;
-    int64_t count = run_all(bp_loops_at(0), base, x, a, n);
-    assert_true(count <= 43 * n);
+    int64_t count = run_all(bp_loops_at(0), base, x, a, n),
+            fused_count = run_fused(bp_loops_at(0), fused, x, a, n);
+    assert_true(count <= 43 * n && fused_count <= 17 * n);
     for (int set = 1; bp_loops_at(set); set++) {
         run_all(bp_loops_at(set), other, x, a, n);
-        for (int64_t i = 0; i < count; i++)
-            if (memcmp(&base[i], &other[i], sizeof *base) != 0)
-                fail_msg("%s differs from base at %d", bp_loops_at(set)->name, (int)i);
+        assert_equal_sets(bp_loops_at(set)->name, bp_loops_at(0)->name, other, base, count);
+        run_fused(bp_loops_at(set), other_fused, x, a, n);
+        if (set > 1)
+            assert_equal_sets(bp_loops_at(set)->name, name, other_fused, fused, fused_count);
+        for (int64_t i = 0; i < fused_count; i++)
+            assert_true(fabsf(other_fused[i] - fused[i]) <= 1e-6f * (0.1f + fabsf(fused[i])));
+        memcpy(fused, other_fused, (size_t)fused_count * sizeof *fused);
+        name = bp_loops_at(set)->name;
     }
-    bp_free(x);
-    bp_free(a);
-    bp_free(base);
-    bp_free(other);
+    float *all[] = {x, a, base, other, fused, other_fused};
+    for (int i = 0; i < 6; i++)
+        bp_free(all[i]);
 }
 
 static void bf16_is_rounded_to_nearest_even(void **state)

@@ -19,10 +19,10 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
 void bp_bf16_copies_refresh(bp_bf16_copies *copies);
 void bp_bf16_copies_clear(bp_bf16_copies *copies);
 
-/** x[rows] times what is in the panels, + bias (NULL: none): written to y[rows][columns], or handed
- * to the epilogue instead (NULL: none). */
+/** x[rows] times what is in the panels, + bias (NULL: none): written to y, float32 or bf16, or
+ * handed to the epilogue instead (y NULL). Into bf16 where the kernel takes an epilogue. */
 typedef struct bp_bf16_rows {
-    float *y;
+    const bp_operand *y;
     const bp_epilogue *epilogue;
     const float *bias;
     int64_t columns;

@@ -39,6 +39,22 @@ size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, 
     return bp_linear_form_scratch_bytes(&kind, rows, outs, ins);
 }
 
+void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
+                               const float *bias)
+{
+    bp_operand to = bp_operand_floats(y, x->rows, bp_weight_outs(w));
+
+    bp_linear_forward_into(gemm, &to, x, w, bias);
+}
+
+void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
+                                      const bp_weight *w)
+{
+    bp_operand to = bp_operand_floats(dx, dy->rows, bp_weight_ins(w));
+
+    bp_linear_backward_input_into(gemm, &to, dy, w);
+}
+
 static bp_operand operand_of(bp_gemm *gemm, int workspace, const float *x, int64_t rows,
                              int64_t columns)
 {

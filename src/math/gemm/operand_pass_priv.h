@@ -42,6 +42,9 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
+/* Floats that a product has written become what an operand of its form holds: rounded, if so. */
+void bp_operand_round(const bp_operand *to);
+
 /* n values as floats: in place, or widened into `workspace`. */
 static inline const float *bp_operand_load(const bp_loops *loops, const bp_operand *from, int64_t r,
                                            int64_t c, float *workspace, int64_t n)

@@ -3,7 +3,8 @@
  * threaded with OpenMP over independent outputs (static
  * schedule): the bits depend on no schedule, and sums that cross rows are block sums in index
  * order. They depend neither on alignment nor on where a range is cut, and are the same with every
- * instruction set. A number that is not finite comes out not finite: nothing swallows it.
+ * instruction set (activations and the softmax: with every one that has fused multiply-adds). A
+ * number that is not finite comes out not finite: nothing swallows it.
  */
 #ifndef BP_MATH_KERNELS_KERNELS_H
 #define BP_MATH_KERNELS_KERNELS_H

@@ -13,46 +13,75 @@
 /* -2 log2(e) u, u = sqrt(2/pi) (x + 0.044715 x^3) */
 static inline float gelu_exponent(float x)
 {
-    return x * (-2.0f * GELU_SLOPE * LOG2_E + -2.0f * GELU_SLOPE * LOG2_E * GELU_CUBIC * (x * x));
+    return x * fused(-2.0f * GELU_SLOPE * LOG2_E * GELU_CUBIC, x * x, -2.0f * GELU_SLOPE * LOG2_E);
+}
+
+/* The rest of n elements from `at` on, at most CUT. */
+static inline int64_t cut_of(int64_t n, int64_t at)
+{
+    return n - at < CUT ? n - at : CUT;
 }
 
 /* exp(-2u) */
-static inline float gelu_power(float x)
+static inline void gelu_powers(float *e, const float *x, int64_t n)
 {
-    float exponent = gelu_exponent(x);
-
-    return exp2_of(exponent > 128.0f ? 128.0f : exponent);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float exponent = gelu_exponent(x[i]);
+        e[i] = exponent > 128.0f ? 128.0f : exponent;
+    }
+    exp2_cut(e, e, n);
 }
 
 /* x / (1 + exp(-2u)) is x/2 (1 + tanh u) without its cancellation. */
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n)
 {
+    float e[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        gelu_powers(e, x + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (1.0f / (1.0f + gelu_power(x[i])));
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = x[at + i] * (1.0f / (1.0f + e[i]));
+    }
 }
 
-/* The value, and the slope: it is 0 or 1 to the last bit long before x = 15; the bounds keep all
- * factors finite (and NaN is NaN). */
-static inline float gelu_of(float x, float *slope)
+/* The slope: it is 0 or 1 to the last bit long before x = 15; the bounds keep all factors finite
+ * (and NaN is NaN). rest: 1 - sigmoid, without its cancellation. */
+static inline float gelu_slope(float x, float sigmoid, float rest)
 {
-    float e = gelu_power(x), sigmoid = 1.0f / (1.0f + e);
     float at = x > 15.0f ? 15.0f : x;
 
     at = at < -15.0f ? -15.0f : at;
-    float steep = 2.0f * GELU_SLOPE + 2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC * (at * at);
-    float rest = (e > 8e37f ? 8e37f : e) * sigmoid; /* 1 - sigmoid, without its cancellation */
-    *slope = sigmoid + at * steep * (rest * sigmoid);
-    return x * sigmoid;
+    float steep = fused(2.0f * GELU_SLOPE * 3.0f * GELU_CUBIC, at * at, 2.0f * GELU_SLOPE);
+    return fused(at * steep, rest * sigmoid, sigmoid);
+}
+
+static inline void gelu_sigmoids(float *sigmoid, float *rest, const float *x, int64_t n)
+{
+    gelu_powers(rest, x, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float e = rest[i];
+        sigmoid[i] = 1.0f / (1.0f + e);
+        rest[i] = (e > 8e37f ? 8e37f : e) * sigmoid[i];
+    }
 }
 
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
 {
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        gelu_sigmoids(sigmoid, rest, x + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float slope;
-        y[i] = gelu_of(x[i], &slope);
-        dx[i] = dy[i] * slope;
+        for (int64_t i = 0; i < count; i++) {
+            float slope = gelu_slope(x[at + i], sigmoid[i], rest[i]);
+            y[at + i] = x[at + i] * sigmoid[i];
+            dx[at + i] = dy[at + i] * slope;
+        }
     }
 }
 
@@ -64,14 +93,14 @@ static inline float normal_tail(float x, float power)
 {
     float t = 1.0f / (1.0f + 0.27f * fabsf(x));
     float p = 0.5f * 5.787029409414575e-2f;
-    p = p * t + 0.5f * -0.2527944417710576f;
-    p = p * t + 0.5f * 0.3393586361643899f;
-    p = p * t + 0.5f * -0.13834301366521262f;
-    p = p * t + 0.5f * 0.21570032543864665f;
-    p = p * t + 0.5f * 0.1440419666854736f;
-    p = p * t + 0.5f * 0.20364237724133233f;
-    p = p * t + 0.5f * 0.21508237675684436f;
-    p = p * t + 0.5f * 0.2154414999447074f;
+    p = fused(p, t, 0.5f * -0.2527944417710576f);
+    p = fused(p, t, 0.5f * 0.3393586361643899f);
+    p = fused(p, t, 0.5f * -0.13834301366521262f);
+    p = fused(p, t, 0.5f * 0.21570032543864665f);
+    p = fused(p, t, 0.5f * 0.1440419666854736f);
+    p = fused(p, t, 0.5f * 0.20364237724133233f);
+    p = fused(p, t, 0.5f * 0.21508237675684436f);
+    p = fused(p, t, 0.5f * 0.2154414999447074f);
     return p * t * power;
 }
 
@@ -83,28 +112,45 @@ static inline float normal_share(float x, float power)
     return x > 0.0f ? 1.0f - tail : tail;
 }
 
-static inline float normal_power(float x)
+static inline void normal_shares(float *share, float *power, const float *x, int64_t n)
 {
-    return exp2_of(-0.5f * LOG2_E * (x * x));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        power[i] = -0.5f * LOG2_E * (x[i] * x[i]);
+    exp2_cut(power, power, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        share[i] = normal_share(x[i], power[i]);
 }
 
 void LOOP(gelu_exact_forward)(float *y, const float *x, int64_t n)
 {
+    float power[CUT], share[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        normal_shares(share, power, x + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * normal_share(x[i], normal_power(x[i]));
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = x[at + i] * share[i];
+    }
 }
 
 /* The density is 0 long before |x| = 15. */
 void LOOP(gelu_exact_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n)
 {
+    float power[CUT], share[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        normal_shares(share, power, x + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float power = normal_power(x[i]), share = normal_share(x[i], power);
-        float at = x[i] > 15.0f ? 15.0f : x[i];
-        at = at < -15.0f ? -15.0f : at;
-        y[i] = x[i] * share;
-        dx[i] = dy[i] * (share + at * (INVERSE_ROOT_2_PI * power));
+        for (int64_t i = 0; i < count; i++) {
+            float here = x[at + i], bounded = here > 15.0f ? 15.0f : here;
+            bounded = bounded < -15.0f ? -15.0f : bounded;
+            y[at + i] = here * share[i];
+            dx[at + i] = dy[at + i] * fused(bounded, INVERSE_ROOT_2_PI * power[i], share[i]);
+        }
     }
 }
 
@@ -127,53 +173,81 @@ void LOOP(relu_backward)(float *y, float *dx, const float *dy, const float *x, i
 }
 
 /* 1 / (1 + exp(-x)), and 1 less it without its cancellation. */
-static inline float sigmoid_of(float x, float *rest)
+static inline void sigmoids(float *sigmoid, float *rest, const float *x, int64_t n)
 {
-    float exponent = x * -LOG2_E, e = exp2_of(exponent > 126.0f ? 126.0f : exponent);
-    float sigmoid = 1.0f / (1.0f + e);
-
-    *rest = e * sigmoid;
-    return sigmoid;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float exponent = x[i] * -LOG2_E;
+        rest[i] = exponent > 126.0f ? 126.0f : exponent;
+    }
+    exp2_cut(rest, rest, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        sigmoid[i] = 1.0f / (1.0f + rest[i]);
+        rest[i] *= sigmoid[i];
+    }
 }
 
 void LOOP(swiglu_forward)(float *y, const float *gate, const float *up, int64_t n)
 {
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        sigmoids(sigmoid, rest, gate + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float rest;
-        y[i] = gate[i] * sigmoid_of(gate[i], &rest) * up[i];
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = gate[at + i] * sigmoid[i] * up[at + i];
     }
 }
 
 void LOOP(swiglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                            const float *up, int64_t n)
 {
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        sigmoids(sigmoid, rest, gate + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float rest, g = gate[i], u = up[i], d = dy[i], sigmoid = sigmoid_of(g, &rest);
-        float silu = g * sigmoid;
-        y[i] = silu * u;
-        dgate[i] = d * u * (sigmoid + silu * rest);
-        dup[i] = d * silu;
+        for (int64_t i = 0; i < count; i++) {
+            float u = up[at + i], d = dy[at + i], silu = gate[at + i] * sigmoid[i];
+            y[at + i] = silu * u;
+            dgate[at + i] = d * u * (sigmoid[i] + silu * rest[i]);
+            dup[at + i] = d * silu;
+        }
     }
 }
 
 void LOOP(geglu_forward)(float *y, const float *gate, const float *up, int64_t n)
 {
+    float e[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        gelu_powers(e, gate + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = gate[i] * (1.0f / (1.0f + gelu_power(gate[i]))) * up[i];
+        for (int64_t i = 0; i < count; i++)
+            y[at + i] = gate[at + i] * (1.0f / (1.0f + e[i])) * up[at + i];
+    }
 }
 
 void LOOP(geglu_backward)(float *y, float *dgate, float *dup, const float *dy, const float *gate,
                           const float *up, int64_t n)
 {
+    float sigmoid[CUT], rest[CUT];
+
+    for (int64_t at = 0; at < n; at += CUT) {
+        int64_t count = cut_of(n, at);
+        gelu_sigmoids(sigmoid, rest, gate + at, count);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float slope, u = up[i], d = dy[i], gelu = gelu_of(gate[i], &slope);
-        y[i] = gelu * u;
-        dgate[i] = d * u * slope;
-        dup[i] = d * gelu;
+        for (int64_t i = 0; i < count; i++) {
+            float u = up[at + i], d = dy[at + i], gelu = gate[at + i] * sigmoid[i];
+            float slope = gelu_slope(gate[at + i], sigmoid[i], rest[i]);
+            y[at + i] = gelu * u;
+            dgate[at + i] = d * u * slope;
+            dup[at + i] = d * gelu;
+        }
     }
 }
 

@@ -2,9 +2,10 @@
  * set.
  *
  * They are plain C in fixed order: sums run in LANES accumulators that are added up pairwise, so a
- * result depends neither on alignment nor on the instruction set (but for tile_product, dots,
- * weighted_rows, tile_softmax, tile_weights, mixture and temperature, where products may be fused
- * with sums).
+ * result depends neither on alignment nor on the instruction set, but for what fuses products with
+ * sums: tile_product, dots, weighted_rows, tile_softmax, tile_weights, mixture and temperature
+ * where the compiler does so, and activations, exp_scale and softmax_statistics with every
+ * instruction set that can (`fused`): their bits are the same from AVX2 on.
  */
 #ifndef BP_MATH_KERNELS_LOOPS_PRIV_H
 #define BP_MATH_KERNELS_LOOPS_PRIV_H
