@@ -151,32 +151,53 @@ ALWAYS int64_t keys_all_see(int64_t keys, int64_t visible)
     return all < 0 ? 0 : all / 2 * 2;
 }
 
-static bool raise_tops(const bp_panel_softmax *p, int half)
+/* Maxima of the scores: four sums of each half, for a maximum takes four cycles. */
+ALWAYS void maxima(const bp_panel_softmax *p, __m512 most[2])
 {
-    float *top = p->top + half * LANES, *sum = p->sum + half * LANES;
-    const float *scores = p->scores + half * LANES;
-    __m512 old = _mm512_loadu_ps(top), most = old, other = old, factor;
-    int64_t k = 0, all = keys_all_see(p->keys, p->visible);
+    int64_t k = 0, all = keys_all_see(p->keys, p->visible) / 4 * 4;
+    __m512 part[4][2];
 
-    for (; k < all; k += 2) {
-        most = _mm512_max_ps(most, _mm512_loadu_ps(scores + k * BP_PANEL));
-        other = _mm512_max_ps(other, _mm512_loadu_ps(scores + (k + 1) * BP_PANEL));
-    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        part[i / 2][i % 2] = most[i % 2];
+    for (; k < all; k += 4)
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            part[i / 2][i % 2] =
+                _mm512_max_ps(part[i / 2][i % 2],
+                              _mm512_loadu_ps(p->scores + (k + i / 2) * BP_PANEL + i % 2 * LANES));
     for (; k < p->keys; k++)
-        most = _mm512_mask_max_ps(most, lanes_that_see(k, p->keys, p->visible, half), most,
-                                  _mm512_loadu_ps(scores + k * BP_PANEL));
-    most = _mm512_max_ps(most, other);
-    __mmask16 grows =
-        _mm512_cmp_ps_mask(most, _mm512_add_ps(old, _mm512_set1_ps(GROWTH)), _CMP_GT_OQ);
-    if (!grows) {
-        _mm512_storeu_ps(p->factor + half * LANES, _mm512_set1_ps(1.0f));
-        return false;
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; half++)
+            part[0][half] = _mm512_mask_max_ps(
+                part[0][half], lanes_that_see(k, p->keys, p->visible, half), part[0][half],
+                _mm512_loadu_ps(p->scores + k * BP_PANEL + half * LANES));
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++)
+        most[half] = _mm512_max_ps(_mm512_max_ps(part[0][half], part[1][half]),
+                                   _mm512_max_ps(part[2][half], part[3][half]));
+}
+
+static bool raise_tops(const bp_panel_softmax *p)
+{
+    __m512 most[2] = {_mm512_loadu_ps(p->top), _mm512_loadu_ps(p->top + LANES)};
+    bool grown = false;
+
+    maxima(p, most);
+    for (int64_t at = 0; at < BP_PANEL; at += LANES) {
+        __m512 old = _mm512_loadu_ps(p->top + at), top = most[at / LANES];
+        __m512 factor = _mm512_set1_ps(1.0f);
+        __mmask16 grows =
+            _mm512_cmp_ps_mask(top, _mm512_add_ps(old, _mm512_set1_ps(GROWTH)), _CMP_GT_OQ);
+        if (grows) {
+            factor = _mm512_mask_mov_ps(factor, grows, power_of_2(_mm512_sub_ps(old, top)));
+            _mm512_storeu_ps(p->top + at, _mm512_mask_mov_ps(old, grows, top));
+            _mm512_storeu_ps(p->sum + at, _mm512_mul_ps(_mm512_loadu_ps(p->sum + at), factor));
+            grown = true;
+        }
+        _mm512_storeu_ps(p->factor + at, factor);
     }
-    factor = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), grows, power_of_2(_mm512_sub_ps(old, most)));
-    _mm512_storeu_ps(p->factor + half * LANES, factor);
-    _mm512_storeu_ps(top, _mm512_mask_mov_ps(old, grows, most));
-    _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), factor));
-    return true;
+    return grown;
 }
 
 /* Weights of keys k and k + 1; `masked` and `dropped` are constants where this is inlined. */
@@ -201,30 +222,28 @@ ALWAYS void weigh_pair(const bp_panel_softmax *p, int64_t k, const __m512 top[2]
     }
 }
 
-ALWAYS void weigh(const bp_panel_softmax *p, bool dropped)
+ALWAYS void weigh_keys(const bp_panel_softmax *p, int64_t k, int64_t last, bool dropped)
 {
-    int64_t k = 0, all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
+    int64_t all = keys_all_see(p->keys, p->visible);
     __m512 top[2] = {_mm512_loadu_ps(p->top), _mm512_loadu_ps(p->top + LANES)};
     __m512 sum[2] = {_mm512_loadu_ps(p->sum), _mm512_loadu_ps(p->sum + LANES)};
 
-    for (; k < all; k += 2)
+    for (; k < (all < last ? all : last); k += 2)
         weigh_pair(p, k, top, sum, false, dropped);
-    for (; k < end; k += 2)
+    for (; k < last; k += 2)
         weigh_pair(p, k, top, sum, true, dropped);
     _mm512_storeu_ps(p->sum, sum[0]);
     _mm512_storeu_ps(p->sum + LANES, sum[1]);
 }
 
-static bool softmax(const bp_panel_softmax *panel)
+static void weigh(const void *panel, int64_t first, int64_t last)
 {
-    bool grown = raise_tops(panel, 0);
+    const bp_panel_softmax *p = panel;
 
-    grown = raise_tops(panel, 1) || grown;
-    if (panel->kept)
-        weigh(panel, true);
+    if (p->kept)
+        weigh_keys(p, first, last, true);
     else
-        weigh(panel, false);
-    return grown;
+        weigh_keys(p, first, last, false);
 }
 
 /* One key of the backward pass: its row of dscores, rounded. */
@@ -258,13 +277,13 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
 }
 
 /* Interleaving within 128 bits puts queries 0-3, 8-11, 16-19, 24-27 first: the panel's order. */
-ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
+ALWAYS void gradients(const bp_panel_gradient *p, int64_t k, int64_t last, bool dropped)
 {
-    int64_t all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
+    int64_t all = keys_all_see(p->keys, p->visible);
     const __m512 lse[2] = {_mm512_loadu_ps(p->lse), _mm512_loadu_ps(p->lse + LANES)};
     const __m512 delta[2] = {_mm512_loadu_ps(p->delta), _mm512_loadu_ps(p->delta + LANES)};
 
-    for (int64_t k = 0; k < end; k += 2) {
+    for (; k < last; k += 2) {
         __m512i even, odd;
         if (k < all) {
             even = key_gradient(p, k, lse, delta, false, dropped);
@@ -278,12 +297,14 @@ ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
     }
 }
 
-static void gradient(const bp_panel_gradient *panel)
+static void gradient(const void *panel, int64_t first, int64_t last)
 {
-    if (panel->kept)
-        gradients(panel, true);
+    const bp_panel_gradient *p = panel;
+
+    if (p->kept)
+        gradients(p, first, last, true);
     else
-        gradients(panel, false);
+        gradients(p, first, last, false);
 }
 
 static void scale_panel(float *y, const float *factors, int64_t rows)
@@ -406,7 +427,8 @@ const bp_bf16_passes bp_bf16_passes_avx512 = {
     .row_pairs = pack_row_pairs,
     .transposed_pairs = pack_transposed_pairs,
     .transposed_rows = pack_transposed_rows,
-    .softmax = softmax,
+    .raise_tops = raise_tops,
+    .weigh = weigh,
     .gradient = gradient,
     .scale_panel = scale_panel,
     .turn_back = turn_back,
