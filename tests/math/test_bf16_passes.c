@@ -75,16 +75,6 @@ static void packing_equals_plain_loops(void **state)
         check_packing(sizes[i][0], sizes[i][1]);
 }
 
-/* In two parts, as beside products. */
-static bool softmax_of(const bp_panel_softmax *panel)
-{
-    bool grown = passes->raise_tops(panel);
-
-    passes->weigh(panel, 0, 16);
-    passes->weigh(panel, 16, (panel->keys + 31) / 32 * 32);
-    return grown;
-}
-
 /* A lone score, its top there already: the sum is its weight in float32. */
 static void weights_are_powers_of_2(void **state)
 {
@@ -101,7 +91,7 @@ static void weights_are_powers_of_2(void **state)
             scores[q] = 8.0f - (float)(i + q) * 0.00131f; /* down to 2^-123 */
             top[q] = sum[q] = 0;
         }
-        assert_false(softmax_of(&panel));
+        assert_false(passes->softmax(&panel));
         for (int64_t q = 0; q < BP_PANEL; q++) {
             double exact = exp2((double)scores[q]);
             assert_true(fabs((double)sum[q] - exact) <= 7.6e-5 * exact);
@@ -111,7 +101,7 @@ static void weights_are_powers_of_2(void **state)
     scores[1] = -1e30f;
     scores[2] = NAN;
     memset(sum, 0, sizeof sum);
-    softmax_of(&panel);
+    passes->softmax(&panel);
     assert_true(sum[0] == 0 && sum[1] == 0 && isnan(sum[2]));
 }
 
@@ -174,7 +164,7 @@ static void check_panels(int64_t keys, int64_t visible, bool dropped)
                                   keys,   visible};
         memcpy(tops, top, sizeof tops);
         memcpy(sums, sum, sizeof sums);
-        assert_true(softmax_of(&panel));
+        assert_true(passes->softmax(&panel));
         check_softmax(&panel, tops, sums);
         for (int64_t i = 0; i < keys * BP_PANEL; i++)
             scores[i] = 5 * scores[i] + (i % 3 ? 0.0f : 20.0f);
@@ -197,8 +187,7 @@ static void check_gradient(int64_t keys, int64_t visible, bool dropped)
     assert_true(weights && dscores && pairs);
     fill_bits(kept, 128);
     panel.kept = dropped ? kept : NULL;
-    passes->gradient(&panel, 0, 16);
-    passes->gradient(&panel, 16, all);
+    passes->gradient(&panel);
     for (int64_t k = 0; k < all; k++)
         for (int64_t column = 0; column < BP_PANEL; column++) {
             int64_t q = column % 16 / 4 * 8 + column / 16 * 4 + column % 4, i = k * BP_PANEL + q;

@@ -16,7 +16,7 @@
 #define LN_2   0.6931471805599453
 /* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
  * rarer sums, keys and values are loaded again. */
-#define FAR   128
+#define FAR 64
 #define GROUP 128
 
 /* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is K in whole blocks of FAR. */
@@ -155,6 +155,7 @@ static bp_bf16_tile rows_product(const bp_head *one, float *c, const uint16_t *r
                           .c_row = PANEL,
                           .a = rows,
                           .a_row = padded(one),
+                          .a_streams = true,
                           .b = pairs,
                           .b_row = PANEL,
                           .M = bp_round_up(keys, BLOCK),
@@ -170,6 +171,7 @@ static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const ui
                           .c_row = PANEL,
                           .a = transposed,
                           .a_row = row,
+                          .a_streams = true,
                           .b = (const uint32_t *)(const void *)pairs,
                           .b_row = PANEL,
                           .M = padded(one),
@@ -197,8 +199,7 @@ static void finish_scores(const bp_head *one, const visit *panel)
     bp_head_window(one, panel->scores, PANEL, q, panel->k, panel->keys);
 }
 
-static void weigh_panel(const bp_head *one, const workspace *space, const visit *panel,
-                        const bp_bf16_tile *products, int count)
+static void weigh_panel(const bp_head *one, const workspace *space, const visit *panel)
 {
     const bp_bf16_passes *passes = one->tiles->passes;
     int64_t at = panel->at;
@@ -212,11 +213,7 @@ static void weigh_panel(const bp_head *one, const workspace *space, const visit 
                                 .kept = mask_of(one, space, panel),
                                 .keys = panel->keys,
                                 .visible = bp_visible(one, panel->q + at, panel->k)};
-    bool grown = passes->raise_tops(&softmax);
-    one->tiles->products(
-        products, count,
-        &(bp_bf16_work){passes->weigh, &softmax, bp_round_up(panel->keys, BLOCK)});
-    if (grown) /* after the products, which may have added to the same sums */
+    if (passes->softmax(&softmax))
         passes->scale_panel(space->sums + at * padded(one), space->factor + at, padded(one));
 }
 
@@ -237,10 +234,9 @@ static void forward_step(const bp_head *one, const workspace *space, pipeline *l
     if (next->keys > 0)
         products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
                                          space->queries + next->at * width / 2, next->keys);
+    one->tiles->products(products, count);
     if (line->now.keys > 0)
-        weigh_panel(one, space, &line->now, products, count);
-    else
-        one->tiles->products(products, count, NULL);
+        weigh_panel(one, space, &line->now);
 }
 
 /* Write out and lse of the panel at q. */
@@ -276,8 +272,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
         space->top[i] = -INFINITY;
         space->sum[i] = 0.0f;
     }
-    for (int64_t k = bp_first_seen(one, q, FAR); k < end; k += FAR)
-        for (int64_t at = 0; at < rows; at += PANEL) {
+    for (int64_t at = 0; at < rows; at += PANEL)
+        for (int64_t k = bp_first_seen(one, q + at, FAR); k < end; k += FAR) {
             int64_t keys = keys_seen(one, q + at, k, FAR);
             if (keys > 0)
                 forward_step(one, space, &line, &(visit){.q = q, .k = k, .at = at, .keys = keys});
@@ -343,8 +339,7 @@ static void add_bias_gradient(const bp_head *one, float *dbias, const workspace 
 
 /* Weights and their gradients of the panel's part of a block of keys. */
 static void weigh_gradients(const bp_head *one, const bp_head_results *results,
-                            const workspace *space, const visit *panel,
-                            const bp_bf16_tile *products, int count)
+                            const workspace *space, const visit *panel)
 {
     int64_t at = panel->at;
 
@@ -361,9 +356,7 @@ static void weigh_gradients(const bp_head *one, const bp_head_results *results,
                                   .keys = panel->keys,
                                   .visible = bp_visible(one, panel->q + at, panel->k),
                                   .row = GROUP};
-    one->tiles->products(products, count,
-                         &(bp_bf16_work){one->tiles->passes->gradient, &gradient,
-                                         bp_round_up(panel->keys, BLOCK)});
+    one->tiles->passes->gradient(&gradient);
     add_bias_gradient(one, results->dbias, space, panel);
 }
 
@@ -402,7 +395,7 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
         products[count++] = sum_product(one, space->dkeys + at * width, space->left_scores + left,
                                         space->query_rows + first / 2 * width, queries);
     }
-    one->tiles->products(products, count, NULL);
+    one->tiles->products(products, count);
 }
 
 /* The queries' gradient of one panel grows, the next is weighed, the one after that gets its
@@ -427,11 +420,10 @@ static void backward_step(const bp_head *one, const bp_head_results *results,
         products[count++] = rows_product(one, next->dweights, space->value_rows + next->k * width,
                                          space->douts + next->at * width / 2, next->keys);
     }
-    if (now->keys == 0) {
-        one->tiles->products(products, count, NULL);
+    one->tiles->products(products, count);
+    if (now->keys == 0)
         return;
-    }
-    weigh_gradients(one, results, space, now, products, count);
+    weigh_gradients(one, results, space, now);
     if (range->of_keys && (next->keys == 0 || next->k != now->k))
         add_key_gradients(one, space, now->q, rows, now->k);
 }

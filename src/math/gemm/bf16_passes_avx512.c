@@ -222,28 +222,29 @@ ALWAYS void weigh_pair(const bp_panel_softmax *p, int64_t k, const __m512 top[2]
     }
 }
 
-ALWAYS void weigh_keys(const bp_panel_softmax *p, int64_t k, int64_t last, bool dropped)
+ALWAYS void weigh(const bp_panel_softmax *p, bool dropped)
 {
-    int64_t all = keys_all_see(p->keys, p->visible);
+    int64_t k = 0, all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
     __m512 top[2] = {_mm512_loadu_ps(p->top), _mm512_loadu_ps(p->top + LANES)};
     __m512 sum[2] = {_mm512_loadu_ps(p->sum), _mm512_loadu_ps(p->sum + LANES)};
 
-    for (; k < (all < last ? all : last); k += 2)
+    for (; k < all; k += 2)
         weigh_pair(p, k, top, sum, false, dropped);
-    for (; k < last; k += 2)
+    for (; k < end; k += 2)
         weigh_pair(p, k, top, sum, true, dropped);
     _mm512_storeu_ps(p->sum, sum[0]);
     _mm512_storeu_ps(p->sum + LANES, sum[1]);
 }
 
-static void weigh(const void *panel, int64_t first, int64_t last)
+static bool softmax(const bp_panel_softmax *panel)
 {
-    const bp_panel_softmax *p = panel;
+    bool grown = raise_tops(panel);
 
-    if (p->kept)
-        weigh_keys(p, first, last, true);
+    if (panel->kept)
+        weigh(panel, true);
     else
-        weigh_keys(p, first, last, false);
+        weigh(panel, false);
+    return grown;
 }
 
 /* One key of the backward pass: its row of dscores, rounded. */
@@ -277,13 +278,13 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
 }
 
 /* Interleaving within 128 bits puts queries 0-3, 8-11, 16-19, 24-27 first: the panel's order. */
-ALWAYS void gradients(const bp_panel_gradient *p, int64_t k, int64_t last, bool dropped)
+ALWAYS void gradients(const bp_panel_gradient *p, bool dropped)
 {
-    int64_t all = keys_all_see(p->keys, p->visible);
+    int64_t all = keys_all_see(p->keys, p->visible), end = blocks_of(p->keys);
     const __m512 lse[2] = {_mm512_loadu_ps(p->lse), _mm512_loadu_ps(p->lse + LANES)};
     const __m512 delta[2] = {_mm512_loadu_ps(p->delta), _mm512_loadu_ps(p->delta + LANES)};
 
-    for (; k < last; k += 2) {
+    for (int64_t k = 0; k < end; k += 2) {
         __m512i even, odd;
         if (k < all) {
             even = key_gradient(p, k, lse, delta, false, dropped);
@@ -297,14 +298,12 @@ ALWAYS void gradients(const bp_panel_gradient *p, int64_t k, int64_t last, bool 
     }
 }
 
-static void gradient(const void *panel, int64_t first, int64_t last)
+static void gradient(const bp_panel_gradient *panel)
 {
-    const bp_panel_gradient *p = panel;
-
-    if (p->kept)
-        gradients(p, first, last, true);
+    if (panel->kept)
+        gradients(panel, true);
     else
-        gradients(p, first, last, false);
+        gradients(panel, false);
 }
 
 static void scale_panel(float *y, const float *factors, int64_t rows)
@@ -427,8 +426,7 @@ const bp_bf16_passes bp_bf16_passes_avx512 = {
     .row_pairs = pack_row_pairs,
     .transposed_pairs = pack_transposed_pairs,
     .transposed_rows = pack_transposed_rows,
-    .raise_tops = raise_tops,
-    .weigh = weigh,
+    .softmax = softmax,
     .gradient = gradient,
     .scale_panel = scale_panel,
     .turn_back = turn_back,

@@ -47,8 +47,6 @@ typedef struct bp_panel_gradient {
     int64_t keys, visible, row;
 } bp_panel_gradient;
 
-typedef void (*bp_panel_part)(const void *panel, int64_t first, int64_t last);
-
 typedef struct bp_bf16_passes {
     /* y[all][Dp] = x */
     void (*rows)(uint16_t *y, const bp_bf16_rows *x, int64_t all);
@@ -61,10 +59,8 @@ typedef struct bp_bf16_passes {
 
     /* `top` of a query grows only where a score exceeds it by more than 2^8, so that factors, of
      * what was summed before, are rare: true where one is not 1. */
-    bool (*raise_tops)(const bp_panel_softmax *panel);
-    /* After that: weights, of a bp_panel_softmax, and gradients, of a bp_panel_gradient, of keys
-     * [first, last), which are even; in order, up to whole blocks of 32. */
-    bp_panel_part weigh, gradient;
+    bool (*softmax)(const bp_panel_softmax *panel);
+    void (*gradient)(const bp_panel_gradient *panel);
     /* y[rows][BP_PANEL] *= factors */
     void (*scale_panel)(float *y, const float *factors, int64_t rows);
     /* y[r][0..D) = x[Dp][BP_PANEL], transposed back, times factors[r]; in_panel_order: the queries

@@ -1,17 +1,14 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
- * side. The tile unit takes 64 cycles for a step of 32 along k, in which vectors do a part of their
- * work; sums of a block are stored while the next one begins. The right to use the registers is
- * asked for by oneDNN, without whose word this file is not used. */
+ * side; sums of a block are stored while the next one begins. The right to use the registers is asked
+ * for by oneDNN, without whose word this file is not used. */
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_passes_priv.h"
 #include "math/gemm/bf16_tiles_priv.h"
 
-/* Where the sums in registers go, and what work is left. */
+/* Where the sums in registers go. */
 typedef struct run {
     float *c; /* NULL: nothing is in registers */
     int64_t c_row;
-    const bp_bf16_work *work;
-    int64_t keys_done, keys_a_step;
 } run;
 
 static inline float *quarter(float *c, int64_t row, int i)
@@ -36,20 +33,15 @@ static inline void load_step(const bp_bf16_tile *t, int64_t m, int64_t n, int64_
     const uint16_t *a = t->a + m * t->a_row + k;
     const uint32_t *b = t->b + k / 2 * t->b_row + n;
 
-    _tile_loadd(4, a, t->a_row * 2);
+    if (t->a_streams) {
+        _tile_stream_loadd(4, a, t->a_row * 2);
+        _tile_stream_loadd(5, a + TILE * t->a_row, t->a_row * 2);
+    } else {
+        _tile_loadd(4, a, t->a_row * 2);
+        _tile_loadd(5, a + TILE * t->a_row, t->a_row * 2);
+    }
     _tile_loadd(6, b, t->b_row * 4);
     _tile_loadd(7, b + TILE, t->b_row * 4);
-    _tile_loadd(5, a + TILE * t->a_row, t->a_row * 2);
-}
-
-static inline void work_on(run *r)
-{
-    int64_t first = r->keys_done, last = first + r->keys_a_step;
-
-    if (!r->work || first >= r->work->keys)
-        return;
-    r->keys_done = last < r->work->keys ? last : r->work->keys;
-    r->work->part(r->work->panel, first, r->keys_done);
 }
 
 static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
@@ -61,36 +53,27 @@ static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
     BEGIN(1, 4, 7);
     BEGIN(2, 5, 6);
     BEGIN(3, 5, 7);
-    work_on(r);
     for (int64_t k = 2 * TILE; k < t->K; k += 2 * TILE) {
         load_step(t, m, n, k);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        work_on(r);
-    }
+        }
     r->c = c;
     r->c_row = t->c_row;
 }
 
-static void products(const bp_bf16_tile *tiles, int count, const bp_bf16_work *work)
+static void products(const bp_bf16_tile *tiles, int count)
 {
-    run r = {.work = work};
-    int64_t steps = 0;
+    run r = {0};
 
-    for (int i = 0; i < count; i++)
-        steps += tiles[i].M * tiles[i].N * tiles[i].K / (8 * TILE * TILE * TILE);
-    if (work)
-        r.keys_a_step = steps > 0 ? (work->keys / 2 + steps - 1) / steps * 2 : work->keys;
     for (int i = 0; i < count; i++)
         for (int64_t n = 0; n < tiles[i].N; n += 2 * TILE)
             for (int64_t m = 0; m < tiles[i].M; m += 2 * TILE)
                 block(&r, &tiles[i], m, n);
     if (r.c)
         store_sums(r.c, r.c_row);
-    if (steps == 0)
-        work_on(&r);
 }
 
 const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, products, &bp_bf16_passes_avx512};

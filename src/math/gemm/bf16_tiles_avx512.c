@@ -57,13 +57,10 @@ static void product(const bp_bf16_tile *tile)
             block(tile, m, n);
 }
 
-/* Both take the same units, so one follows the other. */
-static void products(const bp_bf16_tile *tiles, int count, const bp_bf16_work *work)
+static void products(const bp_bf16_tile *tiles, int count)
 {
     for (int i = 0; i < count; i++)
         product(&tiles[i]);
-    if (work)
-        work->part(work->panel, 0, work->keys);
 }
 
 const bp_bf16_tiles bp_bf16_tiles_avx512 = {nothing, nothing, products, &bp_bf16_passes_avx512};

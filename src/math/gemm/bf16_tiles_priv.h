@@ -16,22 +16,15 @@ typedef struct bp_bf16_tile {
     int64_t c_row, a_row, b_row; /* in elements, in words */
     int64_t M, N, K;
     bool accumulate;
+    bool a_streams; /* a comes from the second cache and leaves the first as it is */
 } bp_bf16_tile;
-
-/** What vectors do while products are made: part(panel, first, last) of all `keys`, in order and
- * in even parts. */
-typedef struct bp_bf16_work {
-    void (*part)(const void *panel, int64_t first, int64_t last);
-    const void *panel;
-    int64_t keys;
-} bp_bf16_work;
 
 typedef struct bp_bf16_tiles {
     void (*begin)(void); /* in the thread that multiplies, before and after */
     void (*end)(void);
     /* In order, so that a product may write over operands of one before it; but none reads what
-     * another one writes, nor does the work, which is done meanwhile. `work`: NULL, none. */
-    void (*products)(const bp_bf16_tile *tiles, int count, const bp_bf16_work *work);
+     * another one writes. */
+    void (*products)(const bp_bf16_tile *tiles, int count);
     const struct bp_bf16_passes *passes; /* bf16_passes_priv.h */
 } bp_bf16_tiles;
 
