@@ -16,7 +16,7 @@
 #define LN_2   0.6931471805599453
 /* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
  * rarer sums, keys and values are loaded again. */
-#define FAR   128
+#define FAR 64
 #define GROUP 128
 
 /* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is K in whole blocks of FAR. */
@@ -27,8 +27,7 @@ typedef struct workspace {
     uint32_t *queries, *douts;       /* by panel pairs [Dp / 2][PANEL]; queries scaled */
     uint32_t *query_rows, *dout_rows;     /* pairs [GROUP / 2][Dp] */
     float *sums;                          /* by panel [Dp][PANEL] */
-    float *scores, *dweights;             /* [FAR][PANEL] */
-    uint32_t *pairs;                      /* [FAR / 2][PANEL] */
+    float *scores[2], *dweights[2];       /* [FAR][PANEL]; of the stages in turn */
     uint16_t *left_weights, *left_scores; /* [KEYS][GROUP] */
     bp_panel_bits *kept;                  /* [FAR] */
     float *top, *sum, *factor;            /* [GROUP]; lse and delta in the backward pass */
@@ -59,9 +58,10 @@ static workspace workspace_of(float *scratch, const bp_attention_shape *shape)
     space.query_rows = take(scratch, &n, D * GROUP * 2);
     space.dout_rows = take(scratch, &n, D * GROUP * 2);
     space.sums = take(scratch, &n, D * GROUP * 4);
-    space.scores = take(scratch, &n, FAR * PANEL * 4);
-    space.dweights = take(scratch, &n, FAR * PANEL * 4);
-    space.pairs = take(scratch, &n, FAR * PANEL * 2);
+    for (int i = 0; i < 2; i++) {
+        space.scores[i] = take(scratch, &n, FAR * PANEL * 4);
+        space.dweights[i] = take(scratch, &n, KEYS * PANEL * 4);
+    }
     space.left_weights = take(scratch, &n, KEYS * GROUP * 2);
     space.left_scores = take(scratch, &n, KEYS * GROUP * 2);
     space.kept = take(scratch, &n, FAR * (int64_t)sizeof(bp_panel_bits));
@@ -122,72 +122,121 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
     }
 }
 
-/* c[keys][PANEL] = rows[keys][Dp] pairs[Dp][PANEL] */
-static void multiply_rows(const bp_head *one, float *c, const uint16_t *rows, const uint32_t *pairs,
-                          int64_t keys)
+/* A panel against a block of keys, on its way through a pipeline of three stages: products that
+ * make its scores; what vectors do with them; products with what they made. Each stage of one panel
+ * runs beside other stages of the panels before and after it. */
+typedef struct visit {
+    int64_t q, k, at, keys; /* of the tile's first query; the panel's place in the tile; 0 keys:
+                               there is none */
+    float *scores, *dweights; /* and then weights, or pairs of the scores' gradients */
+} visit;
+
+/* The last three, and how many there were. */
+typedef struct pipeline {
+    visit next, now, before;
+    int64_t count;
+} pipeline;
+
+static void enter(pipeline *line, const workspace *space, const visit *next)
 {
-    one->tiles->product(&(bp_bf16_tile){.c = c,
-                                        .c_row = PANEL,
-                                        .a = rows,
-                                        .a_row = padded(one),
-                                        .b = pairs,
-                                        .b_row = PANEL,
-                                        .M = bp_round_up(keys, BLOCK),
-                                        .N = PANEL,
-                                        .K = padded(one)});
+    line->before = line->now;
+    line->now = line->next;
+    line->next = *next;
+    line->next.scores = space->scores[line->count % 2];
+    line->next.dweights = space->dweights[line->count % 2];
+    line->count++;
+}
+
+/* c[keys][PANEL] = rows[keys][Dp] pairs[Dp][PANEL] */
+static bp_bf16_tile rows_product(const bp_head *one, float *c, const uint16_t *rows,
+                                 const uint32_t *pairs, int64_t keys)
+{
+    return (bp_bf16_tile){.c = c,
+                          .c_row = PANEL,
+                          .a = rows,
+                          .a_row = padded(one),
+                          .a_streams = true,
+                          .b = pairs,
+                          .b_row = PANEL,
+                          .M = bp_round_up(keys, BLOCK),
+                          .N = PANEL,
+                          .K = padded(one)};
 }
 
 /* sums[Dp][PANEL] += transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
-static void add_transposed(const bp_head *one, float *sums, const uint16_t *transposed, int64_t row,
-                           const uint32_t *pairs, int64_t keys)
+static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const uint16_t *transposed,
+                                       int64_t row, const float *pairs, int64_t keys)
 {
-    one->tiles->product(&(bp_bf16_tile){.c = sums,
-                                        .c_row = PANEL,
-                                        .a = transposed,
-                                        .a_row = row,
-                                        .b = pairs,
-                                        .b_row = PANEL,
-                                        .M = padded(one),
-                                        .N = PANEL,
-                                        .K = bp_round_up(keys, BLOCK),
-                                        .accumulate = true});
+    return (bp_bf16_tile){.c = sums,
+                          .c_row = PANEL,
+                          .a = transposed,
+                          .a_row = row,
+                          .a_streams = true,
+                          .b = (const uint32_t *)(const void *)pairs,
+                          .b_row = PANEL,
+                          .M = padded(one),
+                          .N = PANEL,
+                          .K = bp_round_up(keys, BLOCK),
+                          .accumulate = true};
 }
 
-static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, int64_t q,
-                                    int64_t k, int64_t keys)
+static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, const visit *panel)
 {
     if (one->shape->dropout == 0.0f)
         return NULL;
-    one->tiles->passes->mask(space->kept, &one->mask, keys,
-                             one->first_place + q * one->place_row + k, one->place_row);
+    one->tiles->passes->mask(space->kept, &one->mask, panel->keys,
+                             one->first_place + (panel->q + panel->at) * one->place_row + panel->k,
+                             one->place_row);
     return space->kept;
 }
 
-/* The panel's part of a block of keys; `at` is its first query in the tile. */
-static void forward_panel(const bp_head *one, const workspace *space, int64_t q, int64_t at,
-                          int64_t k)
+/* What is added to products of queries and keys before they are weighed. */
+static void finish_scores(const bp_head *one, const visit *panel)
+{
+    int64_t q = panel->q + panel->at;
+
+    bp_head_bias(one, panel->scores, PANEL, q, panel->k, panel->keys, (float)LOG2_E);
+    bp_head_window(one, panel->scores, PANEL, q, panel->k, panel->keys);
+}
+
+static void weigh_panel(const bp_head *one, const workspace *space, const visit *panel)
 {
     const bp_bf16_passes *passes = one->tiles->passes;
-    int64_t width = padded(one), keys = keys_seen(one, q + at, k, FAR);
-    float *sums = space->sums + at * width;
+    int64_t at = panel->at;
 
-    if (keys <= 0)
-        return;
-    multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
-                  keys);
-    bp_head_bias(one, space->scores, PANEL, q + at, k, keys, (float)LOG2_E);
-    bp_head_window(one, space->scores, PANEL, q + at, k, keys);
-    bp_panel_softmax panel = {.scores = space->scores,
-                              .weights = space->pairs,
-                              .top = space->top + at,
-                              .sum = space->sum + at,
-                              .factor = space->factor + at,
-                              .kept = mask_of(one, space, q + at, k, keys),
-                              .keys = keys,
-                              .visible = bp_visible(one, q + at, k)};
-    if (passes->softmax(&panel))
-        passes->scale_panel(sums, space->factor + at, width);
-    add_transposed(one, sums, space->transposed + k * width, FAR, space->pairs, keys);
+    finish_scores(one, panel);
+    bp_panel_softmax softmax = {.scores = panel->scores,
+                                .weights = (uint32_t *)(void *)panel->scores,
+                                .top = space->top + at,
+                                .sum = space->sum + at,
+                                .factor = space->factor + at,
+                                .kept = mask_of(one, space, panel),
+                                .keys = panel->keys,
+                                .visible = bp_visible(one, panel->q + at, panel->k)};
+    if (passes->softmax(&softmax))
+        passes->scale_panel(space->sums + at * padded(one), space->factor + at, padded(one));
+}
+
+/* The sums of one panel grow, the next is weighed, the one after that gets its scores. */
+static void forward_step(const bp_head *one, const workspace *space, pipeline *line,
+                         const visit *enters)
+{
+    int64_t width = padded(one);
+    bp_bf16_tile products[2];
+    int count = 0;
+
+    enter(line, space, enters);
+    const visit *before = &line->before, *next = &line->next;
+    if (before->keys > 0)
+        products[count++] = transposed_product(one, space->sums + before->at * width,
+                                               space->transposed + before->k * width, FAR,
+                                               before->scores, before->keys);
+    if (next->keys > 0)
+        products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
+                                         space->queries + next->at * width / 2, next->keys);
+    one->tiles->products(products, count);
+    if (line->now.keys > 0)
+        weigh_panel(one, space, &line->now);
 }
 
 /* Write out and lse of the panel at q. */
@@ -211,6 +260,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
                          int64_t q, int64_t rows)
 {
     int64_t width = padded(one), end = bp_keys_seen(one, q, rows);
+    pipeline line = {0};
 
     for (int64_t at = 0; at < rows; at += PANEL) {
         bp_bf16_rows queries = rows_of(one, one->q, one->q_row, q + at, PANEL);
@@ -222,9 +272,14 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
         space->top[i] = -INFINITY;
         space->sum[i] = 0.0f;
     }
-    for (int64_t k = bp_first_seen(one, q, FAR); k < end; k += FAR)
-        for (int64_t at = 0; at < rows; at += PANEL)
-            forward_panel(one, space, q, at, k);
+    for (int64_t at = 0; at < rows; at += PANEL)
+        for (int64_t k = bp_first_seen(one, q + at, FAR); k < end; k += FAR) {
+            int64_t keys = keys_seen(one, q + at, k, FAR);
+            if (keys > 0)
+                forward_step(one, space, &line, &(visit){.q = q, .k = k, .at = at, .keys = keys});
+        }
+    forward_step(one, space, &line, &(visit){0});
+    forward_step(one, space, &line, &(visit){0});
     for (int64_t at = 0; at < rows; at += PANEL)
         finish_panel(one, results, space, q, at);
 }
@@ -268,75 +323,57 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
 }
 
-/* The first query and key of a panel's part of a block, where the panel lies in the tile, and how
- * many keys there are. */
-typedef struct place {
-    int64_t q, k, at, keys;
-} place;
-
 /* As far as the scores' gradients are kept: rounded. */
 static void add_bias_gradient(const bp_head *one, float *dbias, const workspace *space,
-                              const place *panel)
+                              const visit *panel)
 {
-    int64_t rows = bp_least(PANEL, one->shape->T - panel->q);
+    int64_t q = panel->q + panel->at, rows = bp_least(PANEL, one->shape->T - q);
 
     for (int64_t j = 0; one->bias && j < panel->keys; j++) {
         float dscores[PANEL];
 
         one->loops->from_bf16(dscores, space->left_scores + j * GROUP + panel->at, rows);
-        one->loops->add(dbias + bp_bias_at(one, panel->q, panel->k + j), dscores, rows);
+        one->loops->add(dbias + bp_bias_at(one, q, panel->k + j), dscores, rows);
     }
 }
 
-/* Weights and their gradients of the panel's part of a block of keys, and the queries' gradient. */
-static void backward_panel(const bp_head *one, const bp_head_results *results,
-                           const workspace *space, const bp_head_range *range, const place *tile,
-                           int64_t at)
+/* Weights and their gradients of the panel's part of a block of keys. */
+static void weigh_gradients(const bp_head *one, const bp_head_results *results,
+                            const workspace *space, const visit *panel)
 {
-    int64_t q = tile->q, k = tile->k;
-    int64_t width = padded(one), keys = keys_seen(one, q + at, k, KEYS);
+    int64_t at = panel->at;
 
-    if (keys <= 0)
-        return;
-    multiply_rows(one, space->scores, space->key_rows + k * width, space->queries + at * width / 2,
-                  keys);
-    bp_head_bias(one, space->scores, PANEL, q + at, k, keys, (float)LOG2_E);
-    bp_head_window(one, space->scores, PANEL, q + at, k, keys);
-    multiply_rows(one, space->dweights, space->value_rows + k * width,
-                  space->douts + at * width / 2, keys);
-    bp_panel_gradient panel = {.scores = space->scores,
-                               .dweights = space->dweights,
-                               .lse = space->top + at,
-                               .delta = space->sum + at,
-                               .weights = space->left_weights + at,
-                               .dscores = space->left_scores + at,
-                               .pairs = space->pairs,
-                               .kept = mask_of(one, space, q + at, k, keys),
-                               .kept_factor = one->mask.scale,
-                               .keys = keys,
-                               .visible = bp_visible(one, q + at, k),
-                               .row = GROUP};
-    one->tiles->passes->gradient(&panel);
-    add_bias_gradient(one, results->dbias, space, &(place){q + at, k, at, keys});
-    if (range->of_queries)
-        add_transposed(one, space->sums + at * width, space->transposed + k * width, KEYS,
-                       space->pairs, keys);
+    finish_scores(one, panel);
+    bp_panel_gradient gradient = {.scores = panel->scores,
+                                  .dweights = panel->dweights,
+                                  .lse = space->top + at,
+                                  .delta = space->sum + at,
+                                  .weights = space->left_weights + at,
+                                  .dscores = space->left_scores + at,
+                                  .pairs = (uint32_t *)(void *)panel->dweights,
+                                  .kept = mask_of(one, space, panel),
+                                  .kept_factor = one->mask.scale,
+                                  .keys = panel->keys,
+                                  .visible = bp_visible(one, panel->q + at, panel->k),
+                                  .row = GROUP};
+    one->tiles->passes->gradient(&gradient);
+    add_bias_gradient(one, results->dbias, space, panel);
 }
 
 /* sums[BLOCK][Dp] += left[BLOCK][queries] pairs[queries][Dp] */
-static void add_rows(const bp_head *one, float *sums, const uint16_t *left, const uint32_t *pairs,
-                     int64_t queries)
+static bp_bf16_tile sum_product(const bp_head *one, float *sums, const uint16_t *left,
+                                const uint32_t *pairs, int64_t queries)
 {
-    one->tiles->product(&(bp_bf16_tile){.c = sums,
-                                        .c_row = padded(one),
-                                        .a = left,
-                                        .a_row = GROUP,
-                                        .b = pairs,
-                                        .b_row = padded(one),
-                                        .M = BLOCK,
-                                        .N = padded(one),
-                                        .K = queries,
-                                        .accumulate = true});
+    return (bp_bf16_tile){.c = sums,
+                          .c_row = padded(one),
+                          .a = left,
+                          .a_row = GROUP,
+                          .b = pairs,
+                          .b_row = padded(one),
+                          .M = BLOCK,
+                          .N = padded(one),
+                          .K = queries,
+                          .accumulate = true};
 }
 
 /* Gradients of the keys and values of the block at k, of the panels that see them. */
@@ -344,16 +381,62 @@ static void add_key_gradients(const bp_head *one, const workspace *space, int64_
                               int64_t k)
 {
     int64_t width = padded(one);
+    bp_bf16_tile products[2 * KEYS / BLOCK];
+    int count = 0;
 
     for (int64_t at = k; at < bp_least(k + KEYS, one->keys); at += BLOCK) {
         int64_t first = one->shape->causal && at > q ? at - q : 0,
                 queries = bp_round_up(rows, PANEL) - first, left = (at - k) * GROUP + first;
         if (queries <= 0)
             break;
-        add_rows(one, space->dvalues + at * width, space->left_weights + left,
-                 space->dout_rows + first / 2 * width, queries);
-        add_rows(one, space->dkeys + at * width, space->left_scores + left,
-                 space->query_rows + first / 2 * width, queries);
+        products[count++] =
+            sum_product(one, space->dvalues + at * width, space->left_weights + left,
+                        space->dout_rows + first / 2 * width, queries);
+        products[count++] = sum_product(one, space->dkeys + at * width, space->left_scores + left,
+                                        space->query_rows + first / 2 * width, queries);
+    }
+    one->tiles->products(products, count);
+}
+
+/* The queries' gradient of one panel grows, the next is weighed, the one after that gets its
+ * scores; and where all of a block's are weighed, the gradients of keys and values grow. */
+static void backward_step(const bp_head *one, const bp_head_results *results,
+                          const workspace *space, const bp_head_range *range, pipeline *line,
+                          const visit *enters, int64_t rows)
+{
+    int64_t width = padded(one);
+    bp_bf16_tile products[3];
+    int count = 0;
+
+    enter(line, space, enters);
+    const visit *before = &line->before, *now = &line->now, *next = &line->next;
+    if (before->keys > 0 && range->of_queries)
+        products[count++] = transposed_product(one, space->sums + before->at * width,
+                                               space->transposed + before->k * width, KEYS,
+                                               before->dweights, before->keys);
+    if (next->keys > 0) {
+        products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
+                                         space->queries + next->at * width / 2, next->keys);
+        products[count++] = rows_product(one, next->dweights, space->value_rows + next->k * width,
+                                         space->douts + next->at * width / 2, next->keys);
+    }
+    one->tiles->products(products, count);
+    if (now->keys == 0)
+        return;
+    weigh_gradients(one, results, space, now);
+    if (range->of_keys && (next->keys == 0 || next->k != now->k))
+        add_key_gradients(one, space, now->q, rows, now->k);
+}
+
+static void store_query_gradients(const bp_head *one, const bp_head_results *results,
+                                  const workspace *space, int64_t q, int64_t rows)
+{
+    for (int64_t i = 0; i < PANEL; i++)
+        space->factor[i] = one->scale;
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
+        one->tiles->passes->turn_back(results->dq + (q + at) * one->q_row, one->q_row,
+                                      space->sums + at * padded(one), space->factor, &shape, true);
     }
 }
 
@@ -364,25 +447,22 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
 {
     int64_t first = bp_range_first(range), end = bp_range_last(one, range, q, rows),
             seen = bp_first_seen(one, q, KEYS);
+    pipeline line = {0};
 
     if (first >= end)
         return;
     load_queries(one, space, results, q, rows);
-    for (int64_t k = seen > first ? seen : first; k < end; k += KEYS) {
-        for (int64_t at = 0; at < rows; at += PANEL)
-            backward_panel(one, results, space, range, &(place){.q = q, .k = k}, at);
-        if (range->of_keys)
-            add_key_gradients(one, space, q, rows, k);
-    }
-    if (!range->of_queries)
-        return;
-    for (int64_t i = 0; i < PANEL; i++)
-        space->factor[i] = one->scale;
-    for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
-        one->tiles->passes->turn_back(results->dq + (q + at) * one->q_row, one->q_row,
-                                      space->sums + at * padded(one), space->factor, &shape, true);
-    }
+    for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
+        for (int64_t at = 0; at < rows; at += PANEL) {
+            int64_t keys = keys_seen(one, q + at, k, KEYS);
+            if (keys > 0)
+                backward_step(one, results, space, range, &line,
+                              &(visit){.q = q, .k = k, .at = at, .keys = keys}, rows);
+        }
+    for (int i = 0; i < 2; i++)
+        backward_step(one, results, space, range, &line, &(visit){0}, rows);
+    if (range->of_queries)
+        store_query_gradients(one, results, space, q, rows);
 }
 
 /* Write dk and dv of the range. */

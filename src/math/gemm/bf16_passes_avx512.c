@@ -151,32 +151,53 @@ ALWAYS int64_t keys_all_see(int64_t keys, int64_t visible)
     return all < 0 ? 0 : all / 2 * 2;
 }
 
-static bool raise_tops(const bp_panel_softmax *p, int half)
+/* Maxima of the scores: four sums of each half, for a maximum takes four cycles. */
+ALWAYS void maxima(const bp_panel_softmax *p, __m512 most[2])
 {
-    float *top = p->top + half * LANES, *sum = p->sum + half * LANES;
-    const float *scores = p->scores + half * LANES;
-    __m512 old = _mm512_loadu_ps(top), most = old, other = old, factor;
-    int64_t k = 0, all = keys_all_see(p->keys, p->visible);
+    int64_t k = 0, all = keys_all_see(p->keys, p->visible) / 4 * 4;
+    __m512 part[4][2];
 
-    for (; k < all; k += 2) {
-        most = _mm512_max_ps(most, _mm512_loadu_ps(scores + k * BP_PANEL));
-        other = _mm512_max_ps(other, _mm512_loadu_ps(scores + (k + 1) * BP_PANEL));
-    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        part[i / 2][i % 2] = most[i % 2];
+    for (; k < all; k += 4)
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            part[i / 2][i % 2] =
+                _mm512_max_ps(part[i / 2][i % 2],
+                              _mm512_loadu_ps(p->scores + (k + i / 2) * BP_PANEL + i % 2 * LANES));
     for (; k < p->keys; k++)
-        most = _mm512_mask_max_ps(most, lanes_that_see(k, p->keys, p->visible, half), most,
-                                  _mm512_loadu_ps(scores + k * BP_PANEL));
-    most = _mm512_max_ps(most, other);
-    __mmask16 grows =
-        _mm512_cmp_ps_mask(most, _mm512_add_ps(old, _mm512_set1_ps(GROWTH)), _CMP_GT_OQ);
-    if (!grows) {
-        _mm512_storeu_ps(p->factor + half * LANES, _mm512_set1_ps(1.0f));
-        return false;
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; half++)
+            part[0][half] = _mm512_mask_max_ps(
+                part[0][half], lanes_that_see(k, p->keys, p->visible, half), part[0][half],
+                _mm512_loadu_ps(p->scores + k * BP_PANEL + half * LANES));
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++)
+        most[half] = _mm512_max_ps(_mm512_max_ps(part[0][half], part[1][half]),
+                                   _mm512_max_ps(part[2][half], part[3][half]));
+}
+
+static bool raise_tops(const bp_panel_softmax *p)
+{
+    __m512 most[2] = {_mm512_loadu_ps(p->top), _mm512_loadu_ps(p->top + LANES)};
+    bool grown = false;
+
+    maxima(p, most);
+    for (int64_t at = 0; at < BP_PANEL; at += LANES) {
+        __m512 old = _mm512_loadu_ps(p->top + at), top = most[at / LANES];
+        __m512 factor = _mm512_set1_ps(1.0f);
+        __mmask16 grows =
+            _mm512_cmp_ps_mask(top, _mm512_add_ps(old, _mm512_set1_ps(GROWTH)), _CMP_GT_OQ);
+        if (grows) {
+            factor = _mm512_mask_mov_ps(factor, grows, power_of_2(_mm512_sub_ps(old, top)));
+            _mm512_storeu_ps(p->top + at, _mm512_mask_mov_ps(old, grows, top));
+            _mm512_storeu_ps(p->sum + at, _mm512_mul_ps(_mm512_loadu_ps(p->sum + at), factor));
+            grown = true;
+        }
+        _mm512_storeu_ps(p->factor + at, factor);
     }
-    factor = _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), grows, power_of_2(_mm512_sub_ps(old, most)));
-    _mm512_storeu_ps(p->factor + half * LANES, factor);
-    _mm512_storeu_ps(top, _mm512_mask_mov_ps(old, grows, most));
-    _mm512_storeu_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(sum), factor));
-    return true;
+    return grown;
 }
 
 /* Weights of keys k and k + 1; `masked` and `dropped` are constants where this is inlined. */
@@ -217,9 +238,8 @@ ALWAYS void weigh(const bp_panel_softmax *p, bool dropped)
 
 static bool softmax(const bp_panel_softmax *panel)
 {
-    bool grown = raise_tops(panel, 0);
+    bool grown = raise_tops(panel);
 
-    grown = raise_tops(panel, 1) || grown;
     if (panel->kept)
         weigh(panel, true);
     else

@@ -26,7 +26,7 @@ typedef uint16_t bp_panel_bits[2];
 /** A panel of the forward pass: scores become weights in pairs of keys. Query q of the panel sees
  * key k iff k < keys and k <= q + visible; rows of weights up to the next block of 32 are 0.
  * Scores, and bits of dropout, of rows up to there are read, whatever they hold: here and in the
- * gradient. */
+ * gradient. Weights may overwrite scores from their first on; pairs of the gradient, dweights. */
 typedef struct bp_panel_softmax {
     const float *scores;       /* [keys][BP_PANEL] */
     uint32_t *weights;         /* pairs [keys / 2][BP_PANEL]: 2^(score - top), or 0 if dropped */

@@ -1,38 +1,79 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
- * side. The right to use the registers is asked for by oneDNN, without whose word this file is not
- * used. */
+ * side; sums of a block are stored while the next one begins. The right to use the registers is asked
+ * for by oneDNN, without whose word this file is not used. */
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_passes_priv.h"
 #include "math/gemm/bf16_tiles_priv.h"
 
-static void block(const bp_bf16_tile *t, int64_t m, int64_t n)
+/* Where the sums in registers go. */
+typedef struct run {
+    float *c; /* NULL: nothing is in registers */
+    int64_t c_row;
+} run;
+
+static inline float *quarter(float *c, int64_t row, int i)
 {
-    const uint16_t *a = t->a + m * t->a_row;
-    const uint32_t *b = t->b + n;
+    return c + i / 2 * TILE * row + i % 2 * TILE;
+}
+
+/* Quarter i of the sums before goes, that of the block at c begins. */
+#define BEGIN(i, left, right)                                                                      \
+    do {                                                                                           \
+        if (r->c)                                                                                  \
+            _tile_stored(i, quarter(r->c, r->c_row, i), r->c_row * 4);                             \
+        if (t->accumulate)                                                                         \
+            _tile_loadd(i, quarter(c, t->c_row, i), t->c_row * 4);                                 \
+        else                                                                                       \
+            _tile_zero(i);                                                                         \
+        _tile_dpbf16ps(i, left, right);                                                            \
+    } while (0)
+
+static inline void load_step(const bp_bf16_tile *t, int64_t m, int64_t n, int64_t k)
+{
+    const uint16_t *a = t->a + m * t->a_row + k;
+    const uint32_t *b = t->b + k / 2 * t->b_row + n;
+
+    if (t->a_streams) {
+        _tile_stream_loadd(4, a, t->a_row * 2);
+        _tile_stream_loadd(5, a + TILE * t->a_row, t->a_row * 2);
+    } else {
+        _tile_loadd(4, a, t->a_row * 2);
+        _tile_loadd(5, a + TILE * t->a_row, t->a_row * 2);
+    }
+    _tile_loadd(6, b, t->b_row * 4);
+    _tile_loadd(7, b + TILE, t->b_row * 4);
+}
+
+static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
+{
     float *c = t->c + m * t->c_row + n;
 
-    if (t->accumulate)
-        load_sums(c, t->c_row);
-    else
-        clear_sums();
-    for (int64_t k = 0; k < t->K; k += 2 * TILE) {
-        _tile_loadd(4, a + k, t->a_row * 2);
-        _tile_loadd(5, a + k + TILE * t->a_row, t->a_row * 2);
-        _tile_loadd(6, b + k / 2 * t->b_row, t->b_row * 4);
-        _tile_loadd(7, b + k / 2 * t->b_row + TILE, t->b_row * 4);
+    load_step(t, m, n, 0);
+    BEGIN(0, 4, 6);
+    BEGIN(1, 4, 7);
+    BEGIN(2, 5, 6);
+    BEGIN(3, 5, 7);
+    for (int64_t k = 2 * TILE; k < t->K; k += 2 * TILE) {
+        load_step(t, m, n, k);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-    }
-    store_sums(c, t->c_row);
+        }
+    r->c = c;
+    r->c_row = t->c_row;
 }
 
-static void product(const bp_bf16_tile *tile)
+static void products(const bp_bf16_tile *tiles, int count)
 {
-    for (int64_t n = 0; n < tile->N; n += 2 * TILE)
-        for (int64_t m = 0; m < tile->M; m += 2 * TILE)
-            block(tile, m, n);
+    run r = {0};
+
+    for (int i = 0; i < count; i++)
+        for (int64_t n = 0; n < tiles[i].N; n += 2 * TILE)
+            for (int64_t m = 0; m < tiles[i].M; m += 2 * TILE)
+                block(&r, &tiles[i], m, n);
+    if (r.c)
+        store_sums(r.c, r.c_row);
 }
 
-const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, product, &bp_bf16_passes_avx512};
+const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, products, &bp_bf16_passes_avx512};

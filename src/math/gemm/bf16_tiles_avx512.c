@@ -57,4 +57,10 @@ static void product(const bp_bf16_tile *tile)
             block(tile, m, n);
 }
 
-const bp_bf16_tiles bp_bf16_tiles_avx512 = {nothing, nothing, product, &bp_bf16_passes_avx512};
+static void products(const bp_bf16_tile *tiles, int count)
+{
+    for (int i = 0; i < count; i++)
+        product(&tiles[i]);
+}
+
+const bp_bf16_tiles bp_bf16_tiles_avx512 = {nothing, nothing, products, &bp_bf16_passes_avx512};
