@@ -226,12 +226,16 @@ static void softmax_gradient_fits_over_the_logits(void **state)
         weight[r] = 0.01f * (float)r;
     }
     bp_operand twin = bp_operand_floats(plain, ROWS, C);
-    bp_softmax_statistics(max, sum, target, logits, targets, ROWS, C, 0);
-    bp_softmax_gradient(&twin, logits, max, sum, targets, weight, 0, NULL);
+    bp_softmax_statistics(max, sum, target, &(bp_logit_rows){logits, targets, ROWS, C, 0, C});
+    bp_softmax_gradient(&twin,
+                        &(bp_logit_rows){logits, targets, twin.rows, twin.columns, 0, twin.columns},
+                        max, sum, weight, NULL);
     for (int f = 0; f < 3; f++) {
         float *over = copied(logits, N);
         bp_operand to = {FORMS[f], ROWS, C, FORMS[f] == BP_OPERAND_BF16 ? 2 * C : C, over};
-        bp_softmax_gradient(&to, over, max, sum, targets, weight, 0, NULL);
+        bp_softmax_gradient(&to,
+                            &(bp_logit_rows){over, targets, to.rows, to.columns, 0, to.columns},
+                            max, sum, weight, NULL);
         check_values(&to, plain);
         bp_free(over);
     }

@@ -42,6 +42,14 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
+/* What lies between the end of bf16 row r and the next row: products may read it. */
+static inline void bp_operand_end_row(const bp_operand *to, int64_t r)
+{
+    if (to->form == BP_OPERAND_BF16 && to->stride > to->columns)
+        memset((uint16_t *)to->data + r * to->stride + to->columns, 0,
+               (size_t)(to->stride - to->columns) * sizeof(uint16_t));
+}
+
 /* n values as floats: in place, or widened into `workspace`. */
 static inline const float *bp_operand_load(const bp_loops *loops, const bp_operand *from, int64_t r,
                                            int64_t c, float *workspace, int64_t n)
