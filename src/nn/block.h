@@ -242,6 +242,9 @@ void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_p
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins);
+/** The same of products whose rows are operands already. */
+void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
+                                   int64_t outs, int64_t ins);
 
 /** The gradients of `count` weights that lie one after another and make one product of it:
  * bp_linear_backward_weight_operand, but for frozen ones. Local. */

@@ -63,9 +63,9 @@ static bp_product_bytes head_products(const bp_block *block, const bp_extent *mo
         sampled_softmax_products(self->sampled, &bytes,
                                  head_chunk_rows_most(self, pass.B * pass.T, true));
     if (self->wte->extent[0] > 0)
-        bp_product_bytes_add(&bytes, block->nn,
-                             (trained > rows ? trained : rows) * head_softmaxes(self),
-                             self->wte->extent[0], self->wte->shape[1]);
+        bp_product_bytes_add_operands(&bytes, block->nn,
+                                      (trained > rows ? trained : rows) * head_softmaxes(self),
+                                      self->wte->extent[0], self->wte->shape[1]);
     if (self->mixture)
         softmax_mixture_products(self->mixture, &bytes, rows);
     return bytes;

@@ -21,23 +21,16 @@ typedef struct row_cut {
     bool in_table; /* they use the memory of the vocabulary's gradient, which is written later */
 } row_cut;
 
-static int64_t gradient_stride(const lm_head *self)
-{
-    return head_columns(self, true);
-}
-
-/* Logits in the place of the vocabulary's gradient, where all dlogits are kept before it is
- * written.
+/* Logits in the place of the vocabulary's gradient, if all dlogits are kept before it is written.
  */
 static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 {
-    int64_t floats = self->wte->extent[0] * self->wte->shape[1];
-    int64_t most = floats > 0 ? head_rows_of(floats * (int64_t)sizeof(float),
-                                             head_columns(self, true) * (int64_t)sizeof(float))
-                              : 0;
+    int64_t floats = self->wte->extent[0] * self->wte->shape[1],
+            stride = head_stride(self, true, BP_OPERAND_F32);
+    int64_t most = head_rows_of(floats * (int64_t)sizeof(float), stride * (int64_t)sizeof(float));
 
-    if (c->lent == 0 || c->kept < rows || self->shape.twice ||
-        most * head_columns(self, true) > floats)
+    if (c->lent == 0 || c->kept < rows || most * stride > floats || self->shape.twice ||
+        self->shape.sparse) /* its targets may be more than rows */
         return;
     c->in_table = most >= c->chunk;
     if (c->in_table)
@@ -47,15 +40,15 @@ static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 /* The most that memory is planned for. */
 static row_cut cut_most(const lm_head *self, const bp_pass *pass)
 {
-    int64_t rows = pass->B * pass->T, row_bytes = gradient_stride(self) * (int64_t)sizeof(uint16_t);
+    int64_t rows = pass->B * pass->T, row_bytes = 2 * head_stride(self, true, BP_OPERAND_BF16);
     row_cut c = {.chunk = head_chunk_rows_most(self, rows, true)};
 
     c.kept = c.chunk;
-    if (row_bytes == 0 || !head_keeps_gradient(self))
+    if (!head_keeps_gradient(self))
         return c;
     c.lent = (int64_t)pass->lent.size_bytes / row_bytes / 32 * 32;
     c.lent = c.lent < rows ? c.lent : rows;
-    c.kept = c.lent + head_rows_of(KEPT_BYTES, row_bytes);
+    c.kept = c.lent + head_rows_of(KEPT_BYTES, 2 * head_largest_share(self));
     c.kept = c.kept < rows ? c.kept : rows;
     take_table(self, &c, rows);
     return c;
@@ -75,14 +68,24 @@ typedef struct backward_work {
     float *sampled, *sampled_sums; /* where outcomes are sampled: [columns][C], [columns] */
 } backward_work;
 
+/* Rows in memory of their own, so far apart as products like best. */
+static bp_operand alloc_rows(const lm_head *self, bp_arena *arena, int64_t rows)
+{
+    int64_t stride = head_stride(self, true, BP_OPERAND_BF16);
+    bp_operand to = bp_operand_alloc(arena, self->block.nn->gemm, rows, stride);
+
+    to.columns = head_columns(self, true);
+    return to;
+}
+
 static void alloc_gradient(const lm_head *self, bp_arena *arena, bp_arena lent, backward_work *work)
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t V = head_columns(self, true), own = work->cut.kept - work->cut.lent;
 
     if (head_keeps_gradient(self)) {
-        work->dlogits[LENT] = bp_operand_alloc(&lent, gemm, work->cut.lent, V);
-        work->dlogits[OWN] = bp_operand_alloc(arena, gemm, own > 0 ? own : 0, V);
+        work->dlogits[LENT] = alloc_rows(self, &lent, work->cut.lent);
+        work->dlogits[OWN] = alloc_rows(self, arena, own > 0 ? own : 0);
     } else {
         work->dlogits[OWN] =
             bp_operand_over(arena, gemm, work->c.logits, own * head_softmaxes(self), V);
@@ -262,6 +265,7 @@ static void multiply(const lm_head *self, const backward_work *work, const bp_op
                      float *dstates, bool fresh)
 {
     const bp_nn *nn = self->block.nn;
+    bp_operand dlogits[PIECES];
     int64_t at = 0;
 
     if (self->wte->extent[0] == 0) {
@@ -270,20 +274,17 @@ static void multiply(const lm_head *self, const backward_work *work, const bp_op
     }
     for (int p = 0; p < PIECES; p++) {
         int64_t rest = states->rows - at, most = work->dlogits[p].rows;
-        bp_operand dlogits = bp_operand_part(&work->dlogits[p], 0, rest < most ? rest : most);
-        bp_operand part = bp_operand_part(states, at, dlogits.rows);
 
-        if (dlogits.rows == 0)
-            continue;
-        bp_linear_backward_input_operand(nn->gemm, dstates + at * states->columns, &dlogits,
-                                         self->vocabulary);
-        if (self->wte->gradient)
-            bp_linear_backward_weight_operand(nn->gemm, self->wte->gradient, &dlogits, &part,
-                                              fresh && at == 0);
-        if (self->shape.bias && self->shape.bias->gradient)
-            bp_logit_column_sums(self->shape.bias->gradient, &dlogits);
-        at += dlogits.rows;
+        dlogits[p] = bp_operand_part(&work->dlogits[p], 0, rest < most ? rest : most);
+        if (dlogits[p].rows > 0)
+            bp_linear_backward_input_operand(nn->gemm, dstates + at * states->columns, &dlogits[p],
+                                             self->vocabulary);
+        if (dlogits[p].rows > 0 && self->shape.bias && self->shape.bias->gradient)
+            bp_logit_column_sums(self->shape.bias->gradient, &dlogits[p]);
+        at += dlogits[p].rows;
     }
+    if (self->wte->gradient)
+        bp_linear_backward_weight_pieces(nn->gemm, self->wte->gradient, dlogits, states, fresh);
 }
 
 static void multiply_sampled(const lm_head *self, const backward_work *work, const chunk_rows *rows,

@@ -30,6 +30,22 @@ bool head_keeps_gradient(const lm_head *self)
            bp_operand_alloc(&count, self->block.nn->gemm, 0, 0).form == BP_OPERAND_BF16;
 }
 
+int64_t head_largest_share(const lm_head *self)
+{
+    int64_t tensors = self->block.nn->tensors;
+
+    return (self->wte->shape[0] + tensors - 1) / tensors;
+}
+
+int64_t head_stride(const lm_head *self, bool training, bp_operand_form form)
+{
+    int64_t columns = head_columns(self, training);
+    bool is_simple = head_is_plain(self) && !(training && self->sampled) &&
+                     self->shape.dirichlet.classes == 0 && !self->block.nn->distills;
+
+    return is_simple ? bp_linear_row_stride(self->block.nn->gemm, form, columns) : columns;
+}
+
 int64_t head_rows_of(int64_t bytes, int64_t row_bytes)
 {
     int64_t n = bytes / row_bytes / 16 * 16;
@@ -39,9 +55,7 @@ int64_t head_rows_of(int64_t bytes, int64_t row_bytes)
 
 int64_t head_chunk_rows_most(const lm_head *self, int64_t rows, bool training)
 {
-    int64_t tensors = self->block.nn->tensors; /* the largest share: equal on all tensor ranks */
-    int64_t V = training && self->sampled ? head_columns(self, true)
-                                          : (self->wte->shape[0] + tensors - 1) / tensors;
+    int64_t V = training && self->sampled ? head_columns(self, true) : head_largest_share(self);
     int64_t bytes = training && head_keeps_gradient(self) ? BESIDE_BYTES : CHUNK_BYTES;
     int64_t n = head_rows_of(bytes, V * head_softmaxes(self) * (int64_t)sizeof(float));
 
@@ -58,7 +72,7 @@ int64_t head_equal_rows(int64_t rows, int64_t most)
 head_chunk head_chunk_alloc(const lm_head *self, bp_arena *arena, const head_chunk_size *size)
 {
     int64_t rows = size->rows, all = rows * head_softmaxes(self);
-    head_chunk c = {.rows = rows, .stride = head_columns(self, size->training)};
+    head_chunk c = {.rows = rows, .stride = head_stride(self, size->training, BP_OPERAND_F32)};
 
     if (!size->elsewhere)
         c.logits = bp_arena_floats(arena, all * c.stride);
@@ -100,9 +114,11 @@ bp_logit_rows head_logit_rows(const lm_head *self, const head_chunk *c, const in
 
 void head_chunk_logits(const lm_head *self, const head_chunk *c, const bp_operand *states)
 {
-    if (self->wte->extent[0] > 0)
-        bp_linear_forward_operand(self->block.nn->gemm, c->logits, states, self->vocabulary,
-                                  bp_lm_head_bias(&self->block));
+    bp_operand to = {BP_OPERAND_F32, states->rows, self->wte->extent[0], c->stride, c->logits};
+
+    if (to.columns > 0)
+        bp_linear_forward_into(self->block.nn->gemm, &to, states, self->vocabulary,
+                               bp_lm_head_bias(&self->block));
 }
 
 void head_chunk_forward(const lm_head *self, head_chunk *c, const bp_operand *normed,

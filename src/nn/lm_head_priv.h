@@ -59,6 +59,10 @@ typedef struct head_chunk_size {
 int64_t head_softmaxes(const lm_head *self);
 /** Columns of logits here. */
 int64_t head_columns(const lm_head *self, bool training);
+/** The most columns of a tensor rank: equal on all, as chunks of rows have to be. */
+int64_t head_largest_share(const lm_head *self);
+/** From row to row of float32 logits, or of dlogits as products read them. */
+int64_t head_stride(const lm_head *self, bool training, bp_operand_form form);
 /** Training keeps the gradients of logits in bf16, for products of more rows than a chunk has. */
 bool head_keeps_gradient(const lm_head *self);
 /** Rows of so many bytes that a chunk holds. */

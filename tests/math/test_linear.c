@@ -451,6 +451,123 @@ static void operands_give_what_rows_give(void **state)
     }
 }
 
+/* An operand whose rows are as far apart as results like best, and its bytes all 7. */
+static bp_operand empty_operand(const bp_gemm *gemm, bp_operand_form form, int64_t rows,
+                                int64_t columns)
+{
+    int64_t stride = bp_linear_row_stride(gemm, form, columns);
+    size_t bytes = bp_operand_bytes(form, rows, stride);
+    bp_operand to = {form, rows, columns, stride, bp_alloc("test", (int64_t)bytes, 1)};
+
+    assert_non_null(to.data);
+    memset(to.data, 7, bytes);
+    return to;
+}
+
+/* What went into it is x, converted, and nothing is between its rows. */
+static void check_into(const bp_gemm *gemm, bp_operand *into, const float *x)
+{
+    bp_operand twin = empty_operand(gemm, into->form, into->rows, into->columns);
+
+    bp_operand_fill(&twin, x);
+    assert_memory_equal(into->data, twin.data,
+                        bp_operand_bytes(into->form, into->rows, into->stride));
+    bp_free(twin.data);
+    bp_free(into->data);
+}
+
+/* Results as operands: the float32 ones, converted as operands are. */
+static void check_results(int way, int64_t rows, int64_t outs, int64_t ins)
+{
+    problem p = problem_of(rows, outs, ins);
+    bp_gemm *gemm = gemm_of(way);
+    bp_operand_form forms[] = {BP_OPERAND_F32, bp_gemm_form(gemm)};
+    bp_weight *weight;
+
+    p.x[0] = NAN;
+    assert_int_equal(bp_weight_new(&weight, gemm, p.w, outs, ins), BP_OK);
+    bp_linear_forward(gemm, p.y, p.x, weight, p.bias, rows);
+    bp_linear_backward_input(gemm, p.dx, p.dy, weight, rows);
+    for (int i = 0; i < 2; i++) {
+        bp_operand x = empty_operand(gemm, forms[1], rows, ins),
+                   dy = empty_operand(gemm, forms[1], rows, outs),
+                   y = empty_operand(gemm, forms[i], rows, outs),
+                   dx = empty_operand(gemm, forms[i], rows, ins);
+        bp_operand_fill(&x, p.x);
+        bp_operand_fill(&dy, p.dy);
+        bp_linear_forward_into(gemm, &y, &x, weight, p.bias);
+        bp_linear_backward_input_into(gemm, &dx, &dy, weight);
+        check_into(gemm, &y, p.y);
+        check_into(gemm, &dx, p.dx);
+        bp_free(x.data);
+        bp_free(dy.data);
+    }
+    bp_weight_free(&weight);
+    bp_gemm_free(&gemm);
+    problem_free(&p);
+}
+
+static void results_go_into_operands(void **state)
+{
+    (void)state;
+    for (int way = F32; way < ways(); way++) {
+        check_results(way, 5, 70, 130);
+        check_results(way, 300, 257, 600);
+        check_results(way, 70, 130, 1300);
+    }
+}
+
+static bp_operand filled_operand(const bp_gemm *gemm, const float *x, int64_t rows, int64_t columns)
+{
+    bp_operand to = empty_operand(gemm, bp_gemm_form(gemm), rows, columns);
+
+    bp_operand_fill(&to, x);
+    return to;
+}
+
+/* dy's rows in two places give what rows in one place give: to the bit with our own kernels. */
+static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int64_t ins)
+{
+    bp_gemm *gemm = gemm_of(way);
+    problem p = problem_of(rows, outs, ins), twin = problem_of(rows, outs, ins);
+    bp_operand all = filled_operand(gemm, p.dy, rows, outs),
+               right = filled_operand(gemm, p.x, rows, ins);
+
+    for (int fresh = 0; fresh < 2; fresh++) {
+        bp_operand two[2] = {bp_operand_part(&all, 0, first),
+                             bp_operand_part(&all, first, rows - first)};
+        size_t bytes = bp_operand_bytes(all.form, rows - first, all.stride);
+        void *elsewhere = bp_alloc("test", (int64_t)bytes, 1);
+
+        memcpy(elsewhere, two[1].data, bytes);
+        two[1].data = elsewhere;
+        bp_linear_backward_weight_operand(gemm, p.dw, &all, &right, fresh == 0);
+        bp_linear_backward_weight_pieces(gemm, twin.dw, two, &right, fresh == 0);
+        if (way == BF16_OWN)
+            assert_same_bits(p.dw, twin.dw, outs * ins);
+        for (int64_t i = 0; i < outs * ins; i++)
+            assert_true(fabsf(p.dw[i] - twin.dw[i]) <= 1e-5F * (float)rows);
+        bp_free(elsewhere);
+    }
+    bp_free(all.data);
+    bp_free(right.data);
+    problem_free(&p);
+    problem_free(&twin);
+    bp_gemm_free(&gemm);
+}
+
+static void rows_in_two_places_are_one_product(void **state)
+{
+    (void)state;
+    for (int way = 0; way < ways(); way++) {
+        check_pieces(way, 64, 100, 90, 70);
+        check_pieces(way, 32, 1060, 300, 64);
+        check_pieces(way, 800, 1600, 40, 770);
+        check_pieces(way, 0, 50, 33, 65);
+        check_pieces(way, 50, 50, 33, 65);
+    }
+}
+
 static void short_memory_is_an_error(void **state)
 {
     float value[4] = {0};
@@ -637,6 +754,8 @@ int main(void)
         cmocka_unit_test(many_shapes_are_forgotten_and_made_again),
         cmocka_unit_test(both_gradients_at_once_are_the_two),
         cmocka_unit_test(operands_give_what_rows_give),
+        cmocka_unit_test(results_go_into_operands),
+        cmocka_unit_test(rows_in_two_places_are_one_product),
         cmocka_unit_test(short_memory_is_an_error),
         cmocka_unit_test(nan_comes_through),
         cmocka_unit_test(memory_keeps_to_its_plan),

@@ -175,6 +175,8 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
 
     *rows = product->M - m < p->kernel->rows ? product->M - m : p->kernel->rows;
     *k = (v->last < p->sizes->steps ? v->last * BP_BF16_STEP : product->K) - begin;
+    if (product->a_more && begin >= product->k_more)
+        return product->a_more + (begin - product->k_more) * product->a_row + m;
     return product->a +
            (product->transposed ? begin * product->a_row + m : m * product->a_row + begin);
 }
@@ -266,13 +268,20 @@ static void finish_panel(const plan *p, const visit *v, int64_t first, int64_t l
 
 static void pack_left(const plan *p, const visit *v)
 {
-    int64_t rows, k;
+    int64_t rows, k, row = p->product->a_row;
     const uint16_t *a = left_at(p, v, &rows, &k);
+    int64_t here = p->product->k_more - v->first * BP_BF16_STEP;
 
-    if (p->product->transposed)
-        p->kernel->pack_transposed(v->left, a, p->product->a_row, rows, k);
-    else
-        p->kernel->pack(v->left, a, p->product->a_row, rows, k);
+    if (!p->product->transposed) {
+        p->kernel->pack(v->left, a, row, rows, k);
+        return;
+    }
+    here = p->product->a_more && here > 0 && here < k ? here : k;
+    p->kernel->pack_transposed(v->left, a, row, rows, here);
+    if (here < k)
+        p->kernel->pack_transposed(v->left + here / 2 * p->kernel->rows,
+                                   p->product->a_more + v->panel * p->kernel->rows, row, rows,
+                                   k - here);
 }
 
 /* One visit, over panels [n0, n1) of the right side; `next` (NULL: none) comes after it. */
@@ -355,6 +364,16 @@ static void sum_rectangle(const plan *p)
     p->kernel->end();
 }
 
+/* An epilogue that rounds. */
+static void round_row(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                      float *sums)
+{
+    const bp_bf16_product *product = context;
+
+    (void)sums;
+    bp_loops_best()->to_bf16(product->halves + r * product->c_row + c, x, n);
+}
+
 static size_t thread_bytes(const sizes *s)
 {
     return (size_t)(s->left_panels * s->left_words + EDGE_FLOATS) * sizeof(float);
@@ -369,7 +388,7 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
                              int threads)
 {
     sizes s = sizes_of(kernel, M, N, K, threads);
-    size_t strips = bp_bf16_has_strips(kernel, M, N, K, threads) ? bp_bf16_strips_bytes(M, K) : 0;
+    size_t strips = bp_bf16_strips_take(kernel, K) ? bp_bf16_strips_bytes(M, K) : 0;
 
     return larger(thread_bytes(&s), strips) * (size_t)(s.down * s.across);
 }
@@ -386,7 +405,7 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
     int64_t panels = across * (up(M, kernel->rows) + threads) + threads;
 
     size_t strips =
-        bp_bf16_has_strips(kernel, M, N, K, 1) ? bp_bf16_strips_bytes(M, K) * (size_t)threads : 0;
+        bp_bf16_strips_take(kernel, K) ? bp_bf16_strips_bytes(M, K) * (size_t)threads : 0;
 
     return larger((size_t)(panels * left_words(kernel, steps) + threads * EDGE_FLOATS) *
                       sizeof(float),
@@ -395,8 +414,8 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
 
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K)
 {
-    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks &&
-           !bp_bf16_strips_take(kernel, K);
+    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks ||
+           bp_bf16_strips_take(kernel, K);
 }
 
 /* Of one thread. */
@@ -409,6 +428,8 @@ size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K
 {
     int64_t panels = held_panels(up(K, BP_BF16_STEP));
 
+    if (bp_bf16_strips_take(kernel, K))
+        return 0;
     return (size_t)threads * sums_bytes(kernel, bp_smaller(panels, up(N, BP_BF16_COLUMNS)));
 }
 
@@ -418,6 +439,13 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
     bool strips = bp_bf16_takes_strips(kernel, product, omp_get_max_threads());
     size_t bytes = strips ? bp_bf16_strips_bytes(product->M, product->K) : thread_bytes(&s);
     char *sums = (char *)scratch + bytes * (size_t)(s.down * s.across);
+    bp_epilogue rounding = {.pass = round_row, .context = product};
+    bp_bf16_product through = *product;
+
+    if (product->halves && !strips) {
+        through.epilogue = &rounding;
+        product = &through;
+    }
 
     /* By the whole team, be some of it idle: GNU's runtime ends the threads that a smaller one has
      * not, and makes them anew for the next. */

@@ -5,8 +5,8 @@
 #include "math/gemm/bf16_gemm_priv.h"
 #include <string.h>
 
-/* Every CPU with AMX has AVX-512; the emulation asks for it too. */
-#define WIDE       __attribute__((target("avx512f")))
+/* Every CPU with AMX has AVX512_BF16; the emulation asks for it too. */
+#define WIDE       __attribute__((target("avx512f,avx512bf16")))
 #define ALWAYS     WIDE static inline __attribute__((always_inline))
 
 #define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
@@ -60,27 +60,50 @@ static int64_t multiply_adds(float *out, const float *operands, int64_t times)
     return times * 4 * 2 * TILE * TILE * 2 * TILE;
 }
 
-/* Rows r and r + 1 of finished sums, from quarters to where they belong. */
+/* Row r of finished sums, to where it belongs. */
+ALWAYS void write_row(const float *sums, const bp_strip_rows *to, int64_t r, bool past)
+{
+    const float *from = sums + r * BP_BF16_COLUMNS;
+    __m512 left = _mm512_load_ps(from), right = _mm512_load_ps(from + TILE);
+
+    if (to->halves) {
+        void *halves = to->halves + r * to->c_row;
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(right, left);
+        if (past)
+            _mm512_stream_si512(halves, both);
+        else
+            _mm512_storeu_si512(halves, both);
+    } else if (!to->c) {
+        to->epilogue->pass(to->epilogue->context, from, to->m + r, to->n, BP_BF16_COLUMNS,
+                           to->sums);
+    } else if (past) {
+        _mm512_stream_ps(to->c + r * to->c_row, left);
+        _mm512_stream_ps(to->c + r * to->c_row + TILE, right);
+    } else {
+        _mm512_storeu_ps(to->c + r * to->c_row, left);
+        _mm512_storeu_ps(to->c + r * to->c_row + TILE, right);
+    }
+}
+
+static inline bool has_rows(const bp_strip_rows *to)
+{
+    return to->c || to->halves || to->epilogue;
+}
+
 ALWAYS void write_rows(const float *sums, const bp_strip_rows *to, int64_t r, bool past)
 {
-    const float *from = sums + r / TILE * 2 * TILE * TILE + r % TILE * TILE;
-    float *c = to->c + r * to->c_row;
-
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m512 x = _mm512_load_ps(from + i / 2 * TILE + i % 2 * TILE * TILE);
-        if (past)
-            _mm512_stream_ps(c + i / 2 * to->c_row + i % 2 * TILE, x);
-        else
-            _mm512_storeu_ps(c + i / 2 * to->c_row + i % 2 * TILE, x);
-    }
+    write_row(sums, to, r, past);
+    write_row(sums, to, r + 1, past);
 }
 
 /* How a strip's block asks for what comes next, and what it writes: constants. */
 typedef struct strip_form {
     int b_lines;
-    bool runs, next_a, rows, past;
+    bool runs, next_a, rows;
 } strip_form;
+
+/* Quarter i of a block of sums. */
+#define QUARTER(sums, i) ((sums) + (i) / 2 * TILE * BP_BF16_COLUMNS + (i) % 2 * TILE)
 
 ALWAYS void strip_fetch(const bp_strip_block *t, strip_form form, int64_t step)
 {
@@ -101,13 +124,13 @@ ALWAYS void strip_fetch(const bp_strip_block *t, strip_form form, int64_t step)
 #define STRIP_BEGIN(i, left, right)                                                                \
     do {                                                                                           \
         if (t->before)                                                                             \
-            _tile_stored(i, t->before + (i)*TILE * TILE, 4 * TILE);                                \
+            _tile_stored(i, QUARTER(t->before, i), 4 * BP_BF16_COLUMNS);                           \
         if (!t->start)                                                                             \
             _tile_zero(i);                                                                         \
         else if (t->start_is_row)                                                                  \
             _tile_loadd(i, t->start + (i) % 2 * TILE, 0);                                          \
         else                                                                                       \
-            _tile_loadd(i, t->start + (i)*TILE * TILE, 4 * TILE);                                  \
+            _tile_loadd(i, QUARTER(t->start, i), 4 * BP_BF16_COLUMNS);                             \
         _tile_dpbf16ps(i, left, right);                                                            \
     } while (0)
 
@@ -154,7 +177,7 @@ ALWAYS void strip_of(const bp_strip_block *t, strip_form form)
     for (; step < plain; step++) {
         strip_step(t, form, step, false);
         if (form.rows) {
-            write_rows(t->before, &t->rows, r, form.past);
+            write_rows(t->before, &t->rows, r, t->past);
             r += 2;
         }
     }
@@ -162,27 +185,23 @@ ALWAYS void strip_of(const bp_strip_block *t, strip_form form)
         strip_step(t, form, step, true);
     if (form.rows)
         for (; r < 2 * TILE; r += 2)
-            write_rows(t->before, &t->rows, r, form.past);
+            write_rows(t->before, &t->rows, r, t->past);
 }
 
 ALWAYS void strip_runs(const bp_strip_block *t, bool next_a)
 {
-    if (!t->rows.c)
-        strip_of(t, (strip_form){3, true, next_a, false, false});
-    else if (t->past)
-        strip_of(t, (strip_form){3, true, next_a, true, true});
+    if (has_rows(&t->rows))
+        strip_of(t, (strip_form){3, true, next_a, true});
     else
-        strip_of(t, (strip_form){3, true, next_a, true, false});
+        strip_of(t, (strip_form){3, true, next_a, false});
 }
 
 ALWAYS void strip_once(const bp_strip_block *t, int b_lines, bool next_a)
 {
-    if (!t->rows.c)
-        strip_of(t, (strip_form){b_lines, false, false, false, false});
-    else if (t->past)
-        strip_of(t, (strip_form){b_lines, false, next_a, true, true});
+    if (has_rows(&t->rows))
+        strip_of(t, (strip_form){b_lines, false, next_a, true});
     else
-        strip_of(t, (strip_form){b_lines, false, next_a, true, false});
+        strip_of(t, (strip_form){b_lines, false, false, false});
 }
 
 WIDE static void strip(const bp_strip_block *t)
@@ -205,11 +224,8 @@ WIDE static void strip(const bp_strip_block *t)
 
 WIDE static void strip_end(float *before, const bp_strip_rows *rows, bool past)
 {
-    _tile_stored(0, before, 4 * TILE);
-    _tile_stored(1, before + TILE * TILE, 4 * TILE);
-    _tile_stored(2, before + 2 * TILE * TILE, 4 * TILE);
-    _tile_stored(3, before + 3 * TILE * TILE, 4 * TILE);
-    for (int64_t r = 0; rows->c && r < 2 * TILE; r += 2)
+    store_sums(before, BP_BF16_COLUMNS);
+    for (int64_t r = 0; has_rows(rows) && r < 2 * TILE; r += 2)
         write_rows(before, rows, r, past);
     _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
 }

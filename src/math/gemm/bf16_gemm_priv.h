@@ -29,12 +29,17 @@ typedef struct bp_bf16_block {
 
 /* Strips: the left side lies in the second cache and streams, the right side's panel lies in the
  * first. */
-#define BP_STRIP_SUMS 1024 /* floats of a block: 32 x 32, in quarters of 16 x 16 */
+#define BP_STRIP_SUMS 1024 /* floats of a block: 32 rows of 32 */
 
-/** Finished sums [32][32] that go out while the next block is multiplied. */
+/** Where finished sums go while the next block is multiplied: to float32 rows, to bf16 rows, or to
+ * an epilogue, which has them from row m and column n on. All zero: nowhere. */
 typedef struct bp_strip_rows {
-    float *c; /* NULL: none */
-    int64_t c_row;
+    float *c;
+    uint16_t *halves;
+    int64_t c_row; /* elements from row to row of either */
+    const bp_epilogue *epilogue;
+    int64_t m, n;
+    float *sums; /* of the columns, for the epilogue; NULL: not wanted */
 } bp_strip_rows;
 
 /** A block of sums: start + a b, over `steps` steps of k. It is left in registers, and written to
@@ -44,7 +49,7 @@ typedef struct bp_strip_block {
     int64_t a_row, a_half, a_step;
     const uint32_t *b;
     int64_t steps;
-    const float *start; /* quarters, or one row for all; NULL: 0 */
+    const float *start; /* a block, or one row for all; NULL: 0 */
     bool start_is_row;
     float *before;      /* where the sums go that are in registers; NULL: nowhere */
     bp_strip_rows rows; /* those in `before` then, if they are finished */
@@ -101,19 +106,23 @@ bp_bf16_pack_both bp_bf16_pack_weight;
  * float32 is as fast. */
 const bp_bf16_kernel *bp_bf16_kernel_here(void);
 
-/** c (+)= a b + bias, by all threads; or, instead of c, its rows to an epilogue: row by row of a
- * panel of the left side, by the thread that has just summed them. */
+/** c (+)= a b + bias, by all threads; or, instead of c, the same rounded to bf16, or its rows to an
+ * epilogue: row by row of a panel of the left side, by the thread that has just summed them. */
 typedef struct bp_bf16_product {
     float *c;          /* [M][N] */
+    uint16_t *halves;  /* [M][N], instead of c; not with accumulate */
     const uint16_t *a; /* bf16, (m, k) at a[m * a_row + k]; transposed: a[k * a_row + m] */
-    const uint32_t *b; /* panels */
-    const float *bias; /* [N], or NULL; not with accumulate */
+    const uint16_t
+        *a_more; /* transposed: where it goes on from k_more on, whole steps; NULL: not */
+    int64_t k_more;
+    const uint32_t *b;           /* panels */
+    const float *bias;           /* [N], or NULL; not with accumulate */
     const bp_epilogue *epilogue; /* NULL: none; not with accumulate */
     float *panel_sums;           /* [panels of the left side][N], for it; NULL: not wanted */
     int64_t c_row, a_row, M, N, K;
     bool transposed, accumulate;
 } bp_bf16_product;
-/** With an epilogue `scratch` has bp_bf16_epilogue_bytes more. */
+/** With an epilogue or bf16 sums `scratch` has bp_bf16_epilogue_bytes more. */
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch);
 /** Bytes of `scratch`, 64-byte aligned. */
 size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
@@ -122,18 +131,17 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads);
 
-/** Sums over K that are finished before the next rows are taken: what an epilogue needs. Not where
- * strips may be used, which are faster with a pass after them. */
+/** Sums over K that are finished before the next rows are taken: what an epilogue and bf16 sums
+ * need. */
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
 size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
 
 /* bf16_strips.c: the loops of strips */
-/** A product is made so by so many threads; one of this size may be. Only where it is faster: by
- * many rows, and where rows of sums are whole lines, so that they are written past the caches. */
+/** A product can be made so; it is by so many threads, where that is faster: by many rows, and
+ * where rows of sums are whole lines, so that they are written past the caches. */
+bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K);
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
                           int threads);
-bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K);
-bool bp_bf16_has_strips(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads);
 /** Rows [m_first, m_last) of panels by columns [n_first, n_last) of panels, by one thread. */
 typedef struct bp_strip_share {
     int64_t m_first, m_last, n_first, n_last;

@@ -49,19 +49,22 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp
                  const bp_operand *x, const uint32_t *panels)
 {
     const bp_bias_gradient *sums = to->epilogue ? to->epilogue->bias : NULL;
+    bool halves = to->y && to->y->form == BP_OPERAND_BF16;
+    float *c = to->y && !halves ? to->y->data : NULL;
     int64_t M = x->rows, N = to->columns, K = x->columns;
     int threads = omp_get_max_threads();
     size_t sums_bytes = sums ? (panel_sums_bytes(kernel, M, N) + 63) / 64 * 64 : 0,
            bytes = bp_bf16_scratch_bytes(kernel, M, N, K, threads) +
-                   (to->epilogue ? bp_bf16_epilogue_bytes(kernel, N, K, threads) : 0);
+                   (c ? 0 : bp_bf16_epilogue_bytes(kernel, N, K, threads));
     char *scratch = bp_workspace_of(workspace, sums_bytes + bytes);
-    bp_bf16_product product = {.c = to->y,
+    bp_bf16_product product = {.c = c,
+                               .halves = halves ? to->y->data : NULL,
                                .a = x->data,
                                .b = panels,
                                .bias = to->bias,
                                .epilogue = to->epilogue,
                                .panel_sums = sums ? (float *)scratch : NULL,
-                               .c_row = N,
+                               .c_row = to->y ? to->y->stride : N,
                                .a_row = x->stride,
                                .M = M,
                                .N = N,
@@ -73,7 +76,8 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp
 }
 
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
-                             const bp_operand *dy, const bp_operand *x, bool fresh)
+                             const bp_operand *dy, const bp_operand *more, const bp_operand *x,
+                             bool fresh)
 {
     size_t panels_bytes = bp_bf16_panels_bytes(x->rows, x->columns);
     size_t bytes =
@@ -87,6 +91,8 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                                .M = dy->columns,
                                .N = x->columns,
                                .K = x->rows,
+                               .a_more = more ? more->data : NULL,
+                               .k_more = dy->rows,
                                .transposed = true,
                                .accumulate = !fresh};
 

@@ -19,19 +19,21 @@ const uint32_t *bp_bf16_copy_of(bp_bf16_copies *copies, const bp_bf16_kernel *ke
 void bp_bf16_copies_refresh(bp_bf16_copies *copies);
 void bp_bf16_copies_clear(bp_bf16_copies *copies);
 
-/** x[rows] times what is in the panels, + bias (NULL: none): written to y[rows][columns], or handed
- * to the epilogue instead (NULL: none). */
+/** x[rows] times what is in the panels, + bias (NULL: none): written to y, float32 or bf16, or
+ * handed to the epilogue instead (y NULL). Into bf16 where the kernel takes an epilogue. */
 typedef struct bp_bf16_rows {
-    float *y;
+    const bp_operand *y;
     const bp_epilogue *epilogue;
     const float *bias;
     int64_t columns;
 } bp_bf16_rows;
 void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
                  const bp_operand *x, const uint32_t *panels);
-/** dw = dyt x where it is fresh, else added to it. */
+/** dw = dyt x where it is fresh, else added to it; the rows of `more` (NULL: none) follow dy's,
+ * which are whole steps then. */
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
-                             const bp_operand *dy, const bp_operand *x, bool fresh);
+                             const bp_operand *dy, const bp_operand *more, const bp_operand *x,
+                             bool fresh);
 /** What the products of one weight take of the workspace for at most `rows` rows, with the threads
  * set now; of the forward ones alone, if asked. */
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,

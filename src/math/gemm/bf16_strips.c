@@ -29,6 +29,7 @@ static int64_t cut(int64_t n, int64_t parts, int64_t part)
 typedef struct strips {
     const bp_bf16_kernel *kernel;
     const bp_bf16_product *product;
+    const bp_loops *loops;
     int64_t steps, runs;
     bool direct, past;
     uint32_t *left;
@@ -48,17 +49,18 @@ bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K)
     return kernel->strip && up(K, BP_BF16_STEP) >= LEAST_STEPS;
 }
 
-bool bp_bf16_has_strips(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K, int threads)
+static bool rows_are_lines(const bp_bf16_product *product)
 {
-    return bp_bf16_strips_take(kernel, K) && up(M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
-           up(N, BP_BF16_COLUMNS) / threads >= 4;
+    return (uintptr_t)product->c % LINE == 0 && product->c_row * 4 % LINE == 0;
 }
 
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)
 {
-    return !product->transposed && !product->accumulate && !product->epilogue &&
-           (uintptr_t)product->c % LINE == 0 && product->c_row * 4 % LINE == 0 &&
-           bp_bf16_has_strips(kernel, product->M, product->N, product->K, threads);
+    if (product->transposed || product->accumulate || !bp_bf16_strips_take(kernel, product->K))
+        return false;
+    return !product->c ||
+           (rows_are_lines(product) && up(product->M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
+            up(product->N, BP_BF16_COLUMNS) / threads >= 4);
 }
 
 size_t bp_bf16_strips_bytes(int64_t M, int64_t K)
@@ -138,15 +140,38 @@ static void next_left(const strips *s, const visit *v, int64_t m, int64_t n, bp_
     }
 }
 
-static void write_edge(const strips *s, int64_t m, int64_t n)
+/* Where a block's sums go when they are finished. */
+static bp_strip_rows rows_at(const strips *s, int64_t m, int64_t n)
 {
     const bp_bf16_product *product = s->product;
-    int64_t columns = bp_smaller(BP_BF16_COLUMNS, product->N - n * BP_BF16_COLUMNS);
+    int64_t row = m * BP_BF16_ROWS, column = n * BP_BF16_COLUMNS,
+            at = row * product->c_row + column;
+    bp_strip_rows to = {.c_row = product->c_row, .m = row, .n = column};
 
-    for (int64_t r = 0; r < rows_of(s, m); r++) {
-        float *to = product->c + (m * BP_BF16_ROWS + r) * product->c_row + n * BP_BF16_COLUMNS;
-        for (int64_t c = 0; c < columns; c++)
-            to[c] = s->finished[(r / 16 * 2 + c / 16) * 256 + r % 16 * 16 + c % 16];
+    if (product->epilogue) {
+        to.epilogue = product->epilogue;
+        to.sums = product->panel_sums ? product->panel_sums + m * product->N + column : NULL;
+    } else if (product->halves) {
+        to.halves = product->halves + at;
+    } else {
+        to.c = product->c + at;
+    }
+    return to;
+}
+
+/* A block at an edge of the sums. */
+static void write_edge(const strips *s, const bp_strip_rows *to, int64_t rows)
+{
+    int64_t columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - to->n);
+
+    for (int64_t r = 0; r < rows; r++) {
+        const float *from = s->finished + r * BP_BF16_COLUMNS;
+        if (to->epilogue)
+            to->epilogue->pass(to->epilogue->context, from, to->m + r, to->n, columns, to->sums);
+        else if (to->halves)
+            s->loops->to_bf16(to->halves + r * to->c_row, from, columns);
+        else
+            memcpy(to->c + r * to->c_row, from, (size_t)columns * sizeof *from);
     }
 }
 
@@ -175,12 +200,27 @@ static void flush(strips *s)
     s->before = NULL;
 }
 
+/* A block in registers has its last sums. */
+static void finish_block(strips *s, int64_t m, int64_t n)
+{
+    bp_strip_rows to = rows_at(s, m, n);
+    int64_t rows = rows_of(s, m), columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - to.n);
+
+    if (to.sums)
+        memset(to.sums, 0, (size_t)columns * sizeof *to.sums);
+    if (rows == BP_BF16_ROWS && columns == BP_BF16_COLUMNS) {
+        s->rows = to;
+    } else {
+        flush(s);
+        write_edge(s, &to, rows);
+    }
+}
+
 static void multiply_block(strips *s, const visit *v, int64_t m, int64_t n)
 {
     const bp_bf16_product *product = s->product;
     int64_t first = run_at(s, v->run), steps = run_at(s, v->run + 1) - first, mb = v->m1 - v->m0;
-    bool last = v->run + 1 == s->runs,
-         edge = rows_of(s, m) < BP_BF16_ROWS || product->N - n * BP_BF16_COLUMNS < BP_BF16_COLUMNS;
+    bool last = v->run + 1 == s->runs;
     float *sums = s->sums + ((n - v->n0) * mb + m - v->m0) * BP_STRIP_SUMS;
     const uint32_t *b = product->b + (n * s->steps + first) * STEP_WORDS;
     bp_strip_block block = {.b = b, .steps = steps, .past = s->past, .runs = s->runs > 1};
@@ -199,15 +239,8 @@ static void multiply_block(strips *s, const visit *v, int64_t m, int64_t n)
     s->kernel->strip(&block);
     s->before = last ? s->finished : sums;
     s->rows = (bp_strip_rows){0};
-    if (!last)
-        return;
-    if (edge) {
-        flush(s);
-        write_edge(s, m, n);
-        return;
-    }
-    s->rows.c = product->c + m * BP_BF16_ROWS * product->c_row + n * BP_BF16_COLUMNS;
-    s->rows.c_row = product->c_row;
+    if (last)
+        finish_block(s, m, n);
 }
 
 static void multiply_visit(strips *s, const visit *v)
@@ -226,6 +259,7 @@ void bp_bf16_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product
     int64_t most = steps <= 3 * ONE_RUN ? ONE_RUN : SHORT_RUN;
     strips s = {.kernel = kernel,
                 .product = product,
+                .loops = bp_loops_best(),
                 .steps = steps,
                 .runs = up(steps, most),
                 .direct = rows_are_good(product),
@@ -233,7 +267,9 @@ void bp_bf16_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product
     int64_t parts = s.runs > 1 ? up(columns, RUN_COLUMNS) : 1,
             blocks = up(rows, s.runs > 1 ? RUN_PANELS : HELD_STEPS / steps);
 
-    s.past = product->M * product->N >= PAST_FLOATS;
+    s.past = product->M * product->N >= PAST_FLOATS &&
+             (!product->halves ||
+              ((uintptr_t)product->halves % LINE == 0 && product->c_row * 2 % LINE == 0));
     s.bias = s.finished + BP_STRIP_SUMS;
     s.left = (uint32_t *)(s.bias + BP_BF16_COLUMNS);
     s.sums = (float *)(s.left + (s.runs > 1 ? up(rows, blocks) * up(steps, s.runs)

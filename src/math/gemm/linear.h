@@ -67,7 +67,22 @@ void bp_weight_refresh(bp_weight *weight);
 /** Bytes of the copies, for the plan. */
 size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins);
 
-/** y[rows][outs] = x Wt + bias (NULL: none). */
+/** Where results of products go: float32 rows, or in the form of the gemm's operands, rounded as
+ * bp_operand_fill rounds (a product then reads them, and they were never float32 in memory).
+ * Elements from row to row that both products and what reads them like best: with our own kernels
+ * whole cache lines, an odd number of them, for which products are up to twice as fast where
+ * `columns` are not whole lines; else without gaps, as other products need. */
+int64_t bp_linear_row_stride(const bp_gemm *gemm, bp_operand_form form, int64_t columns);
+/** y[rows][outs] = x Wt + bias (NULL: none); the stride of y is `outs` or that of
+ * bp_linear_row_stride. */
+void bp_linear_forward_into(bp_gemm *gemm, const bp_operand *y, const bp_operand *x,
+                            const bp_weight *w, const float *bias);
+/** dx[rows][ins] = dy W; dx must not be dy's memory. */
+void bp_linear_backward_input_into(bp_gemm *gemm, const bp_operand *dx, const bp_operand *dy,
+                                   const bp_weight *w);
+/** The same into float32 rows without gaps.
+ *
+ * y[rows][outs] = x Wt + bias (NULL: none). */
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
                                const float *bias);
 /** dx[rows][ins] = dy W; dx must not be dy's memory. */
@@ -76,6 +91,10 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 /** dw[outs][ins] = dyt x where it is fresh (what it holds is not read), else added to it. */
 void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
                                        const bp_operand *x, bool fresh);
+/** The same, of rows in two places, the second perhaps of none: with our own kernels in one
+ * product, which writes dw once, where the first has whole steps of 32 rows. */
+void bp_linear_backward_weight_pieces(bp_gemm *gemm, float *dw, const bp_operand dy[2],
+                                      const bp_operand *x, bool fresh);
 
 /** A product whose sums go through an activation at once, forward or backward, as
  * bp_linear_forward_operand and bp_activation_forward do one after the other,
@@ -132,5 +151,8 @@ void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const floa
  * threads set now, for the plan (held by the bp_gemm, grown on first use; the
  * largest of its maps counts). */
 size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins);
+/** Of those whose rows are operands already. */
+size_t bp_linear_operand_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs,
+                                       int64_t ins);
 
 #endif

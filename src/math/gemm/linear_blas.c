@@ -129,6 +129,13 @@ size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins)
     return 0;
 }
 
+bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
+                              bool fresh)
+{
+    (void)gemm, (void)dw, (void)dy, (void)x, (void)fresh;
+    return false;
+}
+
 size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs, int64_t ins)
 {
     (void)of;
@@ -185,10 +192,17 @@ void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
     gemm->few_rows = few;
 }
 
-void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
-                               const float *bias)
+int64_t bp_linear_row_stride(const bp_gemm *gemm, bp_operand_form form, int64_t columns)
+{
+    (void)gemm, (void)form;
+    return columns;
+}
+
+void bp_linear_forward_into(bp_gemm *gemm, const bp_operand *to, const bp_operand *x,
+                            const bp_weight *w, const float *bias)
 {
     const bp_loops *loops = bp_loops_best();
+    float *y = to->data;
     bp_rows all = {y, x->data, x->rows, w->outs, w->ins, x->stride};
 
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
@@ -206,10 +220,10 @@ void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, con
         loops->add(y + r * w->outs, bias, w->outs);
 }
 
-void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
-                                      const bp_weight *w)
+void bp_linear_backward_input_into(bp_gemm *gemm, const bp_operand *dx, const bp_operand *dy,
+                                   const bp_weight *w)
 {
-    bp_rows all = {dx, dy->data, dy->rows, w->ins, w->outs, dy->stride};
+    bp_rows all = {dx->data, dy->data, dy->rows, w->ins, w->outs, dy->stride};
 
     BP_TRACE(BP_TRACE_PRODUCT_INPUT, 2.0 * (double)(dy->rows * w->outs * w->ins), 0);
     BP_ASSERT(dy->columns == w->outs);
@@ -217,6 +231,12 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 }
 
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    (void)gemm, (void)inner;
+    return false;
+}
+
+bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner)
 {
     (void)gemm, (void)inner;
     return false;

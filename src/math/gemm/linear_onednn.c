@@ -121,11 +121,12 @@ typedef struct call {
     const float *bias;
     kind what;
     int64_t stride;              /* of the rows that are multiplied */
+    const bp_operand *to;        /* NULL: the epilogue takes the rows */
     const bp_epilogue *epilogue; /* of our own kernels; NULL: none */
 } call;
 
 /* y[rows] = source[rows] times the weight, in one product. */
-static void multiply_at(const call *c, float *y, const void *source, int64_t rows)
+static void multiply_at(const call *c, void *y, const void *source, int64_t rows)
 {
     shape s = bp_shape_of(c->what, rows, bp_weight_outs(c->w), bp_weight_ins(c->w),
                           bp_gemm_type(c->gemm));
@@ -133,6 +134,7 @@ static void multiply_at(const call *c, float *y, const void *source, int64_t row
     const void *weights = bp_weight_values(&layout, c->w, &s);
 
     s.left_stride = c->stride;
+    s.halves = c->to->form == BP_OPERAND_BF16;
     bp_product_run(c->gemm, bp_product_of(c->gemm, &s, layout), source, weights, c->bias, y);
 }
 
@@ -141,26 +143,40 @@ static void multiply_rows(const void *context, float *y, const float *x, int64_t
     multiply_at(context, y, x, rows);
 }
 
-static void multiply_own(const call *c, float *y, const bp_operand *x, int64_t y_columns)
+static void multiply_own(const call *c, const bp_operand *x, int64_t y_columns)
 {
     const uint32_t *panels = bp_weight_panels(c->w, c->what == BACKWARD_INPUT);
+    bp_bf16_rows rows = {c->to, c->epilogue, c->bias, y_columns};
 
-    bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad,
-                &(bp_bf16_rows){y, c->epilogue, c->bias, y_columns}, x, panels);
+    if (!c->to || c->to->form != BP_OPERAND_BF16 ||
+        bp_bf16_takes_epilogue(c->gemm->kernel, x->columns)) {
+        bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad, &rows, x, panels);
+        return;
+    }
+    size_t bytes = bp_operand_bytes(BP_OPERAND_F32, x->rows, y_columns);
+    bp_operand sums = bp_operand_floats(bp_workspace_of(&c->gemm->tail, bytes), x->rows, y_columns);
+    rows.y = &sums;
+    bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad, &rows, x, panels);
+    bp_operand_fill(c->to, sums.data);
 }
 
-static void multiply(const call *c, float *y, const bp_operand *x, int64_t y_columns)
+static void multiply(const call *c, const bp_operand *x, int64_t y_columns)
 {
     if (x->rows == 0)
         return;
     BP_ASSERT(x->form == bp_gemm_form(c->gemm));
-    if (is_own(c->gemm))
-        multiply_own(c, y, x, y_columns);
-    else if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
-        bp_in_row_blocks(&(bp_rows){y, x->data, x->rows, y_columns, x->columns, x->stride},
-                         &c->gemm->tail, multiply_rows, c);
+    if (is_own(c->gemm)) {
+        multiply_own(c, x, y_columns);
+        return;
+    }
+    BP_ASSERT(c->to->stride == y_columns);
+    if (c->gemm->row_blocks && x->form != BP_OPERAND_BF16)
+        bp_in_row_blocks(
+            &(bp_rows){c->to->data, x->data, x->rows, y_columns, x->columns, x->stride},
+            &c->gemm->tail, multiply_rows, c);
     else
-        multiply_at(c, y, x->data, x->rows);
+        multiply_at(c, c->to->data, x->data, x->rows);
+    bp_operand_round(c->to);
 }
 
 void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
@@ -169,39 +185,48 @@ void bp_gemm_take_few_rows(bp_gemm *gemm, bool few)
 }
 
 /* y = x Wt + bias, or the epilogue instead of y. */
-static void forward(bp_gemm *gemm, float *y, const bp_epilogue *epilogue, const bp_operand *x,
-                    const bp_weight *w, const float *bias)
+static void forward(bp_gemm *gemm, const bp_operand *y, const bp_epilogue *epilogue,
+                    const bp_operand *x, const bp_weight *w, const float *bias)
 {
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD,
              2.0 * (double)(x->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
     BP_ASSERT(x->columns == bp_weight_ins(w));
-    if (gemm->few_rows && x->form != BP_OPERAND_BF16)
-        bp_multiply_few_rows(&(bp_few_rows){y, x->data, bp_weight_plain(w), bias, x->rows,
+    if (gemm->few_rows && x->form != BP_OPERAND_BF16) {
+        bp_multiply_few_rows(&(bp_few_rows){y->data, x->data, bp_weight_plain(w), bias, x->rows,
                                             x->stride, bp_weight_outs(w), x->columns});
-    else
-        multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, epilogue}, y, x,
+        bp_operand_round(y);
+    } else {
+        multiply(&(call){gemm, w, bias, bias ? FORWARD_BIAS : FORWARD, x->stride, y, epilogue}, x,
                  bp_weight_outs(w));
+    }
 }
 
 /* dx = dy W, or the epilogue instead of dx. */
-static void backward_input(bp_gemm *gemm, float *dx, const bp_epilogue *epilogue,
+static void backward_input(bp_gemm *gemm, const bp_operand *dx, const bp_epilogue *epilogue,
                            const bp_operand *dy, const bp_weight *w)
 {
     BP_TRACE(BP_TRACE_PRODUCT_INPUT,
              2.0 * (double)(dy->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
     BP_ASSERT(dy->columns == bp_weight_outs(w) && !gemm->forward_only);
-    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride, epilogue}, dx, dy,
+    multiply(&(call){gemm, w, NULL, BACKWARD_INPUT, dy->stride, dx, epilogue}, dy,
              bp_weight_ins(w));
 }
 
-void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
-                               const float *bias)
+int64_t bp_linear_row_stride(const bp_gemm *gemm, bp_operand_form form, int64_t columns)
+{
+    int64_t line = form == BP_OPERAND_BF16 ? 32 : 16;
+
+    return is_own(gemm) ? ((columns + line - 1) / line | 1) * line : columns;
+}
+
+void bp_linear_forward_into(bp_gemm *gemm, const bp_operand *y, const bp_operand *x,
+                            const bp_weight *w, const float *bias)
 {
     forward(gemm, y, NULL, x, w, bias);
 }
 
-void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand *dy,
-                                      const bp_weight *w)
+void bp_linear_backward_input_into(bp_gemm *gemm, const bp_operand *dx, const bp_operand *dy,
+                                   const bp_weight *w)
 {
     backward_input(gemm, dx, NULL, dy, w);
 }
@@ -209,6 +234,11 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
 {
     return is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
+}
+
+bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner)
+{
+    return bp_gemm_takes_epilogue(gemm, inner) && !bp_bf16_strips_take(gemm->kernel, inner);
 }
 
 void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
@@ -257,13 +287,24 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
         return;
     }
     if (is_own_gradient(gemm, dy->columns, x->columns)) {
-        bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, x, fresh);
+        bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, NULL, x, fresh);
         return;
     }
     bp_operand right = off_pages(gemm, x);
     s.left_stride = dy->stride;
     s.right_stride = right.stride;
     bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
+}
+
+bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
+                              bool fresh)
+{
+    if (!is_own_gradient(gemm, dy->columns, x->columns) || dy[0].rows % BP_BF16_STEP != 0)
+        return false;
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(x->rows * dy->columns * x->columns), 0);
+    BP_ASSERT(dy[0].rows + dy[1].rows == x->rows && dy[0].stride == dy[1].stride);
+    bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, &dy[0], &dy[1], x, fresh);
+    return true;
 }
 
 /* What products of the library take for themselves: the most of one. */
@@ -289,8 +330,6 @@ static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, in
     dnnl_data_type_t type = bp_gemm_type(gemm);
     size_t bytes = 0;
 
-    if (gemm->precision == BP_BF16)
-        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins);
     if (bp_row_stride(type, ins) != ins)
         bytes += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float) +
                  bp_weight_staged_bytes(outs, ins);
@@ -311,8 +350,6 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
         size_t library = library_bytes(gemm, rows, outs, ins);
         bytes = library > bytes ? library : bytes;
     }
-    if (gemm->precision == BP_BF16)
-        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins > outs ? ins : outs);
     if (!gemm->forward_only)
         bytes += backward_bytes(gemm, rows, outs, ins);
     if (gemm->row_blocks)

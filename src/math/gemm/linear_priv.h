@@ -52,6 +52,8 @@ bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t 
 /** Products over `inner` products a sum may hand their sums to an epilogue (operand_priv.h),
  * instead of writing them. */
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner);
+/** And one that computes as much as an activation is faster so than a pass after the product. */
+bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner);
 void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
                                const bp_weight *w, const float *bias);
 void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,
@@ -96,5 +98,9 @@ typedef struct bp_few_rows {
     int64_t rows, x_row, outs, ins;
 } bp_few_rows;
 void bp_multiply_few_rows(const bp_few_rows *all);
+
+/** Weight gradients of rows in two places are one product; else false, and nothing is done. */
+bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
+                              bool fresh);
 
 #endif

@@ -20,7 +20,8 @@ shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_
 {
     int64_t left = what == FORWARD || what == FORWARD_BIAS ? ins : outs;
 
-    return (shape){what, rows, outs, ins, omp_get_max_threads(), left, bp_row_stride(type, ins)};
+    return (shape){what, rows, outs, ins, omp_get_max_threads(), left, bp_row_stride(type, ins),
+                   false};
 }
 
 bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type)
@@ -49,17 +50,19 @@ static void weights_any(bp_layout **out, kind what, int64_t outs, int64_t ins,
 /* All but the weights of a forward or backward product. */
 static void make_layouts(bp_matmul_layouts *layouts, const shape *s, dnnl_data_type_t type)
 {
+    dnnl_data_type_t to = s->halves ? dnnl_bf16 : dnnl_f32;
+
     switch (s->what) {
     case FORWARD_BIAS:
         CHECK(bp_layout_new(&layouts->bias, 1, s->outs, dnnl_f32, s->outs, 1));
         /* fall through */
     case FORWARD:
         CHECK(bp_layout_new(&layouts->source, s->rows, s->ins, type, s->left_stride, 1));
-        CHECK(bp_layout_new(&layouts->destination, s->rows, s->outs, dnnl_f32, s->outs, 1));
+        CHECK(bp_layout_new(&layouts->destination, s->rows, s->outs, to, s->outs, 1));
         break;
     case BACKWARD_INPUT:
         CHECK(bp_layout_new(&layouts->source, s->rows, s->outs, type, s->left_stride, 1));
-        CHECK(bp_layout_new(&layouts->destination, s->rows, s->ins, dnnl_f32, s->ins, 1));
+        CHECK(bp_layout_new(&layouts->destination, s->rows, s->ins, to, s->ins, 1));
         break;
     case BACKWARD_WEIGHT:
     case BACKWARD_WEIGHT_ADDED:
@@ -193,7 +196,7 @@ static bool shape_equal(const shape *a, const shape *b)
 {
     return a->what == b->what && a->rows == b->rows && a->outs == b->outs && a->ins == b->ins &&
            a->threads == b->threads && a->left_stride == b->left_stride &&
-           a->right_stride == b->right_stride;
+           a->right_stride == b->right_stride && a->halves == b->halves;
 }
 
 product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights)
@@ -217,7 +220,7 @@ product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights)
 }
 
 void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
-                    const float *bias, float *destination)
+                    const float *bias, void *destination)
 {
     static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
                                         DNNL_ARG_SCRATCHPAD};

@@ -38,6 +38,7 @@ typedef struct shape {
     int threads;
     int64_t left_stride, right_stride; /* elements from row to row of the operands; the right one of
                                           weight gradients alone */
+    bool halves;                       /* results in bf16 */
 } shape;
 
 typedef enum operand { SOURCE, WEIGHTS, BIAS, DESTINATION, SCRATCHPAD, OPERANDS } operand;
@@ -95,7 +96,7 @@ size_t bp_scratchpad_of(dnnl_memory_t *out, const_dnnl_primitive_desc_t desc, dn
  * `weights` is NULL for weight gradients; it must be the same for every product of one shape. */
 product *bp_product_of(bp_gemm *gemm, const shape *s, const bp_layout *weights);
 void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void *weights,
-                    const float *bias, float *destination);
+                    const float *bias, void *destination);
 void bp_product_clear(product *one);
 
 /** The weight as products of this shape read it, and how it lies there: made or refreshed where it

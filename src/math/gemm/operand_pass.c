@@ -65,6 +65,14 @@ void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, co
         bp_run_pass(convert_row, &in, x, to->rows, to->columns, bias);
 }
 
+void bp_operand_round(const bp_operand *to)
+{
+    conversion in = {bp_loops_best(), to};
+
+    if (to->form == BP_OPERAND_ROUNDED)
+        bp_run_pass(convert_row, &in, to->data, to->rows, to->columns, NULL);
+}
+
 void bp_operand_fill(const bp_operand *to, const float *x)
 {
     bp_operand_fill_sums(to, NULL, x);

@@ -49,6 +49,8 @@ static inline void bp_operand_end_row(const bp_operand *to, int64_t r)
         memset((uint16_t *)to->data + r * to->stride + to->columns, 0,
                (size_t)(to->stride - to->columns) * sizeof(uint16_t));
 }
+/* Floats that a product has written become what an operand of its form holds: rounded, if so. */
+void bp_operand_round(const bp_operand *to);
 
 /* n values as floats: in place, or widened into `workspace`. */
 static inline const float *bp_operand_load(const bp_loops *loops, const bp_operand *from, int64_t r,

@@ -122,7 +122,9 @@ static lent_run find_lent(const bp_stage_spec *spec, const bp_network *network)
             run = (lent_run){run.floats > 0 ? run.first : group->place, run.floats + group->padded};
         most = run.floats > most.floats ? run : most;
     }
-    return has_table && (spec->tree || spec->micro_batches == 1) ? most : (lent_run){0};
+    if (!has_table || (!spec->tree && spec->micro_batches > 1) || network->nn.tensors > 1)
+        return (lent_run){0}; /* tensor ranks may have runs of different sizes */
+    return most;
 }
 
 bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network)
