@@ -289,7 +289,8 @@ static void sum_entropies(network_decoding *self, const float *logits, int64_t r
     const network_model *model = (const network_model *)self->face.lm;
     const bp_model_info *info = &model->face.info;
     last_work *last = &self->last;
-    bp_logit_rows in = {logits, last->targets, rows, info->vocab_count, info->vocab_first};
+    bp_logit_rows in = {logits,           last->targets, rows, info->vocab_count, info->vocab_first,
+                        info->vocab_count};
     bp_mixture mixture = {.members = 1,
                           .rows = rows,
                           .columns = info->vocab_count,

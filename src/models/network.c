@@ -221,12 +221,22 @@ size_t bp_network_saved_bytes(const bp_network *network, const bp_extent *most)
     return bytes;
 }
 
+/* Of block k: memory is lent to the last one only. */
+static bp_extent most_of(const bp_network *network, const bp_extent *most, int k)
+{
+    bp_extent own = *most;
+
+    own.lent_bytes = k == network->block_count - 1 ? own.lent_bytes : 0;
+    return own;
+}
+
 size_t bp_network_scratch_bytes(const bp_network *network, const bp_extent *most, bool training)
 {
     size_t largest = 0;
 
     for (int k = 0; k < network->block_count; k++) {
-        size_t bytes = network->blocks[k]->ops->scratch_bytes(network->blocks[k], most, training);
+        bp_extent own = most_of(network, most, k);
+        size_t bytes = network->blocks[k]->ops->scratch_bytes(network->blocks[k], &own, training);
         largest = bytes > largest ? bytes : largest;
     }
     return largest;
@@ -238,7 +248,8 @@ bp_product_bytes bp_network_product_bytes(const bp_network *network, const bp_ex
 
     for (int k = 0; k < network->block_count; k++) {
         const bp_block *block = network->blocks[k];
-        bp_product_bytes one = block->ops->product_bytes(block, most);
+        bp_extent own = most_of(network, most, k);
+        bp_product_bytes one = block->ops->product_bytes(block, &own);
 
         bytes.copies += one.copies;
         bytes.scratch = one.scratch > bytes.scratch ? one.scratch : bytes.scratch;

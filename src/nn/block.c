@@ -21,11 +21,21 @@ float *bp_carry_behind(const bp_carry *carry, const bp_pass *pass)
     return carried_rows(carry, pass, pass->step, pass->suspends);
 }
 
+static void add_product(bp_product_bytes *bytes, const bp_nn *nn, size_t scratch, int64_t outs,
+                        int64_t ins)
+{
+    bytes->copies += bp_weight_copy_bytes(nn->gemm, outs, ins);
+    bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
+}
+
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins)
 {
-    size_t scratch = bp_linear_scratch_bytes(nn->gemm, rows, outs, ins);
+    add_product(bytes, nn, bp_linear_scratch_bytes(nn->gemm, rows, outs, ins), outs, ins);
+}
 
-    bytes->copies += bp_weight_copy_bytes(nn->gemm, outs, ins);
-    bytes->scratch = scratch > bytes->scratch ? scratch : bytes->scratch;
+void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
+                                   int64_t outs, int64_t ins)
+{
+    add_product(bytes, nn, bp_linear_operand_scratch_bytes(nn->gemm, rows, outs, ins), outs, ins);
 }

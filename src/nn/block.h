@@ -39,11 +39,12 @@ typedef struct bp_nn {
 /** The most of a micro-batch: examples, and places of each stream. */
 typedef struct bp_extent {
     int64_t B, T[BP_STREAMS];
+    size_t lent_bytes; /* of bp_pass.lent, whenever the block goes backward */
 } bp_extent;
 
 static inline bp_extent bp_extent_of(const bp_batch_form *form, int64_t B)
 {
-    return (bp_extent){B, {form->stream[0].T, form->stream[1].T}};
+    return (bp_extent){.B = B, .T = {form->stream[0].T, form->stream[1].T}};
 }
 
 /** Activations (forward) or their gradients (backward) between two blocks, one behind the other in
@@ -127,7 +128,9 @@ typedef struct bp_pass {
                                       weight / (its scored targets in the global batch) */
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
-    bp_probe *probe;               /* NULL: nobody looks */
+    bp_arena lent;   /* for the network's last block going backward, besides: gradients that blocks
+                        before it will write first. Its own parameters' are fresh then */
+    bp_probe *probe; /* NULL: nobody looks */
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/distill.h); NULL:
                                          there is none */
     float states_weight;              /* what a place's loss of states counts in the gradient */
@@ -239,6 +242,9 @@ void bp_activations_lay(bp_activations *activations, const bp_nn *nn, const bp_p
 /** Count a weight [outs][ins] that multiplies `rows` rows. */
 void bp_product_bytes_add(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows, int64_t outs,
                           int64_t ins);
+/** The same of products whose rows are operands already. */
+void bp_product_bytes_add_operands(bp_product_bytes *bytes, const bp_nn *nn, int64_t rows,
+                                   int64_t outs, int64_t ins);
 
 /** The gradients of `count` weights that lie one after another and make one product of it:
  * bp_linear_backward_weight_operand, but for frozen ones. Local. */

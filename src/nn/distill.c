@@ -38,13 +38,16 @@ static void take_softmax(const bp_distill_work *work, const bp_distilled *rows, 
                                          .targets = work->none,
                                          .rows = rows->rows,
                                          .V = rows->V,
-                                         .first = rows->first},
+                                         .first = rows->first,
+                                         .stride = rows->V},
                         tensor);
     for (int64_t r = 0; r < rows->rows; r++)
         work->one[r] = weight;
     if (rows->V > 0)
-        bp_softmax_gradient(&here, work->work, work->max, work->sums, work->none, work->one,
-                            rows->first, NULL);
+        bp_softmax_gradient(&here,
+                            &(bp_logit_rows){work->work, work->none, here.rows, here.columns,
+                                             rows->first, here.columns},
+                            work->max, work->sums, work->one, NULL);
 }
 
 /* sums[r] = sum_v q z */

@@ -410,13 +410,6 @@ void bp_vocab_share(const bp_nn *nn, int64_t V, int64_t *first, int64_t *count);
 #define BP_HEAD_ROW_CLASS 64
 int64_t bp_head_filled_rows(int64_t rows, int64_t most);
 
-/** Rows of logits [rows][V], this rank's part of the vocabulary from `first` on, and the token that
- * each is asked for. */
-typedef struct bp_logit_rows {
-    const float *logits;
-    const int32_t *targets;
-    int64_t rows, V, first;
-} bp_logit_rows;
 /** Over the whole vocabulary: max[rows] (and as many floats behind it to work in), and
  * sums[2][rows]: of exp(logit - max), and the target's logit. Collective over `tensor`, with equal
  * targets; equal results on all ranks. */

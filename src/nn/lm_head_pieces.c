@@ -59,7 +59,7 @@ static void take_logs(lm_head *self, float *logits, int64_t rows)
 
         for (int64_t r = 0; r < n; r++)
             targets[r] = -1;
-        entmax_rows_forward(&self->rows, &(bp_logit_rows){part, targets, n, V, 0},
+        entmax_rows_forward(&self->rows, &(bp_logit_rows){part, targets, n, V, 0, V},
                             self->block.nn->tensor);
 #pragma omp parallel for schedule(static) if (n * V > 8192)
         for (int64_t r = 0; r < n; r++)

@@ -156,7 +156,8 @@ static void classify(const pooled_head *self, bp_pass *pass, work *w)
     }
     bp_linear_forward(nn->gemm, w->logits, w->dropped, self->classes_map, self->classes_bias->value,
                       B);
-    bp_softmax_statistics(w->max, w->sums, w->sums + B, w->logits, targets, B, V, 0);
+    bp_softmax_statistics(w->max, w->sums, w->sums + B,
+                          &(bp_logit_rows){w->logits, targets, B, V, 0, V});
     for (int64_t b = 0; b < B; b++)
         if (targets[b] >= 0) {
             pass->loss_sum[term] -= bp_logit_logprob(w->max, w->sums, B, b);
@@ -236,8 +237,10 @@ static void pooled_backward(bp_block *block, bp_pass *pass, bp_activations *acti
     w.first = saved;
     classify(self, pass, &w);
     weigh(self, pass, w.weight);
-    bp_softmax_gradient(&dlogits, w.logits, w.max, w.sums, targets_of(self, pass), w.weight, 0,
-                        NULL);
+    bp_softmax_gradient(&dlogits,
+                        &(bp_logit_rows){w.logits, targets_of(self, pass), dlogits.rows,
+                                         dlogits.columns, 0, dlogits.columns},
+                        w.max, w.sums, w.weight, NULL);
     map_backward(nn->gemm, w.dunits, self->classes, self->classes_bias, self->classes_map,
                  w.dlogits, w.dropped, B);
     if (drops(self, pass)) {

@@ -92,7 +92,8 @@ bp_pass bp_pass_planned(const bp_block *block, const bp_extent *most, bool train
                      .B = most->B,
                      .T = most->T[block->stream],
                      .stream = block->stream,
-                     .training = training};
+                     .training = training,
+                     .lent = {.size_bytes = most->lent_bytes}};
 }
 
 static int64_t item_floats(const bp_activations *activations, int k, const bp_nn *nn,

@@ -304,7 +304,7 @@ void softmax_mixture_log_probabilities(softmax_mixture *self, float *logs,
         if (V > 0)
             bp_linear_forward_operand(nn->gemm, self->logits, &states, outcomes->map,
                                       outcomes->bias);
-        bp_logit_rows in = {self->logits, self->rows.targets, n * self->K, V, 0};
+        bp_logit_rows in = {self->logits, self->rows.targets, n * self->K, V, 0, V};
         bp_logit_statistics(self->max, self->sums, &in, nn->tensor);
 #pragma omp parallel for schedule(static) if (n * self->K * V > 8192)
         for (int64_t r = 0; r < n; r++)

@@ -31,7 +31,7 @@ void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_
     int64_t rows = in->rows;
     float *here = max + rows;
 
-    bp_softmax_statistics(here, sums, sums + rows, in->logits, in->targets, rows, in->V, in->first);
+    bp_softmax_statistics(here, sums, sums + rows, in);
     memcpy(max, here, (size_t)rows * sizeof *max);
     if (bp_comm_size(tensor) == 1)
         return;

@@ -30,6 +30,7 @@ typedef struct bp_param {
     bool product_first; /* backward's first contribution to the gradient is a
                            matrix product, which can write it: no zeros are needed
                            before */
+    bool of_head;       /* a head's vocabulary: the last block of a model may add to its gradient */
     bool values_read;   /* its values are read besides products: an embedding */
     bool fresh;         /* what the gradient holds counts for nothing: the next product
                        writes it, instead of adding to it (bp_params_take_fresh) */

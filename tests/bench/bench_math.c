@@ -188,9 +188,14 @@ static void bench_vocabulary(bp_precision precision)
     bp_arena arena = {.base = (char *)floats(n), .size_bytes = (size_t)n * sizeof(float)};
     bp_operand gradient = bp_operand_over(&arena, gemm, logits, ROWS, VOCABULARY);
     printf("\nvocabulary of %d, %s\n", VOCABULARY, precision == BP_BF16 ? "bf16" : "f32");
-    TIME(best, bp_softmax_statistics(row_max, sum, target, logits, ids, ROWS, VOCABULARY, 0));
+    TIME(best,
+         bp_softmax_statistics(row_max, sum, target,
+                               &(bp_logit_rows){logits, ids, ROWS, VOCABULARY, 0, VOCABULARY}));
     line("softmax statistics", size, best);
-    TIME(best, bp_softmax_gradient(&gradient, logits, row_max, sum, ids, weight, 0, NULL));
+    TIME(best, bp_softmax_gradient(&gradient,
+                                   &(bp_logit_rows){logits, ids, gradient.rows, gradient.columns, 0,
+                                                    gradient.columns},
+                                   row_max, sum, weight, NULL));
     line("softmax gradient", precision == BP_BF16 ? 1.5 * size : 2 * size, best);
     TIME(best, bp_embedding_forward(x, table, ids, ROWS, WIDTH, 0, VOCABULARY));
     line("embedding forward", 2.0 * ROWS * WIDTH * sizeof(float), best);

@@ -435,8 +435,9 @@ static void softmax_in_parts_equals_the_whole(void **state)
         for (int r = 0; r < rows; r++)
             memcpy(part[p] + r * width[p], logits + r * V + first[p],
                    (size_t)width[p] * sizeof(float));
-        bp_softmax_statistics(row_max[p], sum[p], target[p], part[p], targets, rows, width[p],
-                              first[p]);
+        bp_softmax_statistics(
+            row_max[p], sum[p], target[p],
+            &(bp_logit_rows){part[p], targets, rows, width[p], first[p], width[p]});
     }
     for (int r = 0; r < rows; r++) {
         double total = 0, most = (double)fmaxf(row_max[0][r], row_max[1][r]);
@@ -455,8 +456,10 @@ static void softmax_in_parts_equals_the_whole(void **state)
     }
     for (int p = 0; p < 2; p++) {
         bp_operand gradient = bp_operand_floats(part[p], rows, width[p]);
-        bp_softmax_gradient(&gradient, part[p], row_max[p], sum[p], targets, weight, first[p],
-                            NULL);
+        bp_softmax_gradient(&gradient,
+                            &(bp_logit_rows){part[p], targets, gradient.rows, gradient.columns,
+                                             first[p], gradient.columns},
+                            row_max[p], sum[p], weight, NULL);
         for (int r = 0; r < rows; r++)
             assert_near(part[p] + r * width[p], twin + r * V + first[p], width[p], 2e-7);
         bp_free(part[p]);
@@ -475,11 +478,12 @@ static void softmax_row_is_alone(void **state)
     (void)state;
     for (int r = 0; r < rows; r++)
         targets[r] = r;
-    bp_softmax_statistics(row_max, sum, target, logits, targets, rows, V, 0);
+    bp_softmax_statistics(row_max, sum, target, &(bp_logit_rows){logits, targets, rows, V, 0, V});
     for (int r = 0; r < rows; r++) {
         float *elsewhere = row + r % 4; /* at every alignment */
         memcpy(elsewhere, logits + r * V, V * sizeof(float));
-        bp_softmax_statistics(&one_max, &one_sum, &one_target, elsewhere, &targets[r], 1, V, 0);
+        bp_softmax_statistics(&one_max, &one_sum, &one_target,
+                              &(bp_logit_rows){elsewhere, &targets[r], 1, V, 0, V});
         assert_true(one_max == row_max[r] && one_sum == sum[r] && one_target == target[r]);
     }
     bp_free(logits);
@@ -499,17 +503,17 @@ static void softmax_statistics_follow_the_maximum(void **state)
         logits[v] += 0.003f * (float)v;
     for (int v = 0; v < 4100; v++)
         logits[v] = -INFINITY;
-    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, V, 0);
+    bp_softmax_statistics(&max, &sum, &target, &(bp_logit_rows){logits, &id, 1, V, 0, V});
     for (int v = 0; v < V; v++)
         twin += exp((double)logits[v] - (double)max);
     assert_true(fabs(sum - twin) <= 2e-7 * twin);
     assert_true(target == -INFINITY);
-    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 4100, 0);
+    bp_softmax_statistics(&max, &sum, &target, &(bp_logit_rows){logits, &id, 1, 4100, 0, 4100});
     assert_true(max == -INFINITY && sum == 0);
-    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 0, 0);
+    bp_softmax_statistics(&max, &sum, &target, &(bp_logit_rows){logits, &id, 1, 0, 0, 0});
     assert_true(max == -INFINITY && sum == 0 && target == 0);
     logits[7] = NAN;
-    bp_softmax_statistics(&max, &sum, &target, logits, &id, 1, 4100, 0);
+    bp_softmax_statistics(&max, &sum, &target, &(bp_logit_rows){logits, &id, 1, 4100, 0, 4100});
     assert_true(isnan(sum));
     bp_free(logits);
 }
@@ -526,13 +530,15 @@ static void softmax_and_norms_show_nan(void **state)
     for (int v = 0; v < V; v++) {
         float kept = logits[v];
         logits[v] = v % 2 ? NAN : INFINITY;
-        bp_softmax_statistics(&row_max, &sum, &target, logits, &id, 1, V, 0);
+        bp_softmax_statistics(&row_max, &sum, &target, &(bp_logit_rows){logits, &id, 1, V, 0, V});
         assert_true(isnan(sum));
         bp_square_sums(&squares, logits, V);
         assert_false(isfinite(squares));
         float *gradient = copied(logits, V);
         bp_operand to = bp_operand_floats(gradient, 1, V);
-        bp_softmax_gradient(&to, gradient, &row_max, &sum, &id, &weight, 0, NULL);
+        bp_softmax_gradient(&to,
+                            &(bp_logit_rows){gradient, &id, to.rows, to.columns, 0, to.columns},
+                            &row_max, &sum, &weight, NULL);
         assert_true(isnan(gradient[0]) && isnan(gradient[V - 1]));
         bp_free(gradient);
         logits[v] = kept;
@@ -564,7 +570,7 @@ static void run_all(float *out, const float *x, const float *dy, int64_t rows, i
     bp_activation_backward(BP_GELU_TANH, &dx, &y, &bias, dy, &kept);
     bp_embedding_backward(out + 5 * n, dy, ids, rows, C, 0, 50);
     bp_positions_backward(out + 6 * n, dy, &(bp_position_rows){0, rows, rows / 2}, C);
-    bp_softmax_statistics(mean, sums, target, x, ids, rows, C, 0);
+    bp_softmax_statistics(mean, sums, target, &(bp_logit_rows){x, ids, rows, C, 0, C});
     bp_square_sums(sums + rows, x, n);
     for (int64_t i = 0; i < rows + n / BP_NORM_BLOCK; i++)
         out[6 * n + n / 2 + i] = (float)sums[i];

@@ -517,6 +517,57 @@ static void results_go_into_operands(void **state)
     }
 }
 
+static bp_operand filled_operand(const bp_gemm *gemm, const float *x, int64_t rows, int64_t columns)
+{
+    bp_operand to = empty_operand(gemm, bp_gemm_form(gemm), rows, columns);
+
+    bp_operand_fill(&to, x);
+    return to;
+}
+
+/* dy's rows in two places give what rows in one place give: to the bit with our own kernels. */
+static void check_pieces(int way, int64_t first, int64_t rows, int64_t outs, int64_t ins)
+{
+    bp_gemm *gemm = gemm_of(way);
+    problem p = problem_of(rows, outs, ins), twin = problem_of(rows, outs, ins);
+    bp_operand all = filled_operand(gemm, p.dy, rows, outs),
+               right = filled_operand(gemm, p.x, rows, ins);
+
+    for (int fresh = 0; fresh < 2; fresh++) {
+        bp_operand two[2] = {bp_operand_part(&all, 0, first),
+                             bp_operand_part(&all, first, rows - first)};
+        size_t bytes = bp_operand_bytes(all.form, rows - first, all.stride);
+        void *elsewhere = bp_alloc("test", (int64_t)bytes, 1);
+
+        memcpy(elsewhere, two[1].data, bytes);
+        two[1].data = elsewhere;
+        bp_linear_backward_weight_operand(gemm, p.dw, &all, &right, fresh == 0);
+        bp_linear_backward_weight_pieces(gemm, twin.dw, two, &right, fresh == 0);
+        if (way == BF16_OWN)
+            assert_same_bits(p.dw, twin.dw, outs * ins);
+        for (int64_t i = 0; i < outs * ins; i++)
+            assert_true(fabsf(p.dw[i] - twin.dw[i]) <= 1e-5F * (float)rows);
+        bp_free(elsewhere);
+    }
+    bp_free(all.data);
+    bp_free(right.data);
+    problem_free(&p);
+    problem_free(&twin);
+    bp_gemm_free(&gemm);
+}
+
+static void rows_in_two_places_are_one_product(void **state)
+{
+    (void)state;
+    for (int way = 0; way < ways(); way++) {
+        check_pieces(way, 64, 100, 90, 70);
+        check_pieces(way, 32, 1060, 300, 64);
+        check_pieces(way, 800, 1600, 40, 770);
+        check_pieces(way, 0, 50, 33, 65);
+        check_pieces(way, 50, 50, 33, 65);
+    }
+}
+
 static void short_memory_is_an_error(void **state)
 {
     float value[4] = {0};
@@ -704,6 +755,7 @@ int main(void)
         cmocka_unit_test(both_gradients_at_once_are_the_two),
         cmocka_unit_test(operands_give_what_rows_give),
         cmocka_unit_test(results_go_into_operands),
+        cmocka_unit_test(rows_in_two_places_are_one_product),
         cmocka_unit_test(short_memory_is_an_error),
         cmocka_unit_test(nan_comes_through),
         cmocka_unit_test(memory_keeps_to_its_plan),

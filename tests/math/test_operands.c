@@ -226,17 +226,57 @@ static void softmax_gradient_fits_over_the_logits(void **state)
         weight[r] = 0.01f * (float)r;
     }
     bp_operand twin = bp_operand_floats(plain, ROWS, C);
-    bp_softmax_statistics(max, sum, target, logits, targets, ROWS, C, 0);
-    bp_softmax_gradient(&twin, logits, max, sum, targets, weight, 0, NULL);
+    bp_softmax_statistics(max, sum, target, &(bp_logit_rows){logits, targets, ROWS, C, 0, C});
+    bp_softmax_gradient(&twin,
+                        &(bp_logit_rows){logits, targets, twin.rows, twin.columns, 0, twin.columns},
+                        max, sum, weight, NULL);
     for (int f = 0; f < 3; f++) {
         float *over = copied(logits, N);
         bp_operand to = {FORMS[f], ROWS, C, FORMS[f] == BP_OPERAND_BF16 ? 2 * C : C, over};
-        bp_softmax_gradient(&to, over, max, sum, targets, weight, 0, NULL);
+        bp_softmax_gradient(&to,
+                            &(bp_logit_rows){over, targets, to.rows, to.columns, 0, to.columns},
+                            max, sum, weight, NULL);
         check_values(&to, plain);
         bp_free(over);
     }
     bp_free(logits);
     bp_free(plain);
+}
+
+/* Statistics and gradient in one pass have the bits of two, whatever is between rows, and rows of
+ * bf16 end with zeros. */
+static void softmax_in_one_pass_is_that_of_two(void **state)
+{
+    enum { GAP = 5, STRIDE = C + GAP };
+    float *logits = randoms(ROWS * STRIDE, 1), max[2][ROWS], weight[ROWS];
+    double sum[2][ROWS], target[2][ROWS];
+    int32_t targets[ROWS];
+    bp_logit_rows in = {logits, targets, ROWS, C, 0, STRIDE};
+    bp_smoothing smoothing = {0.1f, C};
+
+    (void)state;
+    for (int r = 0; r < ROWS; r++) {
+        targets[r] = r % 3 == 0 ? -1 : r;
+        weight[r] = r % 3 == 0 ? 0 : 0.01f * (float)r;
+    }
+    for (int f = 0; f < 6; f++) {
+        const bp_smoothing *some = f < 3 ? NULL : &smoothing;
+        bp_operand two = {FORMS[f % 3], ROWS, C, STRIDE, floats(ROWS * STRIDE)}, one = two;
+        size_t bytes = bp_operand_bytes(two.form, ROWS, STRIDE);
+
+        one.data = floats(ROWS * STRIDE);
+        bp_softmax_statistics(max[0], sum[0], target[0], &in);
+        bp_softmax_gradient(&two, &in, max[0], sum[0], weight, some);
+        memset(one.data, two.form == BP_OPERAND_BF16 ? 0xff : 0, bytes);
+        bp_softmax_statistics_gradient(&one, max[1], sum[1], target[1], &in, weight, some);
+        assert_memory_equal(max[0], max[1], sizeof max[0]);
+        assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+        assert_memory_equal(target[0], target[1], sizeof target[0]);
+        assert_memory_equal(one.data, two.data, bytes);
+        bp_free(one.data);
+        bp_free(two.data);
+    }
+    bp_free(logits);
 }
 
 int main(void)
@@ -248,6 +288,7 @@ int main(void)
         cmocka_unit_test(gelu_and_its_gradient_are_plain_passes),
         cmocka_unit_test(dropout_backward_is_masked_and_summed),
         cmocka_unit_test(softmax_gradient_fits_over_the_logits),
+        cmocka_unit_test(softmax_in_one_pass_is_that_of_two),
     };
 
     bp_math_set_threads(0);

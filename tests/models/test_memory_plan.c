@@ -84,10 +84,13 @@ static void less_work_needs_no_more_memory(void **state)
         for (int training = 0; training < 2; training++) {
             int64_t B = draw(1, WINDOWS_MAX), T = tensors * draw(1, CONTEXT / tensors);
             int64_t b = draw(1, B), t = draw(0, 1) ? T : tensors * draw(1, T / tensors);
-            size_t more = bp_network_scratch_bytes(network, &(bp_extent){B, {T}}, training);
-            size_t less = bp_network_scratch_bytes(network, &(bp_extent){b, {t}}, training);
-            size_t more_kept = bp_network_saved_bytes(network, &(bp_extent){B, {T}}),
-                   less_kept = bp_network_saved_bytes(network, &(bp_extent){b, {t}});
+            size_t lent = draw(0, 1) ? (size_t)draw(1, 1 << 22) : 0;
+            bp_extent large = {.B = B, .T = {T}, .lent_bytes = lent},
+                      small = {.B = b, .T = {t}, .lent_bytes = lent};
+            size_t more = bp_network_scratch_bytes(network, &large, training);
+            size_t less = bp_network_scratch_bytes(network, &small, training);
+            size_t more_kept = bp_network_saved_bytes(network, &(bp_extent){.B = B, .T = {T}}),
+                   less_kept = bp_network_saved_bytes(network, &(bp_extent){.B = b, .T = {t}});
 
             if (less > more || less_kept > more_kept)
                 print_error("%lld x %lld takes %zu, %lld x %lld %zu bytes: vocabulary %lld, tensor "

@@ -59,7 +59,8 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
                         .targets = work->targets + first,
                         .rows = rows,
                         .V = info->vocab_count,
-                        .first = info->vocab_first};
+                        .first = info->vocab_first,
+                        .stride = info->vocab_count};
 
     bp_logit_statistics(work->max, work->sums, &in, self->mesh->tensor);
     for (int64_t r = 0; r < rows; r++)

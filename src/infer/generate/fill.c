@@ -205,7 +205,8 @@ static void choose(bp_fill *self, int64_t first, int64_t n)
                                          .targets = none,
                                          .rows = n,
                                          .V = V,
-                                         .first = lm->info.vocab_first},
+                                         .first = lm->info.vocab_first,
+                                         .stride = V},
                         tensor);
     memcpy(most, best, sizeof best);
     bp_all_max(most, n, tensor);

@@ -310,8 +310,8 @@ static int64_t sum_rows(bp_unit *unit, const unit_group *group)
 {
     int64_t V = unit->spec.rule->choice.vocab_size;
 
-    bp_softmax_statistics(unit->max, unit->sums, unit->targets, unit->logits, unit->zeros,
-                          group->slots, V, 0);
+    bp_softmax_statistics(unit->max, unit->sums, unit->targets,
+                          &(bp_logit_rows){unit->logits, unit->zeros, group->slots, V, 0, V});
     for (int64_t s = 0; s < group->slots; s++) {
         unit->sums[s] = unit->max[s] + log(unit->sums[s]);
         if (counts_of(group)[s] > 0 && !isfinite(unit->sums[s]))

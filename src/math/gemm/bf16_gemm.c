@@ -175,6 +175,8 @@ static const uint16_t *left_at(const plan *p, const visit *v, int64_t *rows, int
 
     *rows = product->M - m < p->kernel->rows ? product->M - m : p->kernel->rows;
     *k = (v->last < p->sizes->steps ? v->last * BP_BF16_STEP : product->K) - begin;
+    if (product->a_more && begin >= product->k_more)
+        return product->a_more + (begin - product->k_more) * product->a_row + m;
     return product->a +
            (product->transposed ? begin * product->a_row + m : m * product->a_row + begin);
 }
@@ -266,13 +268,20 @@ static void finish_panel(const plan *p, const visit *v, int64_t first, int64_t l
 
 static void pack_left(const plan *p, const visit *v)
 {
-    int64_t rows, k;
+    int64_t rows, k, row = p->product->a_row;
     const uint16_t *a = left_at(p, v, &rows, &k);
+    int64_t here = p->product->k_more - v->first * BP_BF16_STEP;
 
-    if (p->product->transposed)
-        p->kernel->pack_transposed(v->left, a, p->product->a_row, rows, k);
-    else
-        p->kernel->pack(v->left, a, p->product->a_row, rows, k);
+    if (!p->product->transposed) {
+        p->kernel->pack(v->left, a, row, rows, k);
+        return;
+    }
+    here = p->product->a_more && here > 0 && here < k ? here : k;
+    p->kernel->pack_transposed(v->left, a, row, rows, here);
+    if (here < k)
+        p->kernel->pack_transposed(v->left + here / 2 * p->kernel->rows,
+                                   p->product->a_more + v->panel * p->kernel->rows, row, rows,
+                                   k - here);
 }
 
 /* One visit, over panels [n0, n1) of the right side; `next` (NULL: none) comes after it. */

@@ -114,8 +114,11 @@ typedef struct bp_bf16_product {
     float *c;          /* [M][N] */
     uint16_t *halves;  /* [M][N], instead of c; not with accumulate */
     const uint16_t *a; /* bf16, (m, k) at a[m * a_row + k]; transposed: a[k * a_row + m] */
-    const uint32_t *b; /* panels */
-    const float *bias; /* [N], or NULL; not with accumulate */
+    const uint16_t
+        *a_more; /* transposed: where it goes on from k_more on, whole steps; NULL: not */
+    int64_t k_more;
+    const uint32_t *b;           /* panels */
+    const float *bias;           /* [N], or NULL; not with accumulate */
     const bp_epilogue *epilogue; /* NULL: none; not with accumulate */
     float *panel_sums;           /* [panels of the left side][N], for it; NULL: not wanted */
     int64_t c_row, a_row, M, N, K;

@@ -76,7 +76,8 @@ void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp
 }
 
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
-                             const bp_operand *dy, const bp_operand *x, bool fresh)
+                             const bp_operand *dy, const bp_operand *more, const bp_operand *x,
+                             bool fresh)
 {
     size_t panels_bytes = bp_bf16_panels_bytes(x->rows, x->columns);
     int threads = omp_get_max_threads();
@@ -101,6 +102,8 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                                .M = dy->columns,
                                .N = x->columns,
                                .K = x->rows,
+                               .a_more = more ? more->data : NULL,
+                               .k_more = dy->rows,
                                .transposed = true,
                                .accumulate = !fresh};
 

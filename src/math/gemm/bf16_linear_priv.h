@@ -29,9 +29,11 @@ typedef struct bp_bf16_rows {
 } bp_bf16_rows;
 void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
                  const bp_operand *x, const uint32_t *panels);
-/** dw = dyt x where it is fresh, else added to it. */
+/** dw = dyt x where it is fresh, else added to it; the rows of `more` (NULL: none) follow dy's,
+ * which are whole steps then. */
 void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspace, float *dw,
-                             const bp_operand *dy, const bp_operand *x, bool fresh);
+                             const bp_operand *dy, const bp_operand *more, const bp_operand *x,
+                             bool fresh);
 /** What the products of one weight take of the workspace for at most `rows` rows, with the threads
  * set now; of the forward ones alone, if asked. */
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,

@@ -32,11 +32,22 @@ size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins)
     return bp_weight_form_bytes(&kind, outs, ins);
 }
 
-size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
+size_t bp_linear_operand_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
 {
     bp_gemm_kind kind = bp_gemm_kind_of(gemm);
 
     return bp_linear_form_scratch_bytes(&kind, rows, outs, ins);
+}
+
+size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins)
+{
+    size_t bytes = bp_linear_operand_scratch_bytes(gemm, rows, outs, ins);
+    bp_operand_form form = bp_gemm_form(gemm);
+
+    if (form == BP_OPERAND_F32)
+        return bytes;
+    bytes += bp_operand_bytes(form, rows, ins > outs ? ins : outs);
+    return bytes + (bp_gemm_is_forward_only(gemm) ? 0 : bp_operand_bytes(form, rows, ins));
 }
 
 void bp_linear_forward_operand(bp_gemm *gemm, float *y, const bp_operand *x, const bp_weight *w,
@@ -111,6 +122,22 @@ void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const floa
 
     add_gradients(gemm, to->dw, to->dbias, &left, dy, x, bp_weight_ins(w));
     bp_linear_backward_input_operand(gemm, to->dx, &left, w);
+}
+
+void bp_linear_backward_weight_pieces(bp_gemm *gemm, float *dw, const bp_operand dy[2],
+                                      const bp_operand *x, bool fresh)
+{
+    int64_t at = 0;
+
+    if (dy[0].rows > 0 && dy[1].rows > 0 && bp_linear_weight_at_once(gemm, dw, dy, x, fresh))
+        return;
+    for (int p = 0; p < 2; p++) {
+        bp_operand part = bp_operand_part(x, at, dy[p].rows);
+
+        if (dy[p].rows > 0)
+            bp_linear_backward_weight_operand(gemm, dw, &dy[p], &part, fresh && at == 0);
+        at += dy[p].rows;
+    }
 }
 
 bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t columns)

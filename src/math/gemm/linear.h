@@ -91,6 +91,10 @@ void bp_linear_backward_input_operand(bp_gemm *gemm, float *dx, const bp_operand
 /** dw[outs][ins] = dyt x where it is fresh (what it holds is not read), else added to it. */
 void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operand *dy,
                                        const bp_operand *x, bool fresh);
+/** The same, of rows in two places, the second perhaps of none: with our own kernels in one
+ * product, which writes dw once, where the first has whole steps of 32 rows. */
+void bp_linear_backward_weight_pieces(bp_gemm *gemm, float *dw, const bp_operand dy[2],
+                                      const bp_operand *x, bool fresh);
 
 /** A product whose sums go through an activation at once, forward or backward, as
  * bp_linear_forward_operand and bp_activation_forward do one after the other,
@@ -147,5 +151,8 @@ void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const floa
  * threads set now, for the plan (held by the bp_gemm, grown on first use; the
  * largest of its maps counts). */
 size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins);
+/** Of those whose rows are operands already. */
+size_t bp_linear_operand_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs,
+                                       int64_t ins);
 
 #endif

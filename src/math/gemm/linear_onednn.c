@@ -287,13 +287,24 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
         return;
     }
     if (is_own_gradient(gemm, dy->columns, x->columns)) {
-        bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, x, fresh);
+        bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, dy, NULL, x, fresh);
         return;
     }
     bp_operand right = off_pages(gemm, x);
     s.left_stride = dy->stride;
     s.right_stride = right.stride;
     bp_product_run(gemm, bp_product_of(gemm, &s, NULL), dy->data, right.data, NULL, dw);
+}
+
+bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
+                              bool fresh)
+{
+    if (!is_own_gradient(gemm, dy->columns, x->columns) || dy[0].rows % BP_BF16_STEP != 0)
+        return false;
+    BP_TRACE(BP_TRACE_PRODUCT_WEIGHT, 2.0 * (double)(x->rows * dy->columns * x->columns), 0);
+    BP_ASSERT(dy[0].rows + dy[1].rows == x->rows && dy[0].stride == dy[1].stride);
+    bp_bf16_weight_gradient(gemm->kernel, &gemm->scratchpad, dw, &dy[0], &dy[1], x, fresh);
+    return true;
 }
 
 /* What products of the library take for themselves: the most of one. */
@@ -319,8 +330,6 @@ static size_t backward_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, in
     dnnl_data_type_t type = bp_gemm_type(gemm);
     size_t bytes = 0;
 
-    if (gemm->precision == BP_BF16)
-        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins);
     if (bp_row_stride(type, ins) != ins)
         bytes += (size_t)(rows * bp_row_stride(type, ins)) * sizeof(float) +
                  bp_weight_staged_bytes(outs, ins);
@@ -341,8 +350,6 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
         size_t library = library_bytes(gemm, rows, outs, ins);
         bytes = library > bytes ? library : bytes;
     }
-    if (gemm->precision == BP_BF16)
-        bytes += bp_operand_bytes(bp_gemm_form(gemm), rows, ins > outs ? ins : outs);
     if (!gemm->forward_only)
         bytes += backward_bytes(gemm, rows, outs, ins);
     if (gemm->row_blocks)

@@ -99,4 +99,8 @@ typedef struct bp_few_rows {
 } bp_few_rows;
 void bp_multiply_few_rows(const bp_few_rows *all);
 
+/** Weight gradients of rows in two places are one product; else false, and nothing is done. */
+bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
+                              bool fresh);
+
 #endif

@@ -42,6 +42,13 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
+/* What lies between the end of bf16 row r and the next row: products may read it. */
+static inline void bp_operand_end_row(const bp_operand *to, int64_t r)
+{
+    if (to->form == BP_OPERAND_BF16 && to->stride > to->columns)
+        memset((uint16_t *)to->data + r * to->stride + to->columns, 0,
+               (size_t)(to->stride - to->columns) * sizeof(uint16_t));
+}
 /* Floats that a product has written become what an operand of its form holds: rounded, if so. */
 void bp_operand_round(const bp_operand *to);
 

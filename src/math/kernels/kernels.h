@@ -141,28 +141,36 @@ typedef struct bp_member_row {
     int32_t top;   /* first entry of the largest lp */
 } bp_member_row;
 
-/** Softmax over a vocabulary split over tensor ranks, by its parts. logits[rows][V_here],
- * row-major. row_max[r] = max of the part; row_sum[r] = sum of exp(logit - max) over it, NaN where
- * a logit is; target_logit[r] = the logit of targets[r] if it is in [first, first + V_here), else
- * 0.
- */
-void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
-                           const float *logits, const int32_t *targets, int64_t rows,
-                           int64_t V_here, int64_t first);
+/** Rows of logits, this rank's part [rows][V] of the vocabulary from outcome `first` on, and the
+ * outcome that each is asked for. */
+typedef struct bp_logit_rows {
+    const float *logits;
+    const int32_t *targets;
+    int64_t rows, V, first;
+    int64_t stride; /* floats from row to row */
+} bp_logit_rows;
 /** Which distribution a target stands for: itself, or (label smoothing) 1 - `share` of it and an
  * equal part of `share` for each of all V outcomes. Source: Szegedy et al. 2016, section 7. */
 typedef struct bp_smoothing {
     float share;
     int64_t V;
 } bp_smoothing;
+/** Softmax over a vocabulary split over tensor ranks, by its parts. row_max[r] = max of the part;
+ * row_sum[r] = sum of exp(logit - max) over it, NaN where a logit is; target_logit[r] = the logit
+ * of the target if the part has it, else 0. */
+void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
+                           const bp_logit_rows *in);
 /** sums[r] = the sum of row r's logits, in order. */
-void bp_logit_sums(double *sums, const float *logits, int64_t rows, int64_t V_here);
+void bp_logit_sums(double *sums, const bp_logit_rows *in);
 /** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
- * vocabulary: softmax = exp(logit - max) / sum. The operand may lie over the logits
- * (bp_operand_over). smoothing NULL: none. */
-void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
-                         const double *row_sum, const int32_t *targets, const float *weight,
-                         int64_t first, const bp_smoothing *smoothing);
+ * vocabulary: softmax = exp(logit - max) / sum; what its rows have beyond the columns is zero. The
+ * operand may lie over the logits (bp_operand_over). smoothing NULL: none. */
+void bp_softmax_gradient(const bp_operand *gradient, const bp_logit_rows *in, const float *row_max,
+                         const double *row_sum, const float *weight, const bp_smoothing *smoothing);
+/** Both, of a vocabulary that is whole here: each row is read from memory once. */
+void bp_softmax_statistics_gradient(const bp_operand *gradient, float *row_max, double *row_sum,
+                                    double *target_logit, const bp_logit_rows *in,
+                                    const float *weight, const bp_smoothing *smoothing);
 
 /** Sums of squares over blocks of BP_NORM_BLOCK elements: sums[ceil(n / block)], float64. */
 #define BP_NORM_BLOCK 4096

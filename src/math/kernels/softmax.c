@@ -3,29 +3,35 @@
 #include "base/trace.h"
 #include "math/gemm/operand_pass_priv.h"
 
+/* Of row r. */
+static void find_statistics(const bp_loops *loops, float *max, double *sum, double *target_logit,
+                            const bp_logit_rows *in, int64_t r)
+{
+    const float *logits = in->logits + r * in->stride;
+    int64_t target = in->targets[r] - in->first;
+
+    loops->softmax_statistics(max, sum, logits, in->V);
+    *target_logit = target >= 0 && target < in->V ? (double)logits[target] : 0.0;
+}
+
 void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit,
-                           const float *logits, const int32_t *targets, int64_t rows,
-                           int64_t V_here, int64_t first)
+                           const bp_logit_rows *in)
 {
     const bp_loops *loops = bp_loops_best();
 
-    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(rows * V_here));
-#pragma omp parallel for schedule(static) if (rows * V_here > 8192)
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t target = targets[r] - first;
-        loops->softmax_statistics(&row_max[r], &row_sum[r], logits + r * V_here, V_here);
-        target_logit[r] =
-            target >= 0 && target < V_here ? (double)logits[r * V_here + target] : 0.0;
-    }
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, 4.0 * (double)(in->rows * in->V));
+#pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)
+    for (int64_t r = 0; r < in->rows; r++)
+        find_statistics(loops, &row_max[r], &row_sum[r], &target_logit[r], in, r);
 }
 
-void bp_logit_sums(double *sums, const float *logits, int64_t rows, int64_t V_here)
+void bp_logit_sums(double *sums, const bp_logit_rows *in)
 {
-#pragma omp parallel for schedule(static) if (rows * V_here > 8192)
-    for (int64_t r = 0; r < rows; r++) {
+#pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)
+    for (int64_t r = 0; r < in->rows; r++) {
         sums[r] = 0;
-        for (int64_t v = 0; v < V_here; v++)
-            sums[r] += (double)logits[r * V_here + v];
+        for (int64_t v = 0; v < in->V; v++)
+            sums[r] += (double)in->logits[r * in->stride + v];
     }
 }
 
@@ -35,6 +41,20 @@ typedef struct gradient_row {
     float each; /* taken from every outcome */
     int64_t target;
 } gradient_row;
+
+static gradient_row gradient_row_of(const bp_logit_rows *in, int64_t r, float max, double sum,
+                                    float weight, const bp_smoothing *smoothing)
+{
+    float own = smoothing ? 1 - smoothing->share : 1,
+          each = smoothing ? smoothing->share / (float)smoothing->V : 0;
+
+    return (gradient_row){.logits = in->logits + r * in->stride,
+                          .max = max,
+                          .factor = (float)((double)weight / sum),
+                          .weight = weight * own,
+                          .each = weight * each,
+                          .target = in->targets[r] - in->first};
+}
 
 static void write_row(const bp_loops *loops, const bp_operand *to, int64_t r,
                       const gradient_row *row)
@@ -51,25 +71,33 @@ static void write_row(const bp_loops *loops, const bp_operand *to, int64_t r,
             y[row->target - c] -= row->weight;
         bp_operand_store(loops, to, r, c, y, n);
     }
+    bp_operand_end_row(to, r);
 }
 
-void bp_softmax_gradient(const bp_operand *gradient, const float *logits, const float *row_max,
-                         const double *row_sum, const int32_t *targets, const float *weight,
-                         int64_t first, const bp_smoothing *smoothing)
+void bp_softmax_gradient(const bp_operand *gradient, const bp_logit_rows *in, const float *row_max,
+                         const double *row_sum, const float *weight, const bp_smoothing *smoothing)
 {
     const bp_loops *loops = bp_loops_best();
-    float own = smoothing ? 1 - smoothing->share : 1,
-          each = smoothing ? smoothing->share / (float)smoothing->V : 0;
 
     BP_TRACE(BP_TRACE_SOFTMAX, 0, bp_float_bytes(gradient, 1) + bp_operand_moved(gradient));
-#pragma omp parallel for schedule(static) if (gradient->rows * gradient->columns > 8192)
-    for (int64_t r = 0; r < gradient->rows; r++) {
-        gradient_row row = {.logits = logits + r * gradient->columns,
-                            .max = row_max[r],
-                            .factor = (float)((double)weight[r] / row_sum[r]),
-                            .weight = weight[r] * own,
-                            .each = weight[r] * each,
-                            .target = targets[r] - first};
+#pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)
+    for (int64_t r = 0; r < in->rows; r++) {
+        gradient_row row = gradient_row_of(in, r, row_max[r], row_sum[r], weight[r], smoothing);
+        write_row(loops, gradient, r, &row);
+    }
+}
+
+void bp_softmax_statistics_gradient(const bp_operand *gradient, float *row_max, double *row_sum,
+                                    double *target_logit, const bp_logit_rows *in,
+                                    const float *weight, const bp_smoothing *smoothing)
+{
+    const bp_loops *loops = bp_loops_best();
+
+    BP_TRACE(BP_TRACE_SOFTMAX, 0, bp_float_bytes(gradient, 1) + bp_operand_moved(gradient));
+#pragma omp parallel for schedule(static) if (in->rows * in->V > 8192)
+    for (int64_t r = 0; r < in->rows; r++) {
+        find_statistics(loops, &row_max[r], &row_sum[r], &target_logit[r], in, r);
+        gradient_row row = gradient_row_of(in, r, row_max[r], row_sum[r], weight[r], smoothing);
         write_row(loops, gradient, r, &row);
     }
 }

@@ -40,7 +40,8 @@ static void fill(bp_plan *plan, const bp_mesh *mesh, const bp_engine_spec *spec,
     bp_stage_spec stage =
         bp_stage_spec_for(spec, shape, mesh->datas, mesh->pipeline_at, mesh->pipelines);
     bp_stage_bytes bytes = bp_stage_plan(&stage, network);
-    bp_product_bytes products = bp_network_product_bytes(network, &stage.most);
+    bp_extent most = bp_stage_most(&stage, network);
+    bp_product_bytes products = bp_network_product_bytes(network, &most);
     int moments = bp_optimizer_moments(&spec->optimizer);
     int64_t slots = spec->batch / mesh->datas;
     int64_t carried = bp_engine_carried_floats(network, shape, slots);

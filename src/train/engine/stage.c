@@ -87,8 +87,57 @@ static size_t kept_bytes(const bp_stage_spec *spec, const bp_network *network, i
     return bytes;
 }
 
+static bool has_table_of_head(const bp_group *group)
+{
+    for (int k = 0; k < group->count; k++)
+        if (group->params[k].of_head)
+            return true;
+    return false;
+}
+
+/* A run of the groups that the last block does not add to, in floats of the gradients. */
+typedef struct lent_run {
+    int64_t first, floats;
+} lent_run;
+
+/* The longest, where a leaf of gradients is always begun before that block goes backward, its own
+ * table with it; else none. */
+static lent_run find_lent(const bp_stage_spec *spec, const bp_network *network)
+{
+    int last = network->block_count - 1,
+        begin = bp_network_chunk_first(network, network->chunk_count - 1);
+    bool has_table = false;
+    lent_run run = {0}, most = {0};
+
+    for (int g = 0; g < network->group_count; g++) {
+        const bp_group *group = &network->groups[g];
+        bool is_here = group->block >= begin && !group->frozen;
+
+        has_table = has_table || (is_here && has_table_of_head(group));
+        if (group->frozen)
+            continue;
+        if (!is_here || group->block == last || has_table_of_head(group))
+            run.floats = 0;
+        else
+            run = (lent_run){run.floats > 0 ? run.first : group->place, run.floats + group->padded};
+        most = run.floats > most.floats ? run : most;
+    }
+    if (!has_table || (!spec->tree && spec->micro_batches > 1) || network->nn.tensors > 1)
+        return (lent_run){0}; /* tensor ranks may have runs of different sizes */
+    return most;
+}
+
+bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network)
+{
+    bp_extent most = spec->most;
+
+    most.lent_bytes = (size_t)find_lent(spec, network).floats * sizeof(float);
+    return most;
+}
+
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network)
 {
+    bp_extent most = bp_stage_most(spec, network);
     bp_pipeline pipeline = pipeline_of(spec, network);
     bp_stage_bytes bytes;
 
@@ -101,7 +150,7 @@ bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *networ
             (size_t)bp_schedule_slots(&pipeline, spec->stage, c) * kept_bytes(spec, network, c);
     if (spec->recompute)
         bytes.activations += largest_saved_bytes(spec, network);
-    bytes.scratch = bp_network_scratch_bytes(network, &spec->most, true);
+    bytes.scratch = bp_network_scratch_bytes(network, &most, true);
     size_t evaluation = bp_network_scratch_bytes(network, &spec->most, false) +
                         bp_arena_bytes(evaluation_floats(spec, network), sizeof(float));
     bytes.scratch = bytes.scratch > evaluation ? bytes.scratch : evaluation;
@@ -339,11 +388,33 @@ static void block_backward(bp_stage *stage, bp_pass *pass, const bp_action *acti
     bp_block_backward(block, pass, &gradients, kept);
 }
 
+/* The last block, with the gradients that those before it have yet to write as its memory. */
+static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action *action,
+                                float *leaf)
+{
+    bp_network *network = stage->network;
+    lent_run lent = find_lent(&stage->spec, network);
+
+    pass->lent = (bp_arena){.base = (char *)(leaf + lent.first),
+                            .size_bytes = (size_t)lent.floats * sizeof(float)};
+    block_backward(stage, pass, action, network->block_count - 1);
+    pass->lent = (bp_arena){0};
+    for (int g = 0; g < network->group_count; g++)
+        if (!network->groups[g].frozen && network->groups[g].place >= lent.first &&
+            network->groups[g].place < lent.first + lent.floats)
+            bp_group_open_gradients(&network->groups[g], leaf);
+}
+
+static float *leaf_of(const bp_stage *stage, const bp_action *action)
+{
+    return stage->stack[stage->spec.tree ? stage->chunks[action->chunk].top : 0];
+}
+
 /* A new leaf on a chunk's stack of partial sums; in a running sum all leaves are one. */
 static void open_leaf(bp_stage *stage, const bp_action *action)
 {
     const bp_stage_chunk *chunk = &stage->chunks[action->chunk];
-    float *leaf = stage->stack[stage->spec.tree ? chunk->top : 0];
+    float *leaf = leaf_of(stage, action);
 
     for (int g = 0; g < stage->network->group_count; g++) {
         bp_group *group = &stage->network->groups[g];
@@ -420,7 +491,10 @@ static bp_pass run_backward(bp_stage *stage, const bp_stage_step *step, const bp
     bp_pipeline_comm_take(&stage->backward, action);
     clear_gradients(stage, &pass, chunk->end - 1);
     for (int k = chunk->end - 1; k >= chunk->first; k--) {
-        block_backward(stage, &pass, action, k);
+        if (k == stage->network->block_count - 1)
+            last_block_backward(stage, &pass, action, leaf_of(stage, action));
+        else
+            block_backward(stage, &pass, action, k);
         move_messages(stage);
         if (k == (chunk->first + chunk->end) / 2)
             bp_fault_point("bwd.mid");

@@ -59,6 +59,8 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
 /** Floats that the blocks of a stage carry from a step to the next for so many batch slots. */
 int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
                                  int64_t slots);
+/** spec->most, and what memory the last block is lent. */
+bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network);
 bp_stage_bytes bp_stage_plan(const bp_stage_spec *spec, const bp_network *network);
 /** Errors: BP_ERR_SYSTEM. Local. */
 bp_err bp_stage_new(bp_stage **out, const bp_mesh *mesh, bp_network *network,
