@@ -6,8 +6,8 @@
  * tensor ranks; after a prompt one more token a step for 1, 8 and 64 sequences. One sequence is
  * bound by reading the weights, 64 by multiplying. A row gives the median and the best step. Words:
  * `cpu`: by the process's CPU time, for a machine that others use too; `f32` (else) or `bf16`:
- * the precision; `gpt`, `llama`, `1b` (a LLaMA of 1.1 billion) or `4layers` (of it): this
- * model alone; `one`: one sequence alone. */
+ * the precision; `q8`: weights of 8 bits; `gpt`, `llama`, `1b` (a LLaMA of 1.1 billion) or
+ * `4layers` (of it): this model alone; `one`: one sequence alone. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "math/kernels/kernels.h"
@@ -16,6 +16,7 @@
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/open.h"
+#include "models/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -236,12 +237,12 @@ static void measure_case(const case_of *one, const bp_mesh *mesh, const bp_confi
 
 int main(int argc, char **argv)
 {
-    static const bp_option *const tables[] = {bp_math_options, NULL};
+    static const bp_option *const tables[] = {bp_math_options, bp_weights_options, NULL};
     double seconds = argc > 1 ? atof(argv[1]) : 3;
-    bool bf16 = has_word(argc, argv, "bf16"), some = false;
+    bool bf16 = has_word(argc, argv, "bf16"), q8 = has_word(argc, argv, "q8"), some = false;
     bp_config *config = NULL;
     bp_mesh *mesh = NULL;
-    machine of = {.weight_bytes = bf16 ? 2 : 4};
+    machine of = {.weight_bytes = q8 ? 34.0 / 32 : bf16 ? 2 : 4};
 
     if (bp_mpi_start(&argc, &argv) != BP_OK || bp_config_new(&config, tables, tables) != BP_OK)
         return 1;
@@ -251,6 +252,7 @@ int main(int argc, char **argv)
     of.ranks = bp_comm_size(MPI_COMM_WORLD);
     bp_mesh_shape on = {1, 1, 1, of.ranks, BP_COORDINATOR_SHARED};
     if (bp_config_set(config, "math.precision", bf16 ? "bf16" : "f32") != BP_OK ||
+        bp_config_set(config, "model.weights", q8 ? "q8" : "auto") != BP_OK ||
         bp_mesh_new(&mesh, MPI_COMM_WORLD, &on) != BP_OK)
         return 1;
     of.bandwidth = bandwidth(seconds);
