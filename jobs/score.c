@@ -4,13 +4,15 @@
 #include "job.h"
 #include "math/math.h"
 #include "mesh/node_memory.h"
+#include "models/weights.h"
 #include "run/stop_request.h"
 #include "run/watchdog/watchdog.h"
 
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,   bp_score_options,    bp_score_rule_options,
-    bp_mesh_options,  bp_memory_options,   bp_math_options,
-    bp_slurm_options, bp_watchdog_options, NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,        bp_score_options,
+                                           bp_score_rule_options, bp_mesh_options,
+                                           bp_memory_options,     bp_math_options,
+                                           bp_weights_options,    bp_slurm_options,
+                                           bp_watchdog_options,   NULL};
 
 static bp_err run(const bp_job_call *call)
 {

@@ -8,6 +8,7 @@
 #include "models/network_states_priv.h"
 #include "models/task.h"
 #include "models/variants.h"
+#include "models/weights.h"
 
 #include "math/math.h"
 
@@ -163,14 +164,13 @@ static bp_err build(network_model *self, const bp_mesh *mesh, const bp_config *c
                     const bp_model_shape *shape)
 {
     bp_nn nn = {.tensor = mesh->tensor, .tensor_at = mesh->tensor_at, .tensors = mesh->tensors};
-    bp_precision precision;
-    bp_err err = bp_math_precision(config, &precision);
+    bp_err err = bp_weights_gemm(&self->gemm, config);
 
-    if (err == BP_OK)
-        err = bp_gemm_new_forward(&self->gemm, precision);
     nn.gemm = self->gemm;
     if (err == BP_OK)
         err = bp_model_network_new(&self->network, &nn, shape, mesh->pipeline_at, mesh->pipelines);
+    if (err == BP_OK)
+        err = bp_weights_check(self->network, config);
     if (err == BP_OK)
         bp_network_lay_out(self->network, 1);
     return err;
@@ -335,15 +335,14 @@ bp_err bp_model_estimate_shape(bp_model_memory *out, const bp_model_shape *shape
     bp_extent most = bp_extent_of(&maker.form, windows);
     bp_nn nn = {.tensor = MPI_COMM_NULL, .tensors = tensors};
     bp_network *network = NULL;
-    bp_precision precision;
     bp_err err = check_shape(shape, tensors, stages);
 
     if (err == BP_OK)
-        err = bp_math_precision(config, &precision);
-    if (err == BP_OK)
-        err = bp_gemm_new_forward(&nn.gemm, precision);
+        err = bp_weights_gemm(&nn.gemm, config);
     if (err == BP_OK)
         err = bp_model_network_new(&network, &nn, shape, task->stage, stages);
+    if (err == BP_OK)
+        err = bp_weights_check(network, config);
     if (err == BP_OK) {
         bp_network_lay_out(network, 1);
         bp_product_bytes products = bp_network_product_bytes(network, &most);

@@ -5,6 +5,7 @@
 #include "models/network_states_priv.h"
 #include "models/open_priv.h"
 #include "models/task.h"
+#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +100,12 @@ bp_err bp_model_of_checkpoint(bp_model **out, const bp_mesh *mesh, const bp_conf
     if (err == BP_OK) /* it was read before */
         err = bp_model_shape_read(&shape, bp_checkpoint_state(checkpoint),
                                   bp_checkpoint_folder(checkpoint));
-    if (err == BP_OK && shape.family->open)
+    if (err == BP_OK && shape.family->open && bp_weights_are_q8(config))
+        err =
+            BP_FAIL(BP_ERR_CONFIG, "model.no_products",
+                    "a model of kind %s multiplies no weights: at model.weights = q8; leave it out",
+                    shape.family->name);
+    else if (err == BP_OK && shape.family->open)
         err = shape.family->open(out, mesh, checkpoint);
     else if (err == BP_OK)
         err = bp_network_model_open(out, mesh, config, checkpoint, wish);

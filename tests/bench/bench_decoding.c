@@ -1,11 +1,13 @@
 /* Not a test: how fast sequences grow, beside what memory and cores of this process allow.
  *
- *     [mpirun -n N] build/release/bin/bench_decoding [SECONDS [THREADS [cpu]]]
+ *     [mpirun -n N] build/release/bin/bench_decoding [SECONDS [THREADS [WORD...]]]
  *
  * GPT-2's 124M parameters and a LLaMA with grouped heads of about as many, initial weights, on
  * tensor ranks; after a prompt one more token a step for 1, 8 and 64 sequences. One sequence is
- * bound by reading the weights, 64 by multiplying. A row gives the median and the best step. `cpu`:
- * by the process's CPU time, for a machine that others use too. */
+ * bound by reading the weights, 64 by multiplying. A row gives the median and the best step. Words:
+ * `cpu`: by the process's CPU time, for a machine that others use too; `f32` (else) or `bf16`:
+ * the precision; `q8`: weights of 8 bits; `gpt`, `llama`, `1b` (a LLaMA of 1.1 billion) or
+ * `4layers` (of it): this model alone; `one`: one sequence alone. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "math/kernels/kernels.h"
@@ -14,6 +16,7 @@
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/open.h"
+#include "models/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,12 +27,20 @@ enum {
     PROMPT = 32,
     CAPACITY = 512,
     STEPS_MOST = CAPACITY - PROMPT,
-    FLOATS = 16 << 20,
+    FLOATS = 64 << 20,
     DOUBLES = 16 << 20,
-    WIDTH = 768
+    BLOCK = 1024 /* words */
 };
 
 static bool by_cpu;
+
+static bool has_word(int argc, char **argv, const char *word)
+{
+    for (int i = 3; i < argc; i++)
+        if (strcmp(argv[i], word) == 0)
+            return true;
+    return false;
+}
 
 static double now(void)
 {
@@ -61,17 +72,18 @@ static double bandwidth(double seconds)
     return best;
 }
 
-/* Eight rows at a time, as the products of one sequence read their weights. */
-static uint32_t read_rows(const uint32_t *x, int64_t first, int64_t last)
+/* Blocks of 64 lines, as they lie, each asked for while the one before is read. */
+static uint32_t read_blocks(const uint32_t *x, int64_t first, int64_t last)
 {
-    uint32_t sums[16] = {0}, all = 0;
+    uint32_t sums[64] = {0}, all = 0;
 
-    for (int64_t block = first; block < last; block++)
-        for (int64_t k = 0; k < WIDTH; k += 16)
-            for (int64_t j = 0; j < 8; j++)
-                for (int64_t i = 0; i < 16; i++)
-                    sums[i] += x[(block * 8 + j) * WIDTH + k + i];
-    for (int i = 0; i < 16; i++)
+    for (int64_t at = first * BLOCK; at < last * BLOCK; at += 64) {
+        for (int64_t i = 0; i < 64; i += 16)
+            __builtin_prefetch(x + at + BLOCK + i);
+        for (int64_t i = 0; i < 64; i++)
+            sums[i] += x[at + i];
+    }
+    for (int i = 0; i < 64; i++)
         all += sums[i];
     return all;
 }
@@ -79,7 +91,7 @@ static uint32_t read_rows(const uint32_t *x, int64_t first, int64_t last)
 /* Bytes a second that threads read. */
 static double reading(double seconds)
 {
-    int64_t blocks = 2 * FLOATS / (8 * WIDTH);
+    int64_t blocks = 2 * FLOATS / BLOCK;
     uint32_t *x = bp_alloc("bench", 2 * FLOATS, sizeof *x), all = 0;
     double best = 0;
 
@@ -89,28 +101,51 @@ static double reading(double seconds)
 
 #pragma omp parallel for schedule(static) reduction(+ : all)
         for (int64_t t = 0; t < bp_math_threads(); t++)
-            all +=
-                read_rows(x, blocks * t / bp_math_threads(), blocks * (t + 1) / bp_math_threads());
-        best = fmax(best, 4.0 * (double)(blocks * 8 * WIDTH) / (now() - begin));
+            all += read_blocks(x, blocks * t / bp_math_threads(),
+                               blocks * (t + 1) / bp_math_threads());
+        best = fmax(best, 4.0 * (double)(blocks * BLOCK) / (now() - begin));
     }
     bp_free(x);
     return all == 0 ? best : 0;
 }
 
-static bp_model_shape llama_shape(void)
-{
-    bp_model_shape shape = {.family = &bp_llama_family,
-                            .layers = 12,
-                            .width = 768,
-                            .heads = 12,
-                            .context = 1024,
-                            .vocab_size = 32000};
+typedef struct case_of {
+    const char *word;
+    bp_model_shape shape;
+} case_of;
 
-    shape.own[BP_LLAMA_KV_HEADS] = 4;
-    shape.own[BP_LLAMA_INNER] = 2048;
-    shape.family->settle(&shape);
-    return shape;
-}
+static const case_of CASES[] = {{"gpt",
+                                 {.family = &bp_gpt_family,
+                                  .layers = 12,
+                                  .width = 768,
+                                  .heads = 12,
+                                  .context = 1024,
+                                  .vocab_size = 50257}},
+                                {"llama",
+                                 {.family = &bp_llama_family,
+                                  .layers = 12,
+                                  .width = 768,
+                                  .heads = 12,
+                                  .context = 1024,
+                                  .vocab_size = 32000,
+                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 2048}}},
+                                {"1b",
+                                 {.family = &bp_llama_family,
+                                  .layers = 22,
+                                  .width = 2048,
+                                  .heads = 32,
+                                  .context = 2048,
+                                  .vocab_size = 32000,
+                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 5632}}},
+                                {"4layers",
+                                 {.family = &bp_llama_family,
+                                  .layers = 4,
+                                  .width = 2048,
+                                  .heads = 32,
+                                  .context = 2048,
+                                  .vocab_size = 32000,
+                                  .own = {[BP_LLAMA_KV_HEADS] = 4, [BP_LLAMA_INNER] = 5632}}}};
+enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
 static int by_size(const void *a, const void *b)
 {
@@ -132,6 +167,7 @@ static double weights_of(const bp_model_shape *shape)
 
 typedef struct machine {
     double bandwidth, reading, peak; /* of this process */
+    double weight_bytes;             /* of one */
     int ranks;
 } machine;
 
@@ -167,63 +203,69 @@ static void measure(bp_model *lm, const bp_model_shape *shape, int64_t slots, do
         times[steps++] = now() - begin;
     }
     qsort(times, (size_t)steps, sizeof *times, by_size);
-    double median = times[steps / 2], weights = weights_of(shape) / of->ranks;
+    double median = times[steps / 2], weights = weights_of(shape) / of->ranks,
+           bytes = of->weight_bytes * weights;
     if (bp_comm_is_root(MPI_COMM_WORLD))
         printf("%-6s %3lld sequences: prompts %6.0f tokens/s; %6.1f tokens/s, best %6.1f; best: "
                "weights %4.2f of triad, %4.2f of reading; products %4.2f of the peak\n",
                shape->family->name, (long long)slots, (double)(slots * PROMPT) / prompt,
-               (double)slots / median, (double)slots / times[0],
-               4 * weights / times[0] / of->bandwidth, 4 * weights / times[0] / of->reading,
-               2 * weights * (double)slots / times[0] / of->peak);
+               (double)slots / median, (double)slots / times[0], bytes / times[0] / of->bandwidth,
+               bytes / times[0] / of->reading, 2 * weights * (double)slots / times[0] / of->peak);
     bp_model_decode_free(&decoding);
     bp_free(counts);
     bp_free(tokens);
     bp_free(logits);
 }
 
+static void measure_case(const case_of *one, const bp_mesh *mesh, const bp_config *config,
+                         double seconds, const machine *of, bool alone)
+{
+    static const int64_t slots[] = {1, 8, 64};
+    bp_model_shape shape = one->shape;
+    bp_model *lm;
+
+    if (shape.family->settle)
+        shape.family->settle(&shape);
+    if (bp_model_new(&lm, mesh, config, &shape, 1) != BP_OK) {
+        fprintf(stderr, "%s\n", bp_err_message());
+        exit(1);
+    }
+    for (size_t k = 0; k < (alone ? 1 : sizeof slots / sizeof *slots); k++)
+        measure(lm, &shape, slots[k], seconds, of);
+    bp_model_free(&lm);
+}
+
 int main(int argc, char **argv)
 {
-    static const bp_option *const tables[] = {bp_math_options, NULL};
-    static const int64_t slots[] = {1, 8, 64};
+    static const bp_option *const tables[] = {bp_math_options, bp_weights_options, NULL};
     double seconds = argc > 1 ? atof(argv[1]) : 3;
+    bool bf16 = has_word(argc, argv, "bf16"), q8 = has_word(argc, argv, "q8"), some = false;
     bp_config *config = NULL;
     bp_mesh *mesh = NULL;
-    machine of;
+    machine of = {.weight_bytes = q8 ? 34.0 / 32 : bf16 ? 2 : 4};
 
     if (bp_mpi_start(&argc, &argv) != BP_OK || bp_config_new(&config, tables, tables) != BP_OK)
         return 1;
     bp_math_set_threads(argc > 2 ? atoi(argv[2]) : 2);
-    by_cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
+    by_cpu = has_word(argc, argv, "cpu");
     setvbuf(stdout, NULL, _IOLBF, 0);
     of.ranks = bp_comm_size(MPI_COMM_WORLD);
     bp_mesh_shape on = {1, 1, 1, of.ranks, BP_COORDINATOR_SHARED};
-    if (bp_config_set(config, "math.precision", "f32") != BP_OK ||
+    if (bp_config_set(config, "math.precision", bf16 ? "bf16" : "f32") != BP_OK ||
+        bp_config_set(config, "model.weights", q8 ? "q8" : "auto") != BP_OK ||
         bp_mesh_new(&mesh, MPI_COMM_WORLD, &on) != BP_OK)
         return 1;
     of.bandwidth = bandwidth(seconds);
     of.reading = reading(seconds);
-    of.peak = bp_math_peak(BP_F32, seconds);
+    of.peak = bp_math_peak(bf16 ? BP_BF16 : BP_F32, seconds);
     if (mesh->coordinates)
         printf("a rank, %d threads: %.1f GB/s (triad), %.1f GB/s (reading), %.1f GFLOP/s\n",
                bp_math_threads(), of.bandwidth / 1e9, of.reading / 1e9, of.peak / 1e9);
-    for (int family = 0; family < 2; family++) {
-        bp_model_shape shape = family == 0 ? (bp_model_shape){.family = &bp_gpt_family,
-                                                              .layers = 12,
-                                                              .width = 768,
-                                                              .heads = 12,
-                                                              .context = 1024,
-                                                              .vocab_size = 50257}
-                                           : llama_shape();
-        bp_model *lm;
-
-        if (bp_model_new(&lm, mesh, config, &shape, 1) != BP_OK) {
-            fprintf(stderr, "%s\n", bp_err_message());
-            return 1;
-        }
-        for (size_t k = 0; k < sizeof slots / sizeof *slots; k++)
-            measure(lm, &shape, slots[k], seconds, &of);
-        bp_model_free(&lm);
-    }
+    for (int k = 0; k < CASE_COUNT; k++)
+        some = some || has_word(argc, argv, CASES[k].word);
+    for (int k = 0; k < CASE_COUNT; k++)
+        if (some ? has_word(argc, argv, CASES[k].word) : k < 2)
+            measure_case(&CASES[k], mesh, config, seconds, &of, has_word(argc, argv, "one"));
     bp_mesh_free(&mesh);
     bp_config_free(&config);
     bp_mpi_finish();

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
+#include "models/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -287,6 +288,7 @@ static json_t *summary_of(const generator *self, const sums *all)
                               json_pack("{s:s, s:I, s:I}", "digest", self->info.digest, "step",
                                         (json_int_t)self->info.step, "members",
                                         (json_int_t)self->info.members));
+    bp_weights_record(summary, self->config);
     return summary;
 }
 

@@ -12,6 +12,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
+#include "models/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -389,7 +390,7 @@ static void make_key(generator *self)
 
     bp_buffer all = {0};
 
-    bp_buffer_printf(&all, "%s", text);
+    bp_buffer_printf(&all, "%s%s", text, bp_weights_are_q8(self->config) ? " q8" : "");
     for (int k = 1; k < rule->ends.count; k++)
         bp_buffer_printf(&all, " or %" PRId64, rule->ends.ids[k]);
     bp_sha256_of(all.data, all.bytes, self->key);

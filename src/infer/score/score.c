@@ -15,6 +15,7 @@
 #include "infer/score/unit.h"
 #include "job/report/report.h"
 #include "mesh/collective.h"
+#include "models/weights.h"
 #include "run/stop_request.h"
 
 #include <inttypes.h>
@@ -117,6 +118,8 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     if (err == BP_OK)
         err = bp_score_summarise(&self->summary, &table, &self->info,
                                  (uint64_t)bp_run_keys_of(self->config)->seed);
+    if (err == BP_OK)
+        bp_weights_record(self->summary, self->config);
     if (err == BP_OK && self->choices)
         (void)json_object_set(self->summary, "candidates", self->choices);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)

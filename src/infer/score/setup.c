@@ -14,6 +14,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
+#include "models/weights.h"
 #include "text/tokenizer.h"
 
 #include <inttypes.h>
@@ -261,6 +262,8 @@ static void make_key(scorer *self)
         rule->prefix, rule->end, bp_score_keys_of(self->config)->tokens,
         bp_math_keys_of(self->config)->precision, self->mesh->members, self->mesh->tensors,
         BP_SCORE_UNIT_INPUTS, BP_SCORE_BATCH_TOKENS);
+    if (bp_weights_are_q8(self->config))
+        bp_buffer_printf(&text, " q8");
     if (rule->lead != rule->eod || rule->every)
         bp_buffer_printf(&text, " behind %" PRId64 " %d", rule->lead, rule->every);
     if (rule->piece > 0)

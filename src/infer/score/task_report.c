@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "io/corpus/corpus_writer.h"
+#include "models/weights.h"
 #include "statistics/task_metrics.h"
 
 #include <inttypes.h>
@@ -348,6 +349,7 @@ static bp_err summarise(task_scoring *task)
             (void)json_object_update_new(
                 self->summary, json_pack("{s:I, s:I}", "words", (json_int_t)task->documents.rows,
                                          "words_cut", (json_int_t)task->documents.words_cut));
+        bp_weights_record(self->summary, self->config);
         add_likelihood(task, self->summary);
         err = bp_json_save(path, self->summary);
     }

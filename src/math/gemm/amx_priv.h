@@ -17,11 +17,12 @@
     }
 
 /* Constant, because compilers know of its first bytes alone that the instruction reads them. */
-static const struct {
+typedef struct tile_layout {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-} layout = {.palette = 1, .row_bytes = EIGHT(64), .rows = EIGHT(TILE)};
+} tile_layout;
+static const tile_layout layout = {.palette = 1, .row_bytes = EIGHT(64), .rows = EIGHT(TILE)};
 
 static inline void begin(void)
 {

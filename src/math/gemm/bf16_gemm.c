@@ -22,7 +22,7 @@
 #define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
 #define LINE_BYTES  64
 #define LINE_WORDS  16
-#define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS)
+#define EDGE_FLOATS ((int64_t)BP_BF16_ROWS * BP_BF16_COLUMNS) /* and BP_BF16_FEW_FLOATS */
 
 static int64_t up(int64_t n, int64_t unit)
 {
@@ -436,7 +436,8 @@ size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
-    bool strips = bp_bf16_takes_strips(kernel, product, omp_get_max_threads());
+    bool strips = bp_bf16_takes_strips(kernel, product, omp_get_max_threads()),
+         few = kernel->few && bp_bf16_is_few(product);
     size_t bytes = strips ? bp_bf16_strips_bytes(product->M, product->K) : thread_bytes(&s);
     char *sums = (char *)scratch + bytes * (size_t)(s.down * s.across);
     bp_epilogue rounding = {.pass = round_row, .context = product};
@@ -462,7 +463,9 @@ void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *produ
                   .left = (uint32_t *)(edge + EDGE_FLOATS),
                   .sums = (float *)(sums + (size_t)i * sums_bytes(kernel, s.n_most)),
                   .edge = edge};
-        if (strips)
+        if (few)
+            bp_bf16_multiply_few(kernel, product, p.n_first, p.n_last, edge);
+        else if (strips)
             bp_bf16_strips(kernel, product,
                            &(bp_strip_share){p.m_first, p.m_last, p.n_first, p.n_last}, edge);
         else

@@ -230,6 +230,43 @@ WIDE static void strip_end(float *before, const bp_strip_rows *rows, bool past)
     _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
 }
 
+#define AHEAD_WORDS 1024 /* that is asked for before it is read: two steps */
+
+static inline void few_step(const uint16_t *a, int64_t a_row, const uint32_t *b)
+{
+#pragma GCC unroll 32
+    for (int line = 0; line < STEP_WORDS / TILE; line++)
+        __builtin_prefetch(b + AHEAD_WORDS + line * TILE);
+    _tile_loadd(4, a, a_row * 2);
+    _tile_loadd(6, b, 4 * BP_BF16_COLUMNS);
+    _tile_loadd(7, b + TILE, 4 * BP_BF16_COLUMNS);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+}
+
+/* Tiles of so many rows. */
+static void few(const bp_bf16_few *t)
+{
+    tile_layout rows = layout;
+
+    rows.rows[0] = rows.rows[1] = rows.rows[4] = (uint8_t)t->rows;
+    __asm__ volatile("" : : "r"(&rows) : "memory"); /* all of it is read */
+    _tile_loadconfig(&rows);
+    if (t->start) {
+        _tile_loadd(0, t->start, 0);
+        _tile_loadd(1, t->start + TILE, 0);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+    }
+    for (int64_t step = 0; step < t->steps - 1; step++)
+        few_step(t->a + step * BP_BF16_STEP, t->a_row, t->b + step * STEP_WORDS);
+    few_step(t->last, BP_BF16_STEP, t->b + (t->steps - 1) * STEP_WORDS);
+    _tile_stored(0, t->c, t->c_row * 4);
+    _tile_stored(1, t->c + TILE, t->c_row * 4);
+    _tile_release();
+}
+
 const bp_bf16_kernel bp_bf16_kernel_amx = {
     .name = "amx",
     .rows = 2 * TILE,
@@ -245,5 +282,6 @@ const bp_bf16_kernel bp_bf16_kernel_amx = {
     .strip = strip,
     .strip_end = strip_end,
     .gradient = &bp_gradient_kernel_amx,
+    .few = few,
     .multiply_adds = multiply_adds,
 };

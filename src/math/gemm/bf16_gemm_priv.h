@@ -62,6 +62,18 @@ typedef struct bp_strip_block {
     const char *next_a[2];  /* rows to be asked for; NULL: none */
 } bp_strip_block;
 
+/** A few rows of the left side, as they lie, by one panel of the right one, which comes from
+ * memory: c[rows][32] = start + a b. The bits of a block's sums. */
+#define BP_BF16_FEW 16 /* rows, at most */
+typedef struct bp_bf16_few {
+    float *c;
+    const float *start; /* one row for all; NULL: 0 */
+    const uint16_t *a;
+    const uint16_t *last; /* [rows][BP_BF16_STEP]: the left side in the last step, filled up */
+    const uint32_t *b;
+    int64_t c_row, a_row, rows, steps;
+} bp_bf16_few;
+
 /** Packs `rows` rows (at most the kernel's) and `k` columns of a left side into a panel of whole
  * steps, zeros where there is nothing. The element (m, k) is at a[m * a_row + k]; transposed, at
  * a[k * a_row + m]. */
@@ -95,6 +107,7 @@ typedef struct bp_bf16_kernel {
     /* A block whose left side streams (NULL: there is none), and what follows the last one. */
     void (*strip)(const bp_strip_block *block);
     void (*strip_end)(float *before, const bp_strip_rows *rows, bool past);
+    void (*few)(const bp_bf16_few *few);
     const bp_gradient_kernel *gradient; /* NULL: weight gradients are products as others are */
     bp_multiply_adds *multiply_adds;    /* begin and end included */
 } bp_bf16_kernel;
@@ -137,6 +150,13 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
  * need. */
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
 size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
+
+/* bf16_few.c: products of few rows, bound by reading the right side */
+bool bp_bf16_is_few(const bp_bf16_product *product);
+/** Columns of panels [n_first, n_last), by one thread; `scratch`: BP_BF16_FEW_FLOATS. */
+void bp_bf16_multiply_few(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
+                          int64_t n_first, int64_t n_last, float *scratch);
+#define BP_BF16_FEW_FLOATS (BP_BF16_FEW * (BP_BF16_COLUMNS + BP_BF16_STEP / 2) + BP_BF16_COLUMNS)
 
 /* bf16_strips.c: the loops of strips */
 /** A product can be made so; it is by so many threads, where that is faster: by many rows, and

@@ -114,7 +114,12 @@ static visit visit_at(const work *w, int64_t at)
 
 static const uint16_t *left_at(const work *w, int64_t m, int64_t step)
 {
-    return w->product->a + step * BP_BF16_STEP * w->product->a_row + m * BP_BF16_ROWS;
+    const bp_bf16_gradient *product = w->product;
+    int64_t k = step * BP_BF16_STEP;
+
+    if (product->a_more && k >= product->k_more)
+        return product->a_more + (k - product->k_more) * product->a_row + m * BP_BF16_ROWS;
+    return product->a + k * product->a_row + m * BP_BF16_ROWS;
 }
 
 static float *place_of(const work *w, int64_t m, int64_t n)

@@ -22,7 +22,7 @@ bool bp_gemm_is_forward_only(const bp_gemm *gemm)
 
 bool bp_gemm_reads_values(const bp_gemm *gemm)
 {
-    return bp_gemm_precision(gemm) == BP_F32;
+    return bp_gemm_precision(gemm) == BP_F32 && !bp_gemm_kind_of(gemm).q8;
 }
 
 size_t bp_weight_copy_bytes(const bp_gemm *gemm, int64_t outs, int64_t ins)

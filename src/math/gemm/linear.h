@@ -36,6 +36,10 @@ bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
 /** The same for forward products alone: a weight holds its values once, in the
  * form that these read. */
 bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision);
+/** Weights made from now on are held in 8 bits (math/kernels/q8.h), instead of the form that
+ * products of the precision read: 1.06 bytes a value. It goes with bp_gemm_new_forward. A row of y
+ * then depends neither on how many rows there are nor on the threads or the instruction set. */
+void bp_gemm_hold_q8(bp_gemm *gemm);
 void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
 /** It is of bp_gemm_new_forward: no weight changes any more. */

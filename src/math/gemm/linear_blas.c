@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/q8_priv.h"
 #include "math/kernels/kernels.h"
 #include "math/kernels/loops_priv.h"
 #include <limits.h>
@@ -20,13 +20,15 @@ void sgemm_(const char *transpose_a, const char *transpose_b, const int *m, cons
 struct bp_gemm {
     bp_precision precision;
     bool few_rows; /* bp_gemm_take_few_rows */
-    bool forward_only;
-    bp_workspace tail, workspaces[BP_WORKSPACES];
+    bool forward_only, q8;
+    bp_workspace q8_rows, tail, workspaces[BP_WORKSPACES];
 };
 
 struct bp_weight {
     const float *value;
     int64_t outs, ins;
+    bool is_q8;
+    bp_q8_weights *q8; /* bp_gemm_hold_q8; else NULL */
 };
 
 bp_bf16_form bp_gemm_bf16_form(void)
@@ -53,8 +55,10 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
 
 void bp_gemm_free(bp_gemm **gemm)
 {
-    if (*gemm)
+    if (*gemm) {
         bp_workspace_free(&(*gemm)->tail);
+        bp_workspace_free(&(*gemm)->q8_rows);
+    }
     bp_free(*gemm);
     *gemm = NULL;
 }
@@ -66,7 +70,13 @@ bp_precision bp_gemm_precision(const bp_gemm *gemm)
 
 bp_gemm_kind bp_gemm_kind_of(const bp_gemm *gemm)
 {
-    return (bp_gemm_kind){gemm->precision, BP_BF16_ROUNDED, gemm->forward_only};
+    return (bp_gemm_kind){gemm->precision, BP_BF16_ROUNDED, gemm->forward_only, gemm->q8};
+}
+
+void bp_gemm_hold_q8(bp_gemm *gemm)
+{
+    BP_ASSERT(gemm->forward_only);
+    gemm->q8 = true;
 }
 
 void bp_gemm_set_forward_only(bp_gemm *gemm)
@@ -93,17 +103,18 @@ const bp_bf16_tiles *bp_gemm_bf16_tiles(const bp_gemm *gemm)
 
 bp_err bp_weight_new(bp_weight **out, bp_gemm *gemm, const float *value, int64_t outs, int64_t ins)
 {
-    (void)gemm;
     *out = bp_fault("math.weight") ? NULL : bp_alloc("math.weight", 1, sizeof **out);
     if (!*out)
         return BP_FAIL(BP_ERR_SYSTEM, "memory.short", "out of memory: for a weight of %lld x %lld",
                        (long long)outs, (long long)ins);
-    **out = (bp_weight){value, outs, ins};
+    **out = (bp_weight){value, outs, ins, gemm->q8, NULL};
     return BP_OK;
 }
 
 void bp_weight_free(bp_weight **weight)
 {
+    if (*weight)
+        bp_free((*weight)->q8);
     bp_free(*weight);
     *weight = NULL;
 }
@@ -120,13 +131,16 @@ int64_t bp_weight_ins(const bp_weight *w)
 
 void bp_weight_refresh(bp_weight *weight)
 {
-    (void)weight; /* products read the values where they lie */
+    if (!weight->is_q8) /* products read the values where they lie */
+        return;
+    bp_free(weight->q8);
+    weight->q8 = bp_q8_new(weight->value, weight->outs, weight->ins);
+    weight->value = NULL;
 }
 
 size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins)
 {
-    (void)of, (void)outs, (void)ins;
-    return 0;
+    return of->q8 ? bp_q8_bytes(outs, ins) : 0;
 }
 
 bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], const bp_operand *x,
@@ -138,7 +152,8 @@ bool bp_linear_weight_at_once(bp_gemm *gemm, float *dw, const bp_operand dy[2], 
 
 size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs, int64_t ins)
 {
-    (void)of;
+    if (of->q8)
+        return bp_q8_scratch_bytes(rows, ins);
     return rows == 0 ? 0 : (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
 }
 
@@ -207,6 +222,10 @@ void bp_linear_forward_into(bp_gemm *gemm, const bp_operand *to, const bp_operan
 
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD, 2.0 * (double)(x->rows * w->outs * w->ins), 0);
     BP_ASSERT(x->columns == w->ins);
+    if (gemm->q8) {
+        bp_q8_forward(to, x, w->q8, bias, &gemm->q8_rows);
+        return;
+    }
     if (gemm->few_rows) {
         bp_multiply_few_rows(
             &(bp_few_rows){y, x->data, w->value, bias, x->rows, x->stride, w->outs, w->ins});

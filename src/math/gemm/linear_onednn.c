@@ -69,7 +69,13 @@ bp_precision bp_gemm_precision(const bp_gemm *gemm)
 
 bp_gemm_kind bp_gemm_kind_of(const bp_gemm *gemm)
 {
-    return (bp_gemm_kind){gemm->precision, gemm->form, gemm->forward_only};
+    return (bp_gemm_kind){gemm->precision, gemm->form, gemm->forward_only, gemm->q8};
+}
+
+void bp_gemm_hold_q8(bp_gemm *gemm)
+{
+    BP_ASSERT(gemm->forward_only);
+    gemm->q8 = true;
 }
 
 void bp_gemm_set_forward_only(bp_gemm *gemm)
@@ -191,7 +197,9 @@ static void forward(bp_gemm *gemm, const bp_operand *y, const bp_epilogue *epilo
     BP_TRACE(BP_TRACE_PRODUCT_FORWARD,
              2.0 * (double)(x->rows * bp_weight_outs(w) * bp_weight_ins(w)), 0);
     BP_ASSERT(x->columns == bp_weight_ins(w));
-    if (gemm->few_rows && x->form != BP_OPERAND_BF16) {
+    if (gemm->q8) {
+        bp_q8_forward(y, x, bp_weight_q8(w), bias, &gemm->scratchpad);
+    } else if (gemm->few_rows && x->form != BP_OPERAND_BF16) {
         bp_multiply_few_rows(&(bp_few_rows){y->data, x->data, bp_weight_plain(w), bias, x->rows,
                                             x->stride, bp_weight_outs(w), x->columns});
         bp_operand_round(y);
@@ -233,7 +241,7 @@ void bp_linear_backward_input_into(bp_gemm *gemm, const bp_operand *dx, const bp
 
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
 {
-    return is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
+    return !gemm->q8 && is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
 }
 
 bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner)
@@ -344,15 +352,17 @@ size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_
     if (rows == 0 || bp_gemm_new_form(&gemm, of->precision, of->form) != BP_OK)
         return 0;
     gemm->forward_only = of->forward_only;
-    if (is_own(gemm) || (!gemm->forward_only && is_own_gradient(gemm, outs, ins)))
+    if (of->q8)
+        bytes = bp_q8_scratch_bytes(rows, ins);
+    else if (is_own(gemm) || (!gemm->forward_only && is_own_gradient(gemm, outs, ins)))
         bytes = bp_bf16_workspace_bytes(gemm->kernel, rows, outs, ins, gemm->forward_only);
-    if (!is_own(gemm)) {
+    if (!of->q8 && !is_own(gemm)) {
         size_t library = library_bytes(gemm, rows, outs, ins);
         bytes = library > bytes ? library : bytes;
     }
     if (!gemm->forward_only)
         bytes += backward_bytes(gemm, rows, outs, ins);
-    if (gemm->row_blocks)
+    if (gemm->row_blocks && !of->q8)
         bytes += (size_t)(BP_ROW_BLOCK * (outs + ins)) * sizeof(float);
     bp_gemm_free(&gemm);
     return bytes;

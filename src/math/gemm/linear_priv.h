@@ -27,7 +27,7 @@ bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form
 typedef struct bp_gemm_kind {
     bp_precision precision;
     bp_bf16_form form;
-    bool forward_only;
+    bool forward_only, q8;
 } bp_gemm_kind;
 size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins);
 size_t bp_linear_form_scratch_bytes(const bp_gemm_kind *of, int64_t rows, int64_t outs,

@@ -7,6 +7,7 @@
 #include "math/gemm/bf16_linear_priv.h"
 #include "math/gemm/linear_priv.h"
 #include "math/gemm/onednn_priv.h"
+#include "math/gemm/q8_priv.h"
 #include <stdbool.h>
 
 /* A failure here is ours, for shapes were checked; or the last bytes of memory are gone: what is
@@ -61,6 +62,7 @@ struct bp_gemm {
     bool warned;     /* of products in plain loops */
     bool few_rows;   /* bp_gemm_take_few_rows */
     bool forward_only;
+    bool q8; /* bp_gemm_hold_q8 */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product products[PRODUCTS];
@@ -102,6 +104,8 @@ void bp_product_clear(product *one);
 /** The weight as products of this shape read it, and how it lies there: made or refreshed where it
  * has to be. */
 const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
+/** A weight of bp_gemm_hold_q8. */
+const bp_q8_weights *bp_weight_q8(const bp_weight *w);
 /** A float32 weight [outs][ins] as it lies: its values, or a copy of them rounded. */
 const float *bp_weight_plain(const bp_weight *w);
 /** Of a float32 weight that is reordered for its backward products, while they

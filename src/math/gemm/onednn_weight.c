@@ -49,6 +49,7 @@ struct bp_weight {
     const float *value;
     int64_t outs, ins;
     weight_copies *copies;
+    bp_q8_weights *q8; /* bp_gemm_hold_q8; else NULL */
 };
 
 /* The library reads what our packing makes. */
@@ -161,6 +162,7 @@ void bp_weight_free(bp_weight **weight)
         copy_clear(&old->copies->library[i], old->gemm);
     bp_bf16_copies_clear(&old->copies->packed);
     bp_free(old->copies);
+    bp_free(old->q8);
     bp_free(old);
 }
 
@@ -182,6 +184,8 @@ static size_t padded_elements(int64_t outs, int64_t ins)
 
 size_t bp_weight_form_bytes(const bp_gemm_kind *of, int64_t outs, int64_t ins)
 {
+    if (of->q8)
+        return bp_q8_bytes(outs, ins);
     if (of->precision == BP_F32)
         return 0;
     if (of->form == BP_BF16_ROUNDED)
@@ -211,6 +215,11 @@ static const void *plain_values(const bp_weight *w)
     }
     one->fresh = true;
     return one->data;
+}
+
+const bp_q8_weights *bp_weight_q8(const bp_weight *w)
+{
+    return w->q8;
 }
 
 const float *bp_weight_plain(const bp_weight *w)
@@ -254,7 +263,11 @@ static void keep_forward(bp_weight *w)
     shape s = bp_shape_of(FORWARD, LAYOUT_ROWS, w->outs, w->ins, bp_gemm_type(w->gemm));
     const bp_layout *layout;
 
-    if (w->gemm->form == BP_BF16_OWN && w->gemm->kernel)
+    bp_free(w->q8);
+    w->q8 = NULL;
+    if (w->gemm->q8)
+        w->q8 = bp_q8_new(w->value, w->outs, w->ins);
+    else if (w->gemm->form == BP_BF16_OWN && w->gemm->kernel)
         (void)bp_weight_panels(w, false);
     else
         (void)bp_weight_values(&layout, w, &s);
@@ -266,6 +279,6 @@ void bp_weight_refresh(bp_weight *weight)
     for (int i = 0; i < COPIES; i++)
         weight->copies->library[i].fresh = false;
     bp_bf16_copies_refresh(&weight->copies->packed);
-    if (weight->gemm->forward_only && weight->gemm->precision != BP_F32)
+    if (weight->gemm->forward_only && (weight->gemm->precision != BP_F32 || weight->gemm->q8))
         keep_forward(weight);
 }

@@ -31,6 +31,9 @@ static inline double wide_sum(double lanes[LANES])
     return lanes[0];
 }
 
+void LOOP(q8_row)(bp_q8_row *to, const float *x, int64_t n);
+void LOOP(q8_weights)(bp_q8_weights *to, const float *w, int64_t row, int64_t count, int64_t n);
+void LOOP(q8_multiply)(const bp_q8_product *product);
 void LOOP(gelu_forward)(float *y, const float *x, int64_t n);
 void LOOP(gelu_backward)(float *y, float *dx, const float *dy, const float *x, int64_t n);
 void LOOP(gelu_exact_forward)(float *y, const float *x, int64_t n);

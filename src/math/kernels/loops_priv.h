@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "math/kernels/cells.h"
 #include "math/kernels/kernels.h"
+#include "math/kernels/q8.h"
 #include "math/kernels/rows.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -197,6 +198,10 @@ typedef struct bp_loops {
     void (*row_dots)(float *y, const float *x, const bp_row_list *rows); /* rows.h */
     void (*rows_add_to)(float *y, const float *weights, const bp_row_list *rows);
     void (*add_to_rows)(const bp_row_list *rows, const float *weights, const float *x);
+    /* q8.h: a block of n values of a row; of `count` rows of a weight, `row` floats apart */
+    void (*q8_row)(bp_q8_row *to, const float *x, int64_t n);
+    void (*q8_weights)(bp_q8_weights *to, const float *w, int64_t row, int64_t count, int64_t n);
+    void (*q8_multiply)(const bp_q8_product *product);
 } bp_loops;
 
 /** The loops for this CPU. */

@@ -73,4 +73,7 @@ const bp_loops LOOP(table) = {
     .row_dots = LOOP(row_dots),
     .rows_add_to = LOOP(rows_add_to),
     .add_to_rows = LOOP(add_to_rows),
+    .q8_row = LOOP(q8_row),
+    .q8_weights = LOOP(q8_weights),
+    .q8_multiply = LOOP(q8_multiply),
 };
