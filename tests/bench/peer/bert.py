@@ -1,4 +1,4 @@
-"""BERT in PyTorch as a practised user writes it for torch 1.13, masked language modelling alone: the same work as bagpipe's model of kind bert
+"""BERT in PyTorch as a practised user writes it for torch 1.13 and 2.6, masked language modelling alone: the same work as bagpipe's model of kind bert
 without its pooler, to the masks. The vocabulary sees masked places alone.
 """
 import math
@@ -29,7 +29,10 @@ class Layer(nn.Module):
     def attention(self, x):
         B, T, C = x.shape
         H, D = self.heads, C // self.heads
-        q, k, v = (part.reshape(B * H, T, D) for part in self.qkv(x).view(B, T, 3, H, D).permute(2, 0, 3, 1, 4))
+        q, k, v = self.qkv(x).view(B, T, 3, H, D).permute(2, 0, 3, 1, 4)
+        if gpt.flash(q):
+            return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(B, T, C))
+        q, k, v = (part.reshape(B * H, T, D) for part in (q, k, v))
         scores = torch.baddbmm(q.new_zeros(()), q, k.transpose(1, 2), beta=0, alpha=1 / math.sqrt(D))
         return self.out(torch.bmm(F.softmax(scores, dim=-1), v).view(B, H, T, D).transpose(1, 2).reshape(B, T, C))
 

@@ -1,6 +1,6 @@
 """bagpipe beside PyTorch on this machine: both do the same work in turns, and a table of ratios comes out.
 
-  sh tests/bench/compare.sh OUT [--rows NAME,...] [--pairs N] [--texts FOLDER] [--bin FOLDER] [--realtime] [--lock FILE]
+  sh tests/bench/compare.sh OUT [--rows NAME,...] [--pairs N] [--texts FOLDER] [--bin FOLDER] [--chroot FOLDER] [--realtime] [--lock FILE]
 
 OUT keeps a file for each row (rows/NAME.json), and the table of all that were ever measured there: reach.md, reach.json.
 """
@@ -30,6 +30,7 @@ def arguments():
     parser.add_argument("--texts", default=os.path.join(TOP, "..", "shared", "data"),
                         help="has wikitext-2/train.txt, gpt2/{vocab.json,merges.txt} and multi30k (../shared/data)")
     parser.add_argument("--bin", default=os.path.join(TOP, "build", "release", "bin"), help="bagpipe and bagpipe-data, built")
+    parser.add_argument("--chroot", metavar="FOLDER", help="a Debian with another PyTorch, which runs too, as it is and compiled (README.md makes it)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides (all cores)")
     parser.add_argument("--realtime", action="store_true", help="before both: chrt -r 1, for a machine that does other work too")
     parser.add_argument("--lock", help="hold this file's lock (flock) during each run")
@@ -43,7 +44,8 @@ def machine(threads):
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
     flags = next((line.split() for line in lines if line.startswith("flags")), [])
     has = [name for name in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if name in flags]
-    return f"{model}, {threads} threads, {' '.join(has) or 'no AVX2'}; {time.strftime('%Y-%m-%d')}"
+    tuned = " ".join("=".join(setting) for setting in programs.for_cpu().items())
+    return f"{model}, {threads} threads, {' '.join(has) or 'no AVX2'}; PyTorch with {tuned}; {time.strftime('%Y-%m-%d')}"
 
 
 def read_rows(folder):

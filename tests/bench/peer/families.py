@@ -7,21 +7,13 @@ import h5py
 import numpy
 
 from programs import Model
-from rows import TOLERANCE, initial_weights, median
+from rows import median, same_losses, training
 
 TRANSLATE = Model("translate", 3, 128, 4, 104, 6000, kind="transformer", inner=256)  # docs/results.md's, without dropout
 BERT = {T: Model(f"bert-{T}", 12, 768, 12, T, 30522, "model.pooler=no", kind="bert") for T in (128, 512)}
 LSTM = Model("lstm", 2, 650, 0, 35, 10000, kind="lstm")  # the medium size of Zaremba et al. 2014, without dropout
 SMOOTHED = ("train.label_smoothing=0.1",)
 BATCH, POOL, MOST = 64, 20, 64  # pairs; batches that are sorted by length together; new tokens of a text at most
-
-
-def checked(what, ours, theirs):
-    return {"what": what, "ours": ours, "theirs": theirs, "same": all(map(TOLERANCE["f32"], ours, theirs))}
-
-
-def losses(run):
-    return [line["loss"] for line in run.metrics]
 
 
 # ---- translation ----
@@ -77,47 +69,65 @@ def sources(bench):
     return path
 
 
-def decoded(bench):
-    """Both decode all sources: lists of new ids, and seconds."""
+def decoder(bench):
+    """Functions that decode all sources: lists of new ids, and seconds."""
     p, (run, weights) = bench.programs, translator(bench)
     prompts, begins = sources(bench), start(bench, pairs(bench, "test_2016"))
-    job = p.bagpipe("generate", [f"generate.model={run}", f"generate.prompts={prompts}", f"generate.batch={BATCH}", f"generate.tokens={MOST}",
-                                 "math.precision=f32"])
-    with open(p.at("run", "generate", "outputs.jsonl"), encoding="utf-8") as file:
-        ours = [json.loads(line)["tokens"] for line in file]
-    peer = p.peer("greedy", TRANSLATE, prompts, "f32", BATCH, MOST, weights, *begins)
-    return (ours, job.moments(f"{len(ours)} texts ")[0] - job.moments("continuing ")[0]), (peer["written"], sum(peer["seconds"]))
+
+    def ours():
+        job = p.bagpipe("generate", [f"generate.model={run}", f"generate.prompts={prompts}", f"generate.batch={BATCH}", f"generate.tokens={MOST}",
+                                     "math.precision=f32"])
+        with open(p.at("run", "generate", "outputs.jsonl"), encoding="utf-8") as file:
+            ids = [json.loads(line)["tokens"] for line in file]
+        return ids, job.moments(f"{len(ids)} texts ")[0] - job.moments("continuing ")[0]
+
+    return ours, lambda peer: peer("greedy", TRANSLATE, prompts, "f32", BATCH, MOST, weights, *begins)
 
 
 def same_translation(bench):
     """Losses step by step over 64 ragged pairs, and greedy texts to the last id."""
     corpus = pairs(bench, "train", BATCH)
-    ours = losses(bench.train(TRANSLATE, corpus, "f32", BATCH, 5, *SMOOTHED, "optimizer.decay=constant"))
-    theirs = bench.programs.peer("train", TRANSLATE, corpus, "f32", BATCH, 5, initial_weights(bench, TRANSLATE, corpus), *start(bench, corpus))
-    (ids, _), (others, _) = decoded(bench)
-    equal = sum(a == b for a, b in zip(ids, others, strict=True))
-    return {"checks": [checked("Transformer, f32, 64 pairs: training", ours, theirs["losses"]),
-                       {"what": "Transformer, f32: texts decoded greedily, equal ones", "ours": [equal], "theirs": [len(ids)], "same": equal == len(ids)}]}
+    checks = same_losses(bench, TRANSLATE, "f32", BATCH, 5, corpus, *start(bench, corpus), keys=SMOOTHED)
+    ours, theirs = decoder(bench)
+    ids = ours()[0]
+    for peer in bench.programs.peers(TRANSLATE.kind):
+        found = theirs(peer)
+        equal = sum(a == b for a, b in zip(ids, found["written"], strict=True))
+        checks.append({"what": f"translate, f32: texts decoded greedily, equal ones, {found['name']}", "ours": [equal], "theirs": [len(ids)],
+                       "same": equal == len(ids)})
+    return {"checks": checks}
 
 
 def translating(bench):
-    """Two epochs of 20 batches, which both sort by length; the second one counts: all its tokens, of sources and targets, over all its time."""
-    corpus, found, shares = pairs(bench, "train", BATCH * POOL), [], []
-    for _ in range(bench.pairs):
-        run = bench.train(TRANSLATE, corpus, "f32", BATCH, 2 * POOL, *SMOOTHED, f"corpus.bucket={POOL}", "optimizer.decay=constant")
-        peer = bench.programs.peer("train", TRANSLATE, corpus, "f32", BATCH, 2 * POOL, None, *start(bench, corpus))
-        tokens = sum(peer["tokens"])
-        found.append((tokens / sum(line["seconds"] for line in run.metrics[POOL:]), tokens / sum(peer["seconds"][POOL:])))
-        shares.append(median([line["mfu"] or 0 for line in run.metrics[POOL:]]))
-    return {"pairs": found, "precision": "f32", "mfu": shares}
+    """Two epochs of 20 batches, which all sort by length; the second one counts: all its tokens, of sources and targets, over all its time."""
+    corpus, runs = pairs(bench, "train", BATCH * POOL), []
+    tokens = bench.programs.peers(TRANSLATE.kind)[0]("train", TRANSLATE, corpus, "f32", BATCH, 1, None, *start(bench, corpus))["tokens"]
+
+    def ours():
+        runs.append(bench.train(TRANSLATE, corpus, "f32", BATCH, 2 * POOL, *SMOOTHED, f"corpus.bucket={POOL}", "optimizer.decay=constant"))
+        return sum(tokens) / sum(line["seconds"] for line in runs[-1].metrics[POOL:])
+
+    def theirs(peer):
+        found = peer("train", TRANSLATE, corpus, "f32", BATCH, 2 * POOL, None, *start(bench, corpus))
+        return found["name"], sum(tokens) / sum(found["seconds"][POOL:])
+
+    return {**bench.turns(TRANSLATE.kind, ours, theirs), "precision": "f32",
+            "mfu": [median([line["mfu"] or 0 for line in run.metrics[POOL:]]) for run in runs]}
 
 
 def decoding(bench):
     """New tokens a second of all sources, their encoding included."""
-    found = []
-    for _ in range(bench.pairs):
-        found.append(tuple(sum(map(len, ids)) / seconds for ids, seconds in decoded(bench)))
-    return {"pairs": found, "precision": "f32"}
+    decode, theirs = decoder(bench)
+
+    def ours():
+        ids, seconds = decode()
+        return sum(map(len, ids)) / seconds
+
+    def other(peer):
+        found = theirs(peer)
+        return found["name"], sum(map(len, found["written"])) / sum(found["seconds"])
+
+    return {**bench.turns(TRANSLATE.kind, ours, other), "precision": "f32"}
 
 
 # ---- BERT and the LSTM ----
@@ -147,31 +157,14 @@ def zipf(bench):
     return path
 
 
-def same_steps(bench, model, corpus, batch, steps):
-    ours = losses(bench.train(model, corpus, "f32", batch, steps, "optimizer.decay=constant"))
-    theirs = bench.programs.peer("train", model, corpus, "f32", batch, steps, initial_weights(bench, model, corpus))["losses"]
-    return checked(f"{model.name}, f32, batch {batch}: training", ours, theirs)
-
-
 def same_masks(bench):
     """A corpus of one window, which all batch slots have, with masks of their own in each slot and step."""
-    return {"checks": [same_steps(bench, BERT[T], wordpieces(bench, 19 * T // 20), batch, 3) for T, batch in ((128, 4), (512, 1))]}
+    return {"checks": [check for T, batch in ((128, 4), (512, 1))
+                       for check in same_losses(bench, BERT[T], "f32", batch, 3, wordpieces(bench, 19 * T // 20))]}
 
 
-def training(model, corpus_of, batch, steps):
-    """The first step of each run warms up and is left out."""
-
-    def measure(bench):
-        corpus, found, shares, memory = corpus_of(bench), [], [], []
-        for _ in range(bench.pairs):
-            run = bench.train(model, corpus, "f32", batch, steps, "optimizer.decay=constant")
-            peer = bench.programs.peer("train", model, corpus, "f32", batch, steps)
-            found.append((peer["tokens"] / median([line["seconds"] for line in run.metrics[1:]]), peer["tokens"] / median(peer["seconds"][1:])))
-            shares.append(median([line["mfu"] or 0 for line in run.metrics[1:]]))
-            memory.append((run.memory(), peer["peak_bytes"] / 2 ** 20))
-        return {"pairs": found, "precision": "f32", "mfu": shares, "peaks": memory}
-
-    return measure
+def trained(model, corpus_of, batch, steps):
+    return training(model, "f32", batch, steps, corpus_of, ("optimizer.decay=constant",))
 
 
 ROWS = {
@@ -179,8 +172,8 @@ ROWS = {
     "translate-f32": translating,
     "translate-greedy": decoding,
     "same-bert": same_masks,
-    "bert-128": training(BERT[128], wordpieces, 8, 4),
-    "bert-512": training(BERT[512], wordpieces, 2, 4),
-    "same-lstm": lambda bench: {"checks": [same_steps(bench, LSTM, zipf(bench), 20, 5)]},
-    "lstm-f32": training(LSTM, zipf, 20, 21),
+    "bert-128": trained(BERT[128], wordpieces, 8, 4),
+    "bert-512": trained(BERT[512], wordpieces, 2, 4),
+    "same-lstm": lambda bench: {"checks": same_losses(bench, LSTM, "f32", 20, 5, zipf(bench))},
+    "lstm-f32": trained(LSTM, zipf, 20, 21),
 }

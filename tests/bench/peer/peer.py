@@ -51,7 +51,8 @@ def autocast(args):
 
 
 def train(args, model, batches):
-    optimizer = torch.optim.AdamW(gpt.decayed(model, WEIGHT_DECAY), lr=LR, betas=BETAS, eps=EPSILON)
+    fused = {"fused": True} if torch.__version__ >= "2" else {}
+    optimizer = torch.optim.AdamW(gpt.decayed(model, WEIGHT_DECAY), lr=LR, betas=BETAS, eps=EPSILON, **fused)
     for step in range(args.steps):
         began = time.perf_counter()
         batch = batches[step]
@@ -96,6 +97,7 @@ def arguments():
     parser.add_argument("--shape", required=True)
     parser.add_argument("--precision", choices=("bf16", "f32"), default="bf16")
     parser.add_argument("--weights")
+    parser.add_argument("--compile", action="store_true", help="torch.compile: PyTorch 2 and a compiler")
     parser.add_argument("--in-order", action="store_true")
     for name, value in (("batch", 1), ("steps", 3), ("threads", 1), ("start", 0)):
         parser.add_argument(f"--{name}", type=int, default=value)
@@ -109,6 +111,8 @@ def main():
     model, load, batches = make(args)
     if args.weights:
         load(model, args.weights)
+    if args.compile:
+        model = torch.compile(model)
     if args.what == "greedy":
         found = transformer.decode(args, model)
     else:

@@ -1,6 +1,7 @@
-"""Starting bagpipe and the PyTorch peer alike, each with the settings that suit it, and reading what they tell."""
+"""Starting bagpipe and PyTorch alike, each with the settings that suit it, and reading what they tell."""
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"  # the one that Debian's python3-torch belongs to
 OPENBLAS = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
 
-# Debian's PyTorch takes the single-threaded OpenBLAS where several are installed, gives each large tensor back to the kernel, and
-# believes that a CPU with AVX-512 has AVX2: up to 1.9 times slower.
+# Debian's PyTorch takes the single-threaded OpenBLAS where several are installed, and gives each large tensor back to the kernel: up to 1.9
+# times slower.
 TUNED = {"LD_LIBRARY_PATH": OPENBLAS, "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=8589934592"}
 
 
@@ -39,6 +40,34 @@ class Model:
         return 6 * (12 * L * C * C + V * C) + 12 * L * T * C
 
 
+class Peer:
+    """A PyTorch: this machine's, or that of another Debian in a folder (`root`). `options`: what peer.py is told besides."""
+
+    def __init__(self, programs, root=None, *options):
+        self.programs, self.root, self.options = programs, root and os.path.abspath(root), options
+
+    def __call__(self, what, model, corpus, precision, batch, steps, weights=None, *options):
+        """One run of peer.py: its line of JSON."""
+        p = self.programs
+        command = [PYTHON, os.path.join(HERE, "peer.py"), what, "--kind", model.kind, "--corpus", corpus, "--shape", model.shape(),
+                   "--precision", precision, "--batch", batch, "--steps", steps, "--threads", p.threads, *options, *self.options]
+        if weights:
+            command += ["--weights", weights, "--in-order"]
+        if self.root:
+            command = within(self.root, [os.path.join(HERE, "..", ".."), p.out, *filter(None, [p.plugin()])], command)
+        found = json.loads(p.run(command, dict(TUNED, **for_cpu(), OMP_NUM_THREADS=str(p.threads)))[-1][1])
+        return dict(found, name=f"PyTorch {found['torch'].partition('+')[0]}" + (", compiled" if "--compile" in self.options else ""))
+
+
+def within(root, folders, command):
+    """The command in a Debian in a folder, with /proc and /sys (without which PyTorch believes in no AVX), /dev, and folders of this machine.
+    The mounts are the command's own and end with it."""
+    mounts = [f"mkdir -p {there} && mount --rbind {here} {there}" for here, there in
+              ((shlex.quote(folder), shlex.quote(root + folder)) for folder in map(os.path.abspath, ["/proc", "/sys", "/dev", *folders]))]
+    return ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c",
+            " && ".join([*mounts, f'exec chroot {shlex.quote(root)} "$@"']), "sh", *command]
+
+
 class Programs:
     """Where they are and how they are started: --realtime puts `chrt -r 1` before both, --lock holds a file's lock meanwhile."""
 
@@ -46,6 +75,7 @@ class Programs:
         self.bin, self.out, self.threads = os.path.abspath(args.bin), os.path.abspath(args.out), args.threads
         self.prefix = (["flock", args.lock] if args.lock else []) + (["chrt", "-r", "1"] if args.realtime else [])
         self.verbose = args.verbose
+        self.chroot = args.chroot
         os.makedirs(self.out, exist_ok=True)
 
     def at(self, *names):
@@ -53,7 +83,7 @@ class Programs:
 
     def plugin(self):
         """The folder of the zstd filter that h5py needs: beside a build's bin, or installed."""
-        folders = [os.path.join(self.bin, *names) for names in (("..", "plugin"), ("..", "lib", "bagpipe", "hdf5-plugin"))]
+        folders = [os.path.normpath(os.path.join(self.bin, *names)) for names in (("..", "plugin"), ("..", "lib", "bagpipe", "hdf5-plugin"))]
         return next((folder for folder in folders if os.path.isdir(folder)), os.environ.get("HDF5_PLUGIN_PATH", ""))
 
     def run(self, command, environment=None, timed=True):
@@ -88,14 +118,10 @@ class Programs:
             command = ["mpirun", "-n", ranks] + command
         return Run(folder, self.run(command, {"OMP_NUM_THREADS": str(threads or self.threads)}))
 
-    def peer(self, what, model, corpus, precision, batch, steps, weights=None, *options):
-        """One run of peer.py: its line of JSON."""
-        command = [PYTHON, os.path.join(HERE, "peer.py"), what, "--kind", model.kind, "--corpus", corpus, "--shape", model.shape(),
-                   "--precision", precision, "--batch", batch, "--steps", steps, "--threads", self.threads, *options]
-        if weights:
-            command += ["--weights", weights, "--in-order"]
-        env = dict(TUNED, OMP_NUM_THREADS=str(self.threads), ATEN_CPU_CAPABILITY=capability())
-        return json.loads(self.run(command, env)[-1][1])
+    def peers(self, kind):
+        """Each PyTorch. Compiled where that suits a kind: a translator's batches differ in shape, and nn.LSTM is not compiled."""
+        own, newer = [Peer(self)], [Peer(self, self.chroot), Peer(self, self.chroot, "--compile")]
+        return own + (newer[:2 if kind in ("gpt", "bert") else 1] if self.chroot else [])
 
     def knows(self, job, key):
         """Does this build have the key (a row may be of a feature that it lacks)?"""
@@ -137,7 +163,10 @@ class Run:
         return float(words[1]), float(words[4])
 
 
-def capability():
+def for_cpu():
+    """Debian's PyTorch 1.13 believes that a CPU with AVX-512 has AVX2, its OpenBLAS that one of a later year has SSE3: 6 times slower."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = file.read()
-    return "avx512" if "avx512vl" in flags else "default"
+    if "avx512vl" not in flags:
+        return {"ATEN_CPU_CAPABILITY": "default"}
+    return {"ATEN_CPU_CAPABILITY": "avx512", "OPENBLAS_CORETYPE": "SKYLAKEX"}

@@ -21,7 +21,7 @@ def compared(found, name, what, least, aim):
     row = found.get(name)
     sides = list(zip(*row["pairs"])) if row else ([], [])
     return {"row": name, "what": what, "ours": spread(sides[0], "{:,.0f}"), "theirs": spread(sides[1], "{:,.0f}"),
-            "reached": ratios(row), "form": "{:.2f}", "least": least, "aim": aim}
+            "peer": row.get("peer", "") if row else "", "reached": ratios(row), "form": "{:.2f}", "least": least, "aim": aim}
 
 
 def shares(found, name, what, values, least, aim, form="{:.2f}", fewer=False):
@@ -90,10 +90,11 @@ def bound(value, form):
 
 
 def markdown(found, head):
-    out = ["| | bagpipe, tokens/s | other side, tokens/s | reached | at least | aim | |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    out = ["| | bagpipe, tokens/s | other side, tokens/s | the fastest peer | reached | at least | aim | |",
+           "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for line in lines(found):
         form = line["form"]
-        out.append("| " + " | ".join([line["what"], line["ours"], line["theirs"], spread(line["reached"], form),
+        out.append("| " + " | ".join([line["what"], line["ours"], line["theirs"], line.get("peer", ""), spread(line["reached"], form),
                                       bound(line["least"], form), bound(line["aim"], form), line["verdict"]]) + " |")
     return "\n".join([head, "", *out, "", *same_work(found), *notes(found)])
 
@@ -114,7 +115,8 @@ def same_work(found):
 
 
 def notes(found):
-    out = []
+    out = [f"{name}: " + ", ".join(f"{peer} {spread(speeds, '{:,.0f}')}" for peer, speeds in row["peers"].items()) + " tokens/s."
+           for name, row in found.items() if len(row.get("peers", [])) > 1]
     if "silicon" in found.get("silicon", {}):
         peaks = ", ".join(f"{name} {flops / 1e9:,.0f} GFLOP/s" for name, flops in found["silicon"]["silicon"].items())
         out.append(f"The silicon, multiplying in registers: {peaks}.")

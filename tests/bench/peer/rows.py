@@ -23,6 +23,17 @@ class Bench:
     def __init__(self, programs, texts, pairs):
         self.programs, self.texts, self.pairs = programs, texts, pairs
 
+    def turns(self, kind, ours, theirs):
+        """Tokens/s of bagpipe and of each PyTorch, one after the other, as often as asked. The fastest PyTorch is the peer of the row."""
+        mine, others = [], {}
+        for _ in range(self.pairs):
+            mine.append(ours())
+            for peer in self.programs.peers(kind):
+                name, speed = theirs(peer)
+                others.setdefault(name, []).append(speed)
+        best = max(others, key=lambda name: median(others[name]))
+        return {"pairs": list(zip(mine, others[best])), "peer": best, "peers": others}
+
     def corpus(self, model):
         """The text as one document, in tokens of the model's vocabulary; made once."""
         p, text = self.programs, os.path.join(self.texts, "wikitext-2", "train.txt")
@@ -77,48 +88,58 @@ def scored_loss(bench, model, corpus, precision):
     return run.summary["nll_nats"] / run.summary["tokens"]
 
 
-def same_losses(bench, model, precision, batch, steps):
-    corpus = bench.windows(model, batch)
+def checked(what, precision, ours, others):
+    """Losses of bagpipe against those of each PyTorch."""
+    return [{"what": f"{what}, {found['name']}", "ours": ours, "theirs": found["losses"],
+             "same": all(map(TOLERANCE[precision], ours, found["losses"]))} for found in others]
+
+
+def losses(run):
+    return [line["loss"] for line in run.metrics]
+
+
+def same_losses(bench, model, precision, batch, steps, corpus, *options, keys=()):
+    """`options`: what peer.py is told besides, `keys`: what bagpipe is."""
     weights = initial_weights(bench, model, corpus)
-    ours = [line["loss"] for line in bench.train(model, corpus, precision, batch, steps, "optimizer.decay=constant").metrics]
-    theirs = bench.programs.peer("train", model, corpus, precision, batch, steps, weights)["losses"]
-    return {"what": f"{model.name}, {precision}, batch {batch}: training", "ours": ours, "theirs": theirs,
-            "same": all(map(TOLERANCE[precision], ours, theirs))}
+    ours = losses(bench.train(model, corpus, precision, batch, steps, "optimizer.decay=constant", *keys))
+    others = [peer("train", model, corpus, precision, batch, steps, weights, *options) for peer in bench.programs.peers(model.kind)]
+    return checked(f"{model.name}, {precision}, batch {batch}: training", precision, ours, others)
 
 
-def same_scores(bench, model, precision, batch):
-    corpus = bench.windows(model, batch)
-    ours = [scored_loss(bench, model, corpus, precision)]
-    theirs = bench.programs.peer("score", model, corpus, precision, batch, 1, initial_weights(bench, model, corpus))["losses"]
-    return {"what": f"{model.name}, {precision}: scoring", "ours": ours, "theirs": theirs,
-            "same": all(map(TOLERANCE[precision], ours, theirs))}
+def same_scores(bench, model, precision, batch, corpus):
+    ours, weights = [scored_loss(bench, model, corpus, precision)], initial_weights(bench, model, corpus)
+    return checked(f"{model.name}, {precision}: scoring", precision, ours,
+                   [peer("score", model, corpus, precision, batch, 1, weights) for peer in bench.programs.peers(model.kind)])
 
 
 def same(bench):
-    """The same windows, first weights and rule of updates give both the same losses, step by step."""
+    """The same windows, first weights and rule of updates give all the same losses, step by step."""
     checks = []
     for model, batch, steps in ((SMALL, 8, 5), (GPT2, 1, 3)):
+        corpus = bench.windows(model, batch)
         for precision in ("f32", "bf16"):
-            checks += [same_losses(bench, model, precision, batch, steps), same_scores(bench, model, precision, batch)]
+            checks += [*same_losses(bench, model, precision, batch, steps, corpus), *same_scores(bench, model, precision, batch, corpus)]
     return {"checks": checks}
 
 
 # ---- tokens a second against PyTorch ----
 
-def training(model, precision, batch, steps):
-    """The first step of each run warms up and is left out."""
+def training(model, precision, batch, steps, corpus_of=None, keys=()):
+    """The first step of each run warms up and is left out. `corpus_of`: of the bench; the text in the model's vocabulary if there is none."""
 
     def measure(bench):
-        corpus, pairs, memory, losses = bench.corpus(model), [], [], []
-        for _ in range(bench.pairs):
-            run = bench.train(model, corpus, precision, batch, steps)
-            peer = bench.programs.peer("train", model, corpus, precision, batch, steps)
-            tokens = batch * model.context
-            pairs.append((tokens / median([line["seconds"] for line in run.metrics[1:]]),
-                          tokens / median(peer["seconds"][1:])))
-            memory.append(run.memory())
-            losses.append((run.metrics[-1]["loss"], peer["losses"][-1]))
-        return {"pairs": pairs, "memory": memory, "last_losses": losses, "flops": model.flops(), "precision": precision}
+        corpus, tokens, runs = (corpus_of or (lambda bench: bench.corpus(model)))(bench), batch * model.context, []
+
+        def ours():
+            runs.append(bench.train(model, corpus, precision, batch, steps, *keys))
+            return tokens / median([line["seconds"] for line in runs[-1].metrics[1:]])
+
+        def theirs(peer):
+            found = peer("train", model, corpus, precision, batch, steps)
+            return found["name"], tokens / median(found["seconds"][1:])
+
+        return {**bench.turns(model.kind, ours, theirs), "precision": precision, "memory": [run.memory() for run in runs],
+                "mfu": [median([line["mfu"] or 0 for line in run.metrics[1:]]) for run in runs]}
 
     return measure
 
@@ -127,17 +148,21 @@ def scoring(model, windows, batch):
     """bagpipe: from the line that says what is scored to the first line of results; PyTorch: all batches but the first."""
 
     def measure(bench):
-        corpus, pairs = bench.windows(model, windows), []
-        weights = initial_weights(bench, model, bench.windows(model, batch))
-        scored_loss(bench, model, bench.windows(model, batch), "bf16")  # imports the checkpoint
+        corpus, first = bench.windows(model, windows), bench.windows(model, batch)
+        weights = initial_weights(bench, model, first)
+        scored_loss(bench, model, first, "bf16")  # imports the checkpoint
         keys = [f"score.model={bench.programs.at(model.name + '-imported')}", f"score.corpus={corpus}", "score.prefix=none",
                 "math.precision=bf16"]
-        for _ in range(bench.pairs):
+
+        def ours():
             run = bench.programs.bagpipe("score", keys)
-            seconds = run.moments("all ")[0] - run.moments("scoring ")[0]
-            peer = bench.programs.peer("score", model, corpus, "bf16", batch, windows // batch, weights)
-            pairs.append((run.summary["tokens"] / seconds, peer["tokens"] / median(peer["seconds"][1:])))
-        return {"pairs": pairs, "precision": "bf16"}
+            return run.summary["tokens"] / (run.moments("all ")[0] - run.moments("scoring ")[0])
+
+        def theirs(peer):
+            found = peer("score", model, corpus, "bf16", batch, windows // batch, weights)
+            return found["name"], found["tokens"] / median(found["seconds"][1:])
+
+        return {**bench.turns(model.kind, ours, theirs), "precision": "bf16"}
 
     return measure
 
