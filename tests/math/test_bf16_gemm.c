@@ -1,10 +1,13 @@
 /* bf16 products of our own against plain loops: AVX512_BF16 and AMX where the CPU has them, and AMX
  * emulated, through packing, blocks, threads and edges. */
 #define BP_AMX_EMULATED
-#define bp_bf16_kernel_amx emulated_amx
+#define bp_bf16_kernel_amx     emulated_amx
+#define bp_gradient_kernel_amx emulated_gradient
 #include "math/gemm/bf16_gemm_amx.c"
+#include "math/gemm/bf16_gradient_amx.c"
 #include "math/math.h"
 #undef bp_bf16_kernel_amx
+#undef bp_gradient_kernel_amx
 
 #include "math/gemm/linear_priv.h"
 #include "math/kernels/loops_priv.h"
@@ -367,6 +370,62 @@ static void check_strips(const bp_bf16_kernel *kernel, size_t cases)
         check_strip(kernel, &some[i], forms[i % 2]);
 }
 
+static void multiply_gradient(const problem *p, const bp_bf16_kernel *kernel, float *c)
+{
+    int threads = bp_math_threads();
+    size_t bytes = bp_bf16_gradient_bytes(kernel, p->K, threads);
+    void *scratch = bp_alloc("test", (int64_t)bytes, 1);
+    bp_bf16_gradient gradient = {c,    p->a, p->panels, p->c_row,          p->a_row,
+                                 p->M, p->N, p->K,      p->form.accumulate};
+
+    assert_non_null(scratch);
+    assert_true(bytes <= bp_bf16_gradient_bytes(kernel, p->K + 640, threads));
+    assert_true(bp_bf16_takes_gradient(kernel, &gradient, threads));
+    bp_bf16_multiply_gradient(kernel, &gradient, scratch);
+    bp_free(scratch);
+}
+
+/* Against plain loops, and against the blocks that few rows take, to the bit. */
+static void check_gradient(const bp_bf16_kernel *kernel, const strip_case *one, bool added)
+{
+    int64_t M = one->sizes[0], c_row = one->sizes[1] + one->c_more;
+    problem p =
+        problem_of_rows(one->sizes, (product_form){true, false, added}, M + one->a_more, c_row);
+    float *c = copied(p.c, M * c_row), *random = randoms(p.K * p.a_row, 1),
+          *blocks = copied(p.c, M * c_row), *start = randoms(M * c_row, 2);
+
+    bp_math_set_threads(one->threads);
+    multiply_gradient(&p, kernel, c);
+    twin(&p, blocks);
+    assert_same_bits(c, blocks, M * c_row);
+    for (int64_t i = 0; i < p.K * p.a_row; i++)
+        p.a[i] = upper_half(random[i]);
+    memcpy(c, start, (size_t)(M * c_row) * sizeof *c);
+    memcpy(blocks, start, (size_t)(M * c_row) * sizeof *c);
+    multiply_gradient(&p, kernel, c);
+    multiply(&p, kernel, blocks, M);
+    assert_same_bits(c, blocks, M * c_row);
+    bp_math_set_threads(0);
+    bp_free(c);
+    bp_free(random);
+    bp_free(blocks);
+    bp_free(start);
+    problem_free(&p);
+}
+
+/* One run of k and more, edges, rows of dy that begin within lines. */
+static void check_gradients(const bp_bf16_kernel *kernel, size_t cases)
+{
+    static const strip_case some[] = {
+        {{128, 128, 512}, 0, 0, 1},   {{150, 136, 1290}, 3, 8, 1}, {{290, 150, 790}, 0, 10, 2},
+        {{420, 130, 1024}, 0, 14, 1}, {{130, 800, 1312}, 8, 0, 1}, {{400, 130, 2090}, 0, 14, 3},
+    };
+
+    for (size_t i = 0; i < cases && i < sizeof some / sizeof *some; i++)
+        for (int added = 0; added < 2; added++)
+            check_gradient(kernel, &some[i], added == 1);
+}
+
 static void avx512_products_equal_plain_loops(void **state)
 {
     (void)state;
@@ -385,6 +444,7 @@ static void emulated_amx_products_equal_plain_loops(void **state)
         skip();
     check_shapes(&emulated_amx);
     check_strips(&emulated_amx, 3);
+    check_gradients(&emulated_amx, 2);
     check_bits(&emulated_amx, 400);
     check_epilogues(&emulated_amx);
 }
@@ -398,6 +458,7 @@ static void amx_products_equal_plain_loops(void **state)
     }
     check_shapes(&bp_bf16_kernel_amx);
     check_strips(&bp_bf16_kernel_amx, 6);
+    check_gradients(&bp_bf16_kernel_amx, 6);
     check_bits(&bp_bf16_kernel_amx, 1000);
     check_epilogues(&bp_bf16_kernel_amx);
 }

@@ -244,5 +244,6 @@ const bp_bf16_kernel bp_bf16_kernel_amx = {
     .pack_weight = bp_bf16_pack_weight,
     .strip = strip,
     .strip_end = strip_end,
+    .gradient = &bp_gradient_kernel_amx,
     .multiply_adds = multiply_adds,
 };

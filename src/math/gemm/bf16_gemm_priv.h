@@ -8,6 +8,7 @@
 #ifndef BP_MATH_GEMM_BF16_GEMM_PRIV_H
 #define BP_MATH_GEMM_BF16_GEMM_PRIV_H
 
+#include "math/gemm/bf16_gradient_priv.h"
 #include "math/gemm/operand_pass_priv.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,7 +95,8 @@ typedef struct bp_bf16_kernel {
     /* A block whose left side streams (NULL: there is none), and what follows the last one. */
     void (*strip)(const bp_strip_block *block);
     void (*strip_end)(float *before, const bp_strip_rows *rows, bool past);
-    bp_multiply_adds *multiply_adds; /* begin and end included */
+    const bp_gradient_kernel *gradient; /* NULL: weight gradients are products as others are */
+    bp_multiply_adds *multiply_adds;    /* begin and end included */
 } bp_bf16_kernel;
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;

@@ -80,9 +80,20 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                              bool fresh)
 {
     size_t panels_bytes = bp_bf16_panels_bytes(x->rows, x->columns);
-    size_t bytes =
-        bp_bf16_scratch_bytes(kernel, dy->columns, x->columns, x->rows, omp_get_max_threads());
-    uint32_t *panels = bp_workspace_of(workspace, panels_bytes + bytes);
+    int threads = omp_get_max_threads();
+    size_t bytes = bp_bf16_scratch_bytes(kernel, dy->columns, x->columns, x->rows, threads),
+           strips = bp_bf16_gradient_bytes(kernel, x->rows, threads);
+    uint32_t *panels = bp_workspace_of(workspace, panels_bytes + (bytes > strips ? bytes : strips));
+    char *scratch = (char *)panels + panels_bytes;
+    bp_bf16_gradient gradient = {.c = dw,
+                                 .a = dy->data,
+                                 .b = panels,
+                                 .c_row = x->columns,
+                                 .a_row = dy->stride,
+                                 .M = dy->columns,
+                                 .N = x->columns,
+                                 .K = x->rows,
+                                 .accumulate = !fresh};
     bp_bf16_product product = {.c = dw,
                                .a = dy->data,
                                .b = panels,
@@ -97,7 +108,10 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                                .accumulate = !fresh};
 
     kernel->pack_right(panels, x->data, x->stride, x->rows, x->columns);
-    bp_bf16_multiply(kernel, &product, (char *)panels + panels_bytes);
+    if (bp_bf16_takes_gradient(kernel, &gradient, threads))
+        bp_bf16_multiply_gradient(kernel, &gradient, scratch);
+    else
+        bp_bf16_multiply(kernel, &product, scratch);
 }
 
 /* Of the map of at most `rows` rows of K to N, with any epilogue. */
@@ -115,12 +129,15 @@ static size_t map_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t N, i
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
                                int64_t ins, bool forward_only)
 {
+    int threads = omp_get_max_threads();
     size_t sides[] = {map_bytes(kernel, rows, outs, ins), map_bytes(kernel, rows, ins, outs),
-                      bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, omp_get_max_threads()) +
+                      bp_bf16_most_scratch_bytes(kernel, outs, ins, rows, threads) +
+                          bp_bf16_panels_bytes(rows, ins),
+                      bp_bf16_gradient_bytes(kernel, rows, threads) +
                           bp_bf16_panels_bytes(rows, ins)};
     size_t most = 0;
 
-    for (int i = 0; i < (forward_only ? 1 : 3); i++)
+    for (int i = 0; i < (forward_only ? 1 : 4); i++)
         most = sides[i] > most ? sides[i] : most;
     return most;
 }

@@ -31,7 +31,13 @@ void bp_bf16_pack_tiles(uint32_t *panel, const uint16_t *a, int64_t a_row, int64
 void bp_bf16_pack_tiles_transposed(uint32_t *panel, const uint16_t *a, int64_t a_row, int64_t rows,
                                    int64_t k)
 {
-    for (int64_t at = 0; at < k; at += BP_BF16_STEP)
+    for (int64_t at = 0; at < k; at += BP_BF16_STEP) {
+        if (rows == BP_BF16_ROWS && at + BP_BF16_STEP <= k) {
+            for (int m = 0; m < BP_BF16_ROWS; m += 8)
+                transpose_octet(panel + m * LANES, a + at * a_row + m, a_row);
+            panel += STEP_WORDS;
+            continue;
+        }
         for (int64_t m = 0; m < BP_BF16_ROWS; m += LANES, panel += TILE_WORDS) {
             __m512i words[LANES];
             __mmask16 some = (__mmask16)first_halves(rows - m);
@@ -42,6 +48,7 @@ void bp_bf16_pack_tiles_transposed(uint32_t *panel, const uint16_t *a, int64_t a
             for (int row = 0; row < LANES; row++)
                 _mm512_store_si512(panel + row * LANES, words[row]);
         }
+    }
 }
 
 void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K, int64_t N)

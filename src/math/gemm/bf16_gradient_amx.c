@@ -1,0 +1,162 @@
+/* Blocks of weight gradients by AMX: tiles 0 to 3 hold the sums, the left side comes from the
+ * second cache by stream loads, and so does what the first has no place for of the right side. */
+#include "math/gemm/amx_priv.h"
+#include "math/gemm/bf16_gradient_priv.h"
+
+/* Every CPU with AMX has AVX-512; the emulation asks for it too. */
+#define WIDE       __attribute__((target("avx512f")))
+#define ALWAYS     WIDE static inline __attribute__((always_inline))
+
+#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
+#define PLAIN      20                /* steps of the right side that the first cache keeps */
+#define WAIT       4                 /* steps from the tiles' stores on to the first rows */
+
+/* Rows r and r + 1 of finished sums, from quarters to where they belong. */
+ALWAYS void gradient_rows(const bp_gradient_block *t, int64_t r, bool past)
+{
+    const float *from = t->before + r / TILE * 2 * TILE * TILE + r % TILE * TILE;
+    float *c = t->c + r * t->c_row;
+
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m512 x = _mm512_load_ps(from + i / 2 * TILE + i % 2 * TILE * TILE);
+        if (past)
+            _mm512_stream_ps(c + i / 2 * t->c_row + i % 2 * TILE, x);
+        else
+            _mm512_storeu_ps(c + i / 2 * t->c_row + i % 2 * TILE, x);
+    }
+}
+
+/* What a block asks for and writes: constants. */
+typedef struct gradient_form {
+    int start_rows; /* of the next start, a step */
+    bool sums, rows, past, next_a;
+} gradient_form;
+
+ALWAYS void gradient_fetch(const bp_gradient_block *t, gradient_form f, int64_t step)
+{
+#pragma GCC unroll 2
+    for (int i = 0; i < f.start_rows; i++) {
+        const float *row = t->next_start + (step * f.start_rows + i) * t->c_row;
+        _mm_prefetch((const char *)row, _MM_HINT_T1);
+        _mm_prefetch((const char *)(row + TILE), _MM_HINT_T1);
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < BP_GRADIENT_B_LINES; i++)
+        _mm_prefetch((const char *)(t->next_b + (step * BP_GRADIENT_B_LINES + i) * TILE),
+                     _MM_HINT_T1);
+    if (f.next_a)
+#pragma GCC unroll 2
+        for (int i = 0; i < BP_GRADIENT_A_LINES; i++)
+            _mm_prefetch((const char *)(t->next_a + (step * BP_GRADIENT_A_LINES + i) * t->a_row),
+                         _MM_HINT_T1);
+    if (f.sums) /* a block's 64 lines in 16 steps */
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            _mm_prefetch((const char *)(t->next_sums + (step * 4 + i) * TILE), _MM_HINT_T0);
+}
+
+/* Quarter i of the sums before goes, that of this block begins. */
+#define BEGIN_QUARTER(i, left, right)                                                              \
+    do {                                                                                           \
+        if (t->before)                                                                             \
+            _tile_stored(i, t->before + (i)*TILE * TILE, 4 * TILE);                                \
+        if (!t->start)                                                                             \
+            _tile_zero(i);                                                                         \
+        else if (t->start_row)                                                                     \
+            _tile_stream_loadd(i, t->start + (i) / 2 * TILE * t->start_row + (i) % 2 * TILE,       \
+                               t->start_row * 4);                                                  \
+        else                                                                                       \
+            _tile_loadd(i, t->start + (i)*TILE * TILE, 4 * TILE);                                  \
+        _tile_dpbf16ps(i, left, right);                                                            \
+    } while (0)
+
+ALWAYS void gradient_step(const bp_gradient_block *t, gradient_form f, int64_t step, bool stream)
+{
+    const uint32_t *a = t->a + step * STEP_WORDS, *b = t->b + step * STEP_WORDS;
+
+    if (stream)
+        _tile_stream_loadd(6, b, 8 * TILE);
+    else
+        _tile_loadd(6, b, 8 * TILE);
+    _tile_stream_loadd(4, a, 4 * TILE);
+    _tile_stream_loadd(5, a + TILE * TILE, 4 * TILE);
+    if (stream)
+        _tile_stream_loadd(7, b + TILE, 8 * TILE);
+    else
+        _tile_loadd(7, b + TILE, 8 * TILE);
+    gradient_fetch(t, f, step);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS void block_of(const bp_gradient_block *t, gradient_form f)
+{
+    int64_t plain = t->steps < PLAIN ? t->steps : PLAIN, step, r = 0;
+
+    _tile_stream_loadd(4, t->a, 4 * TILE);
+    _tile_loadd(6, t->b, 8 * TILE);
+    _tile_loadd(7, t->b + TILE, 8 * TILE);
+    _tile_stream_loadd(5, t->a + TILE * TILE, 4 * TILE);
+    BEGIN_QUARTER(0, 4, 6);
+    BEGIN_QUARTER(2, 5, 6);
+    BEGIN_QUARTER(1, 4, 7);
+    BEGIN_QUARTER(3, 5, 7);
+    gradient_fetch(t, f, 0);
+    for (step = 1; step < WAIT; step++)
+        gradient_step(t, f, step, false);
+    for (; step < plain; step++) {
+        gradient_step(t, f, step, false);
+        if (f.rows && r < 2 * TILE) {
+            gradient_rows(t, r, f.past);
+            r += 2;
+        }
+    }
+    for (; step < t->steps; step++)
+        gradient_step(t, f, step, true);
+    for (; f.rows && r < 2 * TILE; r += 2)
+        gradient_rows(t, r, f.past);
+}
+
+ALWAYS void block_by_ask(const bp_gradient_block *t, bool next_a)
+{
+    if (t->next_sums && t->c && t->past)
+        block_of(t, (gradient_form){0, true, true, true, next_a});
+    else if (t->next_sums && t->c)
+        block_of(t, (gradient_form){0, true, true, false, next_a});
+    else if (t->next_sums && t->next_start)
+        block_of(t, (gradient_form){2, true, false, false, next_a});
+    else if (t->next_sums)
+        block_of(t, (gradient_form){0, true, false, false, next_a});
+    else if (t->c && t->past)
+        block_of(t, (gradient_form){0, false, true, true, next_a});
+    else if (t->c && t->steps >= 32)
+        block_of(t, (gradient_form){1, false, true, false, next_a});
+    else if (t->c)
+        block_of(t, (gradient_form){2, false, true, false, next_a});
+    else
+        block_of(t, (gradient_form){0, false, false, false, next_a});
+}
+
+WIDE static void gradient_block(const bp_gradient_block *t)
+{
+    if (t->next_a)
+        block_by_ask(t, true);
+    else
+        block_by_ask(t, false);
+}
+
+WIDE static void gradient_end(const bp_gradient_block *t)
+{
+    _tile_stored(0, t->before, 4 * TILE);
+    _tile_stored(1, t->before + TILE * TILE, 4 * TILE);
+    _tile_stored(2, t->before + 2 * TILE * TILE, 4 * TILE);
+    _tile_stored(3, t->before + 3 * TILE * TILE, 4 * TILE);
+    for (int64_t r = 0; t->c && r < 2 * TILE; r += 2)
+        gradient_rows(t, r, t->past);
+    _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
+}
+
+const bp_gradient_kernel bp_gradient_kernel_amx = {gradient_block, gradient_end};
