@@ -114,7 +114,13 @@ static visit visit_at(const work *w, int64_t at)
 
 static const uint16_t *left_at(const work *w, int64_t m, int64_t step)
 {
-    return w->product->a + step * BP_BF16_STEP * w->product->a_row + m * BP_BF16_ROWS;
+    const bp_bf16_gradient *product = w->product;
+    int64_t row = step * BP_BF16_STEP;
+    bool more = product->a_more && row >= product->k_more;
+
+    return (more ? product->a_more + (row - product->k_more) * product->a_row
+                 : product->a + row * product->a_row) +
+           m * BP_BF16_ROWS;
 }
 
 static float *place_of(const work *w, int64_t m, int64_t n)

@@ -39,7 +39,9 @@ struct bp_bf16_kernel;
 /** c[M][N] (+)= a transposed times b. */
 typedef struct bp_bf16_gradient {
     float *c;
-    const uint16_t *a; /* [K][M] */
+    const uint16_t *a;      /* [K][M], */
+    const uint16_t *a_more; /* from row k_more on, of whole steps, here; NULL: not */
+    int64_t k_more;
     const uint32_t *b; /* panels */
     int64_t c_row, a_row, M, N, K;
     bool accumulate;

@@ -93,6 +93,8 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                                  .M = dy->columns,
                                  .N = x->columns,
                                  .K = x->rows,
+                                 .a_more = more ? more->data : NULL,
+                                 .k_more = dy->rows,
                                  .accumulate = !fresh};
     bp_bf16_product product = {.c = dw,
                                .a = dy->data,
