@@ -563,6 +563,7 @@ static void rows_in_two_places_are_one_product(void **state)
         check_pieces(way, 64, 100, 90, 70);
         check_pieces(way, 32, 1060, 300, 64);
         check_pieces(way, 800, 1600, 40, 770);
+        check_pieces(way, 640, 1408, 300, 160); /* strips, in runs */
         check_pieces(way, 0, 50, 33, 65);
         check_pieces(way, 50, 50, 33, 65);
     }

@@ -115,11 +115,12 @@ static visit visit_at(const work *w, int64_t at)
 static const uint16_t *left_at(const work *w, int64_t m, int64_t step)
 {
     const bp_bf16_gradient *product = w->product;
-    int64_t k = step * BP_BF16_STEP;
+    int64_t row = step * BP_BF16_STEP;
+    bool more = product->a_more && row >= product->k_more;
 
-    if (product->a_more && k >= product->k_more)
-        return product->a_more + (k - product->k_more) * product->a_row + m * BP_BF16_ROWS;
-    return product->a + k * product->a_row + m * BP_BF16_ROWS;
+    return (more ? product->a_more + (row - product->k_more) * product->a_row
+                 : product->a + row * product->a_row) +
+           m * BP_BF16_ROWS;
 }
 
 static float *place_of(const work *w, int64_t m, int64_t n)

@@ -39,8 +39,8 @@ struct bp_bf16_kernel;
 /** c[M][N] (+)= a transposed times b. */
 typedef struct bp_bf16_gradient {
     float *c;
-    const uint16_t *a,
-        *a_more; /* [K][M]; where it goes on from k_more on, whole steps (NULL: not) */
+    const uint16_t *a;      /* [K][M], */
+    const uint16_t *a_more; /* from row k_more on, of whole steps, here; NULL: not */
     int64_t k_more;
     const uint32_t *b; /* panels */
     int64_t c_row, a_row, M, N, K;
