@@ -414,8 +414,13 @@ size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64
 
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K)
 {
-    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks ||
-           bp_bf16_strips_take(kernel, K);
+    return up(K, BP_BF16_STEP) <= most_steps(kernel) * kernel->k_blocks &&
+           !bp_bf16_strips_take(kernel, K);
+}
+
+bool bp_bf16_takes_halves(const bp_bf16_kernel *kernel, int64_t K)
+{
+    return bp_bf16_strips_take(kernel, K) || bp_bf16_takes_epilogue(kernel, K);
 }
 
 /* Of one thread. */

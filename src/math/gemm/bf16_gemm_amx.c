@@ -73,9 +73,6 @@ ALWAYS void write_row(const float *sums, const bp_strip_rows *to, int64_t r, boo
             _mm512_stream_si512(halves, both);
         else
             _mm512_storeu_si512(halves, both);
-    } else if (!to->c) {
-        to->epilogue->pass(to->epilogue->context, from, to->m + r, to->n, BP_BF16_COLUMNS,
-                           to->sums);
     } else if (past) {
         _mm512_stream_ps(to->c + r * to->c_row, left);
         _mm512_stream_ps(to->c + r * to->c_row + TILE, right);
@@ -87,7 +84,7 @@ ALWAYS void write_row(const float *sums, const bp_strip_rows *to, int64_t r, boo
 
 static inline bool has_rows(const bp_strip_rows *to)
 {
-    return to->c || to->halves || to->epilogue;
+    return to->c || to->halves;
 }
 
 ALWAYS void write_rows(const float *sums, const bp_strip_rows *to, int64_t r, bool past)

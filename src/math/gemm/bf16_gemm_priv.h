@@ -32,15 +32,12 @@ typedef struct bp_bf16_block {
  * first. */
 #define BP_STRIP_SUMS 1024 /* floats of a block: 32 rows of 32 */
 
-/** Where finished sums go while the next block is multiplied: to float32 rows, to bf16 rows, or to
- * an epilogue, which has them from row m and column n on. All zero: nowhere. */
+/** Where finished sums go while the next block is multiplied: to float32 rows, or to bf16 rows. All
+ * zero: nowhere. */
 typedef struct bp_strip_rows {
     float *c;
     uint16_t *halves;
     int64_t c_row; /* elements from row to row of either */
-    const bp_epilogue *epilogue;
-    int64_t m, n;
-    float *sums; /* of the columns, for the epilogue; NULL: not wanted */
 } bp_strip_rows;
 
 /** A block of sums: start + a b, over `steps` steps of k. It is left in registers, and written to
@@ -146,9 +143,11 @@ size_t bp_bf16_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N,
 size_t bp_bf16_most_scratch_bytes(const bp_bf16_kernel *kernel, int64_t M, int64_t N, int64_t K,
                                   int threads);
 
-/** Sums over K that are finished before the next rows are taken: what an epilogue and bf16 sums
- * need. */
+/** Sums over K that are finished before the next rows are taken: what an epilogue needs. Not where
+ * strips may be used, which are faster with a pass after them. */
 bool bp_bf16_takes_epilogue(const bp_bf16_kernel *kernel, int64_t K);
+/** Sums may go to bf16 rows: through strips, or through an epilogue that rounds. */
+bool bp_bf16_takes_halves(const bp_bf16_kernel *kernel, int64_t K);
 size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K, int threads);
 
 /* bf16_few.c: products of few rows, bound by reading the right side */

@@ -20,7 +20,7 @@ void bp_bf16_copies_refresh(bp_bf16_copies *copies);
 void bp_bf16_copies_clear(bp_bf16_copies *copies);
 
 /** x[rows] times what is in the panels, + bias (NULL: none): written to y, float32 or bf16, or
- * handed to the epilogue instead (y NULL). Into bf16 where the kernel takes an epilogue. */
+ * handed to the epilogue instead (y NULL). Into bf16 where the kernel takes it. */
 typedef struct bp_bf16_rows {
     const bp_operand *y;
     const bp_epilogue *epilogue;

@@ -56,9 +56,10 @@ static bool rows_are_lines(const bp_bf16_product *product)
 
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)
 {
-    if (product->transposed || product->accumulate || !bp_bf16_strips_take(kernel, product->K))
+    if (product->transposed || product->accumulate || product->epilogue ||
+        !bp_bf16_strips_take(kernel, product->K))
         return false;
-    return !product->c ||
+    return product->halves ||
            (rows_are_lines(product) && up(product->M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
             up(product->N, BP_BF16_COLUMNS) / threads >= 4);
 }
@@ -144,31 +145,19 @@ static void next_left(const strips *s, const visit *v, int64_t m, int64_t n, bp_
 static bp_strip_rows rows_at(const strips *s, int64_t m, int64_t n)
 {
     const bp_bf16_product *product = s->product;
-    int64_t row = m * BP_BF16_ROWS, column = n * BP_BF16_COLUMNS,
-            at = row * product->c_row + column;
-    bp_strip_rows to = {.c_row = product->c_row, .m = row, .n = column};
+    int64_t at = m * BP_BF16_ROWS * product->c_row + n * BP_BF16_COLUMNS;
 
-    if (product->epilogue) {
-        to.epilogue = product->epilogue;
-        to.sums = product->panel_sums ? product->panel_sums + m * product->N + column : NULL;
-    } else if (product->halves) {
-        to.halves = product->halves + at;
-    } else {
-        to.c = product->c + at;
-    }
-    return to;
+    if (product->halves)
+        return (bp_strip_rows){.halves = product->halves + at, .c_row = product->c_row};
+    return (bp_strip_rows){.c = product->c + at, .c_row = product->c_row};
 }
 
 /* A block at an edge of the sums. */
-static void write_edge(const strips *s, const bp_strip_rows *to, int64_t rows)
+static void write_edge(const strips *s, const bp_strip_rows *to, int64_t rows, int64_t columns)
 {
-    int64_t columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - to->n);
-
     for (int64_t r = 0; r < rows; r++) {
         const float *from = s->finished + r * BP_BF16_COLUMNS;
-        if (to->epilogue)
-            to->epilogue->pass(to->epilogue->context, from, to->m + r, to->n, columns, to->sums);
-        else if (to->halves)
+        if (to->halves)
             s->loops->to_bf16(to->halves + r * to->c_row, from, columns);
         else
             memcpy(to->c + r * to->c_row, from, (size_t)columns * sizeof *from);
@@ -204,15 +193,14 @@ static void flush(strips *s)
 static void finish_block(strips *s, int64_t m, int64_t n)
 {
     bp_strip_rows to = rows_at(s, m, n);
-    int64_t rows = rows_of(s, m), columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - to.n);
+    int64_t rows = rows_of(s, m),
+            columns = bp_smaller(BP_BF16_COLUMNS, s->product->N - n * BP_BF16_COLUMNS);
 
-    if (to.sums)
-        memset(to.sums, 0, (size_t)columns * sizeof *to.sums);
     if (rows == BP_BF16_ROWS && columns == BP_BF16_COLUMNS) {
         s->rows = to;
     } else {
         flush(s);
-        write_edge(s, &to, rows);
+        write_edge(s, &to, rows, columns);
     }
 }
 

@@ -255,12 +255,6 @@ bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
     return false;
 }
 
-bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner)
-{
-    (void)gemm, (void)inner;
-    return false;
-}
-
 void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
                                const bp_weight *w, const float *bias)
 {

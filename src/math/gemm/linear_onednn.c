@@ -155,7 +155,7 @@ static void multiply_own(const call *c, const bp_operand *x, int64_t y_columns)
     bp_bf16_rows rows = {c->to, c->epilogue, c->bias, y_columns};
 
     if (!c->to || c->to->form != BP_OPERAND_BF16 ||
-        bp_bf16_takes_epilogue(c->gemm->kernel, x->columns)) {
+        bp_bf16_takes_halves(c->gemm->kernel, x->columns)) {
         bp_bf16_map(c->gemm->kernel, &c->gemm->scratchpad, &rows, x, panels);
         return;
     }
@@ -242,11 +242,6 @@ void bp_linear_backward_input_into(bp_gemm *gemm, const bp_operand *dx, const bp
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner)
 {
     return !gemm->q8 && is_own(gemm) && bp_bf16_takes_epilogue(gemm->kernel, inner);
-}
-
-bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner)
-{
-    return bp_gemm_takes_epilogue(gemm, inner) && !bp_bf16_strips_take(gemm->kernel, inner);
 }
 
 void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,

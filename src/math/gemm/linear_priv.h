@@ -52,8 +52,6 @@ bp_operand bp_operand_at(const bp_gemm *gemm, void *data, int64_t rows, int64_t 
 /** Products over `inner` products a sum may hand their sums to an epilogue (operand_priv.h),
  * instead of writing them. */
 bool bp_gemm_takes_epilogue(const bp_gemm *gemm, int64_t inner);
-/** And one that computes as much as an activation is faster so than a pass after the product. */
-bool bp_gemm_likes_epilogue(const bp_gemm *gemm, int64_t inner);
 void bp_linear_forward_through(bp_gemm *gemm, const bp_epilogue *epilogue, const bp_operand *x,
                                const bp_weight *w, const float *bias);
 void bp_linear_backward_input_through(bp_gemm *gemm, const bp_epilogue *epilogue,

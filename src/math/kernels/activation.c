@@ -82,7 +82,7 @@ void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_o
 
 int64_t bp_linear_activation_floats(const bp_gemm *gemm, int64_t rows, int64_t width, int64_t inner)
 {
-    return bp_gemm_likes_epilogue(gemm, width) ? 0 : rows * inner;
+    return bp_gemm_takes_epilogue(gemm, width) ? 0 : rows * inner;
 }
 
 void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, const bp_operand *x,
@@ -91,7 +91,7 @@ void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, c
     activation in = activation_of(to->kind, to->y, to->kept, NULL);
     bp_epilogue epilogue = {.pass = forward_row, .context = &in, .written = {to->y, to->kept}};
 
-    if (bp_gemm_likes_epilogue(gemm, x->columns)) {
+    if (bp_gemm_takes_epilogue(gemm, x->columns)) {
         bp_linear_forward_through(gemm, &epilogue, x, w, bias);
         return;
     }
@@ -105,7 +105,7 @@ void bp_linear_activation_backward(bp_gemm *gemm, const bp_activation_rows *to,
     activation in = activation_of(to->kind, to->y, to->kept, to->dx);
     bp_epilogue epilogue = {backward_row, &in, to->bias, to->kept, {to->y, to->dx}};
 
-    if (bp_gemm_likes_epilogue(gemm, dy->columns)) {
+    if (bp_gemm_takes_epilogue(gemm, dy->columns)) {
         bp_linear_backward_input_through(gemm, &epilogue, dy, w);
         return;
     }
