@@ -16,7 +16,7 @@
 #define LN_2   0.6931471805599453
 /* Keys of a block of the forward pass, queries that go through the keys together: the longer, the
  * rarer sums, keys and values are loaded again. */
-#define FAR 64
+#define FAR   64
 #define GROUP 128
 
 /* All that a pass takes of its scratch. Dp is D in whole blocks, Tp is K in whole blocks of FAR. */
@@ -129,6 +129,7 @@ typedef struct visit {
     int64_t q, k, at, keys; /* of the tile's first query; the panel's place in the tile; 0 keys:
                                there is none */
     float *scores, *dweights; /* and then weights, or pairs of the scores' gradients */
+    bool first;               /* of the panel: its sums begin */
 } visit;
 
 /* The last three, and how many there were. */
@@ -163,9 +164,9 @@ static bp_bf16_tile rows_product(const bp_head *one, float *c, const uint16_t *r
                           .K = padded(one)};
 }
 
-/* sums[Dp][PANEL] += transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
+/* sums[Dp][PANEL] (+)= transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
 static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const uint16_t *transposed,
-                                       int64_t row, const float *pairs, int64_t keys)
+                                       int64_t row, const float *pairs, const visit *panel)
 {
     return (bp_bf16_tile){.c = sums,
                           .c_row = PANEL,
@@ -176,8 +177,8 @@ static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const ui
                           .b_row = PANEL,
                           .M = padded(one),
                           .N = PANEL,
-                          .K = bp_round_up(keys, BLOCK),
-                          .accumulate = true};
+                          .K = bp_round_up(panel->keys, BLOCK),
+                          .accumulate = !panel->first};
 }
 
 static const bp_panel_bits *mask_of(const bp_head *one, const workspace *space, const visit *panel)
@@ -213,7 +214,7 @@ static void weigh_panel(const bp_head *one, const workspace *space, const visit 
                                 .kept = mask_of(one, space, panel),
                                 .keys = panel->keys,
                                 .visible = bp_visible(one, panel->q + at, panel->k)};
-    if (passes->softmax(&softmax))
+    if (passes->softmax(&softmax) && !panel->first)
         passes->scale_panel(space->sums + at * padded(one), space->factor + at, padded(one));
 }
 
@@ -230,7 +231,7 @@ static void forward_step(const bp_head *one, const workspace *space, pipeline *l
     if (before->keys > 0)
         products[count++] = transposed_product(one, space->sums + before->at * width,
                                                space->transposed + before->k * width, FAR,
-                                               before->scores, before->keys);
+                                               before->scores, before);
     if (next->keys > 0)
         products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
                                          space->queries + next->at * width / 2, next->keys);
@@ -267,17 +268,20 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
         one->tiles->passes->transposed_pairs(space->queries + at * width / 2, &queries,
                                              (float)(LOG2_E * (double)one->scale));
     }
-    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
     for (int64_t i = 0; i < GROUP; i++) {
         space->top[i] = -INFINITY;
         space->sum[i] = 0.0f;
     }
-    for (int64_t at = 0; at < rows; at += PANEL)
-        for (int64_t k = bp_first_seen(one, q + at, FAR); k < end; k += FAR) {
-            int64_t keys = keys_seen(one, q + at, k, FAR);
-            if (keys > 0)
-                forward_step(one, space, &line, &(visit){.q = q, .k = k, .at = at, .keys = keys});
-        }
+    for (int64_t at = 0; at < rows; at += PANEL) {
+        int64_t first = bp_first_seen(one, q + at, FAR);
+        for (int64_t k = first; k < end && keys_seen(one, q + at, k, FAR) > 0; k += FAR)
+            forward_step(one, space, &line,
+                         &(visit){.q = q,
+                                  .k = k,
+                                  .at = at,
+                                  .keys = keys_seen(one, q + at, k, FAR),
+                                  .first = k == first});
+    }
     forward_step(one, space, &line, &(visit){0});
     forward_step(one, space, &line, &(visit){0});
     for (int64_t at = 0; at < rows; at += PANEL)
@@ -320,7 +324,6 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
     }
     for (int64_t i = 0; i < GROUP; i++)
         space->top[i] = i < rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
-    memset(space->sums, 0, (size_t)(width * GROUP) * sizeof(float));
 }
 
 /* As far as the scores' gradients are kept: rounded. */
@@ -360,9 +363,9 @@ static void weigh_gradients(const bp_head *one, const bp_head_results *results,
     add_bias_gradient(one, results->dbias, space, panel);
 }
 
-/* sums[BLOCK][Dp] += left[BLOCK][queries] pairs[queries][Dp] */
+/* sums[keys][Dp] += left[keys][queries] pairs[queries][Dp] */
 static bp_bf16_tile sum_product(const bp_head *one, float *sums, const uint16_t *left,
-                                const uint32_t *pairs, int64_t queries)
+                                const uint32_t *pairs, int64_t keys, int64_t queries)
 {
     return (bp_bf16_tile){.c = sums,
                           .c_row = padded(one),
@@ -370,30 +373,32 @@ static bp_bf16_tile sum_product(const bp_head *one, float *sums, const uint16_t 
                           .a_row = GROUP,
                           .b = pairs,
                           .b_row = padded(one),
-                          .M = BLOCK,
+                          .M = keys,
                           .N = padded(one),
                           .K = queries,
                           .accumulate = true};
 }
 
-/* Gradients of the keys and values of the block at k, of the panels that see them. */
+/* Gradients of the keys and values of the block at k, of the panels that see them: all keys at
+ * once, or, where not all queries of the tile see them, BLOCK by BLOCK. */
 static void add_key_gradients(const bp_head *one, const workspace *space, int64_t q, int64_t rows,
                               int64_t k)
 {
-    int64_t width = padded(one);
+    int64_t width = padded(one), last = bp_round_up(bp_least(k + KEYS, one->keys), BLOCK),
+            unit = one->shape->causal && last - BLOCK > q ? BLOCK : last - k;
     bp_bf16_tile products[2 * KEYS / BLOCK];
     int count = 0;
 
-    for (int64_t at = k; at < bp_least(k + KEYS, one->keys); at += BLOCK) {
+    for (int64_t at = k; at < last; at += unit) {
         int64_t first = one->shape->causal && at > q ? at - q : 0,
                 queries = bp_round_up(rows, PANEL) - first, left = (at - k) * GROUP + first;
         if (queries <= 0)
             break;
         products[count++] =
             sum_product(one, space->dvalues + at * width, space->left_weights + left,
-                        space->dout_rows + first / 2 * width, queries);
+                        space->dout_rows + first / 2 * width, unit, queries);
         products[count++] = sum_product(one, space->dkeys + at * width, space->left_scores + left,
-                                        space->query_rows + first / 2 * width, queries);
+                                        space->query_rows + first / 2 * width, unit, queries);
     }
     one->tiles->products(products, count);
 }
@@ -413,7 +418,7 @@ static void backward_step(const bp_head *one, const bp_head_results *results,
     if (before->keys > 0 && range->of_queries)
         products[count++] = transposed_product(one, space->sums + before->at * width,
                                                space->transposed + before->k * width, KEYS,
-                                               before->dweights, before->keys);
+                                               before->dweights, before);
     if (next->keys > 0) {
         products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
                                          space->queries + next->at * width / 2, next->keys);
@@ -452,12 +457,14 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
     if (first >= end)
         return;
     load_queries(one, space, results, q, rows);
-    for (int64_t k = seen > first ? seen : first; k < end; k += KEYS)
+    first = seen > first ? seen : first;
+    for (int64_t k = first; k < end; k += KEYS)
         for (int64_t at = 0; at < rows; at += PANEL) {
             int64_t keys = keys_seen(one, q + at, k, KEYS);
             if (keys > 0)
-                backward_step(one, results, space, range, &line,
-                              &(visit){.q = q, .k = k, .at = at, .keys = keys}, rows);
+                backward_step(
+                    one, results, space, range, &line,
+                    &(visit){.q = q, .k = k, .at = at, .keys = keys, .first = k == first}, rows);
         }
     for (int i = 0; i < 2; i++)
         backward_step(one, results, space, range, &line, &(visit){0}, rows);

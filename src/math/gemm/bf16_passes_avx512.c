@@ -322,11 +322,25 @@ static int64_t query_of(int64_t column)
     return column % LANES / 4 * 8 + column / LANES * 4 + column % 4;
 }
 
+/* Some of the 16 floats at y; `past` the caches where they are a line. Rows of one head are far
+ * apart, so that fetching their lines takes longer than all else here: gradients, three rows for
+ * each of the output's, pass by, and the output's lines are asked for at once. */
+ALWAYS void store_part(float *y, __mmask16 some, __m512 x, bool past)
+{
+    if (past && some == 0xffff && (uintptr_t)y % LINE_BYTES == 0)
+        _mm512_stream_ps(y, x);
+    else
+        _mm512_mask_storeu_ps(y, some, x);
+}
+
 static void turn_back(float *y, int64_t y_row, const float *x, const float *factors,
                       const bp_bf16_rows *shape, bool in_panel_order)
 {
     __m512i v[LANES];
 
+    for (int64_t r = 0; !in_panel_order && r < shape->rows; r++)
+        for (int64_t d = 0; d < shape->D; d += LANES)
+            __builtin_prefetch(y + r * y_row + d, 1, 3);
     for (int64_t d = 0; d < shape->D; d += LANES)
         for (int64_t q = 0; q < BP_PANEL; q += LANES) {
 #pragma GCC unroll 16
@@ -337,10 +351,13 @@ static void turn_back(float *y, int64_t y_row, const float *x, const float *fact
             for (int i = 0; i < LANES; i++) {
                 int64_t r = in_panel_order ? query_of(q + i) : q + i;
                 if (r < shape->rows)
-                    _mm512_mask_storeu_ps(y + r * y_row + d, lanes_below(shape->D - d),
-                                          _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(factors[r])));
+                    store_part(y + r * y_row + d, lanes_below(shape->D - d),
+                               _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(factors[r])),
+                               in_panel_order);
             }
         }
+    if (in_panel_order)
+        _mm_sfence();
 }
 
 static void scaled_rows(float *y, int64_t y_row, const float *x, float factor,
@@ -350,9 +367,10 @@ static void scaled_rows(float *y, int64_t y_row, const float *x, float factor,
 
     for (int64_t r = 0; r < shape->rows; r++)
         for (int64_t d = 0; d < shape->D; d += LANES)
-            _mm512_mask_storeu_ps(
-                y + r * y_row + d, lanes_below(shape->D - d),
-                _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d), _mm512_set1_ps(factor)));
+            store_part(y + r * y_row + d, lanes_below(shape->D - d),
+                       _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d), _mm512_set1_ps(factor)),
+                       true);
+    _mm_sfence();
 }
 
 static void row_products(float *delta, const float *a, const bp_bf16_rows *x)

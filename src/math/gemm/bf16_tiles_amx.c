@@ -64,16 +64,65 @@ static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
     r->c_row = t->c_row;
 }
 
+/* Two steps of k: the right side's four tiles stay in registers while the left side's go by, 16
+ * rows at a time. */
+static void short_columns(const bp_bf16_tile *t, int64_t n)
+{
+    const uint32_t *b = t->b + n;
+
+    _tile_loadd(4, b, t->b_row * 4);
+    _tile_loadd(5, b + TILE, t->b_row * 4);
+    _tile_loadd(6, b + TILE * t->b_row, t->b_row * 4);
+    _tile_loadd(7, b + TILE * t->b_row + TILE, t->b_row * 4);
+    for (int64_t m = 0; m < t->M; m += TILE) {
+        const uint16_t *a = t->a + m * t->a_row;
+        float *c = t->c + m * t->c_row + n;
+        _tile_stream_loadd(2, a, t->a_row * 2);
+        _tile_stream_loadd(3, a + 2 * TILE, t->a_row * 2);
+        if (t->accumulate) {
+            _tile_loadd(0, c, t->c_row * 4);
+            _tile_loadd(1, c + TILE, t->c_row * 4);
+        } else {
+            _tile_zero(0);
+            _tile_zero(1);
+        }
+        _tile_dpbf16ps(0, 2, 4);
+        _tile_dpbf16ps(1, 2, 5);
+        _tile_dpbf16ps(0, 3, 6);
+        _tile_dpbf16ps(1, 3, 7);
+        _tile_stored(0, c, t->c_row * 4);
+        _tile_stored(1, c + TILE, t->c_row * 4);
+    }
+}
+
+static void flush(run *r)
+{
+    if (r->c)
+        store_sums(r->c, r->c_row);
+    r->c = NULL;
+}
+
+static void product(run *r, const bp_bf16_tile *t)
+{
+    bool is_short = t->K == 4 * TILE;
+
+    if (is_short)
+        flush(r);
+    for (int64_t n = 0; n < t->N; n += 2 * TILE)
+        if (is_short)
+            short_columns(t, n);
+        else
+            for (int64_t m = 0; m < t->M; m += 2 * TILE)
+                block(r, t, m, n);
+}
+
 static void products(const bp_bf16_tile *tiles, int count)
 {
     run r = {0};
 
     for (int i = 0; i < count; i++)
-        for (int64_t n = 0; n < tiles[i].N; n += 2 * TILE)
-            for (int64_t m = 0; m < tiles[i].M; m += 2 * TILE)
-                block(&r, &tiles[i], m, n);
-    if (r.c)
-        store_sums(r.c, r.c_row);
+        product(&r, &tiles[i]);
+    flush(&r);
 }
 
 const bp_bf16_tiles bp_bf16_tiles_amx = {begin, end, products, &bp_bf16_passes_avx512};
