@@ -209,6 +209,14 @@ const bp_loops *bp_loops_best(void);
 /** The index-th set that this CPU can run, from "base" up; NULL beyond the last. */
 const bp_loops *bp_loops_at(int index);
 
+/* Ask for n floats that are read soon: hardware looks ahead within a page alone. Nothing is read,
+ * so they may lie beyond the end. */
+static inline void bp_fetch(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        __builtin_prefetch(x + i);
+}
+
 /* Threads take runs of whole grains, so that neighbours do not write into one cache line. */
 static inline void bp_share(int64_t n, int64_t grain, int64_t parts, int64_t part, int64_t *first,
                             int64_t *last)

@@ -21,6 +21,7 @@ float LOOP(row_max)(const float *x, int64_t n)
 }
 
 #define LOG2_E 1.44269504088896341f
+#define AHEAD  1024 /* floats: a page */
 #define BLOCK  2048 /* of a row: its exponentials find it in the first-level cache */
 
 /* The largest; a NaN may be lost: the sum of exponentials has it. */
@@ -47,9 +48,11 @@ static inline float exp_sum(const float *x, int64_t n, float max)
     float lanes[LANES] = {0};
     int64_t i = 0;
 
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        bp_fetch(x + i + BLOCK, LANES); /* for the next block's maximum */
         for (int l = 0; l < LANES; l++)
             lanes[l] += exp2_of((x[i + l] - max) * LOG2_E);
+    }
     for (int l = 0; i + l < n; l++)
         lanes[l] += exp2_of((x[i + l] - max) * LOG2_E);
     return lane_sum(lanes);
@@ -90,9 +93,11 @@ double LOOP(square_sum)(const float *x, int64_t n)
     double lanes[LANES] = {0};
     int64_t i = 0;
 
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        bp_fetch(x + i + AHEAD, LANES);
         for (int l = 0; l < LANES; l++)
             lanes[l] += (double)x[i + l] * (double)x[i + l];
+    }
     for (int l = 0; i + l < n; l++)
         lanes[l] += (double)x[i + l] * (double)x[i + l];
     return wide_sum(lanes);

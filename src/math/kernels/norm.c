@@ -43,6 +43,10 @@ static void forward_row(const forward *in, int64_t r)
     const bp_norm *norm = in->norm;
     int64_t C = in->y->columns;
     float mean, rstd, workspace[BP_PASS_COLUMNS];
+
+    bp_fetch(in->x->base + (r + 1) * C, C);
+    if (in->x->branch)
+        bp_fetch(in->x->branch + (r + 1) * C, C);
     const float *row = residual_panel(in->loops, in->h, in->x, &in->mask, r * C, C);
 
     if (norm->bias) {
