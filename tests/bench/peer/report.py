@@ -44,9 +44,9 @@ def lines(found):
     """Of the whole table, in the issue's order."""
     profile, checkpoint = found.get("profile", {}), found.get("checkpoint", {}).get("checkpoints", [])
     table = [
-        compared(found, "train-bf16-1", "GPT-2 124M, training in bf16, batch 1", 2.5, 5),
-        compared(found, "train-bf16-4", "the same, batch 4", 2.5, 5),
-        compared(found, "score-bf16", "the same, scoring in bf16", 3, 6),
+        compared(found, "train-bf16-1", "GPT-2 124M, training in bf16, batch 1", 4, 6),
+        compared(found, "train-bf16-4", "the same, batch 4", 4, 6),
+        compared(found, "score-bf16", "the same, scoring in bf16", 4, 6),
         shares(found, "profile", "a step's bf16 products together, share of the silicon", profile.get("products_share", []), 0.35, 0.65),
         shares(found, "train-bf16-1", "MFU of a bf16 training step, batch 1", mfu(found, "train-bf16-1", GPT2), 0.20, 0.45),
         shares(found, "train-bf16-4", "the same, batch 4", mfu(found, "train-bf16-4", GPT2), 0.20, 0.45),
@@ -67,7 +67,7 @@ def lines(found):
         shares(found, "small-bf16", "MFU of its bf16 training step", mfu(found, "small-bf16", SMALL), None, None),
         compared(found, "translate-f32", "Transformer of 2017, 3 + 3 layers of width 128: training in float32, 64 pairs", None, None),
         compared(found, "translate-greedy", "the same: greedy decoding, 64 texts at once, new tokens/s", None, None),
-        compared(found, "bert-128", "BERT-base's shape: training in float32, 8 windows of 128", None, None),
+        compared(found, "bert-128", "BERT-base's shape: training in float32, 8 windows of 128", 1.3, 1.5),
         compared(found, "bert-512", "the same, 2 windows of 512", None, None),
         compared(found, "lstm-f32", "LSTM, 2 layers of width 650, 10,000 words: training in float32, 20 windows of 35", 1.3, 1.8),
         *(shares(found, name, f"{name}: share of what a large product reaches", found.get(name, {}).get("mfu", []), None, None)
