@@ -364,6 +364,68 @@ static void samples_are_heads_on_one_backbone(void **state)
     }
 }
 
+/* ---- changed logits ---- */
+
+static float noise_of(int64_t member, int64_t row, int64_t column)
+{
+    bp_rng_key key = bp_rng_key_of(3, BP_RNG_TEST, member, row, 0);
+
+    return (float)bp_rng_normal(&key, (uint64_t)column);
+}
+
+static void add_noise(const bp_draws *draws, const bp_draw_rows *rows, float *logits)
+{
+    (void)draws;
+    for (int64_t r = 0; r < rows->rows; r++)
+        for (int64_t v = 0; v < rows->columns; v++) {
+            float *logit = &logits[r * rows->columns + v];
+
+            *logit = *logit / 2 +
+                     noise_of(rows->member, bp_draw_row_number(rows, r), rows->first_column + v);
+        }
+}
+
+static void identify_noise(const bp_draws *draws, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", draws->ops->word);
+}
+
+static void changed_logits_are_a_function_of_member_and_row_on_every_mesh(void **state)
+{
+    static const bp_draws_ops ops = {.word = "noise",
+                                     .member = "draw",
+                                     .kind = BP_DRAWS_OF_HEADS,
+                                     .identify = identify_noise,
+                                     .logits = add_noise};
+    static float logits[PASSES][TOKENS * V], values[PASS_FLOATS];
+    static double twin[PASS_FLOATS];
+    bp_model_batch batch = world_batch();
+    bp_draws draws = {&ops, PASSES};
+    bp_ensemble_spec spec = {
+        .path = bp_test_path("a"), .draws = &draws, .memory_bytes = 3000}; /* several chunks */
+    int count;
+    const bp_mesh_shape *meshes = world_meshes(&count);
+    bp_decoding *decoding;
+    world_ensemble e;
+
+    (void)state;
+    for (int m = 0; m < PASSES; m++) {
+        whole_logits(logits[m], "a", &batch, BP_MODEL_NO_DROPOUT, 0, 0);
+        for (int64_t i = 0; i < (int64_t)TOKENS * V; i++)
+            logits[m][i] = logits[m][i] / 2 + noise_of(m, batch.first_slot * LENGTH + i / V, i % V);
+    }
+    make_twin(twin, logits, PASSES);
+    for (int k = 0; k < count; k++) {
+        score_on(values, WORLD, &meshes[k], &spec, &batch);
+        bp_test_check(WORLD, distance_from_twin(values, twin, BP_MODEL_MEMBER + PASSES) < 1e-5);
+    }
+    bp_test_check_err(WORLD, open_ensemble(&e, WORLD, &meshes[0], &spec), BP_OK);
+    bp_test_check(WORLD, strcmp(bp_ensemble_member_name(e.lm, 1), "draw-001") == 0);
+    bp_test_check_err(WORLD, bp_model_decode_new(&decoding, e.lm, 1, 2, LENGTH), BP_ERR_CONFIG);
+    bp_test_message_has("[model.dropout_decoding]");
+    close_ensemble(&e);
+}
+
 /* ---- temperatures ---- */
 
 /* f(b) over the batch, from all logits. */
@@ -570,6 +632,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(passes_are_a_function_of_seed_and_place_on_every_mesh),
         cmocka_unit_test(passes_differ_by_seed_and_slot_alone),
         cmocka_unit_test(samples_are_heads_on_one_backbone),
+        cmocka_unit_test(changed_logits_are_a_function_of_member_and_row_on_every_mesh),
         cmocka_unit_test(temper_sums_are_the_plain_ones_and_their_differences),
         cmocka_unit_test(members_that_do_not_fit_are_named),
         cmocka_unit_test(what_a_member_does_not_tell_hides_no_difference_of_others),

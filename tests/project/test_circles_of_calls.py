@@ -39,8 +39,6 @@ train/engine/engine.c train/engine/plan.c
 
 train/loop/timeline.c train/loop/tracing.c
 
-uncertainty/comparison/fit.c uncertainty/comparison/noise.c uncertainty/comparison/steps.c
-
 infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 
 io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c

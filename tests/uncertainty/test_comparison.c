@@ -51,6 +51,20 @@ static void wrong_methods_are_refused(void **state)
     expect_methods("../a=x", BP_ERR_CONFIG, "'../a'");
 }
 
+static void each_method_is_found_by_its_word(void **state)
+{
+    char *words = bp_uncertainty_method_words();
+
+    (void)state;
+    for (const bp_uncertainty_method *const *one = bp_uncertainty_methods; *one; one++) {
+        assert_ptr_equal(bp_uncertainty_method_find((*one)->word), *one);
+        assert_non_null(strstr(words, (*one)->word));
+        assert_non_null((*one)->draws);
+    }
+    assert_null(bp_uncertainty_method_find("plain")); /* that of no word */
+    bp_free(words);
+}
+
 static void expect_group(const comparison_groups *groups, int64_t g, const char *name,
                          int64_t parts)
 {
@@ -167,6 +181,7 @@ static void names_become_names_of_files(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_method_is_found_by_its_word),
         cmocka_unit_test(methods_have_names_folders_and_ways),
         cmocka_unit_test(wrong_methods_are_refused),
         cmocka_unit_test(groups_are_named_by_file_value_or_user),

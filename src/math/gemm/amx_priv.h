@@ -9,7 +9,12 @@
 #include <immintrin.h>
 #endif
 
-#define TILE 16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
+/* Every CPU with AMX has AVX512_BF16; the emulation asks for it too. */
+#define WIDE       __attribute__((target("avx512f,avx512bf16")))
+#define ALWAYS     WIDE static inline __attribute__((always_inline))
+
+#define TILE       16 /* rows of a register; a row is 64 bytes: 16 floats, or 16 pairs of bf16 */
+#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
 
 #define EIGHT(x)                                                                                   \
     {                                                                                              \

@@ -5,12 +5,6 @@
 #include "math/gemm/bf16_gemm_priv.h"
 #include <string.h>
 
-/* Every CPU with AMX has AVX512_BF16; the emulation asks for it too. */
-#define WIDE       __attribute__((target("avx512f,avx512bf16")))
-#define ALWAYS     WIDE static inline __attribute__((always_inline))
-
-#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
-
 static void block(const bp_bf16_block *t)
 {
     const uint32_t *a = t->a, *b = t->b;

@@ -3,13 +3,8 @@
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_gradient_priv.h"
 
-/* Every CPU with AMX has AVX-512; the emulation asks for it too. */
-#define WIDE       __attribute__((target("avx512f")))
-#define ALWAYS     WIDE static inline __attribute__((always_inline))
-
-#define STEP_WORDS (2 * TILE * TILE) /* of a step of either side's panel */
-#define PLAIN      20                /* steps of the right side that the first cache keeps */
-#define WAIT       4                 /* steps from the tiles' stores on to the first rows */
+#define PLAIN 20 /* steps of the right side that the first cache keeps */
+#define WAIT  4  /* steps from the tiles' stores on to the first rows */
 
 /* Rows r and r + 1 of finished sums, from quarters to where they belong. */
 ALWAYS void gradient_rows(const bp_gradient_block *t, int64_t r, bool past)

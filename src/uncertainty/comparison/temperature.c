@@ -1,0 +1,99 @@
+/* What is fitted on corpus.valid: its batches, and the sums from which steps.c takes a temperature.
+ */
+#include "uncertainty/comparison/job_priv.h"
+
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "base/signals.h"
+#include "data/corpus.h"
+#include "infer/score/each.h"
+#include "mesh/collective.h"
+#include "run/stop_request.h"
+#include "uncertainty/uncertainty.h"
+
+typedef struct temperature_scaling {
+    const bp_mesh *mesh;
+    bp_model *lm;
+    bp_scaled_sums *units; /* [count]: added up in their order, whoever has them */
+    int64_t count;
+} temperature_scaling;
+
+static bp_err begin_units(void *context, int64_t units)
+{
+    temperature_scaling *self = context;
+
+    self->units = bp_alloc("comparison.temperature", units, sizeof(*self->units));
+    self->count = units;
+    return BP_OK;
+}
+
+static bp_err look_around(void *context)
+{
+    (void)context;
+    return bp_signals_stop_asked() ? bp_stop_request_stopped("while a temperature was fitted")
+                                   : BP_OK;
+}
+
+static bp_err add_batch(void *context, int64_t unit, const bp_model_batch *batch)
+{
+    temperature_scaling *self = context;
+    bp_err err = bp_agree(self->mesh->ensemble, look_around(self));
+
+    if (err != BP_OK)
+        return err;
+    return bp_ensemble_temper(self->lm, batch, &self->units[unit]);
+}
+
+/* A unit is one data rank's: the others add zeros, so that the sum over ranks is exact. */
+static void add_units(const temperature_scaling *self, bp_scaled_sums *sums)
+{
+    MPI_Comm comm = self->mesh->data;
+
+    for (int64_t u = 0; u < self->count; u++) {
+        bp_scaled_sums *unit = &self->units[u];
+
+        bp_all_sum_double(unit->value, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->first, BP_TEMPERATURE_POINTS, comm);
+        bp_all_sum_double(unit->second, BP_TEMPERATURE_POINTS, comm);
+        for (int p = 0; p < BP_TEMPERATURE_POINTS; p++) {
+            sums->value[p] += unit->value[p];
+            sums->first[p] += unit->first[p];
+            sums->second[p] += unit->second[p];
+        }
+        sums->tokens += bp_all_sum_int(unit->tokens, comm);
+    }
+}
+
+bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *spec,
+                           bp_score_each *each, bp_model **lm)
+{
+    bp_err err = bp_ensemble_open(lm, each->mesh, each->config, spec);
+
+    if (err != BP_OK)
+        return err;
+    each->corpus = bp_corpus_keys_of(self->config)->valid;
+    each->tokens = bp_uncertainty_keys_of(self->config)->temper_tokens;
+    each->path = spec->path;
+    each->model = &(*lm)->info;
+    return bp_score_each_batch(each, NULL);
+}
+
+bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,
+                                       const bp_config *config, const bp_ensemble_spec *spec,
+                                       bp_scaled_sums *sums)
+{
+    temperature_scaling work = {.mesh = mesh};
+    bp_score_each each = {.mesh = mesh,
+                          .config = config,
+                          .begin = begin_units,
+                          .batch = add_batch,
+                          .look = look_around,
+                          .context = &work};
+    bp_err err = comparison_job_each(self, spec, &each, &work.lm);
+
+    if (err == BP_OK)
+        add_units(&work, sums);
+    bp_free(work.units);
+    bp_model_free(&work.lm);
+    return err;
+}
