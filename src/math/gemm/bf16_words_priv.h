@@ -87,7 +87,8 @@ transpose_octet(uint32_t *to, const uint16_t *a, int64_t row)
 
 /* Pairs of two rows, a_row apart, of which there may be one (`rows` 1) or none, in the columns of
  * `some`. */
-WORDS_TARGET static inline __m512i pair_of_rows(const uint16_t *a, int64_t a_row, int64_t rows, __mmask16 some)
+WORDS_TARGET static inline __m512i pair_of_rows(const uint16_t *a, int64_t a_row, int64_t rows,
+                                                __mmask16 some)
 {
     __m512i lower = _mm512_setzero_si512(), upper = lower;
 
