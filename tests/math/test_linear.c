@@ -615,14 +615,13 @@ static void nan_comes_through(void **state)
 /* The plan's bytes are at least what is taken. */
 static void check_plan(int way, int64_t ins)
 {
-    const bp_gemm_kind kind = {precision_of(way), form_of(way), false};
     problem p = problem_of(300, 130, ins);
     bp_gemm *gemm = gemm_of(way);
     bp_weight *weight;
 
     assert_int_equal(bp_weight_new(&weight, gemm, p.w, 130, ins), BP_OK);
     size_t planned =
-        bp_weight_form_bytes(&kind, 130, ins) + bp_linear_form_scratch_bytes(&kind, 300, 130, ins);
+        bp_weight_copy_bytes(gemm, 130, ins) + bp_linear_scratch_bytes(gemm, 300, 130, ins);
     size_t before = bp_mem_now_bytes();
     bp_linear_forward(gemm, p.y, p.x, weight, p.bias, 300);
     bp_linear_backward_input(gemm, p.dx, p.dy, weight, 300);

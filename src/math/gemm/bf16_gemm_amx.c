@@ -3,6 +3,7 @@
  * stream loads, which leave the left side's lines where they are. */
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_gemm_priv.h"
+#include "math/gemm/bf16_gradient_priv.h"
 #include <string.h>
 
 static void block(const bp_bf16_block *t)

@@ -8,7 +8,6 @@
 #ifndef BP_MATH_GEMM_BF16_GEMM_PRIV_H
 #define BP_MATH_GEMM_BF16_GEMM_PRIV_H
 
-#include "math/gemm/bf16_gradient_priv.h"
 #include "math/gemm/operand_pass_priv.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,8 +104,9 @@ typedef struct bp_bf16_kernel {
     void (*strip)(const bp_strip_block *block);
     void (*strip_end)(float *before, const bp_strip_rows *rows, bool past);
     void (*few)(const bp_bf16_few *few);
-    const bp_gradient_kernel *gradient; /* NULL: weight gradients are products as others are */
-    bp_multiply_adds *multiply_adds;    /* begin and end included */
+    /* NULL: weight gradients are products as others are */
+    const struct bp_gradient_kernel *gradient;
+    bp_multiply_adds *multiply_adds; /* begin and end included */
 } bp_bf16_kernel;
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx, bp_bf16_kernel_avx512;

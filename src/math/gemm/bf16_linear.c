@@ -1,6 +1,7 @@
 /* Linear maps by our own bf16 products: a weight's panels, the panels of a weight gradient. */
 #include "base/err.h"
 #include "base/trace.h"
+#include "math/gemm/bf16_gradient_priv.h"
 #include "math/gemm/bf16_linear_priv.h"
 #include <omp.h>
 
