@@ -49,7 +49,7 @@ typedef struct visit {
 
 /* A panel of the right side within a visit, and what comes after them: at the end some again. */
 typedef struct column {
-    visit v, next;
+    visit v;
     int64_t n;
     const uint32_t *b, *next_b;
     float *next_c;
@@ -139,7 +139,6 @@ static column column_of(const work *w, const visit *v, const visit *next, int64_
     int64_t after = last ? next->n0 : n + 1;
 
     return (column){.v = *v,
-                    .next = *next,
                     .n = n,
                     .b = right_at(w, n, v->first),
                     .next_b = right_at(w, after, last ? next->first : v->first),
@@ -162,19 +161,6 @@ static void turn_left(const work *w, const visit *v)
                                        left_at(w, m, v->first + step), w->product->a_row,
                                        rows_of(w, m),
                                        bp_smaller(BP_BF16_STEP, depth - step * BP_BF16_STEP));
-}
-
-/* What a block asks for of the next left side, in the last columns of a visit: some rows of a panel
- * of it. */
-static const uint16_t *ask_left(const work *w, const column *one, int64_t m)
-{
-    const visit *v = &one->v, *next = &one->next;
-    int64_t some = BP_GRADIENT_A_LINES * (v->last - v->first), depth = depth_of(w, next),
-            row = depth - (v->n1 - one->n) * some, panel = next->m0 + m - v->m0;
-
-    if (next->at == v->at || row <= -some || panel >= next->m1)
-        return NULL;
-    return left_at(w, panel, next->first) + (row > 0 ? row : 0) * w->product->a_row;
 }
 
 /* A block at an edge, from rows into quarters or back. */
@@ -236,10 +222,8 @@ static void multiply_block(work *w, const column *one, int64_t m)
                                .c = w->c,
                                .c_row = w->product->c_row,
                                .past = w->past,
-                               .next_a = ask_left(w, one, m),
                                .next_b = one->next_b +
-                                         (m - v->m0) * steps * BP_GRADIENT_B_LINES * LINE_FLOATS,
-                               .a_row = w->product->a_row};
+                                         (m - v->m0) * steps * BP_GRADIENT_LINES * LINE_FLOATS};
 
     start_of(w, one, m, sums, &block);
     w->kernel->gradient->block(&block);

@@ -4,28 +4,28 @@
 #include "math/gemm/bf16_gradient_priv.h"
 
 #define PLAIN 20 /* steps of the right side that the first cache keeps */
-#define WAIT  4  /* steps from the tiles' stores on to the first rows */
+#define WAIT  2  /* steps from the tiles' stores on to the first rows */
 
-/* Rows r and r + 1 of finished sums, from quarters to where they belong. */
-ALWAYS void gradient_rows(const bp_gradient_block *t, int64_t r, bool past)
+/* Row r of finished sums, from quarters to where it belongs. */
+ALWAYS void gradient_row(const bp_gradient_block *t, int64_t r, bool past)
 {
     const float *from = t->before + r / TILE * 2 * TILE * TILE + r % TILE * TILE;
     float *c = t->c + r * t->c_row;
+    __m512 left = _mm512_load_ps(from), right = _mm512_load_ps(from + TILE * TILE);
 
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m512 x = _mm512_load_ps(from + i / 2 * TILE + i % 2 * TILE * TILE);
-        if (past)
-            _mm512_stream_ps(c + i / 2 * t->c_row + i % 2 * TILE, x);
-        else
-            _mm512_storeu_ps(c + i / 2 * t->c_row + i % 2 * TILE, x);
+    if (past) {
+        _mm512_stream_ps(c, left);
+        _mm512_stream_ps(c + TILE, right);
+    } else {
+        _mm512_storeu_ps(c, left);
+        _mm512_storeu_ps(c + TILE, right);
     }
 }
 
 /* What a block asks for and writes: constants. */
 typedef struct gradient_form {
-    int start_rows; /* of the next start, a step */
-    bool sums, rows, past, next_a;
+    int start_rows, rows; /* of the next start, and to be written, a step */
+    bool sums, past;
 } gradient_form;
 
 ALWAYS void gradient_fetch(const bp_gradient_block *t, gradient_form f, int64_t step)
@@ -37,14 +37,9 @@ ALWAYS void gradient_fetch(const bp_gradient_block *t, gradient_form f, int64_t 
         _mm_prefetch((const char *)(row + TILE), _MM_HINT_T1);
     }
 #pragma GCC unroll 3
-    for (int i = 0; i < BP_GRADIENT_B_LINES; i++)
-        _mm_prefetch((const char *)(t->next_b + (step * BP_GRADIENT_B_LINES + i) * TILE),
+    for (int i = 0; i < BP_GRADIENT_LINES; i++)
+        _mm_prefetch((const char *)(t->next_b + (step * BP_GRADIENT_LINES + i) * TILE),
                      _MM_HINT_T1);
-    if (f.next_a)
-#pragma GCC unroll 2
-        for (int i = 0; i < BP_GRADIENT_A_LINES; i++)
-            _mm_prefetch((const char *)(t->next_a + (step * BP_GRADIENT_A_LINES + i) * t->a_row),
-                         _MM_HINT_T1);
     if (f.sums) /* a block's 64 lines in 16 steps */
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++)
@@ -87,6 +82,13 @@ ALWAYS void gradient_step(const bp_gradient_block *t, gradient_form f, int64_t s
     _tile_dpbf16ps(3, 5, 7);
 }
 
+/* Up to `count` rows, from row r on. */
+ALWAYS void gradient_write(const bp_gradient_block *t, gradient_form f, int64_t r, int64_t count)
+{
+    for (int64_t i = 0; i < count && r + i < 2 * TILE; i++)
+        gradient_row(t, r + i, f.past);
+}
+
 ALWAYS void block_of(const bp_gradient_block *t, gradient_form f)
 {
     int64_t plain = t->steps < PLAIN ? t->steps : PLAIN, step, r = 0;
@@ -102,45 +104,36 @@ ALWAYS void block_of(const bp_gradient_block *t, gradient_form f)
     gradient_fetch(t, f, 0);
     for (step = 1; step < WAIT; step++)
         gradient_step(t, f, step, false);
-    for (; step < plain; step++) {
+    for (; step < plain; step++, r += f.rows) {
         gradient_step(t, f, step, false);
-        if (f.rows && r < 2 * TILE) {
-            gradient_rows(t, r, f.past);
-            r += 2;
-        }
+        gradient_write(t, f, r, f.rows);
     }
-    for (; step < t->steps; step++)
+    for (; step < t->steps; step++, r += f.rows) {
         gradient_step(t, f, step, true);
-    for (; f.rows && r < 2 * TILE; r += 2)
-        gradient_rows(t, r, f.past);
-}
-
-ALWAYS void block_by_ask(const bp_gradient_block *t, bool next_a)
-{
-    if (t->next_sums && t->c && t->past)
-        block_of(t, (gradient_form){0, true, true, true, next_a});
-    else if (t->next_sums && t->c)
-        block_of(t, (gradient_form){0, true, true, false, next_a});
-    else if (t->next_sums && t->next_start)
-        block_of(t, (gradient_form){2, true, false, false, next_a});
-    else if (t->next_sums)
-        block_of(t, (gradient_form){0, true, false, false, next_a});
-    else if (t->c && t->past)
-        block_of(t, (gradient_form){0, false, true, true, next_a});
-    else if (t->c && t->steps >= 32)
-        block_of(t, (gradient_form){1, false, true, false, next_a});
-    else if (t->c)
-        block_of(t, (gradient_form){2, false, true, false, next_a});
-    else
-        block_of(t, (gradient_form){0, false, false, false, next_a});
+        gradient_write(t, f, r, f.rows);
+    }
+    if (f.rows)
+        gradient_write(t, f, r, 2 * TILE);
 }
 
 WIDE static void gradient_block(const bp_gradient_block *t)
 {
-    if (t->next_a)
-        block_by_ask(t, true);
+    if (t->next_sums && t->c && t->past)
+        block_of(t, (gradient_form){0, 2, true, true});
+    else if (t->next_sums && t->c)
+        block_of(t, (gradient_form){0, 2, true, false});
+    else if (t->next_sums && t->next_start)
+        block_of(t, (gradient_form){2, 0, true, false});
+    else if (t->next_sums)
+        block_of(t, (gradient_form){0, 0, true, false});
+    else if (t->c && t->past)
+        block_of(t, (gradient_form){0, 1, false, true});
+    else if (t->c && t->steps >= 2 * TILE)
+        block_of(t, (gradient_form){1, 1, false, false});
+    else if (t->c)
+        block_of(t, (gradient_form){2, 2, false, false});
     else
-        block_by_ask(t, false);
+        block_of(t, (gradient_form){0, 0, false, false});
 }
 
 WIDE static void gradient_end(const bp_gradient_block *t)
@@ -149,8 +142,8 @@ WIDE static void gradient_end(const bp_gradient_block *t)
     _tile_stored(1, t->before + TILE * TILE, 4 * TILE);
     _tile_stored(2, t->before + 2 * TILE * TILE, 4 * TILE);
     _tile_stored(3, t->before + 3 * TILE * TILE, 4 * TILE);
-    for (int64_t r = 0; t->c && r < 2 * TILE; r += 2)
-        gradient_rows(t, r, t->past);
+    for (int64_t r = 0; t->c && r < 2 * TILE; r++)
+        gradient_row(t, r, t->past);
     _mm_sfence(); /* what went past the caches is seen by whoever reads after this */
 }
 

@@ -7,9 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lines that a block asks for, a step. */
-#define BP_GRADIENT_A_LINES 2
-#define BP_GRADIENT_B_LINES 3
+#define BP_GRADIENT_LINES 3 /* of the next right side, asked for in a step */
 
 /** A block of sums [32][32]: start + a b, over `steps` steps of k. It is left in registers, and
  * written to `before` of the next one, in quarters of 16 x 16. */
@@ -23,8 +21,6 @@ typedef struct bp_gradient_block {
     float *c; /* where those in `before` then go, as rows; NULL: nowhere */
     int64_t c_row;
     bool past;              /* past the caches */
-    const uint16_t *next_a; /* rows of a line each, a_row apart, to be asked for; NULL: none */
-    int64_t a_row;
     const uint32_t *next_b; /* lines to be asked for */
 } bp_gradient_block;
 

@@ -9,6 +9,7 @@
 #define PAIRS        (BP_BF16_STEP / 2)                 /* of a step */
 #define STEP_WORDS   ((int64_t)PAIRS * BP_BF16_COLUMNS) /* of a step of a panel of the right side */
 
+#define LARGE_HALVES (1 << 20) /* of a right side */
 #define LARGE_FLOATS (1 << 20) /* a weight whose copies fill the second cache, and more */
 
 static int64_t steps_of(int64_t k)
@@ -51,25 +52,42 @@ void bp_bf16_pack_tiles_transposed(uint32_t *panel, const uint16_t *a, int64_t a
     }
 }
 
+static inline void put(uint32_t *to, __m512i words, bool past)
+{
+    if (past)
+        _mm512_stream_si512((void *)to, words);
+    else
+        _mm512_store_si512(to, words);
+}
+
+static void pack_step(uint32_t *to, const uint16_t *x, int64_t x_row, int64_t rows, int64_t columns,
+                      bool past)
+{
+    __mmask32 some = first_halves(columns);
+
+    for (int pair = 0; pair < PAIRS; pair++, rows -= 2, to += BP_BF16_COLUMNS, x += 2 * x_row) {
+        __m512i lower = _mm512_maskz_loadu_epi16(rows > 0 ? some : 0, x),
+                upper = _mm512_maskz_loadu_epi16(rows > 1 ? some : 0, x + x_row);
+        put(to, pair_left(upper, lower), past);
+        put(to + LANES, pair_right(upper, lower), past);
+    }
+}
+
 void bp_bf16_pack_rows(uint32_t *panels, const uint16_t *x, int64_t x_row, int64_t K, int64_t N)
 {
     int64_t steps = steps_of(K), columns = steps_of(N);
+    bool past = K * N >= LARGE_HALVES;
 
-#pragma omp parallel for schedule(static) collapse(2) if (K * N > 8192)
-    for (int64_t step = 0; step < steps; step++)
-        for (int64_t panel = 0; panel < columns; panel++) {
-            uint32_t *to = panels + (panel * steps + step) * STEP_WORDS;
-            __mmask32 some = first_halves(N - panel * BP_BF16_COLUMNS);
-            const uint16_t *from = x + step * BP_BF16_STEP * x_row + panel * BP_BF16_COLUMNS;
-            int64_t rows = K - step * BP_BF16_STEP;
-            for (int pair = 0; pair < PAIRS; pair++, rows -= 2, to += BP_BF16_COLUMNS) {
-                __m512i lower = _mm512_maskz_loadu_epi16(rows > 0 ? some : 0, from),
-                        upper = _mm512_maskz_loadu_epi16(rows > 1 ? some : 0, from + x_row);
-                from += 2 * x_row;
-                _mm512_store_si512(to, pair_left(upper, lower));
-                _mm512_store_si512(to + LANES, pair_right(upper, lower));
-            }
-        }
+#pragma omp parallel if (K * N > 8192)
+    {
+#pragma omp for schedule(static) collapse(2) nowait
+        for (int64_t step = 0; step < steps; step++)
+            for (int64_t panel = 0; panel < columns; panel++)
+                pack_step(panels + (panel * steps + step) * STEP_WORDS,
+                          x + step * BP_BF16_STEP * x_row + panel * BP_BF16_COLUMNS, x_row,
+                          K - step * BP_BF16_STEP, N - panel * BP_BF16_COLUMNS, past);
+        _mm_sfence(); /* what went past the caches is seen by whoever reads after this loop */
+    }
 }
 
 /* 32 x 32 floats of w, as bf16: zeros where there is nothing. */
@@ -84,14 +102,6 @@ static inline void load_square(__m512i halves[BP_BF16_STEP], const float *w, int
                upper = _mm512_maskz_loadu_ps((__mmask16)(mask >> LANES), w + i * row + LANES);
         halves[i] = (__m512i)_mm512_cvtne2ps_pbh(upper, lower);
     }
-}
-
-static inline void put(uint32_t *to, __m512i words, bool past)
-{
-    if (past)
-        _mm512_stream_si512((void *)to, words);
-    else
-        _mm512_store_si512(to, words);
 }
 
 static inline void store_transposed(uint32_t *to, int64_t row, const __m512i halves[BP_BF16_STEP],
