@@ -53,10 +53,9 @@ bp_operand bp_nn_own(const bp_nn *nn, const bp_pass *pass, const bp_operand *all
 
 void bp_nn_gather(const bp_nn *nn, const bp_pass *pass, const bp_operand *all)
 {
-    BP_ASSERT(all->stride == all->columns);
-    if (is_shared(nn, pass))
-        bp_all_gather_bytes(
-            all->data, (int64_t)bp_operand_bytes(all->form, all->rows, all->columns), nn->tensor);
+    if (is_shared(nn, pass)) /* with what is between rows */
+        bp_all_gather_bytes(all->data, (int64_t)bp_operand_bytes(all->form, all->rows, all->stride),
+                            nn->tensor);
 }
 
 /* ---- passes, and the activations between their blocks ---- */

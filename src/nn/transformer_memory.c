@@ -92,7 +92,7 @@ mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, con
 {
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
-    mlp_forward_work work = {.active = bp_operand_alloc(arena, gemm, rows, self->Fl)};
+    mlp_forward_work work = {.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl)};
 
     if (kept->up.data && kept->up.form != BP_OPERAND_BF16)
         work.up = kept->up.data;
@@ -120,7 +120,7 @@ bp_operand layer_alloc_dbranch(const layer *self, bp_arena *arena, const bp_pass
                 !self->bottleneck[MLP];
 
     return over ? bp_operand_over(arena, gemm, dout, rows, self->shape.C)
-                : bp_operand_alloc(arena, gemm, rows, self->shape.C);
+                : bp_operand_alloc_apart(arena, gemm, rows, self->shape.C);
 }
 
 mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass, const float *dout)
@@ -131,12 +131,12 @@ mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass
 
     if (layer_is_gated(self)) {
         work.dactive = bp_arena_floats(arena, rows * self->Fl);
-        work.dup = bp_operand_alloc(arena, gemm, rows, 2 * self->Fl);
+        work.dup = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
     } else {
         work.dactive = bp_arena_floats(arena, up_floats(self, rows));
         work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
     }
-    work.active = bp_operand_alloc(arena, gemm, rows, self->Fl);
+    work.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
     work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
     return work;
 }

@@ -24,13 +24,14 @@ static int rounds = 7;
 static int64_t rows = 1024;
 static double best_peak;
 
-/* What is timed: three products, the weight's gradient added and written, and the copies made anew
- * for the first two (with these). */
-enum { FORWARD, INPUT, WEIGHT, WEIGHT_WRITTEN, COPIES, KINDS };
+/* What is timed: forward and input gradient into float32 rows, the weight's gradient added and
+ * written, the first two into bf16 rows, and the copies made anew for them (with these). */
+enum { FORWARD, INPUT, WEIGHT, WEIGHT_WRITTEN, FORWARD_HALVES, INPUT_HALVES, COPIES, KINDS };
 
 typedef struct side {
     bp_gemm *gemm;
     bp_weight *weight;
+    bp_operand y, y_halves, dx_halves; /* rows as far apart as results like best */
     double seconds[KINDS][MOST_ROUNDS];
 } side;
 
@@ -49,7 +50,13 @@ static void run(const problem *p, side *s, int what)
 {
     switch (what) {
     case FORWARD:
-        bp_linear_forward_operand(s->gemm, p->y, &p->right, s->weight, p->bias);
+        bp_linear_forward_into(s->gemm, &s->y, &p->right, s->weight, p->bias);
+        break;
+    case FORWARD_HALVES:
+        bp_linear_forward_into(s->gemm, &s->y_halves, &p->right, s->weight, p->bias);
+        break;
+    case INPUT_HALVES:
+        bp_linear_backward_input_into(s->gemm, &s->dx_halves, &p->left, s->weight);
         break;
     case INPUT:
         bp_linear_backward_input_operand(s->gemm, p->x, &p->left, s->weight);
@@ -126,6 +133,32 @@ static void print(problem *p, side *sides)
     printf("\n");
 }
 
+static bp_operand results_of(const bp_gemm *gemm, bp_operand_form form, int64_t columns)
+{
+    int64_t stride = bp_linear_row_stride(gemm, form, columns);
+
+    return (bp_operand){form, rows, columns, stride, floats(rows * stride)};
+}
+
+static void side_init(side *s, bp_bf16_form form, const problem *p)
+{
+    if (bp_gemm_new_form(&s->gemm, BP_BF16, form) != BP_OK ||
+        bp_weight_new(&s->weight, s->gemm, p->w, p->outs, p->ins) != BP_OK)
+        exit(71);
+    s->y = results_of(s->gemm, BP_OPERAND_F32, p->outs);
+    s->y_halves = results_of(s->gemm, BP_OPERAND_BF16, p->outs);
+    s->dx_halves = results_of(s->gemm, BP_OPERAND_BF16, p->ins);
+}
+
+static void side_clear(side *s)
+{
+    bp_weight_free(&s->weight);
+    bp_gemm_free(&s->gemm);
+    bp_free(s->y.data);
+    bp_free(s->y_halves.data);
+    bp_free(s->dx_halves.data);
+}
+
 static void bench(int64_t outs, int64_t ins)
 {
     static side sides[SIDES];
@@ -139,20 +172,18 @@ static void bench(int64_t outs, int64_t ins)
                   .dw = floats(outs * ins)};
     uint16_t *halves = bp_alloc("bench", rows * (outs + ins), sizeof *halves);
 
+    if (!halves)
+        exit(71);
     for (int i = 0; i < SIDES; i++)
-        if (!halves || bp_gemm_new_form(&sides[i].gemm, BP_BF16, forms[i]) != BP_OK ||
-            bp_weight_new(&sides[i].weight, sides[i].gemm, p.w, outs, ins) != BP_OK)
-            exit(71);
+        side_init(&sides[i], forms[i], &p);
     p.left = bp_operand_at(sides[0].gemm, halves, rows, outs);
     p.right = bp_operand_at(sides[0].gemm, halves + rows * outs, rows, ins);
     bp_operand_fill(&p.left, p.y);
     bp_operand_fill(&p.right, p.x);
     measure(&p, sides);
     print(&p, sides);
-    for (int i = 0; i < SIDES; i++) {
-        bp_weight_free(&sides[i].weight);
-        bp_gemm_free(&sides[i].gemm);
-    }
+    for (int i = 0; i < SIDES; i++)
+        side_clear(&sides[i]);
     void *all[] = {p.x, p.w, p.bias, p.y, p.dw, halves};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
@@ -301,8 +332,8 @@ int main(int count, char **arguments)
     printf("%s, %s against %s, %d threads, %lld rows, peak %.1f GFLOP/s\n\n", bp_math_cpu(),
            bp_math_library(), kernel->name, bp_math_threads(), (long long)rows, best_peak / 1e9);
     printf("GFLOP/s (best)  forward: onednn, ours, of peak (best; medians), ratio of medians | "
-           "input gradient | weight gradient, added | written | copies ms: onednn, ours, ours for "
-           "onednn\n");
+           "input gradient | weight gradient, added | written | forward and input gradient into "
+           "bf16 | copies ms: onednn, ours, ours for onednn\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (count < 6 ||
             (shapes[i][0] == atoll(arguments[4]) && shapes[i][1] == atoll(arguments[5])))

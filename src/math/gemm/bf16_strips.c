@@ -84,13 +84,19 @@ static bool rows_are_good(const bp_bf16_product *product)
 {
     int64_t bytes = product->a_row * 2;
 
-    return product->K % BP_BF16_STEP == 0 && bytes % LINE == 0 && bytes / LINE % 2 == 1 &&
-           (uintptr_t)product->a % LINE == 0;
+    return bytes % LINE == 0 && bytes / LINE % 2 == 1 && (uintptr_t)product->a % LINE == 0;
 }
 
 static int64_t rows_of(const strips *s, int64_t panel)
 {
     return bp_smaller(BP_BF16_ROWS, s->product->M - panel * BP_BF16_ROWS);
+}
+
+/* The rows of a panel are read where they are, in a run that ends within them. */
+static bool is_direct(const strips *s, int64_t panel, int64_t run)
+{
+    return s->direct && rows_of(s, panel) == BP_BF16_ROWS &&
+           run_at(s, run + 1) * BP_BF16_STEP <= s->product->K;
 }
 
 static void pack_rows(const strips *s, const visit *v)
@@ -100,7 +106,7 @@ static void pack_rows(const strips *s, const visit *v)
     int64_t k = bp_smaller(last * BP_BF16_STEP, product->K) - first * BP_BF16_STEP;
 
     for (int64_t m = v->m0; m < v->m1; m++)
-        if (!s->direct || rows_of(s, m) < BP_BF16_ROWS)
+        if (!is_direct(s, m, v->run))
             s->kernel->pack(s->left + (m - v->m0) * (last - first) * STEP_WORDS,
                             product->a + m * BP_BF16_ROWS * product->a_row + first * BP_BF16_STEP,
                             product->a_row, rows_of(s, m), k);
@@ -111,7 +117,7 @@ static void left_of(const strips *s, const visit *v, int64_t m, bp_strip_block *
     const bp_bf16_product *product = s->product;
     int64_t first = run_at(s, v->run), steps = run_at(s, v->run + 1) - first;
 
-    if (s->direct && rows_of(s, m) == BP_BF16_ROWS) {
+    if (is_direct(s, m, v->run)) {
         block->a =
             (const char *)(product->a + m * BP_BF16_ROWS * product->a_row + first * BP_BF16_STEP);
         block->a_row = product->a_row * 2;

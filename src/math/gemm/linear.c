@@ -159,10 +159,20 @@ bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, 
     return bp_operand_at(gemm, data, rows, columns);
 }
 
+bp_operand bp_operand_alloc_apart(bp_arena *arena, const bp_gemm *gemm, int64_t rows,
+                                  int64_t columns)
+{
+    int64_t stride = bp_linear_row_stride(gemm, bp_gemm_form(gemm), columns);
+    bp_operand out = bp_operand_alloc(arena, gemm, rows, stride);
+
+    out.columns = columns;
+    return out;
+}
+
 bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
                            int64_t columns)
 {
     if (bp_gemm_form(gemm) != BP_OPERAND_F32)
-        return bp_operand_alloc(arena, gemm, rows, columns);
+        return bp_operand_alloc_apart(arena, gemm, rows, columns);
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, (void *)x};
 }

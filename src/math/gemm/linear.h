@@ -51,8 +51,12 @@ bool bp_gemm_reads_values(const bp_gemm *gemm);
 /** Allocate an operand from the arena; its values are computed later. An arena without a base is
  * only counted. */
 bp_operand bp_operand_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows, int64_t columns);
+/** The same with the rows as far apart as products read them best (bp_linear_row_stride): our
+ * own kernels then need not pack them. */
+bp_operand bp_operand_alloc_apart(bp_arena *arena, const bp_gemm *gemm, int64_t rows,
+                                  int64_t columns);
 /** The operand of float32 rows: in F32 the rows themselves, which must stay while it is read; else
- * allocated from the arena. */
+ * allocated so from the arena. */
 bp_operand bp_operand_over(bp_arena *arena, const bp_gemm *gemm, const float *x, int64_t rows,
                            int64_t columns);
 
