@@ -1,6 +1,6 @@
 /* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
- * side; sums of a block are stored while the next one begins. The right to use the registers is asked
- * for by oneDNN, without whose word this file is not used. */
+ * side; sums of a block are stored while the next one begins. The right to use the registers is
+ * asked for by oneDNN, without whose word this file is not used. */
 #include "math/gemm/amx_priv.h"
 #include "math/gemm/bf16_passes_priv.h"
 #include "math/gemm/bf16_tiles_priv.h"
@@ -59,7 +59,7 @@ static void block(run *r, const bp_bf16_tile *t, int64_t m, int64_t n)
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        }
+    }
     r->c = c;
     r->c_row = t->c_row;
 }
