@@ -101,8 +101,8 @@ static void bench(const bench_case *it)
         exit(71);
     bp_attention_input in = {qkv, qkv + it->H * it->D, qkv + (it->H + it->key_heads) * it->D, row,
                              row};
-    bp_attention_gradients to = {dqkv, dqkv + it->H * it->D,
-                                 dqkv + (it->H + it->key_heads) * it->D, NULL};
+    bp_attention_gradients to = {dqkv, dqkv + it->H * it->D, dqkv + (it->H + it->key_heads) * it->D,
+                                 NULL};
     measure_peak();
     TIME(forward, bp_attention_forward(gemm, out, lse, &in, &shape, scratch));
     TIME(backward, bp_attention_backward(gemm, &to, dout, out, lse, &in, &shape, scratch));
