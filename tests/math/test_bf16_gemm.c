@@ -374,8 +374,15 @@ static void multiply_gradient(const problem *p, const bp_bf16_kernel *kernel, fl
     int threads = bp_math_threads();
     size_t bytes = bp_bf16_gradient_bytes(kernel, p->K, threads);
     void *scratch = bp_alloc("test", (int64_t)bytes, 1);
-    bp_bf16_gradient gradient = {c,    p->a, p->panels, p->c_row,          p->a_row,
-                                 p->M, p->N, p->K,      p->form.accumulate};
+    bp_bf16_gradient gradient = {.c = c,
+                                 .a = p->a,
+                                 .b = p->panels,
+                                 .c_row = p->c_row,
+                                 .a_row = p->a_row,
+                                 .M = p->M,
+                                 .N = p->N,
+                                 .K = p->K,
+                                 .accumulate = p->form.accumulate};
 
     assert_non_null(scratch);
     assert_true(bytes <= bp_bf16_gradient_bytes(kernel, p->K + 640, threads));

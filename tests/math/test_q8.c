@@ -46,10 +46,11 @@ static void problem_free(problem *p)
 
 static void multiply(const problem *p, float *y, const float *x, int64_t rows)
 {
-    bp_operand from = bp_operand_floats((float *)x, rows, p->ins);
+    bp_operand from = bp_operand_floats((float *)x, rows, p->ins),
+               to = bp_operand_floats(y, rows, p->outs);
     bp_workspace workspace = {0};
 
-    bp_q8_forward(y, &from, p->q8, p->bias, p->outs, &workspace);
+    bp_q8_forward(&to, &from, p->q8, p->bias, &workspace);
     assert_int_equal(workspace.bytes, bp_q8_scratch_bytes(rows, p->ins));
     bp_workspace_free(&workspace);
 }
@@ -101,6 +102,38 @@ static void products_are_near_those_of_the_blocks_in_double(void **state)
         problem_free(&p);
     }
     bp_math_set_threads(0);
+}
+
+/* With gaps between rows; and as bf16, rounded as any operand is, where gaps are zeros. */
+static void results_are_operands(void **state)
+{
+    (void)state;
+    for (int k = 0; k < SHAPES; k++) {
+        problem p = problem_of(shapes[k][0], shapes[k][1], shapes[k][2]);
+        int64_t stride = p.outs + 3, all = p.rows * stride;
+        float *y = floats(p.rows * p.outs), *apart = floats(all);
+        uint16_t *halves = bp_alloc("test", 2 * all, sizeof *halves), *expected = halves + all;
+        bp_operand from = bp_operand_floats(p.x, p.rows, p.ins),
+                   to = {BP_OPERAND_F32, p.rows, p.outs, stride, apart},
+                   rounded = {BP_OPERAND_BF16, p.rows, p.outs, stride, halves},
+                   filled = {BP_OPERAND_BF16, p.rows, p.outs, stride, expected};
+        bp_workspace workspace = {0};
+
+        multiply(&p, y, p.x, p.rows);
+        bp_q8_forward(&to, &from, p.q8, p.bias, &workspace);
+        bp_q8_forward(&rounded, &from, p.q8, p.bias, &workspace);
+        bp_operand_fill(&filled, y);
+        for (int64_t r = 0; r < p.rows; r++) {
+            assert_memory_equal(apart + r * stride, y + r * p.outs, (size_t)p.outs * sizeof *y);
+            assert_memory_equal(halves + r * stride, expected + r * stride,
+                                (size_t)p.outs * sizeof *halves);
+            for (int64_t c = p.outs; c < stride; c++)
+                assert_int_equal(halves[r * stride + c], 0);
+        }
+        bp_workspace_free(&workspace);
+        bp_free(y), bp_free(apart), bp_free(halves);
+        problem_free(&p);
+    }
 }
 
 /* Half a step of a scale that is at most 1/128 more than the largest value over 127. */
@@ -214,6 +247,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_near_those_of_the_blocks_in_double),
+        cmocka_unit_test(results_are_operands),
         cmocka_unit_test(values_are_within_half_a_step),
         cmocka_unit_test(every_instruction_set_has_the_same_bits),
         cmocka_unit_test(odd_values_stay_in_their_rows),
