@@ -50,9 +50,8 @@ static void check(const bp_bf16_tiles *tiles, int64_t M, int64_t N, int64_t K, b
             twin[m * c_row + n] = sum;
         }
     tiles->begin();
-    tiles->products(&(bp_bf16_tile){c, a, b, c_row, a_row, b_row, M, N, K, accumulate,
-                                     accumulate},
-                     1);
+    tiles->products(&(bp_bf16_tile){c, a, b, c_row, a_row, b_row, M, N, K, accumulate, accumulate},
+                    1);
     tiles->end();
     assert_same_bits(c, twin, M * c_row);
     bp_free(a);

@@ -128,9 +128,8 @@ static void large_gradients_keep_to_their_plan(void **state)
     if (!bp_math_has_bf16())
         skip();
     problem p = problem_of(70, 8193, 1025);
-    const bp_gemm_kind kind = {BP_BF16, BP_BF16_MIXED, false};
-    size_t planned = bp_linear_form_scratch_bytes(&kind, p.rows, p.outs, p.ins);
     bp_gemm *gemm = gemm_of(BP_BF16_MIXED);
+    size_t planned = bp_linear_scratch_bytes(gemm, p.rows, p.outs, p.ins);
     size_t before = bp_mem_now_bytes();
     bp_linear_backward_weight(gemm, p.w, NULL, p.dy, p.x, p.rows, p.outs, p.ins);
     assert_in_range(bp_mem_now_bytes() - before, 0, planned);

@@ -126,8 +126,8 @@ static void pack_keys(const bp_head *one, const workspace *space, int64_t first,
  * make its scores; what vectors do with them; products with what they made. Each stage of one panel
  * runs beside other stages of the panels before and after it. */
 typedef struct visit {
-    int64_t q, k, at, keys; /* of the tile's first query; the panel's place in the tile; 0 keys:
-                               there is none */
+    int64_t q, k, at, keys;   /* of the tile's first query; the panel's place in the tile; 0 keys:
+                                 there is none */
     float *scores, *dweights; /* and then weights, or pairs of the scores' gradients */
     bool first;               /* of the panel: its sums begin */
 } visit;
@@ -229,9 +229,9 @@ static void forward_step(const bp_head *one, const workspace *space, pipeline *l
     enter(line, space, enters);
     const visit *before = &line->before, *next = &line->next;
     if (before->keys > 0)
-        products[count++] = transposed_product(one, space->sums + before->at * width,
-                                               space->transposed + before->k * width, FAR,
-                                               before->scores, before);
+        products[count++] =
+            transposed_product(one, space->sums + before->at * width,
+                               space->transposed + before->k * width, FAR, before->scores, before);
     if (next->keys > 0)
         products[count++] = rows_product(one, next->scores, space->key_rows + next->k * width,
                                          space->queries + next->at * width / 2, next->keys);
@@ -462,9 +462,9 @@ static void backward_tile(const bp_head *one, const bp_head_results *results,
         for (int64_t at = 0; at < rows; at += PANEL) {
             int64_t keys = keys_seen(one, q + at, k, KEYS);
             if (keys > 0)
-                backward_step(
-                    one, results, space, range, &line,
-                    &(visit){.q = q, .k = k, .at = at, .keys = keys, .first = k == first}, rows);
+                backward_step(one, results, space, range, &line,
+                              &(visit){.q = q, .k = k, .at = at, .keys = keys, .first = k == first},
+                              rows);
         }
     for (int i = 0; i < 2; i++)
         backward_step(one, results, space, range, &line, &(visit){0}, rows);
