@@ -188,7 +188,7 @@ static void activation_at_once_has_the_same_bits_with_any_threads(void **state)
 static void activation_at_once_keeps_to_its_plan(void **state)
 {
     (void)state;
-    if (!bp_math_has_bf16())
+    if (!bp_bf16_kernel_here())
         skip();
     mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
     assert_int_equal(bp_linear_activation_floats(m.gemm, ROWS, m.width, m.inner), 0);

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 KNOWN = [circle.split() for circle in """
 infer/ensemble/ensemble_temperature.c infer/ensemble/ensemble_texts.c
 
@@ -28,8 +29,6 @@ math/attention/attention.c math/attention/attention_f32.c
 mesh/agree.c mesh/transfer.c
 
 models/decoding.c models/decoding_step.c
-
-report/gnuplot.c report/report.c
 
 run/run_folder.c run/run_lines.c
 
@@ -86,6 +85,8 @@ def arrows(build):
     home, calls = {}, {}
     for path in sorted(build.rglob("*.c.o")):
         file = re.sub(r"CMakeFiles/[^/]*/", "", str(path.relative_to(build))[:-2])
+        if not (SOURCE / file).exists():
+            continue # left by an older build
         defined, called = symbols(path)
         home.update(dict.fromkeys(defined, file))
         calls.setdefault(file, set()).update(called) # a file may be built more than once, for several instruction sets

@@ -30,6 +30,18 @@ static bp_err system_failed(const char *what, int number)
                    strerror(number));
 }
 
+void report_put_quoted(bp_buffer *out, const char *text)
+{
+    bp_buffer_printf(out, "'");
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'') /* a doubled one within quotes is read wrongly at their begin */
+            bp_buffer_printf(out, "'.\"'\".'");
+        else
+            bp_buffer_printf(out, "%c", (unsigned char)*c < ' ' ? ' ' : *c);
+    }
+    bp_buffer_printf(out, "'");
+}
+
 static bp_err open_files(int fds[FILES], const char *folder, const char *script)
 {
     bp_buffer text = {0};

@@ -128,18 +128,6 @@ char *bp_report_svg(const char *text, const char *prefix)
 
 /* ---- scripts ---- */
 
-void report_put_quoted(bp_buffer *out, const char *text)
-{
-    bp_buffer_printf(out, "'");
-    for (const char *c = text; *c; c++) {
-        if (*c == '\'') /* a doubled one within quotes is read wrongly at their begin */
-            bp_buffer_printf(out, "'.\"'\".'");
-        else
-            bp_buffer_printf(out, "%c", (unsigned char)*c < ' ' ? ' ' : *c);
-    }
-    bp_buffer_printf(out, "'");
-}
-
 static void put_scalar(bp_buffer *out, const json_t *value)
 {
     if (json_is_string(value))
