@@ -18,6 +18,9 @@ STUDY = ("uncertainty.models=one=@model,passes=@model:dropout,pair=@pair", "unce
 PAIRS = ("model.kind=transformer", "corpus.train=@pairs.h5", "corpus.valid=@pairs.h5", "model.context=32", "train.steps=24", "train.valid_every=6")
 ANY = [(2, ()), (0, ()), (3, ())]
 DATA = [(2, ("mesh.data=2",)), (0, ()), (4, ("mesh.data=4",))]
+ROLES = ("corpus.train=@roles.h5", "corpus.valid=@roles.h5", "train.steps=24", "model.dropout=0.1")
+TAGS = ("task.kind=tags", "train.batch=8", "train.steps=24", "corpus.train=@tags.h5", "corpus.valid=@tags.h5")
+QUESTIONS = ("task.kind=spans", "train.batch=8", "train.steps=24", "corpus.train=@questions.h5", "corpus.valid=@questions.h5")
 WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first one for the job that is left alone
     "train": ("pretrain", (), DATA),
     "waiting": ("pretrain", ("checkpoint.async=no", "train.log_every=7"), DATA[:2]),
@@ -26,6 +29,14 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
                     [(2, ("mesh.pipeline=2",)), (4, ("mesh.pipeline=2", "mesh.data=2"))]),
     "masked": ("pretrain", ("model.kind=roberta", "corpus.train=@roles.h5", "corpus.valid=@roles.h5", "train.steps=24", "train.log_every=5",
                             "model.first_position=1"), DATA[:2]),
+    "tensor": ("pretrain", ("train.steps=24", "model.dropout=0.1"), [(2, ("mesh.tensor=2",)), (4, ("mesh.tensor=2", "mesh.data=2"))]),
+    "both": ("pretrain", STAGES, [(4, ("mesh.tensor=2", "mesh.pipeline=2"))]),
+    "llama": ("pretrain", ("model.kind=llama", "model.kv_heads=1", "train.steps=24"), DATA[:2]),
+    "neox": ("pretrain", ("model.kind=gpt_neox", "train.steps=24"), DATA[:2]),
+    "bert": ("pretrain", ("model.kind=bert", "mask.next_sentence=no") + ROLES, DATA[:2]),
+    "electra": ("pretrain", ("model.kind=electra", "model.generator_width=8", "model.generator_heads=2", "model.embedding=16") + ROLES, DATA[:2]),
+    "bart": ("pretrain", PAIRS + ("model.kind=bart",), DATA[:2]),
+    "t5": ("pretrain", PAIRS + ("model.kind=t5",), DATA[:2]),
     "recurrent": ("pretrain", ("model.kind=lstm", "model.heads=", "train.steps=40"), DATA[:2]),
     "ngram": ("pretrain", ("model.kind=ngram", "ngram.order=3", "train.steps=", "train.batch=", "model.layers=", "model.width=", "model.heads=",
                            "model.context="), ANY[:2]),
@@ -35,17 +46,26 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "bucket": ("pretrain", PAIRS + SPANS, DATA[:2]),
     "finetune": ("finetune", TASK, DATA[:2]),
     "tune_bucket": ("finetune", TASK + SPANS, DATA[:2]),
+    "tags": ("finetune", TAGS, DATA[:2]),
+    "spans": ("finetune", QUESTIONS, DATA[:2]),
     "score": ("score", SCORED + ("score.stride=1", "score.tokens=yes", "score.corpus=@train.h5"), ANY + [(2, ("mesh.pipeline=2",))]),
     "states": ("score", SCORED + ("score.states=yes",), ANY[:2]),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY[:2]),
     "task": ("score", ("score.model=@tuned", "score.corpus=@task-valid.h5"), ANY[:2]),
+    "task_tags": ("score", ("score.model=@tagger", "score.corpus=@tags.h5"), ANY[:2]),
+    "task_spans": ("score", ("score.model=@reader", "score.corpus=@questions.h5"), ANY[:2]),
+    "task_ensemble": ("score", ("score.model=@taggers", "score.corpus=@tags.h5"), ANY[:2]),
     "neighbours": ("score", SCORED + ("score.neighbours=@store/score/states.h5", "neighbours.k=4", "score.tokens=yes"), ANY[:2]),
     "score_ensemble": ("score", SCORED + ("score.model=@pair",), ANY[:2]),
     "generate": ("generate", ("generate.model=@model", "generate.prompts=@prompts.txt"), ANY[:2]),
+    "beams": ("generate", ("generate.model=@pair", "generate.prompts=@prompts.txt", "generate.strategy=beam", "generate.beams=3"), ANY[:2]),
     "ensemble": ("ensemble", MANY, [(2, ("mesh.members=2",)), (0, ()), (3, ("mesh.members=3",))]),
     "bags_of_ngrams": ("ensemble", ("model.kind=ngram", "ngram.order=3", "ensemble.members=3", "train.steps=", "train.batch=", "model.layers=",
                                     "model.width=", "model.heads=", "model.context="), ANY[:2]),
     "uncertainty": ("uncertainty", STUDY, [(2, ("mesh.data=2",)), (0, ()), (3, ("mesh.coordinator=dedicated",))]),
+    "task_uncertainty": ("uncertainty", ("uncertainty.models=one=@tuned,many=@tuneds", "uncertainty.in_domain=@task.h5",
+                                         "uncertainty.resamples=100", "corpus.valid=@task-valid.h5"),
+                         [(2, ("mesh.data=2",)), (0, ())]),
     "compare": ("bagpipe-data compare", ("@a", "@b", "--resamples", "2000"), [(2, ()), (0, ())]),
 }
 WITHOUT_CLOCK = {"seconds", "tokens_per_second", "mfu", "train_seconds", "fit_seconds", "score_seconds", "memory_mib", "hash"}
@@ -110,10 +130,13 @@ class EveryJob(KindsOfJob):
     def make_other(self):
         self.done("pretrain", "other", "mesh.data=2", "train.steps=4", "run.seed=2")
 
+    def members(self, folder, *names):
+        self.need(*names)
+        os.mkdir(self.at(folder))
+        self.write(folder + "/ensemble.json", json.dumps({"members": [{"name": name, "path": "../" + name} for name in names]}))
+
     def make_pair(self):
-        self.need("model", "other")
-        os.mkdir(self.at("pair"))
-        self.write("pair/ensemble.json", json.dumps({"members": [{"name": name, "path": "../" + name} for name in ("model", "other")]}))
+        self.members("pair", "model", "other")
 
     def make_prompts(self):
         self.write("prompts.txt", "rank node\ntensor sums\ntoken keeps word\nqueue\nmodel reads\n")
@@ -135,6 +158,41 @@ class EveryJob(KindsOfJob):
     def make_tuned(self):
         self.need("task")
         self.done("finetune", "tuned", *self.filled(TASK), "train.steps=8")
+
+    def make_tuned2(self):
+        self.done("finetune", "tuned2", *self.filled(TASK), "train.steps=8", "run.seed=2")
+
+    def make_tuneds(self):
+        self.members("tuneds", "tuned", "tuned2")
+
+    def make_tags(self):
+        draw, kinds = random.Random(3), {"rank": "B-place", "node": "B-place", "token": "B-thing"}
+        words = [[draw.choice(["rank", "node", "token", "reads", "writes", "sends"]) for _ in range(2 + k % 7)] for k in range(60)]
+        self.write("tags.conll", "\n".join("".join(f"{word}\t{kinds.get(word, 'O')}\n" for word in line) for line in words))
+        self.corpus("tags", "conll", "tags.conll")
+
+    def make_tagger(self):
+        self.done("finetune", "tagger", *self.filled(TAGS), "train.steps=8")
+
+    def make_tagger2(self):
+        self.done("finetune", "tagger2", *self.filled(TAGS), "train.steps=8", "run.seed=2")
+
+    def make_taggers(self):
+        self.members("taggers", "tagger", "tagger2")
+
+    def make_questions(self):
+        draw, asked = random.Random(4), []
+        for k in range(40):
+            words = [draw.choice(["rank", "node", "reads", "writes", "sends"]) for _ in range(3 + k % 6)]
+            at = draw.randrange(len(words))
+            words[at] = "token"
+            answer = {"text": "token", "answer_start": len(" ".join(words[:at] + [""]))}
+            asked.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what", "is_impossible": False, "answers": [answer]}]})
+        self.write("questions.json", json.dumps({"version": "v2.0", "data": [{"title": "", "paragraphs": asked}]}))
+        self.corpus("questions", "squad", "questions.json")
+
+    def make_reader(self):
+        self.done("finetune", "reader", *self.filled(QUESTIONS), "train.steps=8")
 
     def make_pairs(self):
         lines = [" ".join(line.split()[:2 + k % 5]) for k, line in enumerate(content(self.at("train.txt")).decode().splitlines()[:60])]
