@@ -25,8 +25,8 @@ typedef struct row_cut {
  */
 static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 {
-    int64_t floats = self->wte->extent[0] * self->wte->shape[1],
-            stride = head_stride(self, true, BP_OPERAND_F32);
+    int64_t floats = head_least_share(self) * self->wte->shape[1],
+            stride = head_largest_stride(self, BP_OPERAND_F32);
     int64_t most = head_rows_of(floats * (int64_t)sizeof(float), stride * (int64_t)sizeof(float));
 
     if (c->lent == 0 || c->kept < rows || most * stride > floats || self->shape.twice ||
@@ -40,7 +40,7 @@ static void take_table(const lm_head *self, row_cut *c, int64_t rows)
 /* The most that memory is planned for. */
 static row_cut cut_most(const lm_head *self, const bp_pass *pass)
 {
-    int64_t rows = pass->B * pass->T, row_bytes = 2 * head_stride(self, true, BP_OPERAND_BF16);
+    int64_t rows = pass->B * pass->T, row_bytes = 2 * head_largest_stride(self, BP_OPERAND_BF16);
     row_cut c = {.chunk = head_chunk_rows_most(self, rows, true)};
 
     c.kept = c.chunk;

@@ -37,13 +37,30 @@ int64_t head_largest_share(const lm_head *self)
     return (self->wte->shape[0] + tensors - 1) / tensors;
 }
 
-int64_t head_stride(const lm_head *self, bool training, bp_operand_form form)
+int64_t head_least_share(const lm_head *self)
 {
-    int64_t columns = head_columns(self, training);
+    int64_t rest = self->wte->shape[0] - (self->block.nn->tensors - 1) * head_largest_share(self);
+
+    return rest > 0 ? rest : 0;
+}
+
+/* Of rows of so many columns. */
+static int64_t stride_of(const lm_head *self, bool training, bp_operand_form form, int64_t columns)
+{
     bool is_simple = head_is_plain(self) && !(training && self->sampled) &&
                      self->shape.dirichlet.classes == 0 && !self->block.nn->distills;
 
     return is_simple ? bp_linear_row_stride(self->block.nn->gemm, form, columns) : columns;
+}
+
+int64_t head_stride(const lm_head *self, bool training, bp_operand_form form)
+{
+    return stride_of(self, training, form, head_columns(self, training));
+}
+
+int64_t head_largest_stride(const lm_head *self, bp_operand_form form)
+{
+    return stride_of(self, true, form, head_largest_share(self));
 }
 
 int64_t head_rows_of(int64_t bytes, int64_t row_bytes)

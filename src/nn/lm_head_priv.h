@@ -61,8 +61,12 @@ int64_t head_softmaxes(const lm_head *self);
 int64_t head_columns(const lm_head *self, bool training);
 /** The most columns of a tensor rank: equal on all, as chunks of rows have to be. */
 int64_t head_largest_share(const lm_head *self);
+/** The least, which the last one has. */
+int64_t head_least_share(const lm_head *self);
 /** From row to row of float32 logits, or of dlogits as products read them. */
 int64_t head_stride(const lm_head *self, bool training, bp_operand_form form);
+/** The most of a tensor rank in training, where outcomes are not sampled. */
+int64_t head_largest_stride(const lm_head *self, bp_operand_form form);
 /** Training keeps the gradients of logits in bf16, for products of more rows than a chunk has. */
 bool head_keeps_gradient(const lm_head *self);
 /** Rows of so many bytes that a chunk holds. */

@@ -98,7 +98,30 @@ static bool has_table_of_head(const bp_group *group)
 /* A run of the groups that the last block does not add to, in floats of the gradients. */
 typedef struct lent_run {
     int64_t first, floats;
+    int64_t lent; /* of them: equal on all tensor ranks, as the rows in them have to be */
 } lent_run;
+
+/* Floats of a group that each tensor rank has as many of: where ranks have equal shares, or all. */
+static int64_t floats_of_each(const bp_group *group, int tensors)
+{
+    int64_t floats = 0;
+
+    if (tensors == 1 || group->replicated)
+        return group->padded;
+    for (int k = 0; k < group->count; k++) {
+        const bp_param *param = &group->params[k];
+        int64_t all = param->dims == 1 ? param->shape[0] : param->shape[0] * param->shape[1];
+
+        floats += bp_param_floats(param) * tensors == all ? all / tensors : 0;
+    }
+    return floats;
+}
+
+static lent_run longer(const lent_run *run, const bp_group *group, int tensors)
+{
+    return (lent_run){run->floats > 0 ? run->first : group->place, run->floats + group->padded,
+                      run->lent + floats_of_each(group, tensors)};
+}
 
 /* The longest, where a leaf of gradients is always begun before that block goes backward, its own
  * table with it; else none. */
@@ -117,13 +140,13 @@ static lent_run find_lent(const bp_stage_spec *spec, const bp_network *network)
         if (group->frozen)
             continue;
         if (!is_here || group->block == last || has_table_of_head(group))
-            run.floats = 0;
+            run = (lent_run){0};
         else
-            run = (lent_run){run.floats > 0 ? run.first : group->place, run.floats + group->padded};
-        most = run.floats > most.floats ? run : most;
+            run = longer(&run, group, network->nn.tensors);
+        most = run.lent > most.lent ? run : most;
     }
-    if (!has_table || (!spec->tree && spec->micro_batches > 1) || network->nn.tensors > 1)
-        return (lent_run){0}; /* tensor ranks may have runs of different sizes */
+    if (!has_table || (!spec->tree && spec->micro_batches > 1))
+        return (lent_run){0};
     return most;
 }
 
@@ -131,7 +154,7 @@ bp_extent bp_stage_most(const bp_stage_spec *spec, const bp_network *network)
 {
     bp_extent most = spec->most;
 
-    most.lent_bytes = (size_t)find_lent(spec, network).floats * sizeof(float);
+    most.lent_bytes = (size_t)find_lent(spec, network).lent * sizeof(float);
     return most;
 }
 
@@ -396,7 +419,7 @@ static void last_block_backward(bp_stage *stage, bp_pass *pass, const bp_action 
     lent_run lent = find_lent(&stage->spec, network);
 
     pass->lent = (bp_arena){.base = (char *)(leaf + lent.first),
-                            .size_bytes = (size_t)lent.floats * sizeof(float)};
+                            .size_bytes = (size_t)lent.lent * sizeof(float)};
     block_backward(stage, pass, action, network->block_count - 1);
     pass->lent = (bp_arena){0};
     for (int g = 0; g < network->group_count; g++)
