@@ -89,15 +89,17 @@ static void backward_mlp(layer *self, bp_pass *pass, const saved *kept, const fl
     mlp_work work = layer_alloc_mlp(self, pass->scratch, pass, dout);
     bp_bias_gradient down = {layer_gradient_of(self->down_bias), work.norm.sums},
                      up = {layer_gradient_of(self->up_bias), work.norm.sums};
-    bp_activation_rows rows = {&work.active,      &kept->up,    &work.dup,
-                               layer_wanted(&up), work.dactive, self->shape.activation};
+    bp_activation_rows rows = {&work.active, &kept->up, &work.dup, layer_wanted(&up),
+                               self->shape.activation};
 
     if (self->shape.post_norm)
         layer_open_norm(self, pass, MLP, kept, &work.norm, dh, own);
     layer_open_residual(self, pass, kept, &work.dbranch, layer_wanted(&down), dout, MLP);
     if (layer_is_gated(self)) {
-        bp_linear_backward_input_operand(gemm, work.dactive, &work.dbranch, self->down);
-        bp_gated_backward(rows.kind, &work.dup, &work.active, work.dactive, &kept->up);
+        bp_operand dactive = bp_operand_unrounded(&work.dactive);
+
+        bp_linear_backward_input_into(gemm, &dactive, &work.dbranch, self->down);
+        bp_gated_backward(rows.kind, &work.dup, &work.active, &work.dactive, &kept->up);
     } else {
         bp_linear_activation_backward(gemm, &rows, &work.dbranch, self->down);
     }

@@ -327,15 +327,13 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_forward_work own = layer_alloc_mlp_forward(self, pass->scratch, pass, kept);
-    bp_activation_rows rows = {.y = &own.active,
-                               .kept = kept->up.data ? &kept->up : NULL,
-                               .sums = own.up,
-                               .kind = self->shape.activation};
+    bp_activation_rows rows = {.y = &own.active, .x = &own.up, .kind = self->shape.activation};
 
     if (layer_is_gated(self)) {
-        bp_linear_forward_operand(gemm, own.up, &work->normed, self->up,
-                                  layer_value_of(self->up_bias));
-        bp_gated_forward(rows.kind, &own.active, rows.kept, own.up);
+        bp_operand up = bp_operand_unrounded(&own.up);
+
+        bp_linear_forward_into(gemm, &up, &work->normed, self->up, layer_value_of(self->up_bias));
+        bp_gated_forward(rows.kind, &own.active, &own.up);
     } else {
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));

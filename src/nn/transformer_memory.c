@@ -25,7 +25,7 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     }
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
-    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
     for (int k = 0; k < BRANCHES; k++)
         if (self->bottleneck[k])
             kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
@@ -79,14 +79,6 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
     return work;
 }
 
-/* What the product before the activation takes: a plain one may go without. */
-static int64_t up_floats(const layer *self, int64_t rows)
-{
-    return layer_is_gated(self)
-               ? rows * 2 * self->Fl
-               : bp_linear_activation_floats(self->block.nn->gemm, rows, self->shape.C, self->Fl);
-}
-
 mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
                                          const saved *kept)
 {
@@ -94,10 +86,12 @@ mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, con
     int64_t rows = pass->B * pass->T;
     mlp_forward_work work = {.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl)};
 
-    if (kept->up.data && kept->up.form != BP_OPERAND_BF16)
-        work.up = kept->up.data;
+    if (kept->up.rows > 0)
+        work.up = kept->up;
+    else if (layer_is_gated(self))
+        work.up = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
     else
-        work.up = bp_arena_floats(arena, up_floats(self, rows));
+        work.up = bp_linear_activation_alloc(arena, gemm, rows, self->shape.C, self->Fl);
     return work;
 }
 
@@ -129,13 +123,9 @@ mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass
     int64_t rows = pass->B * pass->T;
     mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
 
-    if (layer_is_gated(self)) {
-        work.dactive = bp_arena_floats(arena, rows * self->Fl);
-        work.dup = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
-    } else {
-        work.dactive = bp_arena_floats(arena, up_floats(self, rows));
-        work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
-    }
+    if (layer_is_gated(self))
+        work.dactive = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
+    work.dup = bp_operand_alloc_apart(arena, gemm, rows, layer_up_columns(self));
     work.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
     work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
     return work;

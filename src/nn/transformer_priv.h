@@ -91,14 +91,13 @@ typedef struct attention_forward_work {
 
 /* And of the MLP's. */
 typedef struct mlp_forward_work {
-    bp_operand active;
-    float *up; /* up_floats: where it is kept, if that holds floats */
+    bp_operand active, up; /* up: as it is kept, or without memory (bp_linear_activation_alloc) */
 } mlp_forward_work;
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
     bp_operand dbranch, active, dup;
-    float *dactive; /* bp_linear_gelu_floats, where dup may lie over it; gated [rows][Fl] */
+    bp_operand dactive; /* gated: [rows][Fl] */
     norm_work norm;
 } mlp_work;
 
