@@ -79,6 +79,24 @@ void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, co
         bp_run_pass(convert_row, &in, &from, bias);
 }
 
+static void sum_row(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
+                    float *sums)
+{
+    const bp_loops *loops = context;
+
+    (void)r;
+    (void)c;
+    loops->add(sums, x, n);
+}
+
+void bp_operand_sums(const bp_bias_gradient *bias, const bp_operand *x)
+{
+    BP_TRACE(BP_TRACE_GRADIENT, 0, bias ? bp_operand_moved(x) : 0);
+
+    if (bias)
+        bp_run_pass(sum_row, bp_loops_best(), x, bias);
+}
+
 void bp_operand_round(const bp_operand *to)
 {
     conversion in = {bp_loops_best(), to};

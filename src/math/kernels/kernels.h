@@ -56,6 +56,8 @@ typedef struct bp_bias_gradient {
 } bp_bias_gradient;
 int64_t bp_bias_scratch(int64_t rows, int64_t columns);
 
+/** The sums of x's columns; nothing where bias is NULL. */
+void bp_operand_sums(const bp_bias_gradient *bias, const bp_operand *x);
 /** bp_operand_fill with the sums of x's columns. */
 void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
 
@@ -79,7 +81,8 @@ void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_o
                             const bp_bias_gradient *bias, const bp_operand *dy,
                             const bp_operand *x);
 
-/** y[rows][F] = f(x[:, :F]) x[:, F:], f being silu or GELU, of x[rows][2F]. Source: Shazeer 2020. */
+/** y[rows][F] = f(x[:, :F]) x[:, F:], f being silu or GELU, of x[rows][2F]. Source: Shazeer 2020.
+ */
 void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *x);
 /** dx[rows][2F], and y made again. */
 void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
