@@ -94,10 +94,11 @@ void bp_bottleneck_forward(const bp_bottleneck *self, bp_arena *scratch, float *
     size_t mark = scratch->used_bytes;
     work w = alloc_work(self, scratch, rows);
     float *pre = kept->x ? kept->pre : w.more;
-    bp_operand units = bp_operand_floats(w.units, rows, self->rank);
+    bp_operand units = bp_operand_floats(w.units, rows, self->rank),
+               sums = bp_operand_floats(pre, rows, self->rank);
 
     bp_linear_forward(gemm, pre, x, self->down_map, self->down_bias->value, rows);
-    bp_activation_forward(BP_GELU_EXACT, &units, NULL, pre);
+    bp_activation_forward(BP_GELU_EXACT, &units, &sums);
     bp_linear_forward(gemm, w.change, w.units, self->up_map, self->up_bias->value, rows);
     if (kept->x)
         memcpy(kept->x, x, (size_t)(rows * self->C) * sizeof *x);
@@ -115,10 +116,10 @@ void bp_bottleneck_backward(const bp_bottleneck *self, bp_arena *scratch, float 
                dunits = bp_operand_floats(w.more, rows, self->rank),
                pre = bp_operand_floats(kept->pre, rows, self->rank);
 
-    bp_activation_forward(BP_GELU_EXACT, &units, NULL, kept->pre);
+    bp_activation_forward(BP_GELU_EXACT, &units, &pre);
     bp_linear_backward(&(bp_linear_gradients){w.more, self->up->gradient, self->up_bias->gradient},
                        gemm, dx, w.units, self->up_map, rows);
-    bp_activation_backward(BP_GELU_EXACT, &dunits, &units, NULL, w.more, &pre);
+    bp_activation_backward(BP_GELU_EXACT, &dunits, &units, NULL, &dunits, &pre);
     bp_linear_backward(
         &(bp_linear_gradients){w.change, self->down->gradient, self->down_bias->gradient}, gemm,
         w.more, kept->x, self->down_map, rows);

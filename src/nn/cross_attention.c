@@ -254,7 +254,8 @@ static void attend_source(layer *self, bp_pass *pass, const saved *kept, const c
     gather_source(self, pass, &own->source, source);
     bp_linear_forward_operand(gemm, kept->cross_kv, &own->source, self->cross_kv,
                               layer_value_of(self->cross_k_bias));
-    bp_attention_forward(gemm, kept->cross_attended, kept->cross_lse, &in, &shape, own->scratch);
+    bp_operand attended = bp_operand_floats(kept->cross_attended, pass->B * pass->T, self->Cl);
+    bp_attention_forward(gemm, &attended, kept->cross_lse, &in, &shape, own->scratch);
     bp_probe_attention(pass, "cross_attention", &in, kept->cross_lse, &shape);
 }
 
@@ -317,8 +318,10 @@ void cross_backward(layer *self, bp_pass *pass, const saved *kept, float *dh, fl
     bp_linear_backward_input_operand(gemm, work.dattended, &work.dbranch, self->cross_out);
     layer_backward_weight(self, pass, PRODUCT_CROSS_OUT, self->cross_out_weight, 1, &work.dbranch,
                           &work.attended);
-    bp_attention_backward(gemm, &to, work.dattended, kept->cross_attended, kept->cross_lse, &in,
-                          &shape, work.scratch);
+    bp_operand attended = bp_operand_floats(kept->cross_attended, pass->B * pass->T, self->Cl),
+               dattended = bp_operand_floats(work.dattended, attended.rows, self->Cl);
+    bp_attention_backward(gemm, &to, &dattended, &attended, kept->cross_lse, &in, &shape,
+                          work.scratch);
     bp_operand_fill_sums(&work.dq_operand, layer_wanted(&q), work.dq);
     bp_linear_backward_input_operand(gemm, work.norm.dnormed, &work.dq_operand, self->cross_q);
     layer_backward_norm(self, pass, CROSS, kept, &work.norm, dh);

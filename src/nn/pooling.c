@@ -178,10 +178,10 @@ static bool drops(const pooling *self, const bp_pass *pass)
 
 static void activate(const work *w, int64_t B, int64_t C)
 {
-    bp_operand y = bp_operand_floats(w->units, B, C);
+    bp_operand y = bp_operand_floats(w->units, B, C), x = bp_operand_floats(w->before, B, C);
 
     if (w->before)
-        bp_activation_forward(BP_GELU_EXACT, &y, NULL, w->before);
+        bp_activation_forward(BP_GELU_EXACT, &y, &x);
     else
         bp_tanh(w->units, w->units, B * C);
 }
@@ -192,7 +192,7 @@ static void activate_backward(const work *w, float *dunits, int64_t B, int64_t C
         bp_operand dx = bp_operand_floats(dunits, B, C), y = bp_operand_floats(w->units, B, C),
                    x = bp_operand_floats(w->before, B, C);
 
-        bp_activation_backward(BP_GELU_EXACT, &dx, &y, NULL, dunits, &x);
+        bp_activation_backward(BP_GELU_EXACT, &dx, &y, NULL, &dx, &x);
         return;
     }
     for (int64_t i = 0; i < B * C; i++)

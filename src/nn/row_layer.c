@@ -54,7 +54,6 @@ static states alloc_saved(const row_layer *self, bp_arena *arena, int64_t N)
 /* Scratch of the product, forward and backward. */
 typedef struct product_work {
     bp_operand x;  /* [N][I] */
-    float *sums;   /* [N][O] of forward */
     bp_operand y;  /* [N][O] of backward: the activation's output, which nobody reads, */
     bp_operand dy; /* and its input's gradient */
     float *biases;
@@ -65,10 +64,8 @@ static product_work alloc_product(const row_layer *self, bp_arena *arena, int64_
     const bp_gemm *gemm = self->block.nn->gemm;
     product_work work = {.x = bp_operand_alloc(arena, gemm, N, self->shape.I)};
 
-    if (!backward) {
-        work.sums = bp_arena_floats(arena, N * self->shape.O);
+    if (!backward)
         return work;
-    }
     work.y = bp_operand_alloc(arena, gemm, N, self->shape.O);
     work.dy = bp_operand_alloc(arena, gemm, N, self->shape.O);
     work.biases = bp_arena_floats(arena, bp_bias_scratch(N, self->shape.O));
@@ -168,10 +165,10 @@ static void forward_product(const row_layer *self, bp_pass *pass, const states *
 
     memcpy(kept->x, x, (size_t)(N * self->shape.I) * sizeof *x);
     bp_operand_fill(&work.x, x);
-    bp_linear_forward_operand(self->block.nn->gemm, self->shape.linear ? kept->before : work.sums,
-                              &work.x, self->map, self->bias->value);
+    bp_linear_forward_into(self->block.nn->gemm, self->shape.linear ? &y : &kept->sums, &work.x,
+                           self->map, self->bias->value);
     if (!self->shape.linear)
-        bp_activation_forward(self->shape.activation, &y, &kept->sums, work.sums);
+        bp_activation_forward(self->shape.activation, &y, &kept->sums);
     pass->scratch->used_bytes = mark;
 }
 
@@ -214,11 +211,13 @@ static void backward_product(const row_layer *self, bp_pass *pass, const states 
     bp_bias_gradient bias = {self->bias->gradient, work.biases};
 
     const bp_bias_gradient *wanted = bias.sums ? &bias : NULL;
+    const bp_operand from = bp_operand_floats((float *)dy, kept->sums.rows, self->shape.O);
 
     if (self->shape.linear)
         bp_operand_fill_sums(&work.dy, wanted, dy);
     else
-        bp_activation_backward(self->shape.activation, &work.dy, &work.y, wanted, dy, &kept->sums);
+        bp_activation_backward(self->shape.activation, &work.dy, &work.y, wanted, &from,
+                               &kept->sums);
     bp_linear_backward_input_operand(gemm, dx, &work.dy, self->map);
     bp_operand_fill(&work.x, kept->x);
     bp_nn_backward_weight(self->block.nn, self->weight, 1, &work.dy, &work.x);

@@ -281,7 +281,8 @@ static void attend_cached(const layer *self, const bp_continuation *rest, const 
                                 end);
         shape.bias = bias;
     }
-    bp_attention_cached(kept->attended, rest->cache, kept->qkv, &rest->rows, &shape, rest->scratch);
+    bp_attention_cached(kept->attended.data, rest->cache, kept->qkv.data, &rest->rows, &shape,
+                        rest->scratch);
 }
 
 void layer_set_bias(const layer *self, bp_attention_shape *shape, float *bias)
@@ -302,18 +303,19 @@ static void forward_attention(layer *self, bp_pass *pass, const saved *kept, for
     attention_forward_work own = layer_alloc_attention_forward(self, pass->scratch, pass, kept);
     bp_rng_key key = layer_mask_key(self, pass, MASK_ATTENTION);
     bp_attention_shape shape = layer_attention_shape(self, pass, false, &key);
-    bp_attention_input in = bp_attention_of_groups(kept->qkv, shape.H, self->Gl, shape.D);
+    bp_attention_input in = bp_attention_of_groups(&kept->qkv, shape.H, self->Gl, shape.D);
 
     layer_set_bias(self, &shape, own.bias);
-    bp_linear_forward_operand(gemm, kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
-    layer_rotate(self, pass, kept->qkv, false);
+    bp_linear_forward_into(gemm, &kept->qkv, &work->normed, self->qkv, layer_qkv_bias(self));
+    layer_rotate(self, pass, kept->qkv.data, false);
     if (pass->continuation && !self->shape.sees_all)
         attend_cached(self, pass->continuation, kept);
     else
-        bp_attention_forward(gemm, kept->attended, kept->lse, &in, &shape, own.scratch);
+        bp_attention_forward(gemm, &kept->attended, kept->lse, &in, &shape, own.scratch);
     if (!pass->continuation)
         bp_probe_attention(pass, "attention", &in, kept->lse, &shape);
-    bp_operand_fill(&own.attended, kept->attended);
+    if (own.attended.data != kept->attended.data)
+        bp_operand_fill(&own.attended, kept->attended.data);
     bp_linear_forward_operand(gemm, work->branch, &own.attended, self->out,
                               layer_bias_once(self, self->out_bias));
     pass->scratch->used_bytes = mark;
@@ -327,15 +329,13 @@ static void forward_mlp(layer *self, bp_pass *pass, const saved *kept, forward_w
     bp_gemm *gemm = self->block.nn->gemm;
     size_t mark = pass->scratch->used_bytes;
     mlp_forward_work own = layer_alloc_mlp_forward(self, pass->scratch, pass, kept);
-    bp_activation_rows rows = {.y = &own.active,
-                               .kept = kept->up.data ? &kept->up : NULL,
-                               .sums = own.up,
-                               .kind = self->shape.activation};
+    bp_activation_rows rows = {.y = &own.active, .x = &own.up, .kind = self->shape.activation};
 
     if (layer_is_gated(self)) {
-        bp_linear_forward_operand(gemm, own.up, &work->normed, self->up,
-                                  layer_value_of(self->up_bias));
-        bp_gated_forward(rows.kind, &own.active, rows.kept, own.up);
+        bp_operand up = bp_operand_unrounded(&own.up);
+
+        bp_linear_forward_into(gemm, &up, &work->normed, self->up, layer_value_of(self->up_bias));
+        bp_gated_forward(rows.kind, &own.active, &own.up);
     } else {
         bp_linear_activation_forward(gemm, &rows, &work->normed, self->up,
                                      layer_value_of(self->up_bias));

@@ -2,13 +2,36 @@
  * function lays each out and measures it. */
 #include "nn/transformer_priv.h"
 
+/* What attention reads and writes: bf16, rounded once by what makes it, or float32. A plan without
+ * training is of decoding, too, whose cache is float32. */
+static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *pass, bool halves,
+                             int64_t columns)
+{
+    bp_attention_shape shape = layer_attention_shape(self, pass, false, NULL);
+    const bp_gemm *gemm = self->block.nn->gemm;
+    int64_t rows = pass->B * pass->T;
+
+    if (halves && bp_attention_takes_halves(gemm, &shape) && !pass->continuation &&
+        (pass->training || arena->base))
+        return bp_operand_alloc_apart(arena, gemm, rows, columns);
+    return bp_operand_floats(bp_arena_floats(arena, rows * columns), rows, columns);
+}
+
+/* The operand of rows that may be one. */
+static bp_operand operand_of(const layer *self, bp_arena *arena, const bp_operand *x)
+{
+    if (x->form == BP_OPERAND_BF16)
+        return *x;
+    return bp_operand_over(arena, self->block.nn->gemm, x->data, x->rows, x->columns);
+}
+
 saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
 {
     int64_t rows = pass->B * pass->T, own = bp_nn_rows(self->block.nn, pass).count;
     saved kept = {0};
 
-    kept.qkv = bp_arena_floats(arena, rows * layer_qkv_columns(self));
-    kept.attended = bp_arena_floats(arena, rows * self->Cl);
+    kept.qkv = alloc_rows(self, arena, pass, !self->shape.rotary, layer_qkv_columns(self));
+    kept.attended = alloc_rows(self, arena, pass, true, self->Cl);
     kept.lse = bp_arena_floats(arena, rows * self->Hl);
     if (self->shape.crosses)
         cross_alloc_saved(self, arena, pass, &kept);
@@ -25,7 +48,7 @@ saved layer_alloc_saved(const layer *self, bp_arena *arena, const bp_pass *pass)
     }
     if (self->shape.post_norm)
         kept.entered = bp_arena_floats(arena, own * self->shape.C);
-    kept.up = bp_operand_alloc(arena, self->block.nn->gemm, rows, layer_up_columns(self));
+    kept.up = bp_operand_alloc_apart(arena, self->block.nn->gemm, rows, layer_up_columns(self));
     for (int k = 0; k < BRANCHES; k++)
         if (self->bottleneck[k])
             kept.bottled[k] = bp_bottleneck_alloc(self->bottleneck[k], arena, own);
@@ -70,21 +93,11 @@ forward_work layer_alloc_forward(const layer *self, bp_arena *arena, const bp_pa
 attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena *arena,
                                                      const bp_pass *pass, const saved *kept)
 {
-    attention_forward_work work = {.attended =
-                                       bp_operand_over(arena, self->block.nn->gemm, kept->attended,
-                                                       pass->B * pass->T, self->Cl)};
+    attention_forward_work work = {.attended = operand_of(self, arena, &kept->attended)};
 
     work.bias = alloc_bias(self, arena, pass, 1);
     work.scratch = layer_alloc_attention(self, arena, pass, false);
     return work;
-}
-
-/* What the product before the activation takes: a plain one may go without. */
-static int64_t up_floats(const layer *self, int64_t rows)
-{
-    return layer_is_gated(self)
-               ? rows * 2 * self->Fl
-               : bp_linear_activation_floats(self->block.nn->gemm, rows, self->shape.C, self->Fl);
 }
 
 mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
@@ -94,10 +107,12 @@ mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, con
     int64_t rows = pass->B * pass->T;
     mlp_forward_work work = {.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl)};
 
-    if (kept->up.data && kept->up.form != BP_OPERAND_BF16)
-        work.up = kept->up.data;
+    if (kept->up.rows > 0)
+        work.up = kept->up;
+    else if (layer_is_gated(self))
+        work.up = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
     else
-        work.up = bp_arena_floats(arena, up_floats(self, rows));
+        work.up = bp_linear_activation_alloc(arena, gemm, rows, self->shape.C, self->Fl);
     return work;
 }
 
@@ -129,13 +144,9 @@ mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass
     int64_t rows = pass->B * pass->T;
     mlp_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
 
-    if (layer_is_gated(self)) {
-        work.dactive = bp_arena_floats(arena, rows * self->Fl);
-        work.dup = bp_operand_alloc_apart(arena, gemm, rows, 2 * self->Fl);
-    } else {
-        work.dactive = bp_arena_floats(arena, up_floats(self, rows));
-        work.dup = bp_operand_over(arena, gemm, work.dactive, rows, self->Fl);
-    }
+    if (layer_is_gated(self))
+        work.dactive = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
+    work.dup = bp_operand_alloc_apart(arena, gemm, rows, layer_up_columns(self));
     work.active = bp_operand_alloc_apart(arena, gemm, rows, self->Fl);
     work.norm = layer_alloc_norm(self, arena, rows, layer_up_columns(self));
     return work;
@@ -143,16 +154,15 @@ mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass
 
 attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
                                               const bp_pass *pass, const float *dout,
-                                              const float *attended)
+                                              const saved *kept)
 {
-    const bp_gemm *gemm = self->block.nn->gemm;
-    int64_t rows = pass->B * pass->T, Cl = self->Cl, columns = layer_qkv_columns(self);
+    int64_t rows = pass->B * pass->T, columns = layer_qkv_columns(self);
     attention_work work = {.dbranch = layer_alloc_dbranch(self, arena, pass, dout)};
 
-    work.attended = bp_operand_over(arena, gemm, attended, rows, Cl);
-    work.dattended = bp_arena_floats(arena, rows * Cl);
-    work.dqkv = bp_arena_floats(arena, rows * columns);
-    work.dqkv_operand = bp_operand_over(arena, gemm, work.dqkv, rows, columns);
+    work.attended = operand_of(self, arena, &kept->attended);
+    work.dattended = alloc_rows(self, arena, pass, true, self->Cl);
+    work.dqkv = alloc_rows(self, arena, pass, !self->shape.rotary, columns);
+    work.dqkv_operand = operand_of(self, arena, &work.dqkv);
     work.dbias = self->repeats ? bp_arena_floats(arena, columns) : NULL;
     work.score_bias = alloc_bias(self, arena, pass, 1);
     work.dscore_bias = alloc_bias(self, arena, pass, pass->B);
@@ -181,12 +191,13 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     bp_pass pass = bp_pass_planned(block, most, training);
     bp_arena count = {0}, mlp = {0}, attention = {0}, own = {0};
     saved kept = {0};
+    bp_arena uncounted = {0};
     size_t branch,
         sum = bp_arena_bytes(bp_nn_sum_floats(block->nn, &pass, self->shape.C), sizeof(float));
 
     pass.dropout = true; /* it takes the most */
-    if (!training)
-        layer_alloc_saved(self, &count, &pass);
+    kept = layer_alloc_saved(self, training ? &uncounted : &count, &pass);
+    kept.up = (bp_operand){0}; /* a pass without training has scratch for it */
     layer_alloc_forward(self, &count, &pass);
     layer_alloc_attention_forward(self, &attention, &pass, &kept);
     layer_alloc_mlp_forward(self, &mlp, &pass, &kept);
@@ -199,7 +210,7 @@ size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool tr
     if (training) {
         mlp = attention = (bp_arena){0};
         layer_alloc_mlp(self, &mlp, &pass, NULL);
-        layer_alloc_attention_backward(self, &attention, &pass, NULL, NULL);
+        layer_alloc_attention_backward(self, &attention, &pass, NULL, &kept);
         if (self->shape.parallel || self->shape.post_norm)
             bp_arena_floats(&own, bp_nn_rows(block->nn, &pass).count * self->shape.C);
         branch = larger(attention.used_bytes + keys_scratch(self, true), mlp.used_bytes) +

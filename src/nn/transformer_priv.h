@@ -58,8 +58,8 @@ typedef struct layer {
 typedef struct saved {
     float *before[BRANCHES];                /* [own rows][C] what each norm reads */
     float *mean[BRANCHES], *rstd[BRANCHES]; /* [own rows] */
-    float *qkv;                             /* [rows]: Hl heads of q, Gl of k, Gl of v */
-    float *attended;                        /* [rows][Cl] */
+    bp_operand qkv;                         /* [rows]: Hl heads of q, Gl of k, Gl of v */
+    bp_operand attended;                    /* [rows][Cl] */
     float *lse;                             /* [B][Hl][T] */
     bp_operand up;             /* [rows][Fl] before the activation; gated [rows][2 Fl] */
     float *cross_q, *cross_kv; /* [rows][Hl][D], [source rows][2][Hl][D] */
@@ -91,22 +91,21 @@ typedef struct attention_forward_work {
 
 /* And of the MLP's. */
 typedef struct mlp_forward_work {
-    bp_operand active;
-    float *up; /* up_floats: where it is kept, if that holds floats */
+    bp_operand active, up; /* up: as it is kept, or without memory (bp_linear_activation_alloc) */
 } mlp_forward_work;
 
 /* Scratch of the MLP's backward pass. */
 typedef struct mlp_work {
     bp_operand dbranch, active, dup;
-    float *dactive; /* bp_linear_gelu_floats, where dup may lie over it; gated [rows][Fl] */
+    bp_operand dactive; /* gated: [rows][Fl] */
     norm_work norm;
 } mlp_work;
 
 /* Scratch of attention's backward pass. */
 typedef struct attention_work {
     bp_operand dbranch, attended, dqkv_operand;
-    float *dattended;                /* [rows][Cl] */
-    float *dqkv;                     /* as saved.qkv; its operand may lie over it */
+    bp_operand dattended;            /* as saved.attended */
+    bp_operand dqkv;                 /* as saved.qkv; its operand may lie over it */
     float *dbias;                    /* [qkv columns] where keys are repeated */
     float *score_bias, *dscore_bias; /* of scores, by distance; NULL: none */
     norm_work norm;
@@ -164,12 +163,12 @@ attention_forward_work layer_alloc_attention_forward(const layer *self, bp_arena
                                                      const bp_pass *pass, const saved *kept);
 mlp_forward_work layer_alloc_mlp_forward(const layer *self, bp_arena *arena, const bp_pass *pass,
                                          const saved *kept);
-/** dout, attended: what operands may lie over. */
+/** dout: what operands may lie over. */
 mlp_work layer_alloc_mlp(const layer *self, bp_arena *arena, const bp_pass *pass,
                          const float *dout);
 attention_work layer_alloc_attention_backward(const layer *self, bp_arena *arena,
                                               const bp_pass *pass, const float *dout,
-                                              const float *attended);
+                                              const saved *kept);
 size_t layer_saved_bytes(const bp_block *block, const bp_extent *most);
 size_t layer_scratch_bytes(const bp_block *block, const bp_extent *most, bool training);
 bp_product_bytes layer_product_bytes(const bp_block *block, const bp_extent *most);

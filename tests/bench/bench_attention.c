@@ -99,13 +99,15 @@ static void bench(const bench_case *it)
     flops = 4.0 * (double)(it->B * it->H * it->D) * pairs;
     if (!scratch || bp_gemm_new(&gemm, BP_BF16) != BP_OK)
         exit(71);
-    bp_attention_input in = {qkv, qkv + it->H * it->D, qkv + (it->H + it->key_heads) * it->D, row,
-                             row};
+    bp_attention_input in = {
+        qkv, qkv + it->H * it->D, qkv + (it->H + it->key_heads) * it->D, row, row, false};
     bp_attention_gradients to = {dqkv, dqkv + it->H * it->D, dqkv + (it->H + it->key_heads) * it->D,
                                  NULL};
     measure_peak();
-    TIME(forward, bp_attention_forward(gemm, out, lse, &in, &shape, scratch));
-    TIME(backward, bp_attention_backward(gemm, &to, dout, out, lse, &in, &shape, scratch));
+    bp_operand outs = bp_operand_floats(out, it->B * it->T, it->H * it->D),
+               douts = bp_operand_floats(dout, outs.rows, outs.columns);
+    TIME(forward, bp_attention_forward(gemm, &outs, lse, &in, &shape, scratch));
+    TIME(backward, bp_attention_backward(gemm, &to, &douts, &outs, lse, &in, &shape, scratch));
     measure_peak();
     printf("B %lld heads %2lld/%-2lld T %-5lld D %-4lld %s dropout %.1f  forward %7.3f ms (median "
            "%7.3f) %.3f   backward %7.3f ms (median %7.3f) %.3f",

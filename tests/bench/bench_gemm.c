@@ -204,7 +204,7 @@ typedef struct mlps {
     bp_gemm *gemm;
     mlp layers[LAYERS];
     bp_operand active, dup;
-    float *sums, *bias;
+    float *bias;
     bp_bias_gradient gradient;
 } mlps;
 
@@ -219,23 +219,25 @@ static double processor_seconds(void)
 
 static void run_mlp(const mlps *all, const mlp *one, int pass, bool at_once)
 {
+    bp_operand unkept = all->dup;
+    if (bp_gemm_takes_epilogue(all->gemm, one->x.columns) && at_once)
+        unkept.data = NULL;
     bp_activation_rows rows_of = {.y = &all->active,
-                                  .kept = pass == SCORED ? NULL : &one->kept,
+                                  .x = pass == SCORED ? &unkept : &one->kept,
                                   .dx = &all->dup,
-                                  .bias = &all->gradient,
-                                  .sums = all->sums};
+                                  .bias = &all->gradient};
 
     if (at_once && pass == BACKWARD) {
         bp_linear_activation_backward(all->gemm, &rows_of, &one->dy, one->down);
     } else if (at_once) {
         bp_linear_activation_forward(all->gemm, &rows_of, &one->x, one->up, all->bias);
     } else if (pass == BACKWARD) {
-        bp_linear_backward_input_operand(all->gemm, all->sums, &one->dy, one->down);
-        bp_activation_backward(BP_GELU_TANH, &all->dup, &all->active, &all->gradient, all->sums,
+        bp_linear_backward_input_into(all->gemm, &all->dup, &one->dy, one->down);
+        bp_activation_backward(BP_GELU_TANH, &all->dup, &all->active, &all->gradient, &all->dup,
                                &one->kept);
     } else {
-        bp_linear_forward_operand(all->gemm, all->sums, &one->x, one->up, all->bias);
-        bp_activation_forward(BP_GELU_TANH, &all->active, rows_of.kept, all->sums);
+        bp_linear_forward_into(all->gemm, rows_of.x, &one->x, one->up, all->bias);
+        bp_activation_forward(BP_GELU_TANH, &all->active, rows_of.x);
     }
 }
 
@@ -251,7 +253,7 @@ static bp_operand filled(const bp_gemm *gemm, int64_t columns)
 
 static mlps mlps_of(bp_bf16_form form, float *up, float *down, int64_t width, int64_t inner)
 {
-    mlps all = {.sums = floats(rows * inner), .bias = floats(inner)};
+    mlps all = {.bias = floats(inner)};
 
     if (bp_gemm_new_form(&all.gemm, BP_BF16, form) != BP_OK)
         exit(71);
@@ -272,8 +274,8 @@ static mlps mlps_of(bp_bf16_form form, float *up, float *down, int64_t width, in
 
 static void mlps_free(mlps *all)
 {
-    void *rest[] = {all->active.data, all->dup.data,      all->sums,
-                    all->bias,        all->gradient.sums, all->gradient.scratch};
+    void *rest[] = {all->active.data, all->dup.data, all->bias, all->gradient.sums,
+                    all->gradient.scratch};
 
     for (int i = 0; i < LAYERS; i++) {
         bp_weight_free(&all->layers[i].up);

@@ -76,8 +76,10 @@ static void bench_attention(bp_precision precision, int64_t B, int64_t T, float 
         exit(71);
     bp_attention_input in = bp_attention_of_qkv(qkv, HEADS, WIDTH / HEADS);
     bp_attention_gradients to = {dqkv, dqkv + WIDTH, dqkv + 2 * WIDTH, NULL};
-    TIME(forward, bp_attention_forward(gemm, out, lse, &in, &shape, scratch));
-    TIME(backward, bp_attention_backward(gemm, &to, dout, out, lse, &in, &shape, scratch));
+    bp_operand outs = bp_operand_floats(out, B * T, WIDTH),
+               douts = bp_operand_floats(dout, B * T, WIDTH);
+    TIME(forward, bp_attention_forward(gemm, &outs, lse, &in, &shape, scratch));
+    TIME(backward, bp_attention_backward(gemm, &to, &douts, &outs, lse, &in, &shape, scratch));
     printf("%-4s attention B %lld T %-5lld dropout %.1f  forward %7.1f GFLOP/s %7.2f ms   backward "
            "%7.1f GFLOP/s %7.2f ms\n",
            precision == BP_BF16 ? "bf16" : "f32", (long long)B, (long long)T, (double)dropout,
@@ -124,10 +126,10 @@ static void bench_operands(bp_precision precision, int64_t C)
     line("dropout, residual, norm", 3 * size + half, best);
     TIME(best, bp_layer_norm_backward(&to, &a, y, x, &norm, ROWS, C, scratch));
     line("layer norm backward", 4 * size + half, best);
-    TIME(best, bp_activation_forward(BP_GELU_TANH, &a, &kept, x));
-    line("gelu forward", size + 2 * half, best);
-    TIME(best, bp_activation_backward(BP_GELU_TANH, &b, &a, &sums, y, &kept));
-    line("gelu backward", size + 3 * half, best);
+    TIME(best, bp_activation_forward(BP_GELU_TANH, &a, &kept));
+    line("gelu forward", 2 * half, best);
+    TIME(best, bp_activation_backward(BP_GELU_TANH, &b, &a, &sums, &b, &kept));
+    line("gelu backward", 4 * half, best);
     TIME(best, bp_operand_fill(&a, x));
     line("conversion", size + half, best);
     TIME(best, bp_operand_fill_sums(&a, &sums, x));

@@ -25,7 +25,12 @@ static double float_of(uint16_t half)
 /* Element (r, d) rounded; 0 beyond. */
 static uint16_t element(const bp_bf16_rows *x, int64_t r, int64_t d, float scale)
 {
-    return r < x->rows && d < x->D ? bf16(x->x[r * x->row + d] * scale) : 0;
+    int64_t at = r * x->row + d;
+
+    if (r >= x->rows || d >= x->D)
+        return 0;
+    return bf16(scale * (x->halves ? (float)float_of(((const uint16_t *)x->x)[at])
+                                   : ((const float *)x->x)[at]));
 }
 
 static uint32_t pair_of(uint16_t low, uint16_t high)
@@ -33,15 +38,18 @@ static uint32_t pair_of(uint16_t low, uint16_t high)
     return low | (uint32_t)high << 16;
 }
 
-static void check_packing(int64_t rows, int64_t D)
+static void check_packing(int64_t rows, int64_t D, bool as_halves)
 {
     int64_t width = (D + 31) / 32 * 32, all = 64;
     float *x = randoms(rows * (D + 3), 1);
     uint32_t *y = bp_alloc("test", all * width, sizeof *y);
     uint16_t *halves = (uint16_t *)y;
-    bp_bf16_rows source = {x, rows, D, D + 3}, panel = {x, rows < 32 ? rows : 32, D, D + 3};
+    bp_bf16_rows source = {x, rows, D, D + 3, as_halves}, panel = source;
 
     assert_non_null(y);
+    if (as_halves)
+        bp_loops_at(0)->to_bf16((uint16_t *)x, x, rows * (D + 3));
+    panel.rows = rows < 32 ? rows : 32;
     passes->rows(halves, &source, all);
     for (int64_t r = 0; r < all; r++)
         for (int64_t d = 0; d < width; d++)
@@ -72,7 +80,8 @@ static void packing_equals_plain_loops(void **state)
     if (!bp_gemm_has_bf16())
         skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        check_packing(sizes[i][0], sizes[i][1]);
+        for (int as_halves = 0; as_halves < 2; as_halves++)
+            check_packing(sizes[i][0], sizes[i][1], as_halves == 1);
 }
 
 /* A lone score, its top there already: the sum is its weight in float32. */

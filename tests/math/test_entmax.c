@@ -113,7 +113,10 @@ static void close_problem(problem *p)
 
 static bp_attention_input input_of(const problem *p)
 {
-    return bp_attention_of_groups(p->qkv, p->shape.H, p->shape.key_heads, p->shape.D);
+    const bp_attention_shape *s = &p->shape;
+    bp_operand rows = bp_operand_floats(p->qkv, s->B * s->T, (s->H + 2 * s->key_heads) * s->D);
+
+    return bp_attention_of_groups(&rows, s->H, s->key_heads, s->D);
 }
 
 /* The sum of dout times out. */
@@ -122,7 +125,8 @@ static double forward(problem *p)
     bp_attention_input in = input_of(p);
     double sum = 0;
 
-    bp_attention_forward(p->gemm, p->out, p->lse, &in, &p->shape, p->scratch);
+    bp_operand out = bp_operand_floats(p->out, p->shape.B * p->shape.T, p->shape.H * p->shape.D);
+    bp_attention_forward(p->gemm, &out, p->lse, &in, &p->shape, p->scratch);
     for (int64_t i = 0; i < p->outs; i++)
         sum += (double)p->dout[i] * (double)p->out[i];
     return sum;
@@ -135,7 +139,9 @@ static void backward(problem *p)
     bp_attention_gradients to = {p->dqkv, p->dqkv + s->H * s->D,
                                  p->dqkv + (s->H + s->key_heads) * s->D, NULL};
 
-    bp_attention_backward(p->gemm, &to, p->dout, p->out, p->lse, &in, s, p->scratch);
+    bp_operand out = bp_operand_floats(p->out, s->B * s->T, s->H * s->D),
+               dout = bp_operand_floats(p->dout, out.rows, s->H * s->D);
+    bp_attention_backward(p->gemm, &to, &dout, &out, p->lse, &in, s, p->scratch);
 }
 
 static bool sees(const bp_attention_shape *s, int64_t b, int64_t t, int64_t k)
@@ -158,8 +164,9 @@ static int64_t check_row(const problem *p, int64_t b, int64_t h, int64_t t)
         if (sees(s, b, t, k)) {
             z[n] = 0;
             for (int64_t d = 0; d < D; d++)
-                z[n] += (double)in.q[(b * s->T + t) * in.q_row + h * D + d] *
-                        (double)in.k[(b * s->T + k) * in.kv_row + key_head * D + d];
+                z[n] +=
+                    (double)((const float *)in.q)[(b * s->T + t) * in.q_row + h * D + d] *
+                    (double)((const float *)in.k)[(b * s->T + k) * in.kv_row + key_head * D + d];
             z[n] /= sqrt((double)D);
             at[n++] = k;
         }
@@ -173,7 +180,8 @@ static int64_t check_row(const problem *p, int64_t b, int64_t h, int64_t t)
         double sum = 0;
 
         for (int64_t i = 0; i < n; i++)
-            sum += w[i] * (double)in.v[(b * s->T + at[i]) * in.kv_row + key_head * D + d];
+            sum += w[i] *
+                   (double)((const float *)in.v)[(b * s->T + at[i]) * in.kv_row + key_head * D + d];
         assert_true(fabs(sum - (double)p->out[((b * s->T + t) * s->H + h) * D + d]) < 2e-5);
     }
     bp_free(weights);

@@ -132,17 +132,18 @@ static void check_gated(bp_activation kind)
     float *x = randoms(2 * n, 1), *y = floats(n), *dy = randoms(n, 2), *dx = floats(2 * n);
     bp_operand to = bp_operand_floats(y, GLU_ROWS, GLU_F),
                kept = bp_operand_floats(x, GLU_ROWS, 2 * GLU_F),
-               gradient = bp_operand_floats(dx, GLU_ROWS, 2 * GLU_F);
+               gradient = bp_operand_floats(dx, GLU_ROWS, 2 * GLU_F),
+               from = bp_operand_floats(dy, GLU_ROWS, GLU_F);
 
     x[0] = 200; /* exp(-x) is nothing, or infinite */
     x[1] = -200;
     double *x2 = widened(x, 2 * n), *y2 = doubles(n), *dx2 = doubles(2 * n);
-    bp_gated_forward(kind, &to, NULL, x);
+    bp_gated_forward(kind, &to, &kept);
     twin_gated(y2, x2, &kind);
     assert_near(y, y2, n, 2e-5 * 200);
     assert_near(y + 2, y2 + 2, n - 2, 1e-5);
     memset(y, 0, n * sizeof *y);
-    bp_gated_backward(kind, &gradient, &to, dy, &kept);
+    bp_gated_backward(kind, &gradient, &to, &from, &kept);
     assert_near(y + 2, y2 + 2, n - 2, 1e-5);
     for (int64_t i = 0; i < 2 * n; i += i < 10 ? 1 : 37)
         dx2[i] = slope_at(x2, i, dy, y2, n, twin_gated, &kind);
@@ -267,17 +268,17 @@ static double twin_of(bp_activation kind, double x)
 
 static void activate(bp_activation kind, float *y, const float *x, int64_t n)
 {
-    bp_operand to = bp_operand_floats(y, 1, n);
+    bp_operand to = bp_operand_floats(y, 1, n), from = bp_operand_floats((float *)x, 1, n);
 
-    bp_activation_forward(kind, &to, NULL, x);
+    bp_activation_forward(kind, &to, &from);
 }
 
 static void slope_of(bp_activation kind, float *dx, float *y, const float *dy, float *x, int64_t n)
 {
     bp_operand to = bp_operand_floats(dx, 1, n), again = bp_operand_floats(y, 1, n),
-               kept = bp_operand_floats(x, 1, n);
+               from = bp_operand_floats((float *)dy, 1, n), kept = bp_operand_floats(x, 1, n);
 
-    bp_activation_backward(kind, &to, &again, NULL, dy, &kept);
+    bp_activation_backward(kind, &to, &again, NULL, &from, &kept);
 }
 
 static void activation_is_accurate(bp_activation kind)
@@ -565,9 +566,10 @@ static void run_all(float *out, const float *x, const float *dy, int64_t rows, i
                            dy, x, &how, rows, C, scratch);
     bp_operand y = bp_operand_floats(out + 3 * n, rows, C),
                dx = bp_operand_floats(out + 4 * n, rows, C),
-               kept = bp_operand_floats((float *)x, rows, C);
+               kept = bp_operand_floats((float *)x, rows, C),
+               from = bp_operand_floats((float *)dy, rows, C);
     bp_bias_gradient bias = {out + 2 * n + 2 * C, scratch};
-    bp_activation_backward(BP_GELU_TANH, &dx, &y, &bias, dy, &kept);
+    bp_activation_backward(BP_GELU_TANH, &dx, &y, &bias, &from, &kept);
     bp_embedding_backward(out + 5 * n, dy, ids, rows, C, 0, 50);
     bp_positions_backward(out + 6 * n, dy, &(bp_position_rows){0, rows, rows / 2}, C);
     bp_softmax_statistics(mean, sums, target, &(bp_logit_rows){x, ids, rows, C, 0, C});

@@ -90,35 +90,34 @@ static void results_free(results *out)
 static results one_after_the_other(const mlp *m)
 {
     results out = results_of(m);
-    float *sums = floats(ROWS * m->inner);
     bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
 
-    bp_linear_forward_operand(m->gemm, sums, &m->x, m->up, m->bias);
-    bp_activation_forward(m->kind, &out.y, &out.kept, sums);
-    bp_linear_backward_input_operand(m->gemm, sums, &m->dy, m->down);
-    bp_activation_backward(m->kind, &out.dx, &out.again, &bias, sums, &out.kept);
+    bp_linear_forward_into(m->gemm, &out.kept, &m->x, m->up, m->bias);
+    bp_activation_forward(m->kind, &out.y, &out.kept);
+    bp_linear_backward_input_into(m->gemm, &out.dx, &m->dy, m->down);
+    bp_activation_backward(m->kind, &out.dx, &out.again, &bias, &out.dx, &out.kept);
     bp_free(bias.scratch);
-    bp_free(sums);
     return out;
 }
 
 static results at_once(const mlp *m)
 {
     results out = results_of(m);
-    int64_t n = bp_linear_activation_floats(m->gemm, ROWS, m->width, m->inner);
+    bp_arena arena = {.base = (char *)floats(ROWS * (m->inner + 64)), .size_bytes = SIZE_MAX};
+    bp_operand unkept = bp_linear_activation_alloc(&arena, m->gemm, ROWS, m->width, m->inner);
     bp_bias_gradient bias = {out.sums, floats(bp_bias_scratch(ROWS, m->inner))};
-    bp_activation_rows forward = {.y = &out.again, .sums = floats(n > 0 ? n : 1), .kind = m->kind};
-    bp_activation_rows backward = {&out.again, &out.kept, &out.dx, &bias, forward.sums, m->kind};
+    bp_activation_rows forward = {.y = &out.again, .x = &unkept, .kind = m->kind};
+    bp_activation_rows backward = {&out.again, &out.kept, &out.dx, &bias, m->kind};
 
     bp_linear_activation_forward(m->gemm, &forward, &m->x, m->up, m->bias); /* nothing is kept */
     forward.y = &out.y;
-    forward.kept = &out.kept;
+    forward.x = &out.kept;
     bp_linear_activation_forward(m->gemm, &forward, &m->x, m->up, m->bias);
     assert_memory_equal(out.y.data, out.again.data,
                         bp_operand_bytes(out.y.form, ROWS, out.y.columns));
     bp_linear_activation_backward(m->gemm, &backward, &m->dy, m->down);
     bp_free(bias.scratch);
-    bp_free(forward.sums);
+    bp_free(arena.base);
     return out;
 }
 
@@ -191,7 +190,9 @@ static void activation_at_once_keeps_to_its_plan(void **state)
     if (!bp_bf16_kernel_here())
         skip();
     mlp m = mlp_of(BP_BF16, BP_BF16_OWN, 96, 700);
-    assert_int_equal(bp_linear_activation_floats(m.gemm, ROWS, m.width, m.inner), 0);
+    bp_arena count = {0};
+    bp_linear_activation_alloc(&count, m.gemm, ROWS, m.width, m.inner);
+    assert_int_equal(count.used_bytes, 0);
     const bp_gemm_kind kind = {BP_BF16, BP_BF16_OWN, false};
     size_t up = bp_linear_form_scratch_bytes(&kind, ROWS, m.inner, m.width),
            down = bp_linear_form_scratch_bytes(&kind, ROWS, m.width, m.inner);

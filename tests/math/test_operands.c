@@ -147,47 +147,51 @@ static void norm_backward_makes_the_output_again(void **state)
         bp_free(all[i]);
 }
 
-/* What backward computes again is of what was kept: rounded, where operands are. */
+/* Floats as a product leaves them in an operand of the form, not rounded yet where they are floats;
+ * `held`: what they are once they are rounded. */
+static bp_operand product_of(bp_operand_form form, const float *x, float *held)
+{
+    bp_operand to = operand_of(form);
+
+    bp_operand_fill(&to, x);
+    for (int64_t i = 0; i < N; i++)
+        held[i] = value_of(&to, i / C, i % C);
+    if (form != BP_OPERAND_BF16)
+        memcpy(to.data, x, N * sizeof *x);
+    return to;
+}
+
+/* Inputs and gradients are rounded where operands are; a gradient may lie over its output's. */
 static void gelu_and_its_gradient_are_plain_passes(void **state)
 {
-    float *x = randoms(N, 1), *dy = randoms(N, 2), *y = floats(N), *again = floats(N),
-          *dx = floats(N), *seen = floats(N), sums[C];
-    bp_operand plain = bp_operand_floats(y, ROWS, C),
-               plain_again = bp_operand_floats(again, ROWS, C),
-               plain_dx = bp_operand_floats(dx, ROWS, C),
-               plain_seen = bp_operand_floats(seen, ROWS, C);
+    float *x = randoms(N, 1), *dy = randoms(N, 2), *y = floats(N), *dx = floats(N), *seen = floats(N),
+          *given = floats(N), sums[C];
+    bp_operand plain = bp_operand_floats(y, ROWS, C), plain_dx = bp_operand_floats(dx, ROWS, C),
+               plain_seen = bp_operand_floats(seen, ROWS, C),
+               plain_given = bp_operand_floats(given, ROWS, C);
 
     (void)state;
-    bp_activation_forward(BP_GELU_TANH, &plain, NULL, x);
     for (int f = 0; f < 3; f++) {
-        bp_operand to = operand_of(FORMS[f]), kept = operand_of(FORMS[f]),
-                   dto = operand_of(FORMS[f]);
+        bp_operand to = operand_of(FORMS[f]), again = operand_of(FORMS[f]),
+                   dto = operand_of(FORMS[f]), kept = product_of(FORMS[f], x, seen),
+                   from = product_of(FORMS[f], dy, given);
         bp_bias_gradient bias = sums_of(sums);
-        bp_activation_forward(BP_GELU_TANH, &to, &kept, x);
+        bp_activation_forward(BP_GELU_TANH, &plain, &plain_seen);
+        bp_activation_backward(BP_GELU_TANH, &plain_dx, &plain, NULL, &plain_given, &plain_seen);
+        bp_activation_forward(BP_GELU_TANH, &to, &kept);
         check_values(&to, y);
         check_values(&kept, x);
-        for (int64_t i = 0; i < N; i++)
-            seen[i] = value_of(&kept, i / C, i % C);
-        bp_activation_backward(BP_GELU_TANH, &plain_dx, &plain_again, NULL, dy, &plain_seen);
-        bp_activation_backward(BP_GELU_TANH, &dto, &to, &bias, dy, &kept);
+        bp_activation_backward(BP_GELU_TANH, &dto, &again, &bias, &from, &kept);
         check_values(&dto, dx);
-        check_values(&to, again);
+        check_values(&again, y);
         check_sums(sums, dx);
-        if (FORMS[f] != BP_OPERAND_BF16) { /* over the rows that are read */
-            memcpy(kept.data, x, N * sizeof *x);
-            bp_activation_forward(BP_GELU_TANH, &to, &kept, kept.data);
-            check_values(&to, y);
-            check_values(&kept, x);
-            memcpy(dto.data, dy, N * sizeof *dy);
-            bp_activation_backward(BP_GELU_TANH, &dto, &to, NULL, dto.data, &kept);
-            check_values(&dto, dx);
-        }
-        bp_free(bias.scratch);
-        bp_free(to.data);
-        bp_free(kept.data);
-        bp_free(dto.data);
+        bp_activation_backward(BP_GELU_TANH, &from, &again, NULL, &from, &kept);
+        check_values(&from, dx);
+        void *all[] = {bias.scratch, to.data, again.data, dto.data, kept.data, from.data};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            bp_free(all[i]);
     }
-    void *all[] = {x, dy, y, again, dx, seen};
+    void *all[] = {x, dy, y, dx, seen, given};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         bp_free(all[i]);
 }

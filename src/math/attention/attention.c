@@ -53,7 +53,12 @@ size_t bp_attention_scratch_bytes(bp_precision precision, const bp_attention_sha
     return (size_t)bp_math_threads() * (size_t)scratch_floats(precision, shape) * sizeof(float);
 }
 
-static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
+bool bp_attention_takes_halves(const bp_gemm *gemm, const bp_attention_shape *shape)
+{
+    return bp_gemm_bf16_tiles(gemm) && !shape->entmax && bp_key_heads(shape) == shape->H;
+}
+
+static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in, const bp_operand *out,
                        const bp_attention_shape *shape, int64_t b, int64_t h)
 {
     int64_t K = bp_key_positions(shape), keys = shape->lengths ? shape->lengths[b] : K;
@@ -62,18 +67,21 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
         .shape = shape,
         .loops = bp_loops_best(),
         .tiles = bp_gemm_bf16_tiles(gemm),
-        .q = in->q + b * shape->T * in->q_row + h * shape->D,
-        .k = in->k + at,
-        .v = in->v + at,
+        .halves = in->halves,
+        .out_halves = out->form == BP_OPERAND_BF16,
+        .q = bp_value_at(in->q, b * shape->T * in->q_row + h * shape->D, in->halves),
+        .k = bp_value_at(in->k, at, in->halves),
+        .v = bp_value_at(in->v, at, in->halves),
         .q_row = in->q_row,
         .kv_row = in->kv_row,
-        .out_row = shape->H * shape->D,
+        .out_row = out->stride,
         .keys = keys,
         .place_row = bp_round_up(shape->slot_K > 0 ? shape->slot_K : K, 4),
         .scale = shape->scale > 0 ? shape->scale : (float)(1.0 / sqrt((double)shape->D)),
         .bias = shape->bias ? shape->bias + h * bp_bias_floats(shape) : NULL,
     };
 
+    BP_ASSERT(bp_attention_takes_halves(gemm, shape) || (!one.halves && !one.out_halves));
     BP_ASSERT(keys >= 0 && keys <= K && (!shape->causal || K == shape->T));
     BP_ASSERT(shape->window == 0 || (shape->causal && !shape->lengths));
     one.first_place = ((shape->first_sequence + b) * shape->all_heads + shape->first_head + h) *
@@ -84,10 +92,11 @@ static bp_head head_of(const bp_gemm *gemm, const bp_attention_input *in,
 }
 
 /* Rows [first, last) of one head are 0. */
-static void clear_rows(float *x, int64_t row, int64_t D, int64_t first, int64_t last)
+static void clear_rows(void *x, bool halves, int64_t row, int64_t D, int64_t first, int64_t last)
 {
     for (int64_t t = first; t < last; t++)
-        memset(x + t * row, 0, (size_t)D * sizeof *x);
+        memset(bp_value_at(x, t * row, halves), 0,
+               (size_t)D * (halves ? sizeof(uint16_t) : sizeof(float)));
 }
 
 void bp_head_mask(const bp_head *one, float *mask, int64_t q, int64_t k, int64_t keys)
@@ -113,8 +122,8 @@ void bp_head_finish(const bp_head *one, const bp_head_results *results, float *s
         sum[i] = 1.0f / sum[i];
     }
     one->loops->scale_columns(sums, sum, one->shape->D);
-    one->loops->transpose_out(results->out + q * one->out_row, sums, rows, one->shape->D,
-                              one->out_row);
+    one->loops->transpose_out(bp_float_at(results->out, q * one->out_row), sums, rows,
+                              one->shape->D, one->out_row);
 }
 
 void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
@@ -126,8 +135,8 @@ void bp_head_store_gradients(const bp_head *one, const bp_head_results *results,
 
     one->loops->scale(dkeys + first * width, one->scale, (last - first) * width);
     for (int64_t t = first; t < last; t++) {
-        memcpy(results->dk + t * results->dkv_row, dkeys + t * width, bytes);
-        memcpy(results->dv + t * results->dkv_row, dvalues + t * width, bytes);
+        memcpy(bp_float_at(results->dk, t * results->dkv_row), dkeys + t * width, bytes);
+        memcpy(bp_float_at(results->dv, t * results->dkv_row), dvalues + t * width, bytes);
     }
 }
 
@@ -137,8 +146,8 @@ void bp_head_statistics(const bp_head *one, const bp_head_results *results, floa
     int64_t D = one->shape->D;
 
     memset(delta, 0, QUERIES * sizeof *delta);
-    one->loops->transpose_in(workspace, results->out + q * one->out_row, rows, D, one->out_row,
-                             1.0f);
+    one->loops->transpose_in(workspace, bp_float_at(results->out, q * one->out_row), rows, D,
+                             one->out_row, 1.0f);
     one->loops->multiply(workspace, workspace, douts, D * QUERIES);
     one->loops->column_sums(delta, workspace, D, QUERIES, QUERIES);
     for (int64_t i = 0; i < QUERIES; i++)
@@ -172,14 +181,23 @@ static double attention_pairs(const bp_attention_shape *shape)
     return (double)(shape->B * shape->H * shape->D) * pairs;
 }
 
+/* The rows of head h of sequence b. */
+static void *head_rows(const bp_head *one, const bp_operand *out, int64_t b, int64_t h)
+{
+    const bp_attention_shape *shape = one->shape;
+
+    return bp_value_at(out->data, b * shape->T * out->stride + h * shape->D, one->out_halves);
+}
+
 static void forward_head(const bp_head *one, const bp_head_results *results, int64_t first,
                          int64_t last, float *scratch)
 {
     int64_t T = one->shape->T, end = bp_least(last * QUERIES, T);
 
     if (one->keys == 0) {
-        clear_rows(results->out, one->out_row, one->shape->D, first * QUERIES, end);
-        clear_rows(results->lse, 1, 1, first * QUERIES, end);
+        clear_rows(results->out, one->out_halves, one->out_row, one->shape->D, first * QUERIES,
+                   end);
+        clear_rows(results->lse, false, 1, 1, first * QUERIES, end);
         return;
     }
     if (one->shape->entmax) {
@@ -189,8 +207,9 @@ static void forward_head(const bp_head *one, const bp_head_results *results, int
     (one->tiles ? bp_head_forward_bf16 : bp_head_forward_f32)(one, results, first, last, scratch);
 }
 
-void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attention_input *in,
-                          const bp_attention_shape *shape, void *scratch)
+void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
+                          const bp_attention_input *in, const bp_attention_shape *shape,
+                          void *scratch)
 {
     int64_t heads = shape->B * shape->H, tiles = (shape->T + QUERIES - 1) / QUERIES;
     int64_t parts = parts_of(heads, tiles), floats = scratch_floats(bp_gemm_precision(gemm), shape);
@@ -203,8 +222,8 @@ void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attent
             int64_t b = i / shape->H, h = i % shape->H;
             int64_t first = part_start(tiles, parts, part, shape->causal);
             int64_t last = part_start(tiles, parts, part + 1, shape->causal);
-            bp_head one = head_of(gemm, in, shape, b, h);
-            bp_head_results results = {.out = out + (b * shape->T * shape->H + h) * shape->D,
+            bp_head one = head_of(gemm, in, out, shape, b, h);
+            bp_head_results results = {.out = head_rows(&one, out, b, h),
                                        .lse = lse + i * shape->T};
             forward_head(&one, &results, first, last,
                          (float *)scratch + omp_get_thread_num() * floats);
@@ -258,11 +277,11 @@ static void backward_head(const bp_head *one, const bp_head_results *results,
     else if (one->keys > 0)
         (one->tiles ? bp_head_backward_bf16 : bp_head_backward_f32)(one, results, range, scratch);
     else if (range->of_queries)
-        clear_rows(results->dq, one->q_row, D, range->first_query * QUERIES,
+        clear_rows(results->dq, one->halves, one->q_row, D, range->first_query * QUERIES,
                    bp_least(range->last_query * QUERIES, one->shape->T));
     if (range->of_keys) {
-        clear_rows(results->dk, results->dkv_row, D, first, last);
-        clear_rows(results->dv, results->dkv_row, D, first, last);
+        clear_rows(results->dk, one->halves, results->dkv_row, D, first, last);
+        clear_rows(results->dv, one->halves, results->dkv_row, D, first, last);
     }
 }
 
@@ -272,15 +291,18 @@ static void add_group(const bp_head *one, const bp_head_results *sum, const bp_h
     int64_t K = bp_key_positions(one->shape), D = one->shape->D;
 
     for (int64_t t = 0; t < K; t++) {
-        one->loops->add(sum->dk + t * sum->dkv_row, more->dk + t * more->dkv_row, D);
-        one->loops->add(sum->dv + t * sum->dkv_row, more->dv + t * more->dkv_row, D);
+        one->loops->add(bp_float_at(sum->dk, t * sum->dkv_row),
+                        bp_float_at(more->dk, t * more->dkv_row), D);
+        one->loops->add(bp_float_at(sum->dv, t * sum->dkv_row),
+                        bp_float_at(more->dv, t * more->dkv_row), D);
     }
 }
 
 typedef struct backward_call {
     const bp_gemm *gemm;
     const bp_attention_gradients *to;
-    const float *dout, *out, *lse;
+    const bp_operand *dout, *out;
+    const float *lse;
     const bp_attention_input *in;
     const bp_attention_shape *shape;
     int64_t parts, floats; /* of scratch */
@@ -296,16 +318,17 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
             K = bp_key_positions(shape), D = shape->D, of_keys = b * K * in->kv_row + kv * D;
     float *more = scratch + call->floats - group_floats(shape);
     bp_head_range range = range_of(shape, call->parts, unit);
-    bp_head_results sum = {
-        .dk = call->to->dk + of_keys, .dv = call->to->dv + of_keys, .dkv_row = in->kv_row};
+    bp_head_results sum = {.dk = bp_value_at(call->to->dk, of_keys, in->halves),
+                           .dv = bp_value_at(call->to->dv, of_keys, in->halves),
+                           .dkv_row = in->kv_row};
 
     for (int64_t h = first; h < end; h++) {
-        int64_t place = (b * shape->T * shape->H + h) * D;
-        bp_head one = head_of(call->gemm, in, shape, b, h);
-        bp_head_results results = {.out = (float *)call->out + place,
+        int64_t query = b * shape->T * in->q_row + h * D;
+        bp_head one = head_of(call->gemm, in, call->out, shape, b, h);
+        bp_head_results results = {.out = head_rows(&one, call->out, b, h),
                                    .lse = (float *)call->lse + (b * shape->H + h) * shape->T,
-                                   .dout = call->dout + place,
-                                   .dq = call->to->dq + b * shape->T * in->q_row + h * D,
+                                   .dout = head_rows(&one, call->dout, b, h),
+                                   .dq = bp_value_at(call->to->dq, query, in->halves),
                                    .dk = sum.dk,
                                    .dv = sum.dv,
                                    .dkv_row = sum.dkv_row};
@@ -327,8 +350,8 @@ static void backward_group(const backward_call *call, int64_t b, int64_t kv, int
     }
 }
 
-void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const float *dout,
-                           const float *out, const float *lse, const bp_attention_input *in,
+void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const bp_operand *dout,
+                           const bp_operand *out, const float *lse, const bp_attention_input *in,
                            const bp_attention_shape *shape, void *scratch)
 {
     int64_t heads = shape->B * bp_key_heads(shape), K = bp_key_positions(shape);
@@ -348,6 +371,7 @@ void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, cons
 
     BP_TRACE(BP_TRACE_ATTENTION_BACKWARD, 10.0 * attention_pairs(shape), 0);
     BP_ASSERT(shape->dropout >= 0.0f && shape->dropout < 1.0f);
+    BP_ASSERT(dout->form == out->form && dout->stride == out->stride);
     BP_ASSERT(bp_group_first(shape, bp_key_heads(shape)) == shape->H &&
               bp_group_first(shape, bp_key_heads(shape) - 1) < shape->H);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (heads * shape->T > 64)

@@ -46,51 +46,65 @@ typedef struct bp_attention_shape {
                                masks are numbered; 0: T and K */
 } bp_attention_shape;
 
-/** Queries [H][D], keys and values [key_heads][D] of a position; so many floats lie from position
- * to position. */
+/** Queries [H][D], keys and values [key_heads][D] of a position; so many values lie from position
+ * to position. They are float32, or bf16 (halves), where bp_attention_takes_halves. */
 typedef struct bp_attention_input {
-    const float *q, *k, *v; /* of B sequences of T, and of K positions */
+    const void *q, *k, *v; /* of B sequences of T, and of K positions */
     int64_t q_row, kv_row;
+    bool halves;
 } bp_attention_input;
-/** Buffers for their gradients, likewise. */
+/** Buffers for their gradients, likewise: in the form of the input. */
 typedef struct bp_attention_gradients {
-    float *dq, *dk, *dv;
+    void *dq, *dk, *dv;
     float *dbias; /* [B][H] rows as the bias's; with a bias alone */
 } bp_attention_gradients;
 
 /** Those that lie as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
 static inline bp_attention_input bp_attention_of_qkv(const float *qkv, int64_t H, int64_t D)
 {
-    return (bp_attention_input){qkv, qkv + H * D, qkv + 2 * H * D, 3 * H * D, 3 * H * D};
+    return (bp_attention_input){qkv, qkv + H * D, qkv + 2 * H * D, 3 * H * D, 3 * H * D, false};
 }
 
 /** Those of grouped heads, as [B][T]: q of H heads, k and v of key_heads. */
-static inline bp_attention_input bp_attention_of_groups(const float *qkv, int64_t H,
+static inline bp_attention_input bp_attention_of_groups(const bp_operand *qkv, int64_t H,
                                                         int64_t key_heads, int64_t D)
 {
-    int64_t row = (H + 2 * key_heads) * D;
+    bool halves = qkv->form == BP_OPERAND_BF16;
+    const char *q = qkv->data, *k = q + H * D * (halves ? 2 : 4);
 
-    return (bp_attention_input){qkv, qkv + H * D, qkv + (H + key_heads) * D, row, row};
+    return (bp_attention_input){q,           k,           k + key_heads * D * (halves ? 2 : 4),
+                                qkv->stride, qkv->stride, halves};
+}
+
+/** The places of gradients that lie as such an input. */
+static inline bp_attention_gradients bp_attention_gradients_as(const bp_attention_input *in)
+{
+    return (bp_attention_gradients){(void *)in->q, (void *)in->k, (void *)in->v, NULL};
 }
 
 static inline bp_attention_input bp_attention_of_q_kv(const float *q, const float *kv, int64_t H,
                                                       int64_t D)
 {
-    return (bp_attention_input){q, kv, kv + H * D, H * D, 2 * H * D};
+    return (bp_attention_input){q, kv, kv + H * D, H * D, 2 * H * D, false};
 }
 
 /** Floats of a head's row of biases. What lies behind T + K - 1 of them is read, and counts for
  * nothing: it is finite. */
 int64_t bp_bias_floats(const bp_attention_shape *shape);
 
-/** Shapes: out[B][T][H][D], lse[B][H][T]. A query that sees no key gets 0.
+/** Whether the input and its gradients may be bf16, and apart from them `out` and `dout`: products
+ * are of bf16, and heads of queries do not share keys. Results are then rounded once, and delta,
+ * the sum of dout out of a query, is of rounded ones. */
+bool bp_attention_takes_halves(const bp_gemm *gemm, const bp_attention_shape *shape);
+/** Shapes: out[B T][H D], float32 or bf16, lse[B][H][T]. A query that sees no key gets 0.
  *  scratch: bp_attention_scratch_bytes, uninitialised, aligned to 64 bytes. */
-void bp_attention_forward(bp_gemm *gemm, float *out, float *lse, const bp_attention_input *in,
-                          const bp_attention_shape *shape, void *scratch);
-/** Gradients given dout, in rows as the input's; out and lse as forward left them. They are
- * overwritten; those of keys behind a length are 0. */
-void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const float *dout,
-                           const float *out, const float *lse, const bp_attention_input *in,
+void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
+                          const bp_attention_input *in, const bp_attention_shape *shape,
+                          void *scratch);
+/** Gradients given dout, in rows as the input's; out, in the form and stride of dout, and lse as
+ * forward left them. They are overwritten; those of keys behind a length are 0. */
+void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const bp_operand *dout,
+                           const bp_operand *out, const float *lse, const bp_attention_input *in,
                            const bp_attention_shape *shape, void *scratch);
 /** The weights of head h of sequence b, before dropout, as out[T][K]: 0 where a query does not see
  * a key. `lse` as forward left it. Plain loops: for those who look, not for training. */

@@ -82,19 +82,28 @@ static int64_t padded(const bp_head *one)
     return bp_round_up(one->shape->D, BLOCK);
 }
 
-/* Rows [first, first + most) of queries, or of their outputs, or as many as there are. */
-static bp_bf16_rows rows_of(const bp_head *one, const float *x, int64_t row, int64_t first,
-                            int64_t most)
+/* Rows [first, first + most) of queries, or as many as there are. */
+static bp_bf16_rows queries_of(const bp_head *one, int64_t first, int64_t most)
 {
-    return (bp_bf16_rows){x + first * row, bp_least(most, one->shape->T - first), one->shape->D,
-                          row};
+    return (bp_bf16_rows){bp_value_at(one->q, first * one->q_row, one->halves),
+                          bp_least(most, one->shape->T - first), one->shape->D, one->q_row,
+                          one->halves};
+}
+
+/* The same of outputs, or of their gradients. */
+static bp_bf16_rows outs_of(const bp_head *one, const void *out, int64_t first, int64_t most)
+{
+    return (bp_bf16_rows){bp_value_at(out, first * one->out_row, one->out_halves),
+                          bp_least(most, one->shape->T - first), one->shape->D, one->out_row,
+                          one->out_halves};
 }
 
 /* The same of keys or values. */
-static bp_bf16_rows keys_of(const bp_head *one, const float *x, int64_t first, int64_t most)
+static bp_bf16_rows keys_of(const bp_head *one, const void *x, int64_t first, int64_t most)
 {
-    return (bp_bf16_rows){x + first * one->kv_row, bp_least(most, one->keys - first), one->shape->D,
-                          one->kv_row};
+    return (bp_bf16_rows){bp_value_at(x, first * one->kv_row, one->halves),
+                          bp_least(most, one->keys - first), one->shape->D, one->kv_row,
+                          one->halves};
 }
 
 /* Keys of the block of `block` at k that some query of the panel at q sees; 0 or less: none. */
@@ -244,7 +253,7 @@ static void forward_step(const bp_head *one, const workspace *space, pipeline *l
 static void finish_panel(const bp_head *one, const bp_head_results *results, const workspace *space,
                          int64_t q, int64_t at)
 {
-    bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
+    bp_bf16_rows shape = outs_of(one, results->out, q + at, PANEL);
     float *factor = space->factor + at, kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
 
     for (int64_t i = 0; i < PANEL; i++) {
@@ -253,8 +262,8 @@ static void finish_panel(const bp_head *one, const bp_head_results *results, con
             results->lse[q + at + i] = space->top[at + i] * (float)LN_2 + logf(sum);
         factor[i] = kept / sum;
     }
-    one->tiles->passes->turn_back(results->out + (q + at) * one->out_row, one->out_row,
-                                  space->sums + at * padded(one), factor, &shape, false);
+    one->tiles->passes->turn_back((void *)shape.x, one->out_row, space->sums + at * padded(one),
+                                  factor, &shape, false);
 }
 
 static void forward_tile(const bp_head *one, const bp_head_results *results, const workspace *space,
@@ -264,7 +273,7 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, con
     pipeline line = {0};
 
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows queries = rows_of(one, one->q, one->q_row, q + at, PANEL);
+        bp_bf16_rows queries = queries_of(one, q + at, PANEL);
         one->tiles->passes->transposed_pairs(space->queries + at * width / 2, &queries,
                                              (float)(LOG2_E * (double)one->scale));
     }
@@ -309,18 +318,18 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
 {
     const bp_bf16_passes *passes = one->tiles->passes;
     int64_t width = padded(one);
-    bp_bf16_rows queries = rows_of(one, one->q, one->q_row, q, rows),
-                 douts = rows_of(one, results->dout, one->out_row, q, rows);
+    bp_bf16_rows queries = queries_of(one, q, rows), douts = outs_of(one, results->dout, q, rows);
 
     passes->row_pairs(space->query_rows, &queries, GROUP);
     passes->row_pairs(space->dout_rows, &douts, GROUP);
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows query = rows_of(one, one->q, one->q_row, q + at, PANEL),
-                     dout = rows_of(one, results->dout, one->out_row, q + at, PANEL);
+        bp_bf16_rows query = queries_of(one, q + at, PANEL),
+                     dout = outs_of(one, results->dout, q + at, PANEL),
+                     out = outs_of(one, results->out, q + at, PANEL);
         passes->transposed_pairs(space->queries + at * width / 2, &query,
                                  (float)(LOG2_E * (double)one->scale));
         passes->transposed_pairs(space->douts + at * width / 2, &dout, 1.0f);
-        passes->row_products(space->sum + at, results->out + (q + at) * one->out_row, &dout);
+        passes->row_products(space->sum + at, out.x, &dout);
     }
     for (int64_t i = 0; i < GROUP; i++)
         space->top[i] = i < rows ? results->lse[q + i] * (float)LOG2_E : 0.0f;
@@ -439,9 +448,10 @@ static void store_query_gradients(const bp_head *one, const bp_head_results *res
     for (int64_t i = 0; i < PANEL; i++)
         space->factor[i] = one->scale;
     for (int64_t at = 0; at < rows; at += PANEL) {
-        bp_bf16_rows shape = rows_of(one, one->q, one->q_row, q + at, PANEL);
-        one->tiles->passes->turn_back(results->dq + (q + at) * one->q_row, one->q_row,
-                                      space->sums + at * padded(one), space->factor, &shape, true);
+        bp_bf16_rows shape = queries_of(one, q + at, PANEL);
+        void *dq = bp_value_at(results->dq, (q + at) * one->q_row, one->halves);
+        one->tiles->passes->turn_back(dq, one->q_row, space->sums + at * padded(one), space->factor,
+                                      &shape, true);
     }
 }
 
@@ -481,10 +491,12 @@ static void store_gradients(const bp_head *one, const bp_head_results *results,
     float kept = one->shape->dropout > 0.0f ? one->mask.scale : 1.0f;
     bp_bf16_rows shape = keys_of(one, one->k, first, last - first);
 
-    one->tiles->passes->scaled_rows(results->dk + first * results->dkv_row, results->dkv_row,
-                                    space->dkeys + first * width, one->scale, &shape);
-    one->tiles->passes->scaled_rows(results->dv + first * results->dkv_row, results->dkv_row,
-                                    space->dvalues + first * width, kept, &shape);
+    void *dk = bp_value_at(results->dk, first * results->dkv_row, one->halves),
+         *dv = bp_value_at(results->dv, first * results->dkv_row, one->halves);
+    one->tiles->passes->scaled_rows(dk, results->dkv_row, space->dkeys + first * width, one->scale,
+                                    &shape);
+    one->tiles->passes->scaled_rows(dv, results->dkv_row, space->dvalues + first * width, kept,
+                                    &shape);
 }
 
 void bp_head_backward_bf16(const bp_head *one, const bp_head_results *results,

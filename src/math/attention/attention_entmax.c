@@ -56,7 +56,7 @@ static void dot_rows(const bp_head *one, float *y, const float *x, const float *
 
 static void score_row(const bp_head *one, float *scores, int64_t t, int64_t first, int64_t n)
 {
-    dot_rows(one, scores, one->q + t * one->q_row, one->k, first, n);
+    dot_rows(one, scores, bp_float_at(one->q, t * one->q_row), one->k, first, n);
     one->loops->scale(scores, one->scale, n);
     for (int64_t k = 0; one->bias && k < n; k++)
         scores[k] += one->bias[bp_bias_at(one, t, first + k)];
@@ -76,7 +76,7 @@ void bp_head_forward_entmax(const bp_head *one, const bp_head_results *results, 
     float *weights = scratch, *dropped = scratch + DROPPED * floats;
 
     for (int64_t t = first_row; t < last_row; t++) {
-        float *out = results->out + t * one->out_row;
+        float *out = bp_float_at(results->out, t * one->out_row);
         int64_t first, n = seen(one, t, &first) - first;
         const float *used = weights;
 
@@ -91,7 +91,8 @@ void bp_head_forward_entmax(const bp_head *one, const bp_head_results *results, 
             drop_row(one, dropped, weights, t, first, n);
             used = dropped;
         }
-        one->loops->weighted_rows(out, used, one->v + first * one->kv_row, n, one->kv_row, D);
+        one->loops->weighted_rows(out, used, bp_float_at(one->v, first * one->kv_row), n,
+                                  one->kv_row, D);
     }
 }
 
@@ -124,8 +125,9 @@ static void backward_row(const bp_head *one, const bp_head_results *results, int
     int64_t D = one->shape->D, floats = row_floats(one->shape), first,
             n = seen(one, t, &first) - first;
     float *weights = scratch, *gradients = scratch + GRADIENTS * floats,
-          *dropped = scratch + DROPPED * floats, *dq = results->dq + t * one->q_row;
-    const float *dout = results->dout + t * one->out_row, *q = one->q + t * one->q_row;
+          *dropped = scratch + DROPPED * floats, *dq = bp_float_at(results->dq, t * one->q_row);
+    const float *dout = bp_float_at(results->dout, t * one->out_row),
+                *q = bp_float_at(one->q, t * one->q_row);
     bool drops = one->shape->dropout > 0;
 
     memset(dq, 0, (size_t)D * sizeof *dq);
@@ -143,13 +145,14 @@ static void backward_row(const bp_head *one, const bp_head_results *results, int
     for (int64_t k = 0; one->bias && k < n; k++)
         results->dbias[bp_bias_at(one, t, first + k)] += gradients[k];
     one->loops->scale(gradients, one->scale, n);
-    one->loops->weighted_rows(dq, gradients, one->k + first * one->kv_row, n, one->kv_row, D);
+    one->loops->weighted_rows(dq, gradients, bp_float_at(one->k, first * one->kv_row), n,
+                              one->kv_row, D);
     for (int64_t k = 0; k < n; k++)
         if (weights[k] > 0) {
             int64_t row = (first + k) * results->dkv_row;
 
-            add_scaled(results->dk + row, q, gradients[k], D);
-            add_scaled(results->dv + row, dout, drops ? dropped[k] : weights[k], D);
+            add_scaled(bp_float_at(results->dk, row), q, gradients[k], D);
+            add_scaled(bp_float_at(results->dv, row), dout, drops ? dropped[k] : weights[k], D);
         }
 }
 
@@ -158,8 +161,8 @@ void bp_head_backward_entmax(const bp_head *one, const bp_head_results *results,
     size_t bytes = (size_t)one->shape->D * sizeof(float);
 
     for (int64_t k = 0; k < bp_key_positions(one->shape); k++) {
-        memset(results->dk + k * results->dkv_row, 0, bytes);
-        memset(results->dv + k * results->dkv_row, 0, bytes);
+        memset(bp_float_at(results->dk, k * results->dkv_row), 0, bytes);
+        memset(bp_float_at(results->dv, k * results->dkv_row), 0, bytes);
     }
     for (int64_t t = 0; t < one->shape->T; t++)
         backward_row(one, results, t, scratch);

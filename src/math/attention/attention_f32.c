@@ -92,7 +92,8 @@ static void forward_tile(const bp_head *one, const bp_head_results *results, int
     float *mask = scores + KEYS * QUERIES, *max = mask + KEYS * QUERIES, *sum = max + QUERIES,
           *factor = sum + QUERIES;
 
-    loops->transpose_in(queries, one->q + q * one->q_row, rows, D, one->q_row, one->scale);
+    loops->transpose_in(queries, bp_float_at(one->q, q * one->q_row), rows, D, one->q_row,
+                        one->scale);
     memset(sums, 0, (size_t)(D * QUERIES) * sizeof *sums);
     bp_head_start(max, sum);
     for (int64_t k = bp_first_seen(one, q, KEYS); k < end; k += KEYS) {
@@ -162,12 +163,12 @@ static void load_queries(const bp_head *one, const workspace *space, const bp_he
                          int64_t q, int64_t rows)
 {
     int64_t D = one->shape->D;
-    const float *dout = results->dout + q * one->out_row;
+    const float *dout = bp_float_at(results->dout, q * one->out_row);
 
-    one->loops->transpose_in(space->queries, one->q + q * one->q_row, rows, D, one->q_row,
-                             one->scale);
+    one->loops->transpose_in(space->queries, bp_float_at(one->q, q * one->q_row), rows, D,
+                             one->q_row, one->scale);
     one->loops->transpose_in(space->douts, dout, rows, D, one->out_row, 1.0f);
-    pad_rows(space->query_rows, one->q + q * one->q_row, rows, D, one->q_row);
+    pad_rows(space->query_rows, bp_float_at(one->q, q * one->q_row), rows, D, one->q_row);
     pad_rows(space->dout_rows, dout, rows, D, one->out_row);
     bp_head_statistics(one, results, space->lse, space->delta, space->dqueries, space->douts, q,
                        rows);
@@ -247,7 +248,7 @@ void bp_head_backward_f32(const bp_head *one, const bp_head_results *results,
         if (!range->of_queries)
             continue;
         one->loops->scale(space.dqueries, one->scale, D * QUERIES);
-        one->loops->transpose_out(results->dq + q * one->q_row, space.dqueries, rows, D,
+        one->loops->transpose_out(bp_float_at(results->dq, q * one->q_row), space.dqueries, rows, D,
                                   one->q_row);
     }
     if (range->of_keys)

@@ -14,8 +14,9 @@ typedef struct bp_head {
     const bp_attention_shape *shape;
     const bp_loops *loops;
     const bp_bf16_tiles *tiles; /* NULL: float32 */
-    const float *q, *k, *v;
-    int64_t q_row, kv_row, out_row; /* floats from position to position; HD */
+    bool halves, out_halves;    /* q, k, v and their gradients are bf16; out and dout are */
+    const void *q, *k, *v;
+    int64_t q_row, kv_row, out_row; /* values from position to position */
     int64_t keys;                   /* that are seen; K or less */
     int64_t first_place;            /* of (query 0, key 0) in the stream of dropout words */
     int64_t place_row;              /* places of a query: slot_K in whole blocks of 4 */
@@ -26,10 +27,11 @@ typedef struct bp_head {
 
 /* A head's parts of the results; NULL where a pass does not have them. */
 typedef struct bp_head_results {
-    float *out, *lse;  /* rows of HD; [T] */
-    const float *dout; /* rows of HD */
-    float *dq;         /* rows as q's, */
-    float *dk, *dv;    /* so many floats from position to position: */
+    void *out;  /* rows, out_row apart, as dout */
+    float *lse; /* [T] */
+    const void *dout;
+    void *dq;      /* rows as q's, */
+    void *dk, *dv; /* so many values from position to position: */
     int64_t dkv_row;
     float *dbias; /* as bias: it is added to */
 } bp_head_results;
@@ -41,6 +43,17 @@ typedef struct bp_head_range {
     int64_t first_query, last_query, first_key, last_key;
     bool of_queries, of_keys;
 } bp_head_range;
+
+/** Value `at` of an array of floats; and of one of bf16 where `halves`. */
+static inline float *bp_float_at(const void *x, int64_t at)
+{
+    return (float *)x + at;
+}
+
+static inline void *bp_value_at(const void *x, int64_t at, bool halves)
+{
+    return halves ? (void *)((uint16_t *)x + at) : (void *)((float *)x + at);
+}
 
 static inline int64_t bp_least(int64_t a, int64_t b)
 {

@@ -18,6 +18,13 @@ static float weight_of(const bp_attention_shape *shape, float score, float norm)
     return shape->entmax ? above * above : expf(score - norm);
 }
 
+static float float_of(const void *x, int64_t at, bool halves)
+{
+    bp_operand all = {halves ? BP_OPERAND_BF16 : BP_OPERAND_F32, 1, 0, 0, (void *)x};
+
+    return bp_operand_value(&all, at);
+}
+
 void bp_attention_weights(float *out, const bp_attention_input *in, const float *lse,
                           const bp_attention_shape *shape, int64_t b, int64_t h)
 {
@@ -27,15 +34,15 @@ void bp_attention_weights(float *out, const bp_attention_input *in, const float 
     const float *bias = shape->bias ? shape->bias + h * bp_bias_floats(shape) + K - 1 : NULL;
 
     for (int64_t t = 0; t < T; t++) {
-        const float *q = in->q + (b * T + t) * in->q_row + h * D;
+        const void *q = bp_value_at(in->q, (b * T + t) * in->q_row + h * D, in->halves);
         float norm = lse[(b * shape->H + h) * T + t];
 
         for (int64_t k = 0; k < K; k++) {
-            const float *key = in->k + (b * K + k) * in->kv_row + head * D;
+            const void *key = bp_value_at(in->k, (b * K + k) * in->kv_row + head * D, in->halves);
             float sum = 0;
 
             for (int64_t d = 0; d < D; d++)
-                sum += q[d] * key[d];
+                sum += float_of(q, d, in->halves) * float_of(key, d, in->halves);
             sum = scale * sum + (bias ? bias[t - k] : 0);
             out[t * K + k] = sees(shape, b, t, k) ? weight_of(shape, sum, norm) : 0;
         }

@@ -49,19 +49,27 @@ ALWAYS __mmask16 lanes_below(int64_t n)
     return n <= 0 ? 0 : n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1u);
 }
 
-/* 16 floats of row r from column c on, zeros where there are none. */
-ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c)
+/* 16 values of row r from column c on, zeros where there are none; `halves` is x's and a constant
+ * where this is inlined. */
+ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c, bool halves)
 {
-    return _mm512_maskz_loadu_ps(r < x->rows ? lanes_below(x->D - c) : 0, x->x + r * x->row + c);
+    __mmask16 some = r < x->rows ? lanes_below(x->D - c) : 0;
+    int64_t at = r * x->row + c;
+
+    if (!halves)
+        return _mm512_maskz_loadu_ps(some, (const float *)x->x + at);
+    __m256i words = _mm256_maskz_loadu_epi16(some, (const uint16_t *)x->x + at);
+    return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16);
 }
 
 /* Rows of different heads lie between those of one, so each is on a page of its own, where no
  * hardware looks ahead: ask for the row AHEAD of the r-th, be it there or not. */
 ALWAYS void fetch_ahead(const bp_bf16_rows *x, int64_t r)
 {
-    const char *row = (const char *)(x->x + (r + AHEAD) * x->row);
+    int64_t bytes = x->halves ? sizeof(uint16_t) : sizeof(float);
+    const char *row = (const char *)x->x + (r + AHEAD) * x->row * bytes;
 
-    for (int64_t at = 0; at < x->D * (int64_t)sizeof(float); at += LINE_BYTES)
+    for (int64_t at = 0; at < x->D * bytes; at += LINE_BYTES)
         _mm_prefetch(row + at, _MM_HINT_T0);
 }
 
@@ -70,19 +78,27 @@ static int64_t blocks_of(int64_t D)
     return (D + 31) / 32 * 32;
 }
 
-static void pack_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+ALWAYS void pack_rows_of(uint16_t *y, const bp_bf16_rows *x, int64_t all, bool halves)
 {
     int64_t width = blocks_of(x->D);
 
     for (int64_t r = 0; r < all; r++) {
         fetch_ahead(x, r);
         for (int64_t c = 0; c < width; c += 2 * LANES)
-            _mm512_storeu_si512(y + r * width + c,
-                                rounded(part_of_row(x, r, c), part_of_row(x, r, c + LANES)));
+            _mm512_storeu_si512(y + r * width + c, rounded(part_of_row(x, r, c, halves),
+                                                           part_of_row(x, r, c + LANES, halves)));
     }
 }
 
-static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
+static void pack_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    if (x->halves)
+        pack_rows_of(y, x, all, true);
+    else
+        pack_rows_of(y, x, all, false);
+}
+
+ALWAYS void pack_row_pairs_of(uint32_t *y, const bp_bf16_rows *x, int64_t all, bool halves)
 {
     int64_t width = blocks_of(x->D);
 
@@ -90,12 +106,20 @@ static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
         fetch_ahead(x, r);
         fetch_ahead(x, r + 1);
         for (int64_t c = 0; c < width; c += LANES)
-            _mm512_storeu_si512(y + r / 2 * width + c,
-                                paired(part_of_row(x, r, c), part_of_row(x, r + 1, c)));
+            _mm512_storeu_si512(y + r / 2 * width + c, paired(part_of_row(x, r, c, halves),
+                                                              part_of_row(x, r + 1, c, halves)));
     }
 }
 
-static void pack_transposed_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
+static void pack_row_pairs(uint32_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    if (x->halves)
+        pack_row_pairs_of(y, x, all, true);
+    else
+        pack_row_pairs_of(y, x, all, false);
+}
+
+ALWAYS void pack_transposed_pairs_of(uint32_t *y, const bp_bf16_rows *x, float scale, bool halves)
 {
     const __m512 factor = _mm512_set1_ps(scale);
     int64_t width = blocks_of(x->D);
@@ -107,8 +131,8 @@ static void pack_transposed_pairs(uint32_t *y, const bp_bf16_rows *x, float scal
         for (int64_t c = 0; c < width; c += 2 * LANES) {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
-                v[i] = rounded(_mm512_mul_ps(part_of_row(x, r + i, c), factor),
-                               _mm512_mul_ps(part_of_row(x, r + i, c + LANES), factor));
+                v[i] = rounded(_mm512_mul_ps(part_of_row(x, r + i, c, halves), factor),
+                               _mm512_mul_ps(part_of_row(x, r + i, c + LANES, halves), factor));
             transpose(v);
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
@@ -117,7 +141,15 @@ static void pack_transposed_pairs(uint32_t *y, const bp_bf16_rows *x, float scal
     }
 }
 
-static void pack_transposed_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+static void pack_transposed_pairs(uint32_t *y, const bp_bf16_rows *x, float scale)
+{
+    if (x->halves)
+        pack_transposed_pairs_of(y, x, scale, true);
+    else
+        pack_transposed_pairs_of(y, x, scale, false);
+}
+
+ALWAYS void pack_transposed_rows_of(uint16_t *y, const bp_bf16_rows *x, int64_t all, bool halves)
 {
     int64_t width = blocks_of(x->D);
     __m512i v[LANES];
@@ -128,13 +160,22 @@ static void pack_transposed_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all
         for (int64_t c = 0; c < width; c += LANES) {
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
-                v[i] = paired(part_of_row(x, r + 2 * i, c), part_of_row(x, r + 2 * i + 1, c));
+                v[i] = paired(part_of_row(x, r + 2 * i, c, halves),
+                              part_of_row(x, r + 2 * i + 1, c, halves));
             transpose(v);
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
                 _mm512_storeu_si512(y + (c + i) * all + r, v[i]);
         }
     }
+}
+
+static void pack_transposed_rows(uint16_t *y, const bp_bf16_rows *x, int64_t all)
+{
+    if (x->halves)
+        pack_transposed_rows_of(y, x, all, true);
+    else
+        pack_transposed_rows_of(y, x, all, false);
 }
 
 /* Lanes of the `half`-th 16 queries that see key k. */
@@ -333,58 +374,111 @@ ALWAYS void store_part(float *y, __mmask16 some, __m512 x, bool past)
         _mm512_mask_storeu_ps(y, some, x);
 }
 
-static void turn_back(float *y, int64_t y_row, const float *x, const float *factors,
-                      const bp_bf16_rows *shape, bool in_panel_order)
+/* The first n of 32 values at y, rounded; past the caches likewise. */
+ALWAYS void store_halves(uint16_t *y, int64_t n, __m512 low, __m512 high, bool past)
 {
-    __m512i v[LANES];
+    if (past && n >= 2 * LANES && (uintptr_t)y % LINE_BYTES == 0)
+        _mm512_stream_si512((void *)y, rounded(low, high));
+    else
+        _mm512_mask_storeu_epi16(y, first_halves(n), rounded(low, high));
+}
 
-    for (int64_t r = 0; !in_panel_order && r < shape->rows; r++)
-        for (int64_t d = 0; d < shape->D; d += LANES)
-            __builtin_prefetch(y + r * y_row + d, 1, 3);
-    for (int64_t d = 0; d < shape->D; d += LANES)
+/* Columns [d, d + 32) of 16 queries from q on, transposed. */
+ALWAYS void turn_square(__m512i v[2][LANES], const float *x, int64_t d, int64_t q)
+{
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; part++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            v[part][i] = _mm512_loadu_si512(x + (d + part * LANES + i) * BP_PANEL + q);
+        transpose(v[part]);
+    }
+}
+
+ALWAYS void turn_back_of(void *y, int64_t y_row, const float *x, const float *factors,
+                         const bp_bf16_rows *shape, bool in_panel_order, bool halves)
+{
+    __m512i v[2][LANES];
+
+    for (int64_t d = 0; d < shape->D; d += 2 * LANES)
         for (int64_t q = 0; q < BP_PANEL; q += LANES) {
-#pragma GCC unroll 16
-            for (int i = 0; i < LANES; i++)
-                v[i] = _mm512_loadu_si512(x + (d + i) * BP_PANEL + q);
-            transpose(v);
-#pragma GCC unroll 16
+            turn_square(v, x, d, q);
             for (int i = 0; i < LANES; i++) {
-                int64_t r = in_panel_order ? query_of(q + i) : q + i;
-                if (r < shape->rows)
-                    store_part(y + r * y_row + d, lanes_below(shape->D - d),
-                               _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(factors[r])),
-                               in_panel_order);
+                int64_t r = in_panel_order ? query_of(q + i) : q + i, at = r * y_row + d,
+                        n = shape->D - d;
+                if (r >= shape->rows)
+                    continue;
+                __m512 factor = _mm512_set1_ps(factors[r]),
+                       low = _mm512_mul_ps((__m512)v[0][i], factor),
+                       high = _mm512_mul_ps((__m512)v[1][i], factor);
+                if (halves) {
+                    store_halves((uint16_t *)y + at, n, low, high, in_panel_order);
+                    continue;
+                }
+                store_part((float *)y + at, lanes_below(n), low, in_panel_order);
+                store_part((float *)y + at + LANES, lanes_below(n - LANES), high, in_panel_order);
             }
         }
+}
+
+static void turn_back(void *y, int64_t y_row, const float *x, const float *factors,
+                      const bp_bf16_rows *shape, bool in_panel_order)
+{
+    int64_t bytes = shape->halves ? sizeof(uint16_t) : sizeof(float);
+
+    for (int64_t r = 0; !in_panel_order && r < shape->rows; r++)
+        for (int64_t at = 0; at < shape->D * bytes; at += LINE_BYTES)
+            __builtin_prefetch((char *)y + r * y_row * bytes + at, 1, 3);
+    if (shape->halves)
+        turn_back_of(y, y_row, x, factors, shape, in_panel_order, true);
+    else
+        turn_back_of(y, y_row, x, factors, shape, in_panel_order, false);
     if (in_panel_order)
         _mm_sfence();
 }
 
-static void scaled_rows(float *y, int64_t y_row, const float *x, float factor,
+static void scaled_rows(void *y, int64_t y_row, const float *x, float factor,
                         const bp_bf16_rows *shape)
 {
+    const __m512 by = _mm512_set1_ps(factor);
     int64_t width = blocks_of(shape->D);
 
     for (int64_t r = 0; r < shape->rows; r++)
-        for (int64_t d = 0; d < shape->D; d += LANES)
-            store_part(y + r * y_row + d, lanes_below(shape->D - d),
-                       _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d), _mm512_set1_ps(factor)),
-                       true);
+        for (int64_t d = 0; d < shape->D; d += 2 * LANES) {
+            __m512 low = _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d), by),
+                   high = _mm512_mul_ps(_mm512_loadu_ps(x + r * width + d + LANES), by);
+            int64_t at = r * y_row + d, n = shape->D - d;
+            if (shape->halves) {
+                store_halves((uint16_t *)y + at, n, low, high, true);
+                continue;
+            }
+            store_part((float *)y + at, lanes_below(n), low, true);
+            store_part((float *)y + at + LANES, lanes_below(n - LANES), high, true);
+        }
     _mm_sfence();
 }
 
-static void row_products(float *delta, const float *a, const bp_bf16_rows *x)
+ALWAYS void row_products_of(float *delta, const void *a, const bp_bf16_rows *x, bool halves)
 {
-    bp_bf16_rows other = {a, x->rows, x->D, x->row};
+    bp_bf16_rows other = {a, x->rows, x->D, x->row, x->halves};
 
     for (int64_t r = 0; r < BP_PANEL; r++) {
         __m512 sum = _mm512_setzero_ps();
         fetch_ahead(x, r);
         fetch_ahead(&other, r);
         for (int64_t d = 0; d < x->D; d += LANES)
-            sum = _mm512_fmadd_ps(part_of_row(x, r, d), part_of_row(&other, r, d), sum);
+            sum = _mm512_fmadd_ps(part_of_row(x, r, d, halves), part_of_row(&other, r, d, halves),
+                                  sum);
         delta[r] = _mm512_reduce_add_ps(sum);
     }
+}
+
+static void row_products(float *delta, const void *a, const bp_bf16_rows *x)
+{
+    if (x->halves)
+        row_products_of(delta, a, x, true);
+    else
+        row_products_of(delta, a, x, false);
 }
 
 /* The ten rounds of Philox4x32 on the counters of 32 queries: in word[j][i], at 64-bit lane l, the

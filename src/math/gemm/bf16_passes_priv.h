@@ -14,10 +14,11 @@
 
 #define BP_PANEL 32
 
-/** Rows of float32: `rows` of D, `row` apart. */
+/** Rows of float32, or of bf16 (halves): `rows` of D, `row` apart. */
 typedef struct bp_bf16_rows {
-    const float *x;
+    const void *x;
     int64_t rows, D, row;
+    bool halves;
 } bp_bf16_rows;
 
 /** Which weights of a panel dropout keeps: bit q % 16 of words[k][q / 16]. */
@@ -63,15 +64,15 @@ typedef struct bp_bf16_passes {
     void (*gradient)(const bp_panel_gradient *panel);
     /* y[rows][BP_PANEL] *= factors */
     void (*scale_panel)(float *y, const float *factors, int64_t rows);
-    /* y[r][0..D) = x[Dp][BP_PANEL], transposed back, times factors[r]; in_panel_order: the queries
-     * of x are those of bp_panel_gradient's pairs */
-    void (*turn_back)(float *y, int64_t y_row, const float *x, const float *factors,
+    /* y[r][0..D) = x[Dp][BP_PANEL], transposed back, times factors[r], in the form of `shape`;
+     * in_panel_order: the queries of x are those of bp_panel_gradient's pairs */
+    void (*turn_back)(void *y, int64_t y_row, const float *x, const float *factors,
                       const bp_bf16_rows *shape, bool in_panel_order);
-    /* y[rows][D], y_row apart, = factor x[rows][Dp] */
-    void (*scaled_rows)(float *y, int64_t y_row, const float *x, float factor,
+    /* y[rows][D], y_row apart, = factor x[rows][Dp], in the form of `shape` */
+    void (*scaled_rows)(void *y, int64_t y_row, const float *x, float factor,
                         const bp_bf16_rows *shape);
-    /* delta[r] = sum over d of a[r][d] x[r][d], up to a panel's rows */
-    void (*row_products)(float *delta, const float *a, const bp_bf16_rows *x);
+    /* delta[r] = sum over d of a[r][d] x[r][d], up to a panel's rows; a is as x */
+    void (*row_products)(float *delta, const void *a, const bp_bf16_rows *x);
     /* The word of (query q, key k) is that of place first + q * stride + k; all in fours. */
     void (*mask)(bp_panel_bits *kept, const bp_mask *mask, int64_t keys, int64_t first,
                  int64_t stride);

@@ -104,30 +104,28 @@ void bp_linear_backward_weight_operand(bp_gemm *gemm, float *dw, const bp_operan
 void bp_linear_backward_weight_pieces(bp_gemm *gemm, float *dw, const bp_operand dy[2],
                                       const bp_operand *x, bool fresh);
 
-/** A product whose sums go through an activation at once, forward or backward, as
- * bp_linear_forward_operand and bp_activation_forward do one after the other,
- * bp_linear_backward_input_operand and bp_activation_backward: to the bit, but for the order in
- * which the bias's gradient is summed. With our own kernels, and K of one run, the sums stay in the
- * caches; else they go through `sums`. */
+/** A product whose sums, rounded as operands are, go through an activation, forward or backward, as
+ * bp_linear_forward_into and bp_activation_forward do one after the other,
+ * bp_linear_backward_input_into and bp_activation_backward: to the bit, but for the order in which
+ * the bias's gradient is summed. With our own kernels, and a short K, the sums stay in the caches;
+ * else they go through x (forward) or dx (backward). */
 typedef struct bp_activation_rows {
     const bp_operand *y;          /* the activation's output */
-    const bp_operand *kept;       /* its input: forward writes it (NULL: not), backward reads it */
+    const bp_operand *x;          /* its input: forward writes it, backward reads it */
     const bp_operand *dx;         /* backward: its input's gradient */
     const bp_bias_gradient *bias; /* backward: the sums of dx; NULL: not wanted */
-    float *sums; /* bp_linear_activation_floats; may be what kept (forward) or dx (backward) lies
-                    over */
     bp_activation kind;
 } bp_activation_rows;
 /** y = f(x Wt + bias) */
 void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, const bp_operand *x,
                                   const bp_weight *w, const float *bias);
-/** dx = (dy W) f'(kept), y = f(kept) */
+/** dx = (dy W) f'(x), y = f(x) */
 void bp_linear_activation_backward(bp_gemm *gemm, const bp_activation_rows *to,
                                    const bp_operand *dy, const bp_weight *w);
-/** Of `sums`, where the activation is of rows[inner] and the other side of the weight is `width`.
- */
-int64_t bp_linear_activation_floats(const bp_gemm *gemm, int64_t rows, int64_t width,
-                                    int64_t inner);
+/** x[rows][inner] that is not kept for backward, the other side of the weight being `width`: it has
+ * no memory where the sums stay in the caches. */
+bp_operand bp_linear_activation_alloc(bp_arena *arena, const bp_gemm *gemm, int64_t rows,
+                                      int64_t width, int64_t inner);
 
 /** From now on, or no longer, forward products are of few rows, as in decoding: float32 ones are
  * computed by our own loops, which read a weight once for up to 64 rows. Then a row of y depends

@@ -29,6 +29,14 @@ static inline bp_operand bp_operand_floats(float *x, int64_t rows, int64_t colum
 {
     return (bp_operand){BP_OPERAND_F32, rows, columns, columns, x};
 }
+/** Where a product writes what the next pass rounds. */
+static inline bp_operand bp_operand_unrounded(const bp_operand *to)
+{
+    bp_operand out = *to;
+
+    out.form = to->form == BP_OPERAND_ROUNDED ? BP_OPERAND_F32 : to->form;
+    return out;
+}
 /** Element `at` of its memory, as a float. */
 static inline float bp_operand_value(const bp_operand *x, int64_t at)
 {

@@ -75,14 +75,14 @@ static inline double bp_float_bytes(const bp_operand *one, int times)
     return 4.0 * (double)times * (double)(one->rows * one->columns);
 }
 
-/* One unit of a pass over float32 rows: x[n], n <= BP_PASS_COLUMNS columns of row r from c on; the
- * sums of what it makes, where they are wanted, are added to sums[n]. */
+/* One unit of a pass: x[n], n <= BP_PASS_COLUMNS columns of row r from c on, as floats; the sums of
+ * what it makes, where they are wanted, are added to sums[n]. */
 typedef void bp_row_pass(const void *context, const float *x, int64_t r, int64_t c, int64_t n,
                          float *sums);
-/* All units of x[rows][columns]. Threads share blocks of rows and panels of columns: the sums do
- * not depend on who takes which. */
-void bp_run_pass(bp_row_pass *pass, const void *context, const float *x, int64_t rows,
-                 int64_t columns, const bp_bias_gradient *bias);
+/* All units of x. Threads share blocks of rows and panels of columns: the sums do not depend on who
+ * takes which. */
+void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
+                 const bp_bias_gradient *bias);
 
 /* A pass over the sums of a product as they are finished, while caches hold them: they never lie in
  * memory. It alone decides what is kept of them. */

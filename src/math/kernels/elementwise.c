@@ -78,8 +78,9 @@ void bp_dropout_backward_operand(const bp_operand *dx, const bp_bias_gradient *b
         return;
     }
     dropped in = {bp_loops_best(), dx, bp_mask_of(p, key), first};
+    const bp_operand from = bp_operand_floats((float *)dy, dx->rows, dx->columns);
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0, bp_float_bytes(dx, 1) + bp_operand_moved(dx));
-    bp_run_pass(dropout_backward_row, &in, dy, dx->rows, dx->columns, bias);
+    bp_run_pass(dropout_backward_row, &in, &from, bias);
 }
 
 void bp_add(float *y, const float *x, int64_t n)

@@ -56,6 +56,8 @@ typedef struct bp_bias_gradient {
 } bp_bias_gradient;
 int64_t bp_bias_scratch(int64_t rows, int64_t columns);
 
+/** The sums of x's columns; nothing where bias is NULL. */
+void bp_operand_sums(const bp_bias_gradient *bias, const bp_operand *x);
 /** bp_operand_fill with the sums of x's columns. */
 void bp_operand_fill_sums(const bp_operand *to, const bp_bias_gradient *bias, const float *x);
 
@@ -70,22 +72,21 @@ typedef enum bp_activation {
     BP_GEGLU
 } bp_activation;
 
-/** y = f(x) of an activation of one number (none that is gated), and x kept for backward (NULL:
- * not) as an operand of its own, which may lie over x, as y may if x is not kept. */
-void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
-                           const float *x);
-/** dx = dy * f'(x), its bias's gradient, and y = f(x) made again, x being as kept. dx may lie over
- * dy. */
+/** y = f(x) of an activation of one number (none that is gated). What products read is rounded, and
+ * so are x and dy where operands are: floats of form BP_OPERAND_ROUNDED need not be rounded yet, x
+ * is afterwards. y may lie over x. */
+void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *x);
+/** dx = dy * f'(x), its bias's gradient, and y = f(x) made again. dx may lie over dy. */
 void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
-                            const bp_bias_gradient *bias, const float *dy, const bp_operand *x);
+                            const bp_bias_gradient *bias, const bp_operand *dy,
+                            const bp_operand *x);
 
-/** y[rows][F] = f(x[:, :F]) x[:, F:], f being silu or GELU, x[rows][2F] kept for backward (NULL:
- * not) as an operand of its own; float32 ones may lie over x. Source: Shazeer 2020. */
-void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
-                      const float *x);
-/** dx[rows][2F], and y made again, x being as kept. */
+/** y[rows][F] = f(x[:, :F]) x[:, F:], f being silu or GELU, of x[rows][2F]. Source: Shazeer 2020.
+ */
+void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *x);
+/** dx[rows][2F], and y made again. */
 void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
-                       const float *dy, const bp_operand *x);
+                       const bp_operand *dy, const bp_operand *x);
 
 /** Rotary positions: of the first 2 half numbers of each head, pairs (i, i + half) are rotated by
  * the angle of their position. Source: Su et al. 2021, section 3.4.2, in the pairing of LLaMA. */

@@ -3,55 +3,63 @@
 #include "math/gemm/operand_pass_priv.h"
 #include "math/kernels/kernels.h"
 
-void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *kept,
-                      const float *x)
+/* n values as an operand of the form holds them: rounded in place, where they are not yet. */
+static const float *rounded_load(const bp_loops *loops, const bp_operand *x, int64_t r, int64_t c,
+                                 float *workspace, int64_t n)
+{
+    const float *values = bp_operand_load(loops, x, r, c, workspace, n);
+
+    if (x->form == BP_OPERAND_ROUNDED)
+        bp_operand_store(loops, x, r, c, values, n);
+    return values;
+}
+
+void bp_gated_forward(bp_activation kind, const bp_operand *y, const bp_operand *x)
 {
     const bp_loops *loops = bp_loops_best();
     int64_t F = y->columns;
 
-    BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
-             bp_float_bytes(y, 2) + bp_operand_moved(y) + (kept ? bp_operand_moved(kept) : 0));
+    BP_TRACE(BP_TRACE_ELEMENTWISE, 0, bp_operand_moved(x) + bp_operand_moved(y));
 #pragma omp parallel for schedule(static) if (y->rows * F > 8192)
     for (int64_t r = 0; r < y->rows; r++) {
-        const float *gate = x + r * 2 * F;
-        float workspace[BP_PASS_COLUMNS];
+        float workspaces[3][BP_PASS_COLUMNS];
 
         for (int64_t c = 0; c < F; c += BP_PASS_COLUMNS) {
             int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
-            float *to = bp_operand_workspace(y, r, c, workspace);
+            const float *gate = rounded_load(loops, x, r, c, workspaces[0], n),
+                        *up = rounded_load(loops, x, r, F + c, workspaces[1], n);
+            float *to = bp_operand_workspace(y, r, c, workspaces[2]);
 
-            (kind == BP_GEGLU ? loops->geglu_forward : loops->swiglu_forward)(to, gate + c,
-                                                                              gate + F + c, n);
+            (kind == BP_GEGLU ? loops->geglu_forward : loops->swiglu_forward)(to, gate, up, n);
             bp_operand_store(loops, y, r, c, to, n);
         }
-        for (int64_t c = 0; kept && c < 2 * F; c += BP_PASS_COLUMNS)
-            bp_operand_store(loops, kept, r, c, gate + c, bp_smaller(BP_PASS_COLUMNS, 2 * F - c));
     }
 }
 
 void bp_gated_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
-                       const float *dy, const bp_operand *x)
+                       const bp_operand *dy, const bp_operand *x)
 {
     const bp_loops *loops = bp_loops_best();
     int64_t F = y->columns;
 
     BP_TRACE(BP_TRACE_ELEMENTWISE, 0,
-             bp_float_bytes(y, 1) + bp_operand_moved(dx) + bp_operand_moved(y) +
+             bp_operand_moved(dy) + bp_operand_moved(dx) + bp_operand_moved(y) +
                  bp_operand_moved(x));
 #pragma omp parallel for schedule(static) if (y->rows * F > 8192)
     for (int64_t r = 0; r < y->rows; r++) {
-        float workspaces[5][BP_PASS_COLUMNS];
+        float workspaces[6][BP_PASS_COLUMNS];
 
         for (int64_t c = 0; c < F; c += BP_PASS_COLUMNS) {
             int64_t n = bp_smaller(BP_PASS_COLUMNS, F - c);
             const float *gate = bp_operand_load(loops, x, r, c, workspaces[0], n),
-                        *up = bp_operand_load(loops, x, r, F + c, workspaces[1], n);
+                        *up = bp_operand_load(loops, x, r, F + c, workspaces[1], n),
+                        *out = rounded_load(loops, dy, r, c, workspaces[5], n);
             float *again = bp_operand_workspace(y, r, c, workspaces[2]),
                   *dgate = bp_operand_workspace(dx, r, c, workspaces[3]),
                   *dup = bp_operand_workspace(dx, r, F + c, workspaces[4]);
 
-            (kind == BP_GEGLU ? loops->geglu_backward : loops->swiglu_backward)(
-                again, dgate, dup, dy + r * F + c, gate, up, n);
+            (kind == BP_GEGLU ? loops->geglu_backward : loops->swiglu_backward)(again, dgate, dup,
+                                                                                out, gate, up, n);
             bp_operand_store(loops, y, r, c, again, n);
             bp_operand_store(loops, dx, r, c, dgate, n);
             bp_operand_store(loops, dx, r, F + c, dup, n);
