@@ -10,6 +10,7 @@
  */
 #include "math/gemm/bf16_gemm_priv.h"
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +19,9 @@
 #define _SC_LEVEL2_CACHE_SIZE  (-1)
 #endif
 
-#define STEP_WORDS  ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
+#define STEP_WORDS ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
+#define EQUAL_WORK                                                                                 \
+    64 /* shares of threads count as equal that differ by less than one part of so many */
 #define ROW_PANELS  2 /* of the left side that share blocks of k before the next */
 #define LINE_BYTES  64
 #define LINE_WORDS  16
@@ -84,17 +87,18 @@ typedef struct plan {
 } plan;
 
 /* Rows of panels by columns of panels for so many threads: the least work for the busiest one, then
- * the least to read. */
+ * the least to read. Less work by a small share is no gain where there is more to read. */
 static void choose_grid(sizes *s, int threads)
 {
     int64_t best_work = INT64_MAX, best_sides = INT64_MAX;
 
     for (int64_t rows = 1; rows <= threads; rows++) {
         int64_t columns = threads / rows;
-        int64_t m = up(s->m_panels, rows), n = up(s->n_panels, columns);
-        if (m * n > best_work || (m * n == best_work && m + n >= best_sides))
+        int64_t m = up(s->m_panels, rows), n = up(s->n_panels, columns), work = m * n;
+        bool equal = llabs(work - best_work) <= work / EQUAL_WORK;
+        if (equal ? m + n >= best_sides : work > best_work)
             continue;
-        best_work = m * n;
+        best_work = work;
         best_sides = m + n;
         s->down = rows;
         s->across = columns;
@@ -438,11 +442,23 @@ size_t bp_bf16_epilogue_bytes(const bp_bf16_kernel *kernel, int64_t N, int64_t K
     return (size_t)threads * sums_bytes(kernel, bp_smaller(panels, up(N, BP_BF16_COLUMNS)));
 }
 
+static bool are_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, const sizes *s)
+{
+    return bp_bf16_strips_gain(kernel, product, up(s->m_panels, s->down),
+                               up(s->n_panels, s->across));
+}
+
+bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)
+{
+    sizes s = sizes_of(kernel, product->M, product->N, product->K, threads);
+
+    return are_strips(kernel, product, &s);
+}
+
 void bp_bf16_multiply(const bp_bf16_kernel *kernel, const bp_bf16_product *product, void *scratch)
 {
     sizes s = sizes_of(kernel, product->M, product->N, product->K, omp_get_max_threads());
-    bool strips = bp_bf16_takes_strips(kernel, product, omp_get_max_threads()),
-         few = kernel->few && bp_bf16_is_few(product);
+    bool strips = are_strips(kernel, product, &s), few = kernel->few && bp_bf16_is_few(product);
     size_t bytes = strips ? bp_bf16_strips_bytes(product->M, product->K) : thread_bytes(&s);
     char *sums = (char *)scratch + bytes * (size_t)(s.down * s.across);
     bp_epilogue rounding = {.pass = round_row, .context = product};

@@ -158,9 +158,12 @@ void bp_bf16_multiply_few(const bp_bf16_kernel *kernel, const bp_bf16_product *p
 #define BP_BF16_FEW_FLOATS (BP_BF16_FEW * (BP_BF16_COLUMNS + BP_BF16_STEP / 2) + BP_BF16_COLUMNS)
 
 /* bf16_strips.c: the loops of strips */
-/** A product can be made so; it is by so many threads, where that is faster: by many rows, and
- * where rows of sums are whole lines, so that they are written past the caches. */
+/** A product can be made so; it is, where that is faster: where a thread has many rows and columns
+ * (in panels), and where rows of sums are whole lines, so that they are written past the caches. */
 bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K);
+bool bp_bf16_strips_gain(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int64_t rows,
+                         int64_t columns);
+/** The same, by this many threads as bp_bf16_multiply divides the product among them. */
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
                           int threads);
 /** Rows [m_first, m_last) of panels by columns [n_first, n_last) of panels, by one thread. */

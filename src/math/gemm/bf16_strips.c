@@ -4,17 +4,18 @@
 #include "math/gemm/bf16_gemm_priv.h"
 #include <string.h>
 
-#define STEP_WORDS   ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
-#define LINE         64 /* bytes */
-#define ONE_RUN      24 /* steps of k: a panel of the right side is then all of the first cache */
-#define SHORT_RUN    16 /* where there are many */
-#define LEAST_STEPS  16
-#define LEAST_PANELS 8         /* of the left side */
-#define HELD_STEPS   384       /* of panels of the left side, 2 KiB each, in one run */
-#define RUN_PANELS   11        /* of the left side, in runs */
-#define RUN_COLUMNS  24        /* panels of the right side */
-#define A_COLUMNS    16        /* during so many of the last ones the next left side is asked for */
-#define PAST_FLOATS  (1 << 18) /* so many sums and more are written past the caches */
+#define STEP_WORDS    ((int64_t)BP_BF16_STEP / 2 * BP_BF16_COLUMNS)
+#define LINE          64 /* bytes */
+#define ONE_RUN       24 /* steps of k: a panel of the right side is then all of the first cache */
+#define SHORT_RUN     16 /* where there are many */
+#define LEAST_STEPS   16
+#define LEAST_PANELS  8   /* of the left side, of a thread */
+#define LEAST_COLUMNS 4   /* panels of the right side */
+#define HELD_STEPS    384 /* of panels of the left side, 2 KiB each, in one run */
+#define RUN_PANELS    11  /* of the left side, in runs */
+#define RUN_COLUMNS   24  /* panels of the right side */
+#define A_COLUMNS     16  /* during so many of the last ones the next left side is asked for */
+#define PAST_FLOATS   (1 << 18) /* so many sums and more are written past the caches */
 
 static int64_t up(int64_t n, int64_t unit)
 {
@@ -54,14 +55,14 @@ static bool rows_are_lines(const bp_bf16_product *product)
     return (uintptr_t)product->c % LINE == 0 && product->c_row * 4 % LINE == 0;
 }
 
-bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int threads)
+bool bp_bf16_strips_gain(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int64_t rows,
+                         int64_t columns)
 {
     if (product->transposed || product->accumulate || product->epilogue ||
         !bp_bf16_strips_take(kernel, product->K))
         return false;
     return product->halves ||
-           (rows_are_lines(product) && up(product->M, BP_BF16_ROWS) / threads >= LEAST_PANELS &&
-            up(product->N, BP_BF16_COLUMNS) / threads >= 4);
+           (rows_are_lines(product) && rows >= LEAST_PANELS && columns >= LEAST_COLUMNS);
 }
 
 size_t bp_bf16_strips_bytes(int64_t M, int64_t K)
