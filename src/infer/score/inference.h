@@ -4,7 +4,7 @@
 #define BP_INFER_SCORE_INFERENCE_H
 
 #include "base/config.h"
-#include "infer/score/tables/parts.h"
+#include "job/parts.h"
 #include "mesh/mesh.h"
 
 /** May the members of `mesh.members` lie side by side? `key` names the model; members (0: unknown
