@@ -164,6 +164,7 @@ static inline bp_model_info hash_ensemble(void)
 }
 
 typedef struct hash_job {
+    bp_work_job job;
     scorer self;
     bp_config *config;
     hash_lm *model; /* NULL on a dedicated coordinator */
@@ -178,10 +179,13 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
 
     memset(job, 0, sizeof(*job));
     job->config = self->config = make_config(run_dir, corpus, pairs);
-    self->mesh_shape = *shape;
-    bp_test_expect(bp_mesh_shape_fit(&self->mesh_shape, bp_comm_size(comm)), BP_OK);
-    bp_test_expect(bp_mesh_new(&self->mesh, comm, &self->mesh_shape), BP_OK);
-    self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
+    job->job = (bp_work_job){.self = self, .config = job->config, .mesh_shape = *shape};
+    self->job = &job->job;
+    bp_test_expect(bp_mesh_shape_fit(&job->job.mesh_shape, bp_comm_size(comm)), BP_OK);
+    bp_test_expect(bp_mesh_new(&job->job.mesh, comm, &job->job.mesh_shape), BP_OK);
+    self->mesh = job->job.mesh;
+    self->folder = job->job.folder = bp_path_join(run_dir, "score");
+    job->job.leads = self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
     self->info = *model;
     bp_token_statistics_init(&self->statistics, model);
     for (int64_t m = 0; m < model->members; m++) {
@@ -191,7 +195,7 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
         bp_token_statistics_name(&self->statistics, m, name, m == 1 ? 12.5 : NAN);
     }
     if (self->mesh->computes) {
-        self->lm = hash_lm_new(self->mesh, model);
+        job->job.lm = self->lm = hash_lm_new(self->mesh, model);
         job->model = (hash_lm *)self->lm;
     }
     return scorer_open_corpora(self);
@@ -200,7 +204,20 @@ static inline bp_err job_open(hash_job *job, MPI_Comm comm, const bp_mesh_shape 
 static inline void job_close(hash_job *job)
 {
     scorer_close(&job->self);
+    bp_free(job->job.folder);
+    bp_model_free(&job->job.lm);
+    bp_mesh_free(&job->job.mesh);
     bp_config_free(&job->config);
+}
+
+static inline bp_err job_do_units(hash_job *job)
+{
+    return bp_work_do_units(&job->job, scorer_units(&job->self, 0));
+}
+
+static inline bp_err job_merge(hash_job *job)
+{
+    return bp_work_merge(&job->job, scorer_units(&job->self, 0));
 }
 
 /* The whole of it: open, units, files. Collective over `comm`. */
@@ -211,9 +228,9 @@ static inline bp_err job_run(MPI_Comm comm, const bp_mesh_shape *shape, const bp
     bp_err err = job_open(&job, comm, shape, model, run_dir, corpus, pairs);
 
     if (err == BP_OK)
-        err = scorer_run_units(&job.self);
+        err = job_do_units(&job);
     if (err == BP_OK)
-        err = scorer_finish(&job.self);
+        err = job_merge(&job);
     job_close(&job);
     return err;
 }

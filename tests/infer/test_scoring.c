@@ -288,8 +288,8 @@ static void a_document_is_one_window_in_pieces(void **state)
 
         bp_test_check_err(
             WORLD, job_open(&job, WORLD, &shape, &model, dir, corpora, pieces[i].pairs), BP_OK);
-        bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
-        bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+        bp_test_check_err(WORLD, job_do_units(&job), BP_OK);
+        bp_test_check_err(WORLD, job_merge(&job), BP_OK);
         bp_test_check(WORLD,
                       bp_all_sum_int(job.model ? job.model->resumed : 0, WORLD) >= 40000 / 256);
         job_close(&job);
@@ -405,21 +405,21 @@ static void full_disk_during(const bp_model_info *model)
     hash_job job;
 
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, whole, corpora, pairs), BP_OK);
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
-    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_OK);
+    bp_test_check_err(WORLD, job_merge(&job), BP_OK);
     windows = count_windows(&job);
     job_close(&job);
 
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
     bp_fault_arm("score.part:2");
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_IO);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_ERR_IO);
     bp_fault_arm(NULL);
     bp_test_message_has(".part ... [file.no_space]");
     job_close(&job);
 
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, model, broken, corpora, pairs), BP_OK);
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
-    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_OK);
+    bp_test_check_err(WORLD, job_merge(&job), BP_OK);
     int64_t again = count_windows(&job);
     bp_test_check(WORLD, again > 0 && again < windows);
     job_close(&job);
@@ -448,15 +448,15 @@ static void full_disk_at_the_end_is_74_and_nothing_is_lost(void **state)
     bp_test_check_err(WORLD, job_run(WORLD, &shape, &world_model, whole, corpora, pairs), BP_OK);
     bp_test_check_err(WORLD, job_open(&job, WORLD, &shape, &world_model, broken, corpora, pairs),
                       BP_OK);
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_OK);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_OK);
     for (int i = 0; i < 3; i++) {
         bp_fault_arm(faults[i]);
-        bp_test_check_err(WORLD, scorer_finish(&job.self), BP_ERR_IO);
+        bp_test_check_err(WORLD, job_merge(&job), BP_ERR_IO);
         bp_fault_arm(NULL);
         bp_test_check(WORLD, !bp_path_exists(score_path(broken, "tokens.h5.tmp")));
         bp_test_check(WORLD, !bp_path_exists(score_path(broken, "summary.json")));
     }
-    bp_test_check_err(WORLD, scorer_finish(&job.self), BP_OK);
+    bp_test_check_err(WORLD, job_merge(&job), BP_OK);
     job_close(&job);
     check_same_files(whole, broken);
 }
@@ -473,16 +473,16 @@ static void torn_tail_of(const bp_model_info *model)
         bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, model, whole, corpora, pairs), BP_OK);
         bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, model, torn, corpora, pairs),
                        BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         int64_t windows = job.model->windows;
         job_close(&job);
         assert_int_equal(truncate(part, bp_file_size(part) - 1), 0);
         (void)bp_file_write(score_path(torn, "parts/000001-00001.part"), "bag", 3);
         bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, model, torn, corpora, pairs),
                        BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         assert_in_range(job.model->windows, 1, windows / 2); /* one unit of several */
-        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        bp_test_expect(job_merge(&job), BP_OK);
         job_close(&job);
     }
     check_same_files(whole, torn);
@@ -515,7 +515,7 @@ static void damaged_part_of_an_ensemble_is_scored_again(void **state)
         bp_test_expect(job_run(MPI_COMM_SELF, &one_rank, &model, whole, corpora, pairs), BP_OK);
         bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &model, hurt, corpora, pairs),
                        BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         int64_t windows = job.model->windows;
         job_close(&job);
         bp_test_expect(bp_file_read(part, 1 << 30, &data, &bytes), BP_OK);
@@ -524,9 +524,9 @@ static void damaged_part_of_an_ensemble_is_scored_again(void **state)
         bp_free(data);
         bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &model, hurt, corpora, pairs),
                        BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         assert_in_range(job.model->windows, 1, windows - 1);
-        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        bp_test_expect(job_merge(&job), BP_OK);
         job_close(&job);
     }
     check_same_files(whole, hurt);
@@ -546,14 +546,14 @@ static void parts_of_other_work_are_left_out(void **state)
                        BP_OK);
         bp_test_expect(job_open(&job, MPI_COMM_SELF, &one_rank, &other, mixed, corpora, pairs),
                        BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         int64_t windows = job.model->windows;
         job_close(&job);
         bp_test_expect(
             job_open(&job, MPI_COMM_SELF, &one_rank, &world_model, mixed, corpora, pairs), BP_OK);
-        bp_test_expect(scorer_run_units(&job.self), BP_OK);
+        bp_test_expect(job_do_units(&job), BP_OK);
         assert_int_equal(job.model->windows, windows);
-        bp_test_expect(scorer_finish(&job.self), BP_OK);
+        bp_test_expect(job_merge(&job), BP_OK);
         job_close(&job);
     }
     check_same_files(whole, mixed);
@@ -569,7 +569,7 @@ static void weights_that_are_not_sound_are_70(void **state)
         WORLD, job_open(&job, WORLD, &shape, &world_model, run_dir(), corpora, settings[0].pairs),
         BP_OK);
     job.model->nan_at = 1;
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_SOFTWARE);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_ERR_SOFTWARE);
     bp_test_message_has("[model.not_finite]");
     job_close(&job);
     bp_model_info ensemble = hash_ensemble();
@@ -577,7 +577,7 @@ static void weights_that_are_not_sound_are_70(void **state)
         WORLD, job_open(&job, WORLD, &shape, &ensemble, run_dir(), corpora, settings[0].pairs),
         BP_OK);
     job.model->nan_at = 1;
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_SOFTWARE);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_ERR_SOFTWARE);
     bp_test_message_has("[model.not_finite]");
     job_close(&job);
 }
@@ -603,9 +603,9 @@ static void short_memory_is_71_on_all_ranks(void **state)
                           BP_OK);
         snprintf(fault, sizeof(fault), "base.alloc:%d", n);
         bp_fault_arm(last ? fault : NULL);
-        err = scorer_run_units(&job.self);
+        err = job_do_units(&job);
         if (err == BP_OK)
-            err = scorer_finish(&job.self);
+            err = job_merge(&job);
         bp_fault_arm(NULL);
         bp_test_check(WORLD, err == BP_OK || err == BP_ERR_SYSTEM);
         job_close(&job);
@@ -626,7 +626,7 @@ static void signal_on_some_rank_is_75_on_all(void **state)
         WORLD, job_open(&job, WORLD, &shape, &world_model, run_dir(), corpora, settings[0].pairs),
         BP_OK);
     job.model->signal_at = 100; /* of 2,100 windows: each rank that comes so far signals itself */
-    bp_test_check_err(WORLD, scorer_run_units(&job.self), BP_ERR_STOPPED);
+    bp_test_check_err(WORLD, job_do_units(&job), BP_ERR_STOPPED);
     bp_test_message_has("[run.stopped]");
     bp_test_check(WORLD, count_windows(&job) < 2000);
     job_close(&job);

@@ -1,14 +1,9 @@
-/* A generation job from end to end. */
+/* The job of generation: its units, what it says, and its --plan (job/work.h runs it). */
 #include "infer/generate/generate.h"
 
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
-#include "base/mem.h"
-#include "base/run_options.h"
 #include "infer/generate/generator_priv.h"
-#include "infer/generate/memory.h"
 #include "infer/score/score.h"
 #include "job/report/report.h"
 #include "mesh/collective.h"
@@ -27,51 +22,76 @@ static bool keeps_bits(const bp_config *config, const char *key, const char *bef
 /* A page is asked for where there is a template of it: without, none was made. */
 static const char *find_missing(const void *context)
 {
+    const generator *self = context;
     const char *names[] = {"outputs.jsonl", "summary.json",
                            bp_report_has_page("generate") ? "index.html" : NULL};
 
-    return bp_run_first_missing(((const generator *)context)->folder, names,
-                                sizeof names / sizeof names[0]);
+    return bp_run_first_missing(self->job->folder, names, sizeof names / sizeof names[0]);
 }
 
-static bp_err open_run(generator *self)
+static void identify(const void *context, const char *model, bp_run_identity *out)
 {
-    static const char *const may_change[] = {"run.dir", NULL};
-    static const char *const other_bits[] = {"mesh.*", "math.threads", "generate.batch", NULL};
-    char model[128]; /* an ensemble of one returns more statistics than its model alone */
-    const char *hash = self->tokenizer == NULL        ? ""
-                       : self->info.tokenizer_hash[0] ? self->info.tokenizer_hash
-                                                      : bp_tokenizer_hash(self->tokenizer);
-    bp_run_identity identities[] = {
-        {"generate.prompts", self->prompts_hash},
-        {"generate.model", model},
-        {"tokenizer.path", hash},
-        {"generate.template", ""}, /* the prompts' hash is of what it made */
-        {NULL, NULL}};
-    bp_run_spec spec = {.job = "generate",
-                        .may_change = may_change,
-                        .other_bits = other_bits,
-                        .keeps_bits = keeps_bits,
-                        .identities = identities,
-                        .missing = find_missing,
-                        .context = self};
+    const generator *self = context;
 
-    if (self->info.members > 0)
-        snprintf(model, sizeof model, "%s, an ensemble of %" PRId64, self->info.digest,
-                 self->info.members);
-    else
-        snprintf(model, sizeof model, "%s", self->info.digest);
-    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+    out[0] = (bp_run_identity){"generate.prompts", self->prompts_hash};
+    out[1] = (bp_run_identity){"generate.model", model};
+    out[2] = (bp_run_identity){"tokenizer.path", self->tokenizer == NULL ? ""
+                                                 : self->job->info.tokenizer_hash[0]
+                                                     ? self->job->info.tokenizer_hash
+                                                     : bp_tokenizer_hash(self->tokenizer)};
+    /* the prompts' hash is of what it made */
+    out[3] = (bp_run_identity){"generate.template", ""};
 }
 
-static bp_err write_results(generator *self)
-{
-    bp_parts *parts = NULL;
-    bp_err err = bp_parts_open(&parts, self->parts_folder, self->key, self->plan.units);
+/* ---- units ---- */
 
-    if (err == BP_OK)
-        err = generator_write_outputs(self, parts);
-    bp_parts_free(&parts);
+static bp_err new_unit(generator *self, bool (*look)(void *context))
+{
+    const bp_unit_spec spec = {.mesh = self->job->mesh,
+                               .lm = self->job->lm,
+                               .rule = &self->rule,
+                               .prompts = &self->prompts,
+                               .plan = &self->plan,
+                               .look = look,
+                               .context = self};
+
+    return bp_unit_new(&self->unit, &spec);
+}
+
+/* Behind each step of a unit, on the lead. */
+static bool look(void *context)
+{
+    return bp_work_between(((generator *)context)->job);
+}
+
+static bp_err prepare(void *context)
+{
+    return new_unit(context, look);
+}
+
+static void release(void *context)
+{
+    bp_unit_free(&((generator *)context)->unit);
+}
+
+static bp_err run_unit(void *context, int64_t number, bp_buffer *out, bool *stopped)
+{
+    return bp_unit_run(((generator *)context)->unit, number, out, stopped);
+}
+
+static int64_t count_prompts(const void *context, int64_t number)
+{
+    const bp_generate_plan *plan = &((const generator *)context)->plan;
+    int64_t left = plan->prompts - number * plan->unit_prompts;
+
+    return left < plan->unit_prompts ? left : plan->unit_prompts;
+}
+
+static bp_err merge(void *context, bp_parts *parts)
+{
+    generator *self = context;
+    bp_err err = generator_write_outputs(self, parts);
+
     if (err != BP_OK)
         return err;
     self->page = generator_write_page(self) == BP_OK;
@@ -80,41 +100,53 @@ static bp_err write_results(generator *self)
     return BP_OK;
 }
 
-/* Write the files of RUN/generate from the parts. Collective over world; the coordinator works. */
-static bp_err merge_parts(generator *self)
+static const bp_work_units *units(void *context, int index)
 {
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
-    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? write_results(self) : BP_OK);
+    generator *self = context;
 
-    (void)bp_heartbeat_phase(before);
-    return err;
+    self->units = (bp_work_units){.parts = "parts",
+                                  .key = self->key,
+                                  .count = self->plan.units,
+                                  .mesh_keys = "mesh.pipeline, mesh.tensor, mesh.members",
+                                  .again = "made",
+                                  .amount = (double)self->plan.prompts,
+                                  .unit_amount = (double)self->plan.unit_prompts,
+                                  .noun = "prompts",
+                                  .speed = "prompts/s",
+                                  .speed_digits = 2,
+                                  .prepare = prepare,
+                                  .run = run_unit,
+                                  .amount_of = count_prompts,
+                                  .release = release,
+                                  .merge = merge};
+    return index == 0 ? &self->units : NULL;
 }
 
-static void say_what(const generator *self)
+/* ---- what is said ---- */
+
+static void say(const void *context)
 {
+    const generator *self = context;
     const bp_generate_plan *plan = &self->plan;
 
-    if (self->mesh->coordinates)
-        bp_log("continuing %" PRId64 " prompts of up to %" PRId64 " tokens by up to %" PRId64
-               " (%s), %" PRId64 " sequences side by side in %d group%s, %" PRId64 " work units",
-               plan->prompts, self->prompts.longest, plan->tokens,
-               bp_generate_keys_of(self->config)->strategy, plan->groups * plan->slots,
-               plan->groups, plan->groups == 1 ? "" : "s", plan->units);
+    bp_log("continuing %" PRId64 " prompts of up to %" PRId64 " tokens by up to %" PRId64
+           " (%s), %" PRId64 " sequences side by side in %d group%s, %" PRId64 " work units",
+           plan->prompts, self->prompts.longest, plan->tokens,
+           bp_generate_keys_of(self->job->config)->strategy, plan->groups * plan->slots,
+           plan->groups, plan->groups == 1 ? "" : "s", plan->units);
 }
 
-static bp_err log_start(const generator *self)
+static json_t *started(const void *context)
 {
-    json_t *members = json_pack("{sI sI}", "prompts", (json_int_t)self->plan.prompts, "units",
-                                (json_int_t)self->plan.units);
-    bp_err err =
-        bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
+    const bp_generate_plan *plan = &((const generator *)context)->plan;
 
-    json_decref(members);
-    return err;
+    return json_pack("{sI sI}", "prompts", (json_int_t)plan->prompts, "units",
+                     (json_int_t)plan->units);
 }
 
-static void report(const generator *self)
+static void report(const void *context)
 {
+    const generator *self = context;
     const json_t *finish = json_object_get(self->summary, "finish");
 
     bp_log("%" JSON_INTEGER_FORMAT " texts of %" JSON_INTEGER_FORMAT " tokens, perplexity %.4f; "
@@ -126,145 +158,89 @@ static void report(const generator *self)
            json_integer_value(json_object_get(finish, "length")),
            json_integer_value(json_object_get(finish, "eod")),
            json_integer_value(json_object_get(finish, "stop")));
-    bp_log("in %s: outputs.jsonl, summary.json%s", self->folder, self->page ? ", index.html" : "");
-}
-
-static bp_err run(generator *self)
-{
-    bp_run_take_changes(self->run);
-    say_what(self);
-    bp_err err = bp_agree(self->mesh->world, self->mesh->coordinates ? log_start(self) : BP_OK);
-    if (err == BP_OK)
-        err = generator_run_units(self);
-    if (err == BP_OK)
-        err = merge_parts(self);
-    if (err == BP_OK && self->mesh->coordinates)
-        report(self);
-    return err;
-}
-
-/* Parts go when the folder says "finished": not before, or a start in between would find neither.
- */
-static bp_err remove_parts(const generator *self)
-{
-    return bp_agree(self->mesh->world,
-                    self->mesh->coordinates ? bp_dir_remove(self->parts_folder) : BP_OK);
-}
-
-bp_err bp_generate(MPI_Comm world, bp_config *config)
-{
-    generator self;
-    bp_err err = generator_open(&self, world, config);
-
-    if (err == BP_OK)
-        err = open_run(&self);
-    if (err == BP_OK) {
-        if (bp_run_is_finished(self.run))
-            bp_log("the run is finished: the texts are in %s", self.folder);
-        else
-            err = run(&self);
-        bp_err closed = bp_run_close(&self.run, err);
-        err = err != BP_OK ? err : closed;
-    }
-    if (err == BP_OK)
-        err = remove_parts(&self);
-    generator_close(&self);
-    return err;
+    bp_log("in %s: outputs.jsonl, summary.json%s", self->job->folder,
+           self->page ? ", index.html" : "");
 }
 
 /* ---- --plan ---- */
 
-static void print_mesh(const generator *self)
+/* A unit of the prompts as they are, the first one: seconds it took, and bytes of its caches. */
+static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
-    const bp_mesh_shape *shape = &self->mesh_shape;
-    char members[32] = "";
-
-    if (self->ensemble)
-        snprintf(members, sizeof members, "members %d x ", shape->members);
-    bp_log("mesh: %spipeline %d x data %d x tensor %d%s", members, shape->pipeline, shape->data,
-           shape->tensor,
-           shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
-}
-
-/* A unit of the prompts as they are, the first one: seconds it took. */
-static bp_err measure(generator *self, double *seconds)
-{
-    const bp_unit_spec spec = {.mesh = self->mesh,
-                               .lm = self->lm,
-                               .rule = &self->rule,
-                               .prompts = &self->prompts,
-                               .plan = &self->plan};
-    bp_unit *unit = NULL;
+    generator *self = context;
+    const bp_generate_plan *plan = &self->plan;
     bp_buffer result = {0};
     bool stopped;
-    bp_err err = bp_unit_new(&unit, &spec);
+    bp_err err = new_unit(self, NULL);
     double began = bp_clock_now();
 
     if (err == BP_OK)
-        err = bp_unit_run(unit, 0, &result, &stopped);
-    *seconds = bp_clock_now() - began;
-    bp_unit_free(&unit);
+        err = bp_unit_run(self->unit, 0, &result, &stopped);
+    figures[0] = bp_clock_now() - began;
+    bp_unit_free(&self->unit);
     bp_buffer_clear(&result);
+    figures[1] = (double)bp_all_max_int(
+        bp_model_decode_bytes(self->job->lm, plan->groups, plan->slots, plan->capacity),
+        self->job->mesh->compute);
     return err;
 }
 
-static void print_memory(const generator *self, int64_t cache_bytes, int64_t bytes)
+static void print(const void *context, const double figures[BP_WORK_FIGURES], int64_t bytes)
 {
-    const bp_mesh *mesh = self->mesh;
+    const generator *self = context;
+    const bp_mesh *mesh = self->job->mesh;
     const bp_generate_plan *plan = &self->plan;
-    int ranks = mesh->members * mesh->pipelines * mesh->tensors;
+    int ranks = mesh->members * mesh->pipelines * mesh->tensors, data = self->job->mesh_shape.data;
+    char duration[64];
 
     bp_log("memory: %.1f MiB on a rank (measured on %d rank%s a model), of it %.1f MiB for keys "
            "and values of %d group%s of %" PRId64 " sequences of up to %" PRId64 " positions",
-           (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s", (double)cache_bytes / 1048576,
+           (double)bytes / 1048576, ranks, ranks == 1 ? "" : "s", figures[1] / 1048576,
            plan->groups, plan->groups == 1 ? "" : "s", plan->slots, plan->capacity);
+    bp_clock_duration(duration, sizeof duration,
+                      figures[0] * (double)((plan->units + data - 1) / data));
+    bp_log("time: about %s at %.3g s a work unit on each of %d model copies", duration, figures[0],
+           data);
 }
 
-/* With the model open: what a unit takes, in memory and time. */
-static bp_err estimate_unit(generator *self)
+/* ---- the job ---- */
+
+static const char *const MAY_CHANGE[] = {"run.dir", NULL};
+static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", "generate.batch", NULL};
+
+static const bp_work GENERATE = {.name = "generate",
+                                 .model_key = "generate.model",
+                                 .results = "texts",
+                                 .may_change = MAY_CHANGE,
+                                 .other_bits = OTHER_BITS,
+                                 .keeps_bits = keeps_bits,
+                                 .missing = find_missing,
+                                 .describe = generator_describe,
+                                 .open_model = generator_open_model,
+                                 .open = generator_open,
+                                 .identify = identify,
+                                 .say = say,
+                                 .started = started,
+                                 .units = units,
+                                 .report = report,
+                                 .measure = measure,
+                                 .print = print,
+                                 .close = generator_close};
+
+bp_err bp_generate(MPI_Comm world, bp_config *config)
 {
-    MPI_Comm world = self->mesh->world;
-    double seconds = 0;
-    int64_t cache_bytes = 0, bytes;
-    bp_err err = generator_open_model(self);
+    generator self = {0};
+    bp_work_job job = {.work = &GENERATE, .self = &self, .config = config};
 
-    if (err != BP_OK)
-        return err;
-    if (self->mesh->computes)
-        cache_bytes = bp_model_decode_bytes(self->lm, self->plan.groups, self->plan.slots,
-                                            self->plan.capacity);
-    err = bp_agree(world, self->mesh->computes ? measure(self, &seconds) : BP_OK);
-    cache_bytes = bp_all_max_int(cache_bytes, world);
-    bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
-    bp_bcast_bytes(&seconds, sizeof seconds, bp_comm_size(world) - 1, world);
-    if (err == BP_OK && self->mesh->coordinates) {
-        char duration[64];
-
-        say_what(self);
-        print_memory(self, cache_bytes, bytes);
-        bp_clock_duration(duration, sizeof duration,
-                          seconds * (double)((self->plan.units + self->mesh_shape.data - 1) /
-                                             self->mesh_shape.data));
-        bp_log("time: about %s at %.3g s a work unit on each of %d model copies", duration, seconds,
-               self->mesh_shape.data);
-    }
-    return err;
+    self.job = &job;
+    return bp_work_run(&job, world);
 }
 
 bp_err bp_generate_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
-    generator self;
-    bool fits_here = true;
-    bp_err err = generator_open_mesh(&self, world, config, asked);
+    generator self = {0};
+    bp_work_job job = {.work = &GENERATE, .self = &self, .config = config};
 
-    if (err == BP_OK && self.mesh->coordinates)
-        print_mesh(&self);
-    if (err == BP_OK)
-        err = bp_generate_memory_check(world, &self.mesh_shape, config, asked, &fits_here);
-    if (err == BP_OK && fits_here)
-        err = estimate_unit(&self);
-    else if (err == BP_OK)
-        bp_log("time: not measured, since the model does not fit into this process alone");
-    generator_close(&self);
-    return err;
+    self.job = &job;
+    return bp_work_estimate(&job, world, asked);
 }

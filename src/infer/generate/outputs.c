@@ -165,7 +165,7 @@ static bp_err write_left_out(writer *to, int64_t index)
     const generator *self = to->self;
     char *says =
         bp_sprintf("the source has %" PRId64 " tokens, more than the model's context of %" PRId64,
-                   self->info.context + self->prompts.excess[index], self->info.context);
+                   self->job->info.context + self->prompts.excess[index], self->job->info.context);
     json_t *line = json_pack("{s:I}", "index", (json_int_t)index);
     char *dumped = NULL;
     bp_err err = add_prompt(line, self, index);
@@ -175,7 +175,7 @@ static bp_err write_left_out(writer *to, int64_t index)
                                  "logprobs", "finish", "error", "error", says);
 
         (void)json_object_update(line, rest);
-        if (self->info.members > 0)
+        if (self->job->info.members > 0)
             (void)json_object_update_new(
                 line, json_pack("{s:[], s:[]}", "entropy", "mutual_information"));
         json_decref(rest);
@@ -226,7 +226,7 @@ static bp_err write_unit(writer *to, bp_parts *parts, int64_t number)
 /* What the texts were made by: no path, time, host or rank. */
 static json_t *rule_json(const generator *self)
 {
-    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
+    const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
     json_t *rule = json_pack(
         "{s:s, s:I, s:I, s:f, s:f, s:f, s:I}", "strategy", keys->strategy, "tokens",
         (json_int_t)keys->tokens, "samples", (json_int_t)keys->samples, "repetition_penalty",
@@ -254,8 +254,9 @@ static json_t *rule_json(const generator *self)
             (void)json_array_append_new(ends, json_integer((json_int_t)self->rule.ends.ids[k]));
         (void)json_object_set_new(rule, "ends", ends);
     }
-    (void)json_object_set_new(rule, "prefix",
-                              json_integer((json_int_t)generator_first(self->config, &self->info)));
+    (void)json_object_set_new(
+        rule, "prefix",
+        json_integer((json_int_t)generator_first(self->job->config, &self->job->info)));
     return rule;
 }
 
@@ -270,11 +271,11 @@ static json_t *summary_of(const generator *self, const sums *all)
         "nll_nats", bp_json_real(-all->logprob), "perplexity",
         bp_json_real(all->tokens > 0 ? exp(-all->logprob / tokens) : NAN));
 
-    if (self->info.reads_source)
+    if (self->job->info.reads_source)
         (void)json_object_set_new(
             summary, "left_out",
             json_integer((json_int_t)(self->prompts.cut ? 0 : self->prompts.too_long)));
-    if (self->info.members > 0) {
+    if (self->job->info.members > 0) {
         (void)json_object_set_new(summary, "entropy", bp_json_real(all->entropy / tokens));
         (void)json_object_set_new(summary, "mutual_information",
                                   bp_json_real(all->information / tokens));
@@ -285,19 +286,19 @@ static json_t *summary_of(const generator *self, const sums *all)
                               self->tokenizer ? bp_json_string(bp_tokenizer_hash(self->tokenizer))
                                               : json_null());
     (void)json_object_set_new(summary, "model",
-                              json_pack("{s:s, s:I, s:I}", "digest", self->info.digest, "step",
-                                        (json_int_t)self->info.step, "members",
-                                        (json_int_t)self->info.members));
-    bp_weights_record(summary, self->config);
+                              json_pack("{s:s, s:I, s:I}", "digest", self->job->info.digest, "step",
+                                        (json_int_t)self->job->info.step, "members",
+                                        (json_int_t)self->job->info.members));
+    bp_weights_record(summary, self->job->config);
     return summary;
 }
 
 bp_err generator_write_outputs(generator *self, bp_parts *parts)
 {
-    char *outputs = bp_path_join(self->folder, "outputs.jsonl");
-    char *summary = bp_path_join(self->folder, "summary.json");
+    char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
+    char *summary = bp_path_join(self->job->folder, "summary.json");
     writer to = {.self = self};
-    bp_err err = bp_run_check_owner(self->run);
+    bp_err err = bp_run_check_owner(self->job->run);
 
     if (err == BP_OK)
         err = bp_draft_open(&to.draft, outputs);
@@ -305,7 +306,7 @@ bp_err generator_write_outputs(generator *self, bp_parts *parts)
         for (int64_t u = 0; err == BP_OK && u < self->plan.units; u++)
             err = write_unit(&to, parts, u);
         if (err == BP_OK)
-            err = bp_run_check_owner(self->run);
+            err = bp_run_check_owner(self->job->run);
         if (err == BP_OK)
             err = bp_draft_commit(&to.draft);
         else

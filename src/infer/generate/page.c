@@ -136,17 +136,19 @@ static json_t *name_of(const char *name)
 
 bp_err generator_write_page(const generator *self)
 {
-    char *path = bp_path_join(self->folder, "index.html");
-    char *outputs = bp_path_join(self->folder, "outputs.jsonl");
+    char *path = bp_path_join(self->job->folder, "index.html");
+    char *outputs = bp_path_join(self->job->folder, "outputs.jsonl");
     int64_t texts = json_integer_value(json_object_get(self->summary, "texts"));
-    json_t *page = json_pack(
-        "{s:I, s:b, s:I, s:I, s:s, s:I, s:o}", "members", (json_int_t)self->info.members,
-        "ensemble", self->info.members > 0, "step", (json_int_t)self->info.step, "prompts",
-        (json_int_t)self->plan.prompts, "strategy", bp_generate_keys_of(self->config)->strategy,
-        "count", (json_int_t)texts, "texts", json_array());
+    json_t *page = json_pack("{s:I, s:b, s:I, s:I, s:s, s:I, s:o}", "members",
+                             (json_int_t)self->job->info.members, "ensemble",
+                             self->job->info.members > 0, "step", (json_int_t)self->job->info.step,
+                             "prompts", (json_int_t)self->plan.prompts, "strategy",
+                             bp_generate_keys_of(self->job->config)->strategy, "count",
+                             (json_int_t)texts, "texts", json_array());
     bp_err err = add_texts(json_object_get(page, "texts"), self, outputs);
 
-    (void)json_object_set_new(page, "model", name_of(bp_generate_keys_of(self->config)->model));
+    (void)json_object_set_new(page, "model",
+                              name_of(bp_generate_keys_of(self->job->config)->model));
     (void)json_object_set_new(
         page, "perplexity",
         rounded("%.4f", json_number_value(json_object_get(self->summary, "perplexity"))));

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
-#include "infer/generate/memory.h"
-#include "infer/score/inference.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
@@ -18,91 +16,49 @@
 #include <stdio.h>
 #include <string.h>
 
+/* For an ensemble's mixture. */
+#define MIXTURE_BYTES ((size_t)1 << 30)
+
 /* ---- what continues ---- */
-
-/* An ensemble, or one model? Before there is a mesh. Collective over world. */
-static bp_err find_kind(generator *self, MPI_Comm world)
-{
-    const char *path = bp_generate_keys_of(self->config)->model;
-    bp_ensemble_list list = {0};
-    bp_err err = BP_OK;
-
-    if (bp_comm_is_root(world)) {
-        self->ensemble = bp_ensemble_is(path);
-        if (self->ensemble)
-            err = bp_ensemble_list_load(&list, path);
-        if (err == BP_OK)
-            err = bp_inference_check_members(self->config, "generate.model", self->ensemble,
-                                             list.count);
-        bp_ensemble_list_clear(&list);
-    }
-    bp_bcast_bytes(&self->ensemble, sizeof self->ensemble, 0, world);
-    return bp_agree(world, err);
-}
-
-bp_err generator_open_mesh(generator *self, MPI_Comm world, bp_config *config,
-                           const bp_planned_world *plan)
-{
-    *self = (generator){.config = config};
-
-    bp_err err = find_kind(self, world);
-    if (err == BP_OK)
-        err = bp_inference_open_mesh(&self->mesh, &self->mesh_shape, config, world, plan);
-    if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
-    return err;
-}
 
 static bool fills(const generator *self)
 {
-    return strcmp(bp_generate_keys_of(self->config)->strategy, "fill") == 0;
+    return strcmp(bp_generate_keys_of(self->job->config)->strategy, "fill") == 0;
 }
 
-/* On the computing ranks. */
-static bp_err open_lm(generator *self)
+bp_err generator_open_model(void *context, bp_model **out)
 {
-    const char *path = bp_generate_keys_of(self->config)->model;
-    const bp_ensemble_spec spec = {.path = path, .memory_bytes = BP_GENERATE_MIXTURE_BYTES};
-    bp_err err = self->ensemble ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
-                                : bp_model_open(&self->lm, self->mesh, self->config, path);
-
-    if (err == BP_OK)
-        self->info = self->lm->info;
-    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
-        return BP_FAIL(BP_ERR_CONFIG, "generate.of_task",
-                       "the model has the head of a task, %s, and writes no text: at "
-                       "generate.model = %s; score it",
-                       bp_task_name(self->info.task.kind), path);
-    if (err == BP_OK && fills(self) && (!self->info.masks || self->ensemble))
-        err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
-                      "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
-                      "generate.model = %s; name one model of masked words",
-                      self->ensemble ? "an ensemble" : "a model", self->info.kind, path);
-    if (err == BP_OK && !fills(self) && self->info.masks && !self->ensemble)
-        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
-                      "generate.strategy = %s continues text, and a model of kind %s fills in "
-                      "masks: at generate.strategy; use fill, or name a causal model",
-                      bp_generate_keys_of(self->config)->strategy, self->info.kind);
-    if (err == BP_OK && !fills(self) && !self->lm->ops->decode)
-        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
-                      "a model of kind %s does not continue text: at generate.model = %s; name a "
-                      "causal one",
-                      self->info.kind, path);
-    return err;
-}
-
-/* All ranks know the model, a dedicated coordinator too. */
-static bp_err open_model(generator *self)
-{
-    const bp_mesh *mesh = self->mesh;
-    bp_err err = bp_agree(mesh->world, mesh->computes ? open_lm(self) : BP_OK);
+    const generator *self = context;
+    const char *path = bp_generate_keys_of(self->job->config)->model;
+    const bp_ensemble_spec spec = {.path = path, .memory_bytes = MIXTURE_BYTES};
+    bp_err err = self->job->ensemble
+                     ? bp_ensemble_open(out, self->job->mesh, self->job->config, &spec)
+                     : bp_model_open(out, self->job->mesh, self->job->config, path);
 
     if (err != BP_OK)
         return err;
-    bp_bcast_bytes(&self->info, sizeof self->info, mesh->dedicated ? 1 : 0, mesh->world);
-    self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
-    self->rule = generator_rule(self->config, &self->info);
-    return bp_agree(mesh->world, generator_check_rule(self->config, &self->info));
+    const bp_model_info *info = &(*out)->info;
+    if (info->task.kind != BP_TASK_NONE)
+        return BP_FAIL(BP_ERR_CONFIG, "generate.of_task",
+                       "the model has the head of a task, %s, and writes no text: at "
+                       "generate.model = %s; score it",
+                       bp_task_name(info->task.kind), path);
+    if (err == BP_OK && fills(self) && (!info->masks || self->job->ensemble))
+        err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
+                      "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
+                      "generate.model = %s; name one model of masked words",
+                      self->job->ensemble ? "an ensemble" : "a model", info->kind, path);
+    if (err == BP_OK && !fills(self) && info->masks && !self->job->ensemble)
+        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
+                      "generate.strategy = %s continues text, and a model of kind %s fills in "
+                      "masks: at generate.strategy; use fill, or name a causal model",
+                      bp_generate_keys_of(self->job->config)->strategy, info->kind);
+    if (err == BP_OK && !fills(self) && !(*out)->ops->decode)
+        err = BP_FAIL(BP_ERR_CONFIG, "model.not_causal",
+                      "a model of kind %s does not continue text: at generate.model = %s; name a "
+                      "causal one",
+                      info->kind, path);
+    return err;
 }
 
 /* ---- the tokenizer ---- */
@@ -173,10 +129,11 @@ static bp_err find_tokenizer(bp_tokenizer **out, const bp_config *config,
 /* The root's tokenizer goes to all ranks: stop texts are looked for by whoever chooses. */
 static bp_err open_tokenizer(generator *self)
 {
-    MPI_Comm world = self->mesh->world;
+    MPI_Comm world = self->job->mesh->world;
     bool root = bp_comm_is_root(world);
     char *text = NULL;
-    bp_err err = root ? find_tokenizer(&self->tokenizer, self->config, &self->info) : BP_OK;
+    bp_err err =
+        root ? find_tokenizer(&self->tokenizer, self->job->config, &self->job->info) : BP_OK;
 
     if (self->tokenizer)
         text = bp_tokenizer_text(self->tokenizer);
@@ -191,7 +148,7 @@ static bp_err open_tokenizer(generator *self)
 
 static bp_err open_stops(generator *self)
 {
-    const char *list = bp_generate_keys_of(self->config)->stop;
+    const char *list = bp_generate_keys_of(self->job->config)->stop;
     bp_err err = list ? bp_stops_read(&self->stops, list) : BP_OK;
 
     if (err == BP_OK && list && !self->tokenizer)
@@ -201,7 +158,7 @@ static bp_err open_stops(generator *self)
     if (err == BP_OK && list)
         err = bp_stops_use(&self->stops, self->tokenizer);
     self->rule.stops = list ? &self->stops : NULL;
-    return bp_agree(self->mesh->world, err);
+    return bp_agree(self->job->mesh->world, err);
 }
 
 /* The tokens that frame and mask a text. */
@@ -214,8 +171,8 @@ static bp_err find_fill_rule(generator *self)
 
     if (!fills(self))
         return BP_OK;
-    rule->rounds = bp_generate_keys_of(self->config)->rounds;
-    rule->remask = bp_generate_keys_of(self->config)->remask;
+    rule->rounds = bp_generate_keys_of(self->job->config)->rounds;
+    rule->remask = bp_generate_keys_of(self->job->config)->remask;
     for (size_t k = 0; k < 3 && err == BP_OK; k++) {
         *to[k] = self->tokenizer ? bp_tokenizer_role(self->tokenizer, NEEDED[k]) : -1;
         if (*to[k] < 0)
@@ -225,7 +182,7 @@ static bp_err find_fill_rule(generator *self)
                           bp_role_name(NEEDED[k]),
                           self->tokenizer ? "the tokenizer has none" : "there is no tokenizer");
     }
-    return bp_agree(self->mesh->world, err);
+    return bp_agree(self->job->mesh->world, err);
 }
 
 /* Places of the context that no prompt has: two for what frames a text, and one to fill in, unless
@@ -239,18 +196,18 @@ static int64_t reserved(const generator *self)
 
 static bp_err read_prompts(generator *self)
 {
-    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
+    const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
     const bp_prompts_spec spec = {.path = keys->prompts,
                                   .template_path = keys->template_path,
                                   .tokenizer = self->tokenizer,
-                                  .vocab_size = self->info.vocab_size,
-                                  .context = self->info.context,
+                                  .vocab_size = self->job->info.vocab_size,
+                                  .context = self->job->info.context,
                                   .reserved = reserved(self),
                                   .mask = fills(self) ? self->plan.fill.mask : -1,
-                                  .are_sources = self->info.reads_source,
+                                  .are_sources = self->job->info.reads_source,
                                   .cut = keys->cut,
-                                  .end = self->info.eod_id,
-                                  .first = generator_first(self->config, &self->info),
+                                  .end = self->job->info.eod_id,
+                                  .first = generator_first(self->job->config, &self->job->info),
                                   .before_ids = strcmp(keys->prefix, "auto") != 0};
     bp_prompts *prompts = &self->prompts;
     bp_buffer all = {0};
@@ -275,7 +232,7 @@ static bp_err read_prompts(generator *self)
 /* Ids to all ranks, texts stay with the root. */
 static void share_prompts(generator *self)
 {
-    MPI_Comm world = self->mesh->world;
+    MPI_Comm world = self->job->mesh->world;
     bp_prompts *prompts = &self->prompts;
     bool root = bp_comm_is_root(world);
     int64_t sizes[3] = {prompts->count, prompts->ids.count, prompts->longest};
@@ -291,11 +248,11 @@ static void share_prompts(generator *self)
     bp_bcast_bytes(prompts->starts, (sizes[0] + 1) * (int64_t)sizeof *prompts->starts, 0, world);
     bp_bcast_bytes(prompts->ids.data, sizes[1] * (int64_t)sizeof *prompts->ids.data, 0, world);
     bp_bcast_bytes(self->prompts_hash, BP_SHA256_HEX, 0, world);
-    if (!self->info.reads_source)
+    if (!self->job->info.reads_source)
         return;
     if (!root) {
         prompts->excess = bp_alloc("generate.prompts", sizes[0] + 1, sizeof *prompts->excess);
-        prompts->cut = bp_generate_keys_of(self->config)->cut;
+        prompts->cut = bp_generate_keys_of(self->job->config)->cut;
     }
     bp_bcast_bytes(prompts->excess, sizes[0] * (int64_t)sizeof *prompts->excess, 0, world);
 }
@@ -312,23 +269,24 @@ static bool has_masks(const generator *self, int64_t k)
 
 static void warn_of_prompts(const generator *self)
 {
-    const char *prefix = bp_generate_keys_of(self->config)->prefix;
+    const char *prefix = bp_generate_keys_of(self->job->config)->prefix;
     int64_t cut = 0;
 
     if (strcmp(prefix, "none") != 0 && strcmp(prefix, "auto") != 0 &&
-        generator_first(self->config, &self->info) < 0)
+        generator_first(self->job->config, &self->job->info) < 0)
         BP_WARN("config.unused_key", "generate.prefix = %s is ignored: %s", prefix,
-                self->info.masks || self->info.reads_source ? "only causal models have a prefix"
-                                                            : "the model has no such token");
+                self->job->info.masks || self->job->info.reads_source
+                    ? "only causal models have a prefix"
+                    : "the model has no such token");
 
-    if (bp_config_is_given(self->config, "generate.cut") && !self->info.reads_source)
+    if (bp_config_is_given(self->job->config, "generate.cut") && !self->job->info.reads_source)
         BP_WARN("config.unused_key",
                 "generate.cut has no effect on a model that reads no source; leave it out");
     if (self->prompts.too_long > 0)
         BP_WARN("generate.too_long",
                 "%" PRId64 " of %" PRId64 " sources have more tokens, with their end, than the "
                 "model's context of %" PRId64 ": at generate.prompts; %s",
-                self->prompts.too_long, self->prompts.count, self->info.context,
+                self->prompts.too_long, self->prompts.count, self->job->info.context,
                 self->prompts.cut ? "they are cut"
                                   : "their lines in outputs.jsonl say so, generate.cut=yes cuts "
                                     "them");
@@ -341,28 +299,28 @@ static void warn_of_prompts(const generator *self)
         BP_WARN("generate.cut_short",
                 "%" PRId64 " of %" PRId64 " prompts have less than generate.tokens = %" PRId64
                 " left to the model's context of %" PRId64 "%s: their texts end there",
-                cut, self->prompts.count, self->plan.tokens, self->info.context,
+                cut, self->prompts.count, self->plan.tokens, self->job->info.context,
                 fills(self) ? ", two of which frame a text" : "");
 }
 
 static bp_err open_prompts(generator *self)
 {
-    const bp_generate_keys *keys = bp_generate_keys_of(self->config);
-    MPI_Comm world = self->mesh->world;
+    const bp_generate_keys *keys = bp_generate_keys_of(self->job->config);
+    MPI_Comm world = self->job->mesh->world;
     bp_err err = bp_agree(world, bp_comm_is_root(world) ? read_prompts(self) : BP_OK);
 
     if (err != BP_OK)
         return err;
     share_prompts(self);
-    int64_t longest = self->info.reads_source ? 1 : self->prompts.longest;
+    int64_t longest = self->job->info.reads_source ? 1 : self->prompts.longest;
     bp_fill_rule fill = self->plan.fill;
     self->plan = bp_generate_plan_of(&self->rule, self->prompts.count, longest, keys->batch,
-                                     keys->tokens, self->info.context - reserved(self),
-                                     self->mesh->computes ? self->mesh->pipelines
-                                                          : self->mesh_shape.pipeline);
+                                     keys->tokens, self->job->info.context - reserved(self),
+                                     self->job->mesh->computes ? self->job->mesh->pipelines
+                                                               : self->job->mesh_shape.pipeline);
     self->plan.fill = fill;
-    self->plan.reads_source = self->info.reads_source;
-    self->plan.start = (int32_t)self->info.start_token;
+    self->plan.reads_source = self->job->info.reads_source;
+    self->plan.start = (int32_t)self->job->info.start_token;
     warn_of_prompts(self);
     return BP_OK;
 }
@@ -372,7 +330,7 @@ static void make_key(generator *self)
 {
     const bp_search_spec *rule = &self->rule;
     const bp_choice_rule *choice = &rule->choice;
-    const char *stop = bp_generate_keys_of(self->config)->stop;
+    const char *stop = bp_generate_keys_of(self->job->config)->stop;
     char rounds[48] = "";
 
     if (self->plan.fill.rounds > 0)
@@ -381,16 +339,16 @@ static void make_key(generator *self)
     char *text = bp_sprintf(
         "generate 1 %s %s %d %.17g %" PRId64 " %.17g %.17g %.17g %.17g %" PRId64 " %" PRIu64
         " %" PRId64 " %" PRId64 " %.17g %" PRId64 " %" PRId64 " %" PRId64 " %s %d %d %d %s%s",
-        self->prompts_hash, self->info.digest, choice->samples, choice->temperature, choice->top_k,
-        choice->top_p, choice->repetition_penalty, choice->presence_penalty,
+        self->prompts_hash, self->job->info.digest, choice->samples, choice->temperature,
+        choice->top_k, choice->top_p, choice->repetition_penalty, choice->presence_penalty,
         choice->frequency_penalty, choice->no_repeat_ngram, choice->seed, rule->beams, rule->texts,
         rule->length_penalty, rule->end, self->plan.tokens, self->plan.unit_prompts,
-        bp_math_keys_of(self->config)->precision, self->mesh_shape.members,
-        self->mesh_shape.pipeline, self->mesh_shape.tensor, stop ? stop : "", rounds);
+        bp_math_keys_of(self->job->config)->precision, self->job->mesh_shape.members,
+        self->job->mesh_shape.pipeline, self->job->mesh_shape.tensor, stop ? stop : "", rounds);
 
     bp_buffer all = {0};
 
-    bp_buffer_printf(&all, "%s%s", text, bp_weights_are_q8(self->config) ? " q8" : "");
+    bp_buffer_printf(&all, "%s%s", text, bp_weights_are_q8(self->job->config) ? " q8" : "");
     for (int k = 1; k < rule->ends.count; k++)
         bp_buffer_printf(&all, " or %" PRId64, rule->ends.ids[k]);
     bp_sha256_of(all.data, all.bytes, self->key);
@@ -398,11 +356,14 @@ static void make_key(generator *self)
     bp_free(text);
 }
 
-bp_err generator_open_model(generator *self)
+bp_err generator_open(void *context)
 {
-    const char *run_dir = bp_run_keys_of(self->config)->dir;
-    bp_err err = open_model(self);
+    generator *self = context;
+    bp_err err;
 
+    self->rule = generator_rule(self->job->config, &self->job->info);
+    err =
+        bp_agree(self->job->mesh->world, generator_check_rule(self->job->config, &self->job->info));
     if (err == BP_OK)
         err = open_tokenizer(self);
     if (err == BP_OK)
@@ -413,29 +374,15 @@ bp_err generator_open_model(generator *self)
         err = open_prompts(self);
     if (err == BP_OK)
         make_key(self);
-    self->folder = bp_path_join(run_dir, "generate");
-    self->parts_folder = bp_path_join(run_dir, "generate/parts");
     return err;
 }
 
-bp_err generator_open(generator *self, MPI_Comm world, bp_config *config)
+void generator_close(void *context)
 {
-    bp_err err = generator_open_mesh(self, world, config, NULL);
+    generator *self = context;
 
-    /* where the run is finished, or held by another job, opening it decides */
-    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
-        err = bp_generate_memory_check(world, &self->mesh_shape, config, NULL, NULL);
-    return err == BP_OK ? generator_open_model(self) : err;
-}
-
-void generator_close(generator *self)
-{
     json_decref(self->summary);
-    bp_free(self->parts_folder);
-    bp_free(self->folder);
     bp_prompts_clear(&self->prompts);
     bp_stops_clear(&self->stops);
     bp_tokenizer_free(&self->tokenizer);
-    bp_model_free(&self->lm);
-    bp_mesh_free(&self->mesh);
 }

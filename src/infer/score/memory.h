@@ -13,15 +13,11 @@ typedef struct bp_score_memory_spec {
     const bp_planned_world *plan; /* a job to come, which is printed, too; NULL: this one */
 } bp_score_memory_spec;
 
-/** The ranks of each node fit into its memory. What can't be estimated (a manifest without the
- * sizes, a mesh that the model does not fit) is left to what opens the models.
- *
- * *alone_fits (NULL: nobody asks): one rank, which stands for all of a job to come, can hold it
- * all.
+/** bp_work_memory_check of a scoring.
  *
  * Collective: over `world`; shape (fitted) and spec are equal on all ranks.
  * Errors:     BP_ERR_SYSTEM they do not fit, with the mesh that would: the same on all ranks. */
 bp_err bp_score_memory_check(MPI_Comm world, const bp_mesh_shape *shape,
-                             const bp_score_memory_spec *spec, bool *alone_fits);
+                             const bp_score_memory_spec *spec);
 
 #endif

@@ -1,14 +1,12 @@
-/* A scoring job from end to end. */
+/* The job of scoring: its files, what it says, and its --plan (job/work.h runs it). */
 #include "infer/score/scorer_priv.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/signals.h"
-#include "infer/score/memory.h"
 #include "infer/score/page/page_priv.h"
 #include "infer/score/score.h"
 #include "infer/score/tables/tables.h"
@@ -55,35 +53,16 @@ static const char *find_missing(const void *context)
     return bp_run_first_missing(self->folder, names, sizeof names / sizeof names[0]);
 }
 
-static bp_err open_run(scorer *self)
+static void identify(const void *context, const char *model, bp_run_identity *out)
 {
-    static const char *const may_change[] = {"run.dir", "score.memory", "neighbours.memory", NULL};
-    static const char *const other_bits[] = {"mesh.*", "math.threads", NULL};
-    char model[128]; /* an ensemble of one returns more statistics than its model alone */
-    bp_run_identity identities[] = {{"score.corpus", self->corpus_hash},
-                                    {"score.model", model},
-                                    {NULL, NULL},
-                                    {NULL, NULL},
-                                    {NULL, NULL}};
-    int count = 2;
-    bp_run_spec spec = {.job = "score",
-                        .may_change = may_change,
-                        .other_bits = other_bits,
-                        .keeps_bits = bp_score_keeps_bits,
-                        .identities = identities,
-                        .missing = find_missing,
-                        .context = self};
+    const scorer *self = context;
 
+    *out++ = (bp_run_identity){"score.corpus", self->corpus_hash};
+    *out++ = (bp_run_identity){"score.model", model};
     if (bp_score_keys_of(self->config)->candidates)
-        identities[count++] = (bp_run_identity){"score.candidates", self->candidates_hash};
+        *out++ = (bp_run_identity){"score.candidates", self->candidates_hash};
     if (bp_score_keys_of(self->config)->neighbours)
-        identities[count++] = (bp_run_identity){"score.neighbours", self->datastore.hash};
-    if (self->info.members > 0)
-        snprintf(model, sizeof(model), "%s, an ensemble of %" PRId64, self->info.digest,
-                 self->info.members);
-    else
-        snprintf(model, sizeof(model), "%s", self->info.digest);
-    return bp_run_open(&self->run, self->mesh, self->config, &spec);
+        *out++ = (bp_run_identity){"score.neighbours", self->datastore.hash};
 }
 
 static json_t *describe_neighbours(const scorer *self)
@@ -96,21 +75,22 @@ static json_t *describe_neighbours(const scorer *self)
                      bp_json_real(keys->weight));
 }
 
-static bp_err write_results(scorer *self, bp_parts *parts)
+bp_err scorer_merge(void *context, bp_parts *parts)
 {
+    scorer *self = context;
     bool tokens = bp_score_keys_of(self->config)->tokens;
     char *tokens_path = bp_path_join(self->folder, "tokens.h5");
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
-    bp_err err = bp_run_check_owner(self->run);
+    bp_err err = bp_run_check_owner(self->job->run);
 
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
     if (err == BP_OK)
         err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
     if (err == BP_OK)
-        err = bp_run_check_owner(self->run);
+        err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
         err = bp_documents_write(&table, documents_path);
     for (int64_t d = 0; err == BP_OK && d < self->plan.documents; d++)
@@ -125,7 +105,7 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours)
         (void)json_object_set_new(self->summary, "neighbours", describe_neighbours(self));
     if (err == BP_OK)
-        err = bp_run_check_owner(self->run);
+        err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
         err = bp_json_save(summary_path, self->summary);
     if (err == BP_OK && self->page && score_page_write(self, &table) != BP_OK) {
@@ -139,26 +119,13 @@ static bp_err write_results(scorer *self, bp_parts *parts)
     return err;
 }
 
-bp_err scorer_finish(scorer *self)
-{
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
-    bp_parts *parts = NULL;
-    bp_err err = BP_OK;
+/* ---- the job ---- */
 
-    if (self->mesh->coordinates) {
-        err = bp_parts_open(&parts, self->parts_folder, self->key, self->plan.units);
-        if (err == BP_OK)
-            err = write_results(self, parts);
-        bp_parts_free(&parts);
-    }
-    err = bp_agree(self->mesh->world, err);
-    (void)bp_heartbeat_phase(before);
-    return err;
-}
-
-static void say_what(const scorer *self)
+static void say(const void *context)
 {
-    if (self->mesh->coordinates && self->info.task.kind == BP_TASK_NONE)
+    const scorer *self = context;
+
+    if (self->info.task.kind == BP_TASK_NONE)
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -167,67 +134,36 @@ static void say_what(const scorer *self)
                self->plan.units);
 }
 
-static bp_err run(scorer *self)
+static json_t *started(const void *context)
 {
-    json_t *members = json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
-                                (json_int_t)self->plan.units);
-    bp_err err = BP_OK;
+    const bp_score_plan *plan = &((const scorer *)context)->plan;
 
-    bp_run_take_changes(self->run);
-    say_what(self);
-    if (self->mesh->coordinates)
-        err =
-            bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
-    json_decref(members);
-    err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
+    return json_pack("{sI sI}", "documents", (json_int_t)plan->scored, "units",
+                     (json_int_t)plan->units);
+}
+
+/* A task has no windows: it is scored as a whole. */
+static bp_err score_besides(void *context)
+{
+    scorer *self = context;
+    bp_err err;
+
+    self->run = self->job->run;
+    if (self->info.task.kind != BP_TASK_NONE)
         return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
-    if (err == BP_OK)
-        err = scorer_run_units(self);
-    if (err == BP_OK)
-        err = scorer_run_candidates(self);
-    if (err == BP_OK)
-        err = scorer_run_states(self);
-    if (err == BP_OK)
-        err = scorer_finish(self);
-    if (err == BP_OK && self->mesh->coordinates)
+    err = scorer_run_candidates(self);
+    return err == BP_OK ? scorer_run_states(self) : err;
+}
+
+static void report(const void *context)
+{
+    const scorer *self = context;
+
+    if (self->info.task.kind == BP_TASK_NONE)
         scorer_report(self);
-    return err;
 }
 
-static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
-{
-    scorer self;
-    bp_err err = scorer_open(&self, world, config, method);
-
-    self.page = page;
-    if (err == BP_OK)
-        err = open_run(&self);
-    if (err == BP_OK) {
-        if (bp_run_is_finished(self.run))
-            bp_log("the run is finished: the scores are in %s", self.folder);
-        else
-            err = run(&self);
-        bp_err closed = bp_run_close(&self.run, err);
-        err = err != BP_OK ? err : closed;
-    }
-    /* parts go when the folder says "finished": not before, or a start in between would find
-     * neither */
-    if (err == BP_OK)
-        err = bp_agree(world, self.mesh->coordinates ? bp_dir_remove(self.parts_folder) : BP_OK);
-    scorer_close(&self);
-    return err;
-}
-
-bp_err bp_score(MPI_Comm world, bp_config *config)
-{
-    return score(world, config, NULL, true);
-}
-
-bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
-{
-    return score(world, config, method, false);
-}
+/* ---- --plan ---- */
 
 /* For a whole batch; of a model that takes longer a part is measured. */
 #define PATIENCE_SECONDS 5
@@ -286,16 +222,21 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
 }
 
 /* The time of one window gives that of a whole batch, and one is enough where that is long. */
-static bp_err measure(scorer *self, measurement *m)
+static bp_err measure(void *context, double figures[BP_WORK_FIGURES])
 {
+    scorer *self = context;
+    measurement m = {.whole = bp_score_batch_windows(bp_score_piece_inputs(&self->rule))};
     double seconds = 0;
     bool short_enough;
-    bp_err err = run_windows(self, m, 1, &seconds);
+    bp_err err = run_windows(self, &m, 1, &seconds);
 
-    short_enough = seconds * (double)m->whole < PATIENCE_SECONDS;
-    if (err == BP_OK && m->whole > 1 &&
+    short_enough = seconds * (double)m.whole < PATIENCE_SECONDS;
+    if (err == BP_OK && m.whole > 1 &&
         bp_all_max_int(!short_enough, self->mesh->compute) == 0) /* as one for all */
-        err = run_windows(self, m, m->whole, &seconds);
+        err = run_windows(self, &m, m.whole, &seconds);
+    figures[0] = (double)m.windows;
+    figures[1] = (double)m.whole;
+    figures[2] = m.speed;
     return err;
 }
 
@@ -309,7 +250,7 @@ static void print_memory(const scorer *self, const measurement *m, int64_t bytes
     if (m->windows < m->whole)
         snprintf(batch, sizeof batch, "%" PRId64 " of the %" PRId64 " windows of a batch",
                  m->windows, m->whole);
-    if (!self->ensemble) {
+    if (!self->job->ensemble) {
         bp_log("memory: %.1f MiB on a rank, model and %s (measured on %d rank%s a model)",
                (double)bytes / 1048576, batch, ranks, ranks == 1 ? "" : "s");
         return;
@@ -321,62 +262,70 @@ static void print_memory(const scorer *self, const measurement *m, int64_t bytes
            (double)bp_score_rule_keys_of(self->config)->memory / 1048576);
 }
 
-static void print_mesh(const scorer *self)
+static void print(const void *context, const double figures[BP_WORK_FIGURES], int64_t bytes)
 {
-    const bp_mesh_shape *shape = &self->mesh_shape;
-    char members[32] = "";
+    const scorer *self = context;
+    const bp_mesh_shape *shape = &self->job->mesh_shape;
+    const measurement m = {(int64_t)figures[0], (int64_t)figures[1], figures[2]};
+    /* members side by side are that many times as fast as measured one after another */
+    double speed = m.speed * (double)shape->members / self->mesh->members;
+    char duration[64];
 
-    if (self->ensemble)
-        snprintf(members, sizeof(members), "members %d x ", shape->members);
-    bp_log("mesh: %spipeline %d x data %d x tensor %d%s", members, shape->pipeline, shape->data,
-           shape->tensor,
-           shape->coordinator == BP_COORDINATOR_DEDICATED ? ", and a coordinator" : "");
+    print_memory(self, &m, bytes);
+    bp_clock_duration(duration, sizeof(duration),
+                      (double)self->plan.inputs / (speed * shape->data));
+    bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, speed,
+           shape->data, self->job->ensemble ? "ensemble" : "model");
 }
 
-/* With the model open: what a batch of it takes, in memory and time. */
-static bp_err estimate_batch(scorer *self)
+/* ---- the table ---- */
+
+static const char *const MAY_CHANGE[] = {"run.dir", "score.memory", "neighbours.memory", NULL};
+static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
+
+static const bp_work SCORE = {.name = "score",
+                              .model_key = "score.model",
+                              .results = "scores",
+                              .may_change = MAY_CHANGE,
+                              .other_bits = OTHER_BITS,
+                              .keeps_bits = bp_score_keeps_bits,
+                              .missing = find_missing,
+                              .describe = scorer_describe,
+                              .open_model = scorer_open_model,
+                              .open = scorer_open,
+                              .identify = identify,
+                              .say = say,
+                              .started = started,
+                              .units = scorer_units,
+                              .besides = score_besides,
+                              .report = report,
+                              .measure = measure,
+                              .print = print,
+                              .close = scorer_close};
+
+bp_err bp_score(MPI_Comm world, bp_config *config)
 {
-    MPI_Comm world = self->mesh->world;
-    measurement m = {0};
-    bp_err err = scorer_open_model(self);
+    scorer self = {.config = config, .page = true};
+    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
 
-    if (err != BP_OK)
-        return err;
-    m.whole = bp_score_batch_windows(bp_score_piece_inputs(&self->rule));
-    err = bp_agree(world, self->mesh->computes ? measure(self, &m) : BP_OK);
-    int64_t bytes = bp_all_max_int((int64_t)bp_mem_peak_bytes(), world);
-    bp_bcast_bytes(&m, sizeof(m), bp_comm_size(world) - 1, world);
-    if (err == BP_OK && self->mesh->coordinates) {
-        const bp_mesh_shape *shape = &self->mesh_shape;
-        char duration[64];
+    self.job = &job;
+    return bp_work_run(&job, world);
+}
 
-        say_what(self);
-        print_memory(self, &m, bytes);
-        /* members side by side are that many times as fast as measured one after another */
-        m.speed *= (double)shape->members / self->mesh->members;
-        bp_clock_duration(duration, sizeof(duration),
-                          (double)self->plan.inputs / (m.speed * shape->data));
-        bp_log("time: about %s at %.0f tokens/s from each of %d %s copies", duration, m.speed,
-               shape->data, self->ensemble ? "ensemble" : "model");
-    }
-    return err;
+bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
+{
+    scorer self = {.config = config, .method = method};
+    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
+
+    self.job = &job;
+    return bp_work_run(&job, world);
 }
 
 bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
 {
-    scorer self;
-    const bp_score_memory_spec memory = {.config = config, .plan = asked};
-    bool fits_here = true;
-    bp_err err = scorer_open_mesh(&self, world, config, NULL, asked);
+    scorer self = {.config = config};
+    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
 
-    if (err == BP_OK && self.mesh->coordinates)
-        print_mesh(&self);
-    if (err == BP_OK)
-        err = bp_score_memory_check(world, &self.mesh_shape, &memory, &fits_here);
-    if (err == BP_OK && fits_here)
-        err = estimate_batch(&self);
-    else if (err == BP_OK)
-        bp_log("time: not measured, since the model does not fit into this process alone");
-    scorer_close(&self);
-    return err;
+    self.job = &job;
+    return bp_work_estimate(&job, world, asked);
 }

@@ -6,21 +6,32 @@
 #include "infer/neighbours/neighbours.h"
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
+#include "infer/score/memory.h"
 #include "infer/score/plan.h"
 #include "infer/score/tables/merge.h"
 #include "infer/score/tables/summary.h"
-#include "models/model.h"
-#include "run/run_folder.h"
+#include "job/work.h"
+
+/* What a rank needs for units of windows. */
+typedef struct score_windows {
+    bp_work_units units;
+    struct bp_score_unit *unit;        /* a lead's */
+    int32_t *inputs, *targets;         /* a follower's copy of the batch, */
+    int32_t *sources, *source_lengths; /* and of pairs */
+    float *values;                     /* [statistics][a batch] */
+    int64_t batches;                   /* seen by this rank */
+} score_windows;
 
 typedef struct scorer {
-    bp_config *config;              /* borrowed */
-    const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */
-    bool ensemble;                  /* what is scored with is one; on all ranks */
-    bp_mesh_shape mesh_shape;
+    bp_work_job *job;  /* whose next seven these are, once the model is open */
+    bp_config *config; /* borrowed */
     bp_mesh *mesh;
     bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
     bp_model *lm;       /* NULL on a dedicated coordinator */
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
+    bp_run *run;
+    const char *folder;             /* RUN/score */
+    const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */
     bp_datastore_info datastore;    /* of score.neighbours; on all ranks */
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
     bp_corpus *corpus;              /* on leads and the coordinator, as the plan */
@@ -30,9 +41,8 @@ typedef struct scorer {
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
-    bp_run *run;
-    char *folder; /* RUN/score */
-    char *parts_folder;
+    score_windows windows;
+    bp_score_memory_spec memory;
     char key[BP_SHA256_HEX]; /* names the work in part files */
     int64_t unscored;        /* text tokens, on the coordinator, at the end */
     json_t *summary;         /* on the coordinator, at the end */
@@ -54,16 +64,11 @@ bp_err scorer_resolve_specials(const bp_corpus *corpus, bp_score_rule *rule);
 /** Do the corpus's tokens mean what the model's mean? Errors: BP_ERR_FORMAT. */
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model);
 
-/** Mesh, model (by `method` where it is not NULL), corpora and plan. Collective over `world`. Close
- * after an error too. Errors: BP_ERR_SYSTEM the ranks of a node do not fit into its memory, before
- * any weight is read; ... */
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method);
-void scorer_close(scorer *self);
-/** Its parts: the mesh (plan: one rank stands for any mesh, of a job to come; NULL: a scoring), and
- * the rest, without a look at memory. */
-bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
-                        const bp_ensemble_spec *method, const bp_planned_world *plan);
-bp_err scorer_open_model(scorer *self);
+/** bp_work.describe, .open_model, .open and .close (memory.c, setup.c). */
+bp_err scorer_describe(void *self, bp_work_memory *out);
+bp_err scorer_open_model(void *self, bp_model **out);
+bp_err scorer_open(void *self);
+void scorer_close(void *self);
 /** What scorer_open does once mesh and model are there (tests bring their own). Collective over
  * world. */
 bp_err scorer_open_corpora(scorer *self);
@@ -101,11 +106,10 @@ bp_err scorer_run_task(scorer *self);
  * BP_ERR_STOPPED: the same on all ranks. */
 bp_err scorer_run_outcomes(scorer *self);
 
-/** Score what is missing of the units. Collective over world. Errors: the same on all ranks;
- *  BP_ERR_STOPPED where some are still missing. */
-bp_err scorer_run_units(scorer *self);
-/** Merge the parts, write the score files. Collective over world; the coordinator works. */
-bp_err scorer_finish(scorer *self);
+/** Units of windows; NULL: the model has a task, which is scored otherwise. (bp_work.units) */
+const bp_work_units *scorer_units(void *self, int index);
+/** Merge the parts, write the score files. Local, on the coordinator. (bp_work_units.merge) */
+bp_err scorer_merge(void *self, bp_parts *parts);
 
 /** Print the figures and where the files are. */
 void scorer_report(const scorer *self);

@@ -2,15 +2,11 @@
 #include "infer/score/scorer_priv.h"
 
 #include "base/buffer.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
-#include "infer/score/inference.h"
-#include "infer/score/memory.h"
 #include "infer/score/score.h"
 #include "infer/score/unit.h"
-#include "io/checkpoint/ensemble_file.h"
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/open.h"
@@ -21,50 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what is scored with ---- */
-
-/* Members that can lie side by side; 0: known once the ensemble is open. On the root. */
-static bp_err look_at_model(scorer *self, int64_t *members)
-{
-    const char *path = bp_score_keys_of(self->config)->model;
-    const bp_ensemble_spec *method = self->method;
-    bool listed = bp_ensemble_is(path);
-    bp_ensemble_list list = {0};
-    bp_err err = BP_OK;
-
-    self->ensemble = listed || method;
-    *members = 1;
-    if (listed) {
-        err = bp_ensemble_list_load(&list, path);
-        *members = list.count;
-        bp_ensemble_list_clear(&list);
-    } else if (method && method->draws) {
-        *members = method->draws->count;
-    }
-    return err;
-}
-
-/* An ensemble, or one model? Before there is a mesh. Collective over world. */
-static bp_err find_kind(scorer *self, MPI_Comm world)
-{
-    int64_t members = 0;
-    bp_err err = BP_OK;
-
-    if (self->method)
-        err = bp_config_set(self->config, "score.model", self->method->path);
-    if (err == BP_OK && bp_comm_is_root(world)) {
-        err = look_at_model(self, &members);
-        if (err == BP_OK)
-            err = bp_inference_check_members(self->config, "score.model", self->ensemble, members);
-    }
-    bp_bcast_bytes(&self->ensemble, sizeof(self->ensemble), 0, world);
-    return bp_agree(world, err);
-}
-
-/* ---- mesh and model ---- */
+/* ---- the model ---- */
 
 /* On the computing ranks: the model's distribution is mixed with that of its neighbours. */
-static bp_err add_neighbours(scorer *self)
+static bp_err add_neighbours(scorer *self, bp_model **lm)
 {
     const bp_score_keys *keys = bp_score_keys_of(self->config);
     bp_neighbours_spec spec = {.path = keys->neighbours,
@@ -73,17 +29,18 @@ static bp_err add_neighbours(scorer *self)
                                .weight = keys->weight,
                                .memory_bytes = keys->neighbours_memory,
                                .precision = bp_math_keys_of(self->config)->precision};
-    bp_err err = bp_neighbours_new(&self->lm, self->lm, self->mesh, &spec);
+    bp_err err = bp_neighbours_new(lm, *lm, self->job->mesh, &spec);
 
     if (err == BP_OK)
-        self->datastore = *bp_neighbours_datastore(self->lm);
+        self->datastore = *bp_neighbours_datastore(*lm);
     return err;
 }
 
-/* On the computing ranks. */
-static bp_err open_lm(scorer *self)
+bp_err scorer_open_model(void *context, bp_model **out)
 {
+    scorer *self = context;
     const char *path = bp_score_keys_of(self->config)->model;
+    const bp_mesh *mesh = self->job->mesh;
     bp_ensemble_spec spec = self->method ? *self->method : (bp_ensemble_spec){.path = path};
     bp_err err;
 
@@ -92,41 +49,24 @@ static bp_err open_lm(scorer *self)
                        : 0;
     if (spec.memory_bytes == 0)
         spec.memory_bytes = (size_t)bp_score_rule_keys_of(self->config)->memory;
-    err = self->ensemble
-              ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
-              : bp_model_open_wide(&self->lm, self->mesh, self->config, path, spec.context);
+    err = self->job->ensemble ? bp_ensemble_open(out, mesh, self->config, &spec)
+                              : bp_model_open_wide(out, mesh, self->config, path, spec.context);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
-        self->lm->info.task.kind == BP_TASK_NONE)
-        err = add_neighbours(self);
-    if (err == BP_OK)
-        self->info = self->lm->info;
+        (*out)->info.task.kind == BP_TASK_NONE)
+        err = add_neighbours(self, out);
     return err;
 }
 
-/* All ranks know the model, a dedicated coordinator too. */
-static bp_err open_model(scorer *self)
+static void open_statistics(scorer *self)
 {
-    const bp_mesh *mesh = self->mesh;
-    int from = mesh->dedicated ? 1 : 0;
-    bp_err err = bp_agree(mesh->world, mesh->computes ? open_lm(self) : BP_OK);
+    int from = self->mesh->dedicated ? 1 : 0;
 
-    if (err != BP_OK)
-        return err;
-    bp_bcast_bytes(&self->info, sizeof(self->info), from, mesh->world);
-    bp_bcast_bytes(&self->datastore, sizeof(self->datastore), from, mesh->world);
-    self->info.kind = self->lm ? self->lm->info.kind : NULL; /* a pointer does not travel */
-    if (self->info.members > 0 && mesh->computes && mesh->members > self->info.members)
-        err = bp_inference_check_members(self->config, "score.model", self->ensemble,
-                                         self->info.members);
-    err = bp_agree(mesh->world, err);
-    if (err != BP_OK)
-        return err;
+    bp_bcast_bytes(&self->datastore, sizeof(self->datastore), from, self->mesh->world);
     bp_token_statistics_init(&self->statistics, &self->info);
     for (int64_t m = 0; self->lm && m < self->info.members; m++)
         bp_token_statistics_name(&self->statistics, m, bp_ensemble_member_name(self->lm, m),
                                  bp_ensemble_member_oob(self->lm, m));
-    bp_token_statistics_share(&self->statistics, from, mesh->world);
-    return BP_OK;
+    bp_token_statistics_share(&self->statistics, from, self->mesh->world);
 }
 
 bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
@@ -287,7 +227,6 @@ static void make_key(scorer *self)
 bp_err scorer_open_corpora(scorer *self)
 {
     const bp_mesh *mesh = self->mesh;
-    const char *run_dir = bp_run_keys_of(self->config)->dir;
     bp_err err = self->method ? BP_OK : scorer_check_task(self->config, &self->info);
 
     if (err == BP_OK)
@@ -298,8 +237,6 @@ bp_err scorer_open_corpora(scorer *self)
         err = scorer_open_candidates(self);
     if (err == BP_OK && (self->leads || mesh->coordinates))
         make_key(self);
-    self->folder = bp_path_join(run_dir, "score");
-    self->parts_folder = bp_path_join(run_dir, "score/parts");
     err = bp_agree(mesh->world, err);
     if (err == BP_OK) {
         bp_bcast_bytes(self->corpus_hash, BP_SHA256_HEX, 0, mesh->world);
@@ -308,47 +245,28 @@ bp_err scorer_open_corpora(scorer *self)
     return err;
 }
 
-bp_err scorer_open_mesh(scorer *self, MPI_Comm world, bp_config *config,
-                        const bp_ensemble_spec *method, const bp_planned_world *plan)
+bp_err scorer_open(void *context)
 {
-    *self = (scorer){.config = config, .method = method};
+    scorer *self = context;
+    bp_work_job *job = self->job;
 
-    bp_err err = find_kind(self, world);
-    if (err == BP_OK)
-        err = bp_inference_open_mesh(&self->mesh, &self->mesh_shape, config, world, plan);
-    if (err == BP_OK)
-        self->leads = self->mesh->computes && bp_comm_is_root(self->mesh->ensemble);
-    return err;
+    self->mesh = job->mesh;
+    self->leads = job->leads;
+    self->lm = job->lm;
+    self->info = job->info;
+    self->folder = job->folder;
+    open_statistics(self);
+    return scorer_open_corpora(self);
 }
 
-bp_err scorer_open_model(scorer *self)
+void scorer_close(void *context)
 {
-    bp_err err = open_model(self);
+    scorer *self = context;
 
-    return err == BP_OK ? scorer_open_corpora(self) : err;
-}
-
-bp_err scorer_open(scorer *self, MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
-{
-    const bp_score_memory_spec memory = {.config = config, .method = method};
-    bp_err err = scorer_open_mesh(self, world, config, method, NULL);
-
-    /* where the run is finished, or held by another job, opening it decides */
-    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
-        err = bp_score_memory_check(world, &self->mesh_shape, &memory, NULL);
-    return err == BP_OK ? scorer_open_model(self) : err;
-}
-
-void scorer_close(scorer *self)
-{
     json_decref(self->summary);
     json_decref(self->choices);
     bp_candidates_clear(&self->candidates);
     bp_token_statistics_clear(&self->statistics);
-    bp_free(self->parts_folder);
-    bp_free(self->folder);
     bp_score_plan_clear(&self->plan);
     bp_corpus_close(&self->corpus);
-    bp_model_free(&self->lm);
-    bp_mesh_free(&self->mesh);
 }

@@ -213,7 +213,7 @@ static bp_err check_fits(const comparison_job *self, const bp_score_memory_spec 
     bp_err err = alone ? bp_mesh_shape_plan(&shape, spec->plan->ranks)
                        : bp_mesh_shape_fit(&shape, bp_comm_size(self->world));
 
-    return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec, NULL) : err;
+    return err == BP_OK ? bp_score_memory_check(self->world, &shape, spec) : err;
 }
 
 /* plan: of a job to come (NULL: of this one). Collective over world. */

@@ -5,12 +5,12 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "infer/score/tables/parts.h"
 #include "infer/score/unit.h"
 #include "io/corpus/corpus_chunks.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/h5/lzf_filter.h"
 #include "io/h5/zstd_filter.h"
+#include "job/parts.h"
 
 #include <fcntl.h>
 #include <hdf5.h>

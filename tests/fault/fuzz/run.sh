@@ -106,7 +106,7 @@ lines_of() { # lines_of PROFILE FILE: "covered/all" of the programs in `programs
 measure() { # line coverage of all parsers, to cov/lines.txt
     local cov=$build-coverage t name goals=() tests programs=()
     tests="base_json base_config base_err tensor_slice io_safetensors io_hf_import io_user_block io_corpus_file io_corpus_convert
-           io_checkpoint_folder run_run_lock run_run_folder run_watchdog_state run_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode infer_parts"
+           io_checkpoint_folder run_run_lock run_run_folder run_watchdog_state run_simulator text_scan text_tally text_source text_documents text_bpe text_tokenizer text_encode job_parts"
     for t in $targets; do goals+=("fz_$t"); done
     for t in $tests; do goals+=("test_$t"); done
     compile "$cov" "${goals[@]}" h5zstd -- "-DCMAKE_C_FLAGS=-fprofile-instr-generate -fcoverage-mapping" || return 1

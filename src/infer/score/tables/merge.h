@@ -2,8 +2,8 @@
 #ifndef BP_INFER_SCORE_TABLES_MERGE_H
 #define BP_INFER_SCORE_TABLES_MERGE_H
 
-#include "infer/score/tables/parts.h"
 #include "infer/score/tables/table.h"
+#include "job/parts.h"
 
 /** Add the results of all units; if `tokens_path` is not NULL, also write tokens.h5 there.
  *

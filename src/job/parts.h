@@ -1,12 +1,12 @@
-/* Finished work units on disk: a killed scoring job, run again, does only what is missing.
+/* Finished work units on disk: a killed job, run again, does only what is missing.
  *
- * Each lead appends its units to a part file of its own, RUN/score/parts/START-RANK.part. A file
+ * Each lead appends its units to a part file of its own, RUN/JOB/parts/START-RANK.part. A file
  * begins with a 128-byte text block that names the work it belongs to; a record is a header {magic,
  * unit, bytes, XXH3 of the result, XXH3 of the header before it} and the unit's result. A record is
  * written with one call and fsynced within a second or two; a torn tail is dropped when files are
  * read. Local: no MPI. */
-#ifndef BP_INFER_SCORE_TABLES_PARTS_H
-#define BP_INFER_SCORE_TABLES_PARTS_H
+#ifndef BP_JOB_PARTS_H
+#define BP_JOB_PARTS_H
 
 #include "base/err.h"
 #include "base/hash.h"

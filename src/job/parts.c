@@ -1,5 +1,5 @@
 /* Part files: appended records, each checked by hashes. */
-#include "infer/score/tables/parts.h"
+#include "job/parts.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static void block_text(char block[BLOCK_BYTES + 1], const char *key)
 
 bp_err bp_part_writer_new(bp_part_writer **out, const char *path, const char *key)
 {
-    bp_part_writer *writer = bp_alloc("infer.parts", 1, sizeof(*writer));
+    bp_part_writer *writer = bp_alloc("job.parts", 1, sizeof(*writer));
     char block[BLOCK_BYTES + 1];
     bp_err err = BP_OK;
 
@@ -154,7 +154,7 @@ static bp_err read_record(bp_parts *parts, int64_t offset, int64_t file_bytes, r
         return BP_OK;
     if ((size_t)head->bytes > parts->capacity_bytes) {
         parts->capacity_bytes = (size_t)head->bytes;
-        parts->buffer = bp_realloc("infer.parts", parts->buffer, head->bytes, 1);
+        parts->buffer = bp_realloc("job.parts", parts->buffer, head->bytes, 1);
     }
     if (bp_pread_all(parts->fd, parts->buffer, (size_t)head->bytes,
                      offset + (int64_t)sizeof(*head)) != 0)
@@ -203,7 +203,7 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
 
     if (err != BP_OK)
         return err;
-    parts->paths = bp_alloc("infer.parts", count, sizeof(*parts->paths));
+    parts->paths = bp_alloc("job.parts", count, sizeof(*parts->paths));
     for (int64_t i = 0; err == BP_OK && i < count; i++) {
         int64_t start = strtoll(names[i], NULL, 10);
         size_t length = strlen(names[i]), suffix = strlen(SUFFIX);
@@ -220,12 +220,12 @@ static bp_err scan_folder(bp_parts *parts, const char *folder, const char *key)
 
 bp_err bp_parts_open(bp_parts **out, const char *folder, const char *key, int64_t units)
 {
-    bp_parts *parts = bp_alloc("infer.parts", 1, sizeof(*parts));
+    bp_parts *parts = bp_alloc("job.parts", 1, sizeof(*parts));
     bp_err err = BP_OK;
 
     *parts = (bp_parts){.units = units, .start = 1, .fd = -1, .open = -1};
-    parts->done = bp_alloc("infer.parts", units, sizeof(*parts->done));
-    parts->places = bp_alloc("infer.parts", units, sizeof(*parts->places));
+    parts->done = bp_alloc("job.parts", units, sizeof(*parts->done));
+    parts->places = bp_alloc("job.parts", units, sizeof(*parts->places));
     if (bp_path_is_dir(folder))
         err = scan_folder(parts, folder, key);
     if (err != BP_OK)

@@ -1,0 +1,133 @@
+/* From a configuration to a mesh, a model and units that are ready. */
+#include "job/work_priv.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/run_options.h"
+#include "io/checkpoint/ensemble_file.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- what is applied ---- */
+
+/* May members lie side by side as mesh.members has it? members (0: unknown yet) are the
+ * ensemble's. */
+static bp_err check_members(const bp_work_job *job, int64_t members)
+{
+    int side_by_side = bp_mesh_shape_of(job->config).members;
+
+    if (!job->ensemble && side_by_side != 1)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.one_model",
+                       "mesh.members = %d, but %s is one model: at mesh.members; leave it at 1, or "
+                       "name an ensemble",
+                       side_by_side, job->work->model_key);
+    if (members > 0 && side_by_side > members)
+        return BP_FAIL(BP_ERR_CONFIG, "mesh.too_many_members",
+                       "mesh.members = %d, but the ensemble has %" PRId64
+                       " in all: at mesh.members; use %" PRId64 " or less",
+                       side_by_side, members, members);
+    return BP_OK;
+}
+
+/* An ensemble, or one model? On the root. */
+static bp_err look_at_model(bp_work_job *job, const bp_work_memory *memory)
+{
+    bool listed = bp_ensemble_is(memory->model);
+    int64_t members = memory->drawn > 0 ? memory->drawn : 1;
+    bp_ensemble_list list = {0};
+    bp_err err = BP_OK;
+
+    job->ensemble = listed || memory->mixed;
+    if (listed) {
+        err = bp_ensemble_list_load(&list, memory->model);
+        members = list.count;
+        bp_ensemble_list_clear(&list);
+    }
+    return err == BP_OK ? check_members(job, members) : err;
+}
+
+/* Before there is a mesh. Collective over world. */
+static bp_err find_kind(bp_work_job *job, bp_work_memory *memory, MPI_Comm world)
+{
+    bp_err err = job->work->describe(job->self, memory);
+
+    if (err == BP_OK && bp_comm_is_root(world))
+        err = look_at_model(job, memory);
+    bp_bcast_bytes(&job->ensemble, sizeof job->ensemble, 0, world);
+    return bp_agree(world, err);
+}
+
+/* ---- mesh and precision ---- */
+
+static bp_err resolve_precision(bp_config *config, MPI_Comm world)
+{
+    bp_precision precision = BP_F32;
+    char *before = NULL;
+    bp_err err = bp_run_previous(world, bp_run_keys_of(config)->dir, "math.precision", &before);
+
+    if (err == BP_OK && before && strcmp(bp_math_keys_of(config)->precision, "auto") == 0)
+        err = bp_config_set(config, "math.precision", before);
+    bp_free(before);
+    if (err == BP_OK)
+        err = bp_math_precision(config, &precision);
+    err = bp_agree(world, err);
+    if (err != BP_OK)
+        return err;
+    bool f32 = bp_all_max_int(precision == BP_F32, world) != 0;
+    return bp_agree(world, bp_config_set(config, "math.precision", f32 ? "f32" : "bf16"));
+}
+
+bp_err work_open_mesh(bp_work_job *job, bp_work_memory *memory, MPI_Comm world,
+                      const bp_planned_world *plan)
+{
+    bp_config *config = job->config;
+    bool alone = plan && bp_comm_size(world) == 1;
+    bp_err err;
+
+    *memory = (bp_work_memory){.config = config, .plan = plan};
+    job->folder = bp_path_join(bp_run_keys_of(config)->dir, job->work->name);
+    err = find_kind(job, memory, world);
+    if (err != BP_OK)
+        return err;
+    bp_math_set_threads(
+        bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
+    err = bp_agree(world, bp_mesh_open(&job->mesh, &job->mesh_shape, config, world, plan));
+    if (err != BP_OK)
+        return err;
+    if (!alone)
+        bp_math_warn_of_threads(job->mesh->world, job->mesh->computes);
+    job->leads = job->mesh->computes && bp_comm_is_root(job->mesh->ensemble);
+    return resolve_precision(config, job->mesh->world);
+}
+
+/* ---- the model ---- */
+
+/* All ranks know the model, a dedicated coordinator too. */
+bp_err work_open_model(bp_work_job *job)
+{
+    const bp_mesh *mesh = job->mesh;
+    bp_err err =
+        bp_agree(mesh->world, mesh->computes ? job->work->open_model(job->self, &job->lm) : BP_OK);
+
+    if (err != BP_OK)
+        return err;
+    if (job->lm)
+        job->info = job->lm->info;
+    bp_bcast_bytes(&job->info, sizeof job->info, mesh->dedicated ? 1 : 0, mesh->world);
+    job->info.kind = job->lm ? job->lm->info.kind : NULL; /* a pointer does not travel */
+    if (mesh->computes && job->info.members > 0 && mesh->members > job->info.members)
+        err = check_members(job, job->info.members);
+    err = bp_agree(mesh->world, err);
+    return err == BP_OK ? job->work->open(job->self) : err;
+}
+
+void work_close(bp_work_job *job)
+{
+    job->work->close(job->self);
+    bp_free(job->folder);
+    bp_model_free(&job->lm);
+    bp_mesh_free(&job->mesh);
+}

@@ -1,0 +1,293 @@
+/* The loop: units from the queue, through the model, results to part files. */
+#include "job/work_priv.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "mesh/collective.h"
+#include "run/stop_request.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* What one rank needs in the loop. */
+typedef struct worker {
+    bp_work_job *job;
+    const bp_work_units *units;
+    bp_parts *parts;        /* the coordinator's: of earlier starts */
+    bp_part_writer *writer; /* a lead's */
+    bp_buffer result;
+    int64_t done;          /* units of this lead */
+    double began, printed; /* the coordinator's, for progress lines */
+} worker;
+
+/* ---- progress, on the coordinator ---- */
+
+/* As many units as the amount comes to: most are of the usual one. */
+static void log_units(const worker *self, int64_t amount)
+{
+    const bp_work_units *units = self->units;
+    int64_t done =
+        self->parts->done_count + (int64_t)ceil((double)amount / fmax(1, units->unit_amount));
+    json_t *members =
+        json_pack("{s:I}", "units_done", (json_int_t)(done < units->count ? done : units->count));
+
+    bp_run_progress(self->job->run, members);
+    json_decref(members);
+}
+
+static bool tick(void *context, int64_t amount)
+{
+    worker *self = context;
+
+    log_units(self, amount);
+    if (bp_log_progress_due(self->printed) && amount > 0) {
+        const bp_work_units *units = self->units;
+        double now = bp_clock_now(), speed = (double)amount / (now - self->began);
+        double before = (double)self->parts->done_count * units->unit_amount;
+        double left = fmax(0, units->amount - before - (double)amount);
+        char time_left[64];
+
+        bp_clock_duration(time_left, sizeof time_left, left / speed);
+        bp_log_progress("%.1f %% of %.0f %s  %.*f %s  %s left",
+                        100 * (units->amount - left) / units->amount, units->amount, units->noun,
+                        units->speed_digits, speed, units->speed, time_left);
+        self->printed = now;
+    }
+    return bp_signals_stop_asked();
+}
+
+/* ---- units ---- */
+
+bool bp_work_between(bp_work_job *job)
+{
+    bp_work_queue_serve(job->queue);
+    return bp_signals_stop_asked();
+}
+
+void bp_work_ask_next(bp_work_job *job)
+{
+    bp_work_queue_ask(job->queue, job->unreported);
+    job->unreported = 0;
+    job->asked = true;
+}
+
+/* The number of the next one, from the lead to its group; -1: no more. */
+static int64_t share_number(const bp_work_job *job, int64_t number)
+{
+    if (bp_comm_size(job->mesh->ensemble) > 1)
+        bp_bcast_bytes(&number, sizeof number, 0, job->mesh->ensemble);
+    return number;
+}
+
+static bp_err follow(const worker *self)
+{
+    const bp_work_job *job = self->job;
+    bp_err err = BP_OK;
+
+    while (err == BP_OK) {
+        int64_t number = share_number(job, -1);
+        bool stopped = false;
+
+        if (number < 0)
+            break;
+        err = bp_agree(job->mesh->ensemble, self->units->run(job->self, number, NULL, &stopped));
+    }
+    return err;
+}
+
+/* *failed: all of the group know that. */
+static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed)
+{
+    bp_work_job *job = self->job;
+    bp_err err;
+
+    self->result.bytes = 0;
+    job->asked = false;
+    (void)share_number(job, number);
+    err =
+        bp_agree(job->mesh->ensemble, self->units->run(job->self, number, &self->result, stopped));
+    *failed = err != BP_OK;
+    if (err != BP_OK || *stopped)
+        return err;
+    err = bp_part_writer_add(self->writer, number, self->result.data, self->result.bytes);
+    job->unreported += self->units->amount_of(job->self, number);
+    self->done += err == BP_OK;
+    if (err == BP_OK && !job->asked)
+        bp_work_ask_next(job);
+    bp_work_queue_serve(job->queue);
+    return err;
+}
+
+static bp_err lead(worker *self)
+{
+    bp_work_job *job = self->job;
+    bool stopped = false, failed = false;
+    bp_err err = BP_OK;
+
+    bp_work_ask_next(job);
+    while (err == BP_OK && !stopped) {
+        int64_t number = bp_work_queue_take(job->queue);
+
+        if (number < 0)
+            break;
+        err = run_unit(self, number, &stopped, &failed);
+    }
+    if (!failed)
+        (void)share_number(job, -1);
+    bp_work_queue_leave(job->queue, err != BP_OK || stopped, job->unreported);
+    return err;
+}
+
+/* ---- before and after ---- */
+
+static char *parts_folder(const bp_work_job *job, const bp_work_units *units)
+{
+    return bp_path_join(job->folder, units->parts);
+}
+
+static void warn_of_parts(const worker *self, const char *folder)
+{
+    const bp_work_units *units = self->units;
+
+    if (self->parts->foreign > 0)
+        BP_WARN("parts.unusable",
+                "%" PRId64 " part files of an earlier start are of no use, they were made with "
+                "another %s or precision, or are damaged: at %s; what they hold is %s again",
+                self->parts->foreign, units->mesh_keys, folder, units->again);
+    if (self->parts->damaged > 0)
+        BP_WARN("parts.damaged",
+                "%" PRId64 " part files of an earlier start are damaged: at %s; what they hold "
+                "after the damaged part is %s again",
+                self->parts->damaged, folder, units->again);
+    if (self->parts->done_count > 0)
+        bp_log("going on: %" PRId64 " of %" PRId64 " work units are done", self->parts->done_count,
+               units->count);
+    else if (self->job->run && bp_run_is_resumed(self->job->run))
+        bp_log("no work unit is done: %s from the first one on", units->again);
+}
+
+/* What earlier starts have left, on the coordinator. */
+static bp_err open_parts(worker *self)
+{
+    const bp_work_job *job = self->job;
+    char *folder = parts_folder(job, self->units);
+    bp_err err = bp_dir_make(folder);
+
+    bp_dir_sweep(job->folder);
+    if (err == BP_OK)
+        err = bp_parts_open(&self->parts, folder, self->units->key, self->units->count);
+    if (err == BP_OK)
+        warn_of_parts(self, folder);
+    if (err == BP_OK)
+        log_units(self, 0);
+    bp_free(folder);
+    return err;
+}
+
+/* The part file of this rank and start. */
+static bp_err open_part(worker *self, int64_t start)
+{
+    char *folder = parts_folder(self->job, self->units);
+    char *path = bp_sprintf("%s/%06" PRId64 "-%05d.part", folder, start, self->job->mesh->rank);
+    bp_err err = bp_part_writer_new(&self->writer, path, self->units->key);
+
+    bp_free(path);
+    bp_free(folder);
+    return err;
+}
+
+static bp_err prepare(worker *self)
+{
+    const bp_mesh *mesh = self->job->mesh;
+    int64_t start = self->parts ? self->parts->start : 0;
+    bp_err err = BP_OK;
+
+    if (mesh->computes && self->units->prepare)
+        err = self->units->prepare(self->job->self);
+    err = bp_agree(mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    bp_bcast_bytes(&start, sizeof start, 0, mesh->world);
+    return bp_agree(mesh->world, self->job->leads ? open_part(self, start) : BP_OK);
+}
+
+/* Units are missing where somebody was asked to stop. On the coordinator. */
+static bp_err check_done(const worker *self, int64_t done)
+{
+    done += self->parts->done_count;
+    if (done >= self->units->count)
+        return BP_OK;
+    return bp_stop_request_stopped("after %" PRId64 " of %" PRId64 " work units, at %s", done,
+                                   self->units->count, self->job->folder);
+}
+
+static bp_err do_work(worker *self)
+{
+    bp_work_job *job = self->job;
+    const bp_mesh *mesh = job->mesh;
+    bp_work_spec spec = {.mesh = mesh, .tick = tick, .context = self};
+    bp_err err, closed;
+
+    if (self->parts) {
+        spec.units = self->units->count;
+        spec.done = self->parts->done;
+    }
+    job->unreported = 0;
+    bp_work_queue_new(&job->queue, &spec);
+    err = job->leads ? lead(self) : mesh->computes ? follow(self) : BP_OK;
+    if (!job->leads)
+        bp_work_queue_leave(job->queue, false, 0);
+    closed = bp_part_writer_close(&self->writer);
+    err = bp_agree(mesh->world, err != BP_OK ? err : closed);
+    int64_t done = bp_all_sum_int(self->done, mesh->world);
+    if (err == BP_OK)
+        err = bp_agree(mesh->world, self->parts ? check_done(self, done) : BP_OK);
+    return err;
+}
+
+bp_err bp_work_do_units(bp_work_job *job, const bp_work_units *units)
+{
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_SCORE);
+    worker self = {.job = job, .units = units, .began = bp_clock_now(), .printed = bp_clock_now()};
+    bp_err err = bp_agree(job->mesh->world, job->mesh->coordinates ? open_parts(&self) : BP_OK);
+
+    if (err == BP_OK)
+        err = prepare(&self);
+    if (err == BP_OK)
+        err = do_work(&self);
+    (void)bp_part_writer_close(&self.writer); /* after an error: nothing is in it */
+    bp_work_queue_free(&job->queue);
+    if (job->mesh->computes && units->release)
+        units->release(job->self);
+    bp_buffer_clear(&self.result);
+    bp_parts_free(&self.parts);
+    (void)bp_heartbeat_phase(before);
+    return err;
+}
+
+static bp_err merge_parts(const bp_work_job *job, const bp_work_units *units)
+{
+    char *folder = parts_folder(job, units);
+    bp_parts *parts = NULL;
+    bp_err err = bp_parts_open(&parts, folder, units->key, units->count);
+
+    if (err == BP_OK)
+        err = units->merge(job->self, parts);
+    bp_parts_free(&parts);
+    bp_free(folder);
+    return err;
+}
+
+bp_err bp_work_merge(bp_work_job *job, const bp_work_units *units)
+{
+    bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
+    bp_err err = bp_agree(job->mesh->world,
+                          job->mesh->coordinates && units->merge ? merge_parts(job, units) : BP_OK);
+
+    (void)bp_heartbeat_phase(before);
+    return err;
+}
