@@ -8,6 +8,7 @@
 #include "run/watchdog/watchdog.h"
 #include "train/engine/engine.h"
 #include "train/loop/pretrain.h"
+#include "train/parts/list.h"
 
 static const bp_option *const OPTIONS[] = {
     bp_run_options,       bp_corpus_options,     bp_task_options,
@@ -19,8 +20,8 @@ static const bp_option *const OPTIONS[] = {
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_pretrain_plan(call->world, call->config, &call->planned);
-    return bp_pretrain(call->world, call->config, NULL);
+        return bp_pretrain_plan(call->world, call->config, bp_training_parts, &call->planned);
+    return bp_pretrain(call->world, call->config, bp_training_parts, NULL);
 }
 
 const bp_job bp_job_finetune = {

@@ -1,5 +1,6 @@
 /* bagpipe pretrain: trains a language model on a corpus; the same command again goes on. */
 #include "train/loop/pretrain.h"
+#include "train/parts/list.h"
 
 #include "data/corpus.h"
 #include "job.h"
@@ -21,8 +22,8 @@ static const bp_option *const OPTIONS[] = {bp_run_options,       bp_corpus_optio
 static bp_err run(const bp_job_call *call)
 {
     if (call->plan)
-        return bp_pretrain_plan(call->world, call->config, &call->planned);
-    return bp_pretrain(call->world, call->config, NULL);
+        return bp_pretrain_plan(call->world, call->config, bp_training_parts, &call->planned);
+    return bp_pretrain(call->world, call->config, bp_training_parts, NULL);
 }
 
 const bp_job bp_job_pretrain = {

@@ -7,7 +7,8 @@
 #include "mesh/collective.h"
 #include "models/family.h"
 #include "train/loop/pretrain.h"
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
+#include "train/parts/list.h"
 
 #define WORLD MPI_COMM_WORLD
 
@@ -64,7 +65,7 @@ static int64_t looks(const char *name, int64_t windows)
     bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
     bp_test_expect(bp_config_read(config, NULL, count, keys), BP_OK);
     bp_signals_watch(count_look, &seen);
-    bp_test_check_err(WORLD, bp_pretrain(WORLD, config, NULL), BP_OK);
+    bp_test_check_err(WORLD, bp_pretrain(WORLD, config, bp_training_parts, NULL), BP_OK);
     bp_signals_unwatch(count_look, &seen);
     bp_config_free(&config);
     bp_free(file);

@@ -12,12 +12,9 @@
 typedef struct bp_plan {
     size_t program; /* resident before the model: the program and its libraries */
     size_t parameters, copies, gradients, optimizer, activations, scratch, input;
-    size_t samples;    /* texts that are written on the way; the caller sets it */
-    size_t teacher;    /* that the model learns from; the caller sets it */
-    size_t covariance; /* of a Gaussian process, before a checkpoint; the caller sets it */
-    size_t trace;      /* events of a timeline; the caller sets it */
-    size_t snapshot;   /* what bp_engine_slices_to_save gives, once more; 0: the caller has none */
-    size_t writer;     /* what writing a checkpoint takes besides; the caller sets it */
+    size_t parts;    /* of a training, besides; the caller sets it */
+    size_t snapshot; /* what bp_engine_slices_to_save gives, once more; 0: the caller has none */
+    size_t writer;   /* what writing a checkpoint takes besides; the caller sets it */
 } bp_plan;
 size_t bp_plan_total(const bp_plan *plan);
 

@@ -12,7 +12,7 @@ size_t bp_plan_total(const bp_plan *plan)
 {
     return plan->program + plan->parameters + plan->copies + plan->gradients + plan->optimizer +
            plan->activations + plan->scratch + plan->input + plan->snapshot + plan->writer +
-           plan->samples + plan->trace + plan->teacher + plan->covariance;
+           plan->parts;
 }
 
 bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape *shape, int datas,

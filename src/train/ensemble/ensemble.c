@@ -13,7 +13,7 @@
 #include "mesh/mesh.h"
 #include "run/stop_request.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/memory_priv.h"
+#include "train/loop/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

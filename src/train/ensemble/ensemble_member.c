@@ -13,7 +13,8 @@
 #include "mesh/collective.h"
 #include "models/family.h"
 #include "train/engine/engine.h"
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
+#include "train/parts/list.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -267,7 +268,7 @@ bp_err ensemble_member_run(const ensemble *self, MPI_Comm group, int64_t member,
     bp_free(before);
     err = bp_agree(group, err);
     if (err == BP_OK)
-        err = bp_pretrain(group, config, hooks);
+        err = bp_pretrain(group, config, bp_training_parts, hooks);
     if (err == BP_OK && self->bags) {
         err = score_out_of_bag(self, group, member, config);
         if (err == BP_OK && bp_comm_is_root(group))

@@ -10,7 +10,8 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "train/engine/engine.h"
-#include "train/loop/memory_priv.h"
+#include "train/loop/memory.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static bp_err open_member(ensemble *self, trainer *member, bp_config **config, i
     if (err == BP_OK)
         err = bp_config_set(*config, "mesh.coordinator", "shared");
     if (err == BP_OK)
-        err = trainer_open(member, MPI_COMM_SELF, *config, &group);
+        err = trainer_open(member, bp_training_parts, MPI_COMM_SELF, *config, &group);
     return err;
 }
 
@@ -150,7 +151,8 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
 
     if (ensemble_counts(self->config) || ensemble_member_config(self, 0, config) != BP_OK)
         return false;
-    *out = (trainer){.config = *config, .facts = *facts, .mesh_shape = self->shape};
+    *out = (trainer){
+        .config = *config, .parts = bp_training_parts, .facts = *facts, .mesh_shape = self->shape};
     out->spec = bp_engine_spec_of(*config);
     out->spec.rate.steps = self->steps;
     out->spec.precision =

@@ -7,7 +7,7 @@
 #include "train/ensemble/ensemble.h"
 #include "train/loop/pretrain.h"
 
-struct corpus_facts; /* train/loop/trainer_priv.h */
+struct corpus_facts; /* train/loop/trainer.h */
 
 #define ENSEMBLE_NAME_BYTES 16
 

@@ -1,6 +1,7 @@
 /* Checkpoints of a training: what they hold, and which is kept as the best.
  * All of it over the whole world, since a dedicated coordinator commits what the others write. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -15,7 +16,7 @@
 
 #include <stdio.h>
 
-static json_t *state_of(const trainer *self)
+static json_t *state_of(const trainer *self, bool best)
 {
     const progress *p = &self->progress;
     const corpus_facts *facts = &self->facts;
@@ -34,11 +35,9 @@ static json_t *state_of(const trainer *self)
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     bp_roles_put(state, facts->roles, &facts->ends);
-    trainer_task_put_state(self, state);
+    parts_put_state(self, best, state);
     if (self->base)
         (void)json_object_set(state, "base", self->base);
-    if (self->teacher_digest[0])
-        (void)json_object_set_new(state, "teacher", bp_json_string(self->teacher_digest));
     if (bp_corpus_keys_of(self->config)->bucket > 0 && p->places[0] >= 0) {
         (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
         (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));
@@ -153,7 +152,7 @@ static bp_err prepare(trainer *self, bool behind, own_state *own)
     return bp_agree(self->mesh->world, err);
 }
 
-static bp_err save(trainer *self, bool behind)
+static bp_err save(trainer *self, bool behind, bool best)
 {
     char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
@@ -164,7 +163,7 @@ static bp_err save(trainer *self, bool behind)
                                    .attachment = self->attachment,
                                    .snapshot = behind ? self->snapshot : NULL,
                                    .busy_seconds = behind ? &self->behind.busy_seconds : NULL};
-    json_t *state = state_of(self);
+    json_t *state = state_of(self, best);
     own_state own = {0};
     bp_err err = prepare(self, behind, &own);
 
@@ -189,9 +188,8 @@ bp_err trainer_commit(trainer *self, bool best)
     bp_err err = BP_OK;
 
     BP_ASSERT(!self->behind.saving);
-    trainer_sngp_mark(self, best);
     if (self->progress.committed != self->progress.step) {
-        err = save(self, false);
+        err = save(self, false, best);
         if (err == BP_OK)
             committed(self, self->progress.step, best);
     }
@@ -209,8 +207,7 @@ bp_err trainer_commit_begin(trainer *self, bool best)
     BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
     self->behind = (commit_async){
         .step = self->progress.step, .best = best, .coordinator = BP_ASYNC_CHECKPOINT_WRITES};
-    trainer_sngp_mark(self, best);
-    err = save(self, true);
+    err = save(self, true, best);
     self->behind.stood = bp_clock_now() - began;
     (void)bp_heartbeat_phase(before);
     bp_heartbeat_commit(self->commit_seconds); /* of the one before: this was the least of it */

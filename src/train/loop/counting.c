@@ -1,6 +1,6 @@
 /* Models that are counted: one step, which makes the model of all of the stream, and its
  * checkpoint. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/fs.h"

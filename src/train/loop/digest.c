@@ -1,6 +1,6 @@
 /* Silent data corruption, bits that changed without a cause in training: the rank that finds it
  * reports it to all, and the job ends before it can commit. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/json.h"
 

@@ -1,5 +1,5 @@
 /* Trainings whose examples are documents, or runs of sentences: how many there are. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 const char *trainer_examples_name(const trainer *self)
 {

@@ -1,5 +1,5 @@
 /* How many steps a training has, and when it ends before. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/log.h"
 #include "base/mem.h"

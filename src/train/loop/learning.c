@@ -1,6 +1,6 @@
 /* Trainings by a learner (models/learner.h): what it does where networks have the engine. Each data
  * rank reads all slots of a batch. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/mem.h"
 #include "data/corpus.h"

@@ -1,5 +1,6 @@
 /* What the ranks of a training take of a node's memory, estimated before any of it is taken. */
-#include "train/loop/memory_priv.h"
+#include "train/loop/memory.h"
+#include "train/loop/parts.h"
 
 #include "base/mem.h"
 #include "base/trace.h"
@@ -64,10 +65,7 @@ static bp_err plan_stage(const trainer *self, const memory_case *one, int stage,
     }
 
     if (err == BP_OK)
-        err = trainer_samples_bytes(self, mesh, stage, &plan->samples);
-    plan->teacher = (size_t)self->teacher_bytes;
-    plan->covariance = trainer_sngp_bytes(self, mesh);
-    plan->trace = 2 * bp_trace_bytes(trainer_trace_events(self)); /* twice on the coordinator */
+        err = parts_bytes(self, mesh, stage, &plan->parts);
     plan->writer = bp_checkpoint_writer_bytes((int64_t)plan->snapshot * ranks);
     if (!one->async)
         plan->snapshot = 0;

@@ -1,5 +1,5 @@
 /* A training that does not fit into a node's memory: which keys would make it fit. */
-#include "train/loop/memory_priv.h"
+#include "train/loop/memory.h"
 
 #include "base/buffer.h"
 #include "base/mem.h"

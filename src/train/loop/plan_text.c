@@ -1,6 +1,7 @@
 /* The memory plan as a table for people. */
 #include "math/math.h"
-#include "train/loop/trainer_priv.h"
+#include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -76,6 +77,18 @@ static void print_engine(const trainer *self, const bp_plan *plan)
     print_row("scratch", plan->scratch, "of a block at work and of matrix products");
 }
 
+static void print_parts(const trainer *self, int stage)
+{
+    for (int k = 0; self->parts[k]; k++) {
+        const bp_training_part *part = self->parts[k];
+        size_t bytes = 0;
+
+        if (part->bytes &&
+            part->bytes(self, self->own[k], &self->mesh_shape, stage, &bytes) == BP_OK && bytes > 0)
+            print_row(part->name, bytes, part->memory);
+    }
+}
+
 void plan_print(const trainer *self, const bp_plan *plan, int stage)
 {
     const bp_model_shape *shape = &self->shape;
@@ -116,14 +129,7 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     if (plan->snapshot > 0)
         print_row("snapshot", plan->snapshot, "for checkpoints; checkpoint.async=no has none");
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
-    if (plan->samples > 0)
-        print_row("samples", plan->samples, "keys and values of a text that the model writes");
-    if (plan->teacher > 0)
-        print_row("teacher", plan->teacher, "its weights, and what it says of a batch");
-    if (plan->covariance > 0)
-        print_row("covariance", plan->covariance, "of a Gaussian process, before a checkpoint");
-    if (plan->trace > 0)
-        print_row("trace", plan->trace, "events of the timeline");
+    print_parts(self, stage);
     print_row("total", bp_plan_total(plan), "of this rank");
     if (self->node.ranks > 0)
         bp_node_memory_print(&self->node);

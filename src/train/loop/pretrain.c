@@ -9,8 +9,9 @@
 #include "job/report/training.h"
 #include "mesh/mesh.h"
 #include "train/engine/engine.h"
-#include "train/loop/memory_priv.h"
-#include "train/loop/trainer_priv.h"
+#include "train/loop/memory.h"
+#include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,13 +129,14 @@ void bp_finetune_check(bp_config *config)
     check_one(config);
 }
 
-bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked)
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                        const bp_planned_world *asked)
 {
     bool root = bp_comm_is_root(world);
     trainer self;
     bp_plan plan;
     int stage;
-    bp_err err = trainer_open(&self, world, config, asked);
+    bp_err err = trainer_open(&self, parts, world, config, asked);
     memory_case one = memory_case_of(&self);
 
     if (err == BP_OK && trainer_counts(&self)) {
@@ -217,16 +219,16 @@ static bp_err open_run(trainer *self)
             json_integer((json_int_t)bp_model_trained_parameters(&self->shape)));
     bp_run_spec spec = {.job = bp_task_is_asked(self->config) ? "finetune" : "pretrain",
                         .trains = true,
-                        .samples = bp_train_keys_of(self->config)->sample_every > 0,
-                        .tensorboard = bp_train_keys_of(self->config)->tensorboard,
                         .may_change = trainer_may_change,
                         .new_run_may = NEW_RUN,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
                         .extra = extra};
-    bp_err err = bp_run_open(&self->run, self->mesh, self->config, &spec);
+    bp_err err;
 
+    parts_describe_run(self, &spec);
+    err = bp_run_open(&self->run, self->mesh, self->config, &spec);
     json_decref(extra);
     return err;
 }
@@ -234,7 +236,7 @@ static bp_err open_run(trainer *self)
 static bp_err run(trainer *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
-    bp_err err = BP_OK, traced;
+    bp_err err = BP_OK, stopped;
 
     if (self->mesh->coordinates) {
         json_t *members = json_pack("{s:I}", "step", (json_int_t)self->progress.step);
@@ -259,30 +261,17 @@ static bp_err run(trainer *self)
     trainer_sweep_end(self);
     bp_log_keep_progress();
     trainer_log_commit(self);
-    /* the trace is reported however training ended; the first failure is the one to return */
+    /* parts report however training ended; the first failure is the one to return */
     snprintf(message, sizeof message, "%s", bp_err_message());
-    traced = trainer_trace_close(self);
+    stopped = parts_at(self, PART_STOP);
     if (err != BP_OK)
         bp_err_set_message(message);
     else
-        err = traced;
+        err = stopped;
     plan_print_peak(self);
     if (err == BP_OK)
-        err = trainer_keep_samples(self);
+        err = parts_at(self, PART_FINISH);
     return err == BP_OK ? trainer_end(self) : err;
-}
-
-/* Of a run that is finished: its task.json, where that is gone. */
-static bp_err keep_task(trainer *self)
-{
-    static const char *const names[] = {"task.json"};
-    const char *run_dir = bp_run_keys_of(self->config)->dir;
-
-    if (!self->mesh->coordinates || !bp_task_is_asked(self->config) ||
-        !bp_run_first_missing(run_dir, names, 1))
-        return BP_OK;
-    bp_run_say_missing(run_dir, names[0]);
-    return trainer_task_begin(self);
 }
 
 /* With the run folder held: find where to start, build, train. *trains: there are steps to do. */
@@ -297,9 +286,7 @@ static bp_err go_on(trainer *self, bool *trains)
         bool more = self->progress.step > self->spec.rate.steps;
         bp_log("the run is finished: %lld steps%s", (long long)self->progress.step,
                more ? ", more than the configuration asks for" : "");
-        err = trainer_keep_samples_of_finished(self);
-        if (err == BP_OK)
-            err = bp_agree(self->mesh->world, keep_task(self));
+        err = parts_at(self, PART_FINISHED);
         return err == BP_OK ? trainer_end(self) : err;
     }
     err = bp_agree(self->mesh->world, trainer_check_bag_version(self));
@@ -315,15 +302,13 @@ static bp_err go_on(trainer *self, bool *trains)
     }
     bp_run_take_changes(self->run);
     trainer_say_stretch(&self->spec.rate, self->progress.step, bp_run_steps_before(self->run));
-    err = trainer_trace_open(self);
+    err = parts_at(self, PART_START);
     if (err == BP_OK)
         err = trainer_build(self);
     if (err == BP_OK)
         err = trainer_load(self);
     if (err == BP_OK)
-        err = bp_agree(self->mesh->world, trainer_samples_begin(self));
-    if (err == BP_OK)
-        err = bp_agree(self->mesh->world, trainer_task_begin(self));
+        err = parts_at(self, PART_BEGIN);
     if (err == BP_OK && self->mesh->coordinates)
         err = bp_run_cut_metrics(self->run, self->progress.step);
     if (err == BP_OK && self->mesh->coordinates && self->hooks)
@@ -332,11 +317,12 @@ static bp_err go_on(trainer *self, bool *trains)
     return err == BP_OK ? run(self) : err;
 }
 
-bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks)
+bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                   const bp_pretrain_hooks *hooks)
 {
     trainer self;
     bool trained = false;
-    bp_err err = trainer_open(&self, world, config, NULL);
+    bp_err err = trainer_open(&self, parts, world, config, NULL);
     const char *run_dir = bp_run_keys_of(config)->dir;
 
     self.hooks = hooks;

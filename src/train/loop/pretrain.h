@@ -4,6 +4,7 @@
 
 #include "mesh/mesh.h"
 #include "train/loop/options.h"
+#include "train/loop/part.h"
 
 /** Faults of the configuration that need neither files nor ranks: added to the configuration's.
  * Local. */
@@ -22,16 +23,18 @@ void bp_finetune_check_model(bp_config *config);
  * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of bp_pretrain
  * before its first step; BP_ERR_SYSTEM the ranks of a node do not fit into its memory, with what
  * would. */
-bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_planned_world *asked);
+bp_err bp_pretrain_plan(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                        const bp_planned_world *asked);
 
-/** Train until train.steps, or until stopped. Collective over `world`; the error is the same on all
- * ranks. `hooks` may be NULL.
+/** Train until train.steps, or until stopped. `parts`: train/parts/list.h. Collective over `world`;
+ * the error is the same on all ranks. `hooks` may be NULL.
  *
  * Errors: BP_ERR_CONFIG a shape, a mesh or a batch that does not fit, another run's folder;
  * BP_ERR_INPUT, BP_ERR_FORMAT the corpus or all checkpoints; BP_ERR_BUSY another job holds the
  * folder; BP_ERR_SOFTWARE ten steps in a row without a finite gradient; BP_ERR_STOPPED stopped in
  * time: the same command goes on.
  */
-bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_pretrain_hooks *hooks);
+bp_err bp_pretrain(MPI_Comm world, bp_config *config, const bp_training_part *const *parts,
+                   const bp_pretrain_hooks *hooks);
 
 #endif

@@ -1,6 +1,6 @@
 /* What compute's root reports to the coordinator: metrics, events, lines for people. A shared
  * coordinator is the same rank; a dedicated one receives messages. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -161,8 +161,6 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
         return bp_run_metric(self->run, value);
     case REPORT_EVENT:
         return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
-    case REPORT_SAMPLE:
-        return trainer_take_sample(self, value);
     case REPORT_COMMIT:
         self->progress = progress_of(self, value);
         best = json_is_true(json_object_get(value, "best"));
@@ -172,9 +170,10 @@ bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
         report_commit(self, true);
         return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
     case REPORT_END:
-        break;
+        return BP_OK;
+    default:
+        return self->parts[kind - REPORT_PART]->receive(self, self->own[kind - REPORT_PART], value);
     }
-    return BP_OK;
 }
 
 /* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
@@ -204,7 +203,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
 {
     int state;
 
-    if (self->mesh->coordinates && kind < REPORT_COMMIT) {
+    if (self->mesh->coordinates && (kind < REPORT_COMMIT || kind >= REPORT_PART)) {
         note_failure(self, kind, report_handle(self, kind, value));
     } else if (receives_commands(self)) {
         char *text = bp_json_line(value);

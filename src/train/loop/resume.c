@@ -1,6 +1,7 @@
 /* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
  * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include "base/fs.h"
 #include "base/heartbeat.h"
@@ -190,6 +191,25 @@ bp_err trainer_find_source(trainer *self)
     return err;
 }
 
+/* A new head, or a pooler that pretraining had none of, keeps its initial values. */
+static int64_t keep_known(const trainer *self, bp_slice *slices, int64_t count)
+{
+    char last[sizeof slices->name] = "";
+    int64_t kept = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        bool known = bp_checkpoint_has(self->source, slices[k].name);
+
+        if (known)
+            slices[kept++] = slices[k];
+        else if (strcmp(last, slices[k].name) != 0) {
+            snprintf(last, sizeof last, "%s", slices[k].name);
+            bp_log("new, with initial values of run.seed: %s", last);
+        }
+    }
+    return kept;
+}
+
 /* Weights, and the moments too unless only the model is wanted; what is in memory then is what was
  * saved, however it is split. */
 static bp_err load_source(trainer *self)
@@ -201,18 +221,12 @@ static bp_err load_source(trainer *self)
     bp_slice *slices = NULL;
     int64_t count = 0;
 
-    if (self->resumes) {
-        bp_err same = bp_agree(self->mesh->world, trainer_teacher_check_same(self));
-
-        if (same != BP_OK)
-            return same;
-    }
     if (self->engine)
         slices = bp_engine_slices_to_load(self->engine, what, &count);
     if (self->engine && adds && !self->resumes)
         bp_engine_initialise_added(self->engine);
-    if (self->engine && self->task && !self->resumes)
-        count = trainer_task_keep_known(self, slices, count);
+    if (self->engine && self->adds_tensors && !self->resumes)
+        count = keep_known(self, slices, count);
     bp_err err = bp_checkpoint_load(self->source, slices, count);
     bp_free(slices);
     if (err != BP_OK || !self->resumes)
@@ -251,7 +265,7 @@ bp_err trainer_load(trainer *self)
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
     bp_err err;
 
-    if (self->engine && self->task && self->source && !self->resumes)
+    if (self->engine && self->adds_tensors && self->source && !self->resumes)
         bp_engine_initialise(self->engine); /* of what the checkpoint lacks */
     err = trainer_learner(self) ? trainer_learner_load(self)
           : self->source        ? load_source(self)
@@ -261,7 +275,8 @@ bp_err trainer_load(trainer *self)
         bp_engine_loaded(self->engine);
     else if (self->engine && !self->source)
         bp_engine_initialise(self->engine);
-    trainer_sngp_forget(self);
+    if (err == BP_OK)
+        err = parts_at(self, PART_LOADED);
     bp_checkpoint_close(&self->source);
     bp_free(self->constants);
     self->constants = NULL;

@@ -1,5 +1,5 @@
 /* Are there enough rows in a micro-batch for matrix products to be fast? */
-#include "train/loop/memory_priv.h"
+#include "train/loop/memory.h"
 
 #include "base/log.h"
 #include "base/mem.h"

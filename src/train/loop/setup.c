@@ -1,5 +1,6 @@
 /* From a configuration to a training that is ready to run. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -279,7 +280,7 @@ static bp_err check_shape(trainer *self)
     bp_model_shape_check(shape, self->mesh_shape.tensor, self->mesh_shape.pipeline, config);
     if (!trainer_counts(self) && !trainer_learner(self))
         bp_engine_spec_check(&self->spec, shape, &self->mesh_shape, config);
-    trainer_check_posterior(self);
+    parts_check(self);
     if (bp_model_shape_is_whole(shape))
         resolve_keys(self);
     bp_err err = bp_config_faults(config);
@@ -335,61 +336,90 @@ bp_err trainer_check_bag(const bp_corpus *corpus)
     return BP_OK;
 }
 
-bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan)
+/* What examples are made by: parts add theirs. */
+static bp_err find_rules(trainer *self)
+{
+    const int64_t *roles = self->facts.roles;
+    bp_err err;
+
+    self->rules = (bp_example_rules){.seed = self->spec.seed,
+                                     .member = bp_corpus_keys_of(self->config)->member,
+                                     .vocab_size = self->facts.vocab_size,
+                                     .cls = roles[BP_ROLE_CLS],
+                                     .sep = roles[BP_ROLE_SEP],
+                                     .mask = roles[BP_ROLE_MASK],
+                                     .pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0,
+                                     .eod = self->facts.eod_id};
+    err = parts_at(self, PART_RULES);
+    if (err == BP_OK)
+        self->maker = trainer_maker(self, self->shape.context);
+    return err;
+}
+
+/* Precision, and what the engine is to do. */
+static bp_err find_spec(trainer *self)
+{
+    bp_config *config = self->config;
+
+    if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
+        self->shape.family->resolve(&self->shape, config);
+    self->spec = bp_engine_spec_of(config);
+    self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
+    if (trainer_learner(self))
+        self->spec.micro_batch = 1;
+    return trainer_precision(self->mesh->world, config, &self->spec.precision);
+}
+
+/* What there is to train on, and for how many steps. */
+static bp_err count_examples(trainer *self)
+{
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates)
+        err = self->maker.feed == BP_FEED_WINDOWS
+                  ? bp_stream_check(self->stream, trainer_stride(self))
+                  : trainer_count_documents(self);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    trainer_find_steps(self);
+    return parts_at(self, PART_COUNTED);
+}
+
+bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Comm world,
+                    bp_config *config, const bp_planned_world *plan)
 {
     bp_err err;
 
     memset(self, 0, sizeof *self);
     self->config = config;
+    self->parts = parts;
     bp_math_set_threads(
         bp_math_threads_planned(world, (int)bp_math_keys_of(config)->threads, plan));
     err = bp_agree(world, open_mesh(self, world, plan));
     if (err == BP_OK)
         err = open_corpora(self);
     if (err == BP_OK)
-        err = trainer_task_open(self);
+        err = parts_open(self);
     if (err == BP_OK)
         err = trainer_find_shape(self);
     if (err == BP_OK)
-        err = trainer_task_shape(self);
+        err = parts_at(self, PART_SHAPE);
     if (err == BP_OK)
-        err = trainer_find_objective(self);
-    if (err == BP_OK) {
-        if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
-            self->shape.family->resolve(&self->shape, config);
-        self->spec = bp_engine_spec_of(config);
-        self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
-        if (trainer_learner(self))
-            self->spec.micro_batch = 1;
-        err = trainer_precision(world, config, &self->spec.precision);
-    }
+        err = find_spec(self);
     if (err == BP_OK)
         err = bp_agree(world, check_shape(self));
     if (err == BP_OK)
-        err = trainer_teacher_check(self);
+        err = parts_at(self, PART_READY);
     if (err == BP_OK)
         err = share_constants(self);
-    if (err == BP_OK)
-        err = trainer_samples_open(self);
     if (err == BP_OK && trainer_counts(self)) {
         self->spec.rate.steps = 1;
         return BP_OK;
     }
     if (err == BP_OK)
-        err = trainer_find_rules(self);
-    if (err == BP_OK) {
-        self->maker = trainer_maker(self, self->shape.context);
-        if (self->mesh->coordinates)
-            err = self->maker.feed == BP_FEED_WINDOWS
-                      ? bp_stream_check(self->stream, trainer_stride(self))
-                      : trainer_count_documents(self);
-        if (err == BP_OK && self->mesh->coordinates && self->task)
-            err = trainer_task_survey(self);
-        err = bp_agree(world, err);
-    }
-    if (err == BP_OK)
-        trainer_find_steps(self);
-    return err == BP_OK ? trainer_task_warmup(self) : err;
+        err = find_rules(self);
+    return err == BP_OK ? count_examples(self) : err;
 }
 
 bp_example_maker trainer_maker(const trainer *self, int64_t T)
@@ -408,13 +438,12 @@ static bp_err open_bucket(trainer *self, int64_t slots)
 
     if (bp_corpus_keys_of(self->config)->bucket == 0)
         return BP_OK;
-    if (!of_documents || self->facts.mixed_files > 0 || self->teacher)
+    if (!of_documents || self->facts.mixed_files > 0)
         return BP_FAIL(BP_ERR_CONFIG, "corpus.bucket_unused",
                        "corpus.bucket sorts examples by length, but %s: at corpus.bucket; leave it "
                        "out",
-                       !of_documents   ? "here all are of one length"
-                       : self->teacher ? "a teacher sees batches of one length"
-                                       : "corpus.weights takes them from several corpora in turns");
+                       !of_documents ? "here all are of one length"
+                                     : "corpus.weights takes them from several corpora in turns");
     self->fits =
         bp_alloc("input", (slots / self->spec.micro_batch + 1) * BP_STREAMS, sizeof *self->fits);
     return BP_OK;
@@ -497,8 +526,6 @@ bp_err trainer_build(trainer *self)
 
     if (err == BP_OK)
         err = trainer_plan(self, &self->plan, &stage);
-    if (err == BP_OK)
-        err = trainer_set_posterior(self);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
@@ -509,16 +536,14 @@ bp_err trainer_build(trainer *self)
         err = trainer_learner(self)
                   ? trainer_learner_open(self)
                   : bp_engine_new(&self->engine, self->mesh, &self->spec, &self->shape);
-        if (err == BP_OK)
-            err = trainer_teacher_open(self);
-        if (err == BP_OK)
-            err = open_lanes(self);
     }
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
-        trainer_save_beside(self);
+        err = parts_at(self, PART_BUILD);
     if (err == BP_OK)
-        trainer_teacher_share(self);
+        err = bp_agree(self->mesh->world, self->mesh->computes ? open_lanes(self) : BP_OK);
+    if (err == BP_OK)
+        trainer_save_beside(self);
     if (err == BP_OK && bp_checkpoint_keys_of(self->config)->async) {
         int64_t count;
         bp_slice *slices = trainer_slices_to_save(self, &count); /* for the size of their copy */
@@ -545,9 +570,7 @@ void trainer_close(trainer *self)
 {
     bp_loader_free(&self->loader);
     bp_document_table_free(&self->valid_table);
-    trainer_task_close(self);
-    trainer_samples_close(self);
-    trainer_teacher_close(self);
+    parts_close(self);
     bp_engine_free(&self->engine);
     if (self->learner)
         trainer_learner(self)->free(&self->learner);
@@ -560,13 +583,9 @@ void trainer_close(trainer *self)
     bp_snapshot_free(&self->snapshot);
     bp_free(self->examples);
     bp_free(self->fits);
-    bp_free(self->separator);
     bp_free(self->window);
-    bp_free(self->continues);
-    bp_free(self->sentinels);
     bp_free(self->tokenizer);
     bp_free(self->constants);
-    bp_free(self->trace_path);
     bp_free(self->attachment);
     json_decref(self->counted);
     json_decref(self->base);

@@ -1,5 +1,6 @@
 /* The training loop. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
+#include "train/loop/parts.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -100,7 +101,7 @@ static bp_err commit(trainer *self, bool best, bool wait)
     if (err == BP_OK)
         err = finish_commit(self, false);
     if (err == BP_OK)
-        err = trainer_sngp_fit(self, best);
+        err = parts_before_commit(self, best);
     if (err != BP_OK)
         return err;
     report_gather_places(self);
@@ -113,7 +114,7 @@ static bp_err commit(trainer *self, bool best, bool wait)
                           "places_computed", (json_int_t)p->places[0], "places_filled",
                           (json_int_t)p->places[1], "best", (int)best, "behind", (int)behind));
     err = behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
-    trainer_sngp_forget(self);
+    (void)parts_at(self, PART_COMMITTED);
     return err;
 }
 
@@ -167,9 +168,9 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     self->clock += bp_clock_now() - begin;
     if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
         report_step(self, result, validated ? &valid_loss : NULL);
-    trainer_sample(self);
+    err = parts_at(self, PART_STEPPED);
     begin = bp_clock_now();
-    if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
+    if (err == BP_OK && (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0))
         err = commit(self, best, ends);
     self->clock += bp_clock_now() - begin;
     return err;
@@ -208,7 +209,7 @@ static bp_err run_steps(trainer *self)
         bp_step_result result;
         int64_t word;
 
-        trainer_trace_step(self);
+        (void)parts_at(self, PART_NEXT);
         BP_TRACE(BP_TRACE_STEP, 0, 0);
         bp_trace_number(self->progress.step + 1);
         bp_heartbeat_step(self->progress.step + 1);
@@ -222,7 +223,7 @@ static bp_err run_steps(trainer *self)
         if (self->learner)
             err = trainer_learn(self, &batch, &result);
         else
-            err = trainer_teach(self, &batch);
+            err = parts_before_step(self, &batch);
         if (err == BP_OK && !self->learner)
             bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
                            &batch, &result);

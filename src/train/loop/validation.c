@@ -3,7 +3,7 @@
  * turn and their sums added in order, so that the loss has the same bits at any number of data
  * ranks. A model that carries a state reads the stream in batch slots, as in training, each from
  * zeros on and in order. */
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 #include "base/fault.h"
 #include "base/heartbeat.h"
@@ -153,9 +153,21 @@ static bool predicts(const trainer *self)
     return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_TAGS;
 }
 
+static const char *outcome(const trainer *self, int64_t k)
+{
+    return json_string_value(json_array_get(self->outcome_names, (size_t)k));
+}
+
 static bool has_entities(const trainer *self)
 {
-    return self->shape.task.kind == BP_TASK_TAGS && self->task->has_entities;
+    for (size_t k = 0;
+         self->shape.task.kind == BP_TASK_TAGS && k < json_array_size(self->outcome_names); k++) {
+        const char *name = outcome(self, (int64_t)k);
+
+        if (bp_tags_have_entities(&name, 1))
+            return true;
+    }
+    return false;
 }
 
 /* Of the examples of a batch, from the outcomes that are predicted. */
@@ -171,8 +183,8 @@ static void count_entities(const trainer *self, const bp_batch *batch, const int
 
         for (int64_t t = 0; t < T; t++)
             if (targets[t] >= 0) {
-                tags[words] = trainer_task_outcome(self, targets[t]);
-                tags[T + words++] = trainer_task_outcome(self, predicted[b * T + t]);
+                tags[words] = outcome(self, targets[t]);
+                tags[T + words++] = outcome(self, predicted[b * T + t]);
             }
         bp_entity_counts counts = bp_entities_compare(tags, tags + T, words);
         rights[ENTITIES] += (double)counts.labelled;

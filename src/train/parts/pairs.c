@@ -1,8 +1,9 @@
 /* Trainings on pairs, a source and its target: do the corpora have them, and do they fit? */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/pairs.h"
 
 #include "base/log.h"
 #include "data/pairs.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 
@@ -43,7 +44,7 @@ static bp_err check_corpora(trainer *self)
     return err;
 }
 
-bp_err trainer_find_start(trainer *self)
+bp_err pairs_find_start(trainer *self)
 {
     int64_t start = self->shape.family->start_token(&self->shape);
 
@@ -60,16 +61,21 @@ bp_err trainer_find_start(trainer *self)
     return BP_OK;
 }
 
-bp_err trainer_find_pair_rules(trainer *self)
+static bp_err rules(trainer *self, void *own)
 {
     bool reads_source = self->shape.family->start_token != NULL;
     const bp_objective *objective = bp_model_objective(&self->shape);
-    bp_err err;
+    bp_err err = BP_OK;
 
+    (void)own;
+    if (!objective || (!objective->pairs && !objective->noises))
+        return BP_OK;
     self->rules.start = self->rules.eod;
-    err = reads_source ? trainer_find_start(self) : trainer_text_rules(self);
+    if (reads_source)
+        err = pairs_find_start(self);
     if (err == BP_OK && (!reads_source || objective->pairs))
         err = check_corpora(self);
-    err = bp_agree(self->mesh->world, err);
-    return err == BP_OK && objective->noises ? trainer_find_noise_rules(self) : err;
+    return bp_agree(self->mesh->world, err);
 }
+
+const bp_training_part training_pairs = {.name = "pairs", .at = {[PART_RULES] = rules}};

@@ -1,6 +1,6 @@
 /* Fine-tuning for texts (task.kind=text): a model learns to write a target for a source, with the
  * head that it has. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/text.h"
 
 #include "base/fs.h"
 #include "base/json.h"
@@ -10,22 +10,36 @@
 #include "mesh/collective.h"
 #include "models/task.h"
 #include "text/tokenizer.h"
+#include "train/loop/trainer.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-bool trainer_writes_text(const trainer *self)
+typedef struct writing {
+    int32_t
+        *separator; /* between a source and its target, of a causal model; NULL: there is none */
+} writing;
+
+bool text_is_asked(const bp_config *config)
 {
-    return bp_task_is_asked(self->config) &&
-           strcmp(bp_task_keys_of(self->config)->kind, "text") == 0;
+    return bp_task_is_asked(config) && strcmp(bp_task_keys_of(config)->kind, "text") == 0;
+}
+
+static bp_err open_text(trainer *self, void **own)
+{
+    *own = text_is_asked(self->config) ? bp_alloc("input", 1, sizeof(writing)) : NULL;
+    return BP_OK;
 }
 
 /* What causal models see of a pair needs no state but attention's. */
-bp_err trainer_text_shape(trainer *self)
+static bp_err shape(trainer *self, void *own)
 {
     const bp_model_family *family = self->shape.family;
     bool causal = family->objective == &bp_objective_causal && family->backbone;
 
+    if (!own)
+        return BP_OK;
     if (!family->start_token && !causal)
         return BP_FAIL(BP_ERR_CONFIG, "task.no_text",
                        "model.kind = %s writes no text for a source: at model.kind; use an "
@@ -36,7 +50,7 @@ bp_err trainer_text_shape(trainer *self)
 }
 
 /* The ids of task.separator, on the coordinator, which has the tokenizer. */
-static bp_err encode_separator(trainer *self, bp_ids *ids)
+static bp_err encode_separator(const trainer *self, bp_ids *ids)
 {
     const char *text = bp_task_keys_of(self->config)->separator;
     bp_tokenizer *tokenizer = NULL;
@@ -73,27 +87,33 @@ static bp_err encode_separator(trainer *self, bp_ids *ids)
     return err;
 }
 
-bp_err trainer_text_rules(trainer *self)
+/* The separator of a causal model. */
+static bp_err rules(trainer *self, void *part)
 {
     MPI_Comm world = self->mesh->world;
+    writing *own = part;
     bp_ids ids = {0};
-    bp_err err = bp_agree(world, self->mesh->coordinates ? encode_separator(self, &ids) : BP_OK);
-    int64_t count = ids.count;
+    int64_t count;
+    bp_err err;
 
+    if (!own || self->shape.family->start_token)
+        return BP_OK;
+    err = bp_agree(world, self->mesh->coordinates ? encode_separator(self, &ids) : BP_OK);
+    count = ids.count;
     if (err == BP_OK) {
         bp_bcast_bytes(&count, sizeof count, 0, world);
-        self->separator = bp_alloc("input", count, sizeof *self->separator);
+        own->separator = bp_alloc("input", count, sizeof *own->separator);
         if (self->mesh->coordinates)
-            memcpy(self->separator, ids.data, (size_t)count * sizeof *self->separator);
-        bp_bcast_bytes(self->separator, count * (int64_t)sizeof *self->separator, 0, world);
-        self->rules.separator = self->separator;
+            memcpy(own->separator, ids.data, (size_t)count * sizeof *own->separator);
+        bp_bcast_bytes(own->separator, count * (int64_t)sizeof *own->separator, 0, world);
+        self->rules.separator = own->separator;
         self->rules.separator_count = count;
     }
     bp_ids_clear(&ids);
     return err;
 }
 
-bp_err trainer_text_begin(const trainer *self)
+bp_err text_save(const trainer *self)
 {
     char *path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
     json_t *task =
@@ -109,3 +129,16 @@ bp_err trainer_text_begin(const trainer *self)
     bp_free(path);
     return err;
 }
+
+static void close_text(void *own)
+{
+    bp_free(((writing *)own)->separator);
+    bp_free(own);
+}
+
+const bp_training_part training_text = {
+    .name = "text",
+    .open = open_text,
+    .at = {[PART_SHAPE] = shape, [PART_RULES] = rules},
+    .close = close_text,
+};

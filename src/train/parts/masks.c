@@ -1,12 +1,25 @@
 /* What examples of a masked model are made by: mask.*, and the special tokens of the corpus. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/list.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "models/bert/bert.h"
+#include "train/loop/trainer.h"
+#include "train/parts/keys.h"
 
 #include <string.h>
+
+typedef struct masks {
+    bool *continues; /* of the rules, where whole words are masked; else NULL */
+} masks;
+
+static bp_err open_masks(trainer *self, void **own)
+{
+    (void)self;
+    *own = bp_alloc("input", 1, sizeof(masks));
+    return BP_OK;
+}
 
 static bp_err check_role(const trainer *self, bp_role role)
 {
@@ -16,18 +29,6 @@ static bp_err check_role(const trainer *self, bp_role role)
                    "the corpus's tokenizer has no token for '%s', which a masked model needs: at "
                    "corpus.train; make the corpus with a tokenizer that has one",
                    bp_role_name(role));
-}
-
-/* Keys of another objective. */
-static bp_err refuse_keys(const trainer *self, const bp_option *table, const char *section)
-{
-    for (const bp_option *row = table; row->key; row++)
-        if (strncmp(row->key, section, strlen(section)) == 0 &&
-            bp_config_departs(self->config, row->key))
-            return BP_FAIL(BP_ERR_CONFIG, "model.unused_key",
-                           "model.kind = %s has no %s here: at %s; leave the key out",
-                           self->shape.family->name, row->key, row->key);
-    return BP_OK;
 }
 
 static bool has_pairs_head(const trainer *self)
@@ -137,51 +138,33 @@ static bp_err find_words(const trainer *self, bool *continues)
     return err;
 }
 
-static bp_err share_words(trainer *self)
+static bp_err share_words(trainer *self, masks *own)
 {
     int64_t V = self->facts.vocab_size;
     bp_err err = BP_OK;
 
-    self->continues = bp_alloc("input", V, sizeof *self->continues);
+    own->continues = bp_alloc("input", V, sizeof *own->continues);
     if (self->mesh->coordinates)
-        err = find_words(self, self->continues);
+        err = find_words(self, own->continues);
     err = bp_agree(self->mesh->world, err);
     if (err == BP_OK)
-        bp_bcast_bytes(self->continues, V * (int64_t)sizeof *self->continues, 0, self->mesh->world);
+        bp_bcast_bytes(own->continues, V * (int64_t)sizeof *own->continues, 0, self->mesh->world);
     return err;
 }
 
-bp_err trainer_find_rules(trainer *self)
+static bp_err rules(trainer *self, void *part)
 {
     const bp_mask_keys *keys = bp_mask_keys_of(self->config);
     const bp_objective *objective = bp_model_objective(&self->shape);
-    const int64_t *roles = self->facts.roles;
-    bp_err err = BP_OK;
+    masks *own = part;
+    bp_err err;
 
-    self->rules = (bp_example_rules){.seed = self->spec.seed,
-                                     .member = bp_corpus_keys_of(self->config)->member,
-                                     .vocab_size = self->facts.vocab_size,
-                                     .cls = roles[BP_ROLE_CLS],
-                                     .sep = roles[BP_ROLE_SEP],
-                                     .mask = roles[BP_ROLE_MASK],
-                                     .pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0,
-                                     .eod = self->facts.eod_id,
-                                     .rate = keys->rate,
-                                     .keep = keys->keep,
-                                     .random = keys->random,
-                                     .span = keys->span};
-    if (self->task)
-        err = trainer_find_task_rules(self);
-    if (err == BP_OK && (!objective || !objective->masks))
-        err = refuse_keys(self, bp_mask_options, "mask.");
-    if (err == BP_OK && (!objective || !objective->noises))
-        err = refuse_keys(self, bp_noise_options, "noise.");
-    if (err != BP_OK)
-        return err;
-    if (objective && (objective->pairs || objective->noises))
-        return trainer_find_pair_rules(self);
+    self->rules.rate = keys->rate;
+    self->rules.keep = keys->keep;
+    self->rules.random = keys->random;
+    self->rules.span = keys->span;
     if (!objective || !objective->masks)
-        return BP_OK;
+        return keys_refuse(self, bp_mask_options, "mask.");
     self->rules.pairs = wants_pairs(self);
     self->shape.asks_no_pairs = !self->rules.pairs;
     err = check_pairs(self);
@@ -196,7 +179,16 @@ bp_err trainer_find_rules(trainer *self)
     if (err == BP_OK)
         err = check_role(self, BP_ROLE_MASK);
     if (err == BP_OK && keys->whole_words)
-        err = share_words(self);
-    self->rules.continues = self->continues;
+        err = share_words(self, own);
+    self->rules.continues = own->continues;
     return err;
 }
+
+static void close_masks(void *own)
+{
+    bp_free(((masks *)own)->continues);
+    bp_free(own);
+}
+
+const bp_training_part training_masks = {
+    .name = "masks", .open = open_masks, .at = {[PART_RULES] = rules}, .close = close_masks};

@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/loader.h"
-#include "infer/generate/units.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/mailbox.h"
 #include "mesh/node_memory.h"
@@ -14,6 +13,7 @@
 #include "run/run_folder.h"
 #include "train/engine/engine.h"
 #include "train/loop/options.h"
+#include "train/loop/part.h"
 
 /* What the leads know of the corpora, broadcast to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
@@ -62,44 +62,11 @@ typedef struct commit_async {
     bp_async_checkpoint_state coordinator;
 } commit_async;
 
-/* train.sample_*: one text at a time (sampling.c). Without train.sample_every all is empty. */
-typedef struct sampling {
-    bp_prompts prompt;       /* on all ranks, ids alone */
-    bp_search_spec rule;     /* its seed is the step's */
-    bp_generate_plan plan;   /* of one sequence */
-    bp_tokenizer *tokenizer; /* on the coordinator; NULL: not known */
-    bp_model *lm;            /* the engine's network; of the first data rank, as `unit` */
-    bp_unit *unit;
-} sampling;
-
-/* What a fine-tuning has besides (fine_tuning.c). */
-typedef struct fine_tuning {
-    json_t *names;         /* of classes or tags, on all ranks; NULL: the task has none */
-    const char **outcomes; /* [outcome_count] the same, for columns; NULL: not on this rank */
-    bool has_entities;     /* tags of words name some */
-    char *column;          /* on leads and the coordinator; NULL: the task needs none */
-    /* Of corpus.train without a bag, on the coordinator: */
-    int64_t documents, documents_cut, tokens_cut;
-    double padding;       /* the share of places that hold none of their tokens */
-    int64_t windows;      /* of spans: examples of them, */
-    int64_t answers_lost; /* and answers that no window holds */
-    bool unanswered;      /* some questions have no answer; on leads and the coordinator */
-} fine_tuning;
-
-typedef struct teacher_states teacher_states;
-/* distill.layers, as all ranks know them (teacher_states.c). Plain data. */
-typedef struct teacher_layers {
-    int64_t columns;             /* of the teacher's states */
-    int block[BP_STATE_MATCHES]; /* of the teacher, that leaves what a layer learns from; */
-    int from[BP_STATE_MATCHES];  /* the pipeline stage that has it, */
-    int to[BP_STATE_MATCHES];    /* and the one that has the layer */
-    int64_t layer[BP_STATE_MATCHES], of[BP_STATE_MATCHES]; /* the model's; the teacher's */
-    int count;
-} teacher_layers;
-
 typedef struct trainer {
-    bp_config *config;              /* borrowed */
-    const bp_pretrain_hooks *hooks; /* borrowed; NULL: nobody listens */
+    bp_config *config;                    /* borrowed */
+    const bp_pretrain_hooks *hooks;       /* borrowed; NULL: nobody listens */
+    const bp_training_part *const *parts; /* borrowed; NULL ends them */
+    void *own[TRAINING_PARTS_MAX];        /* what each has */
     bp_mesh *mesh;
     bp_mesh_shape mesh_shape;
     bp_engine_spec spec;
@@ -128,16 +95,15 @@ typedef struct trainer {
     char report_message[BP_ERR_LINE_BYTES]; /* why */
     bp_example_maker maker;                 /* of the objective, once the shape is known, */
     bp_example_rules rules;                 /* and what it goes by */
-    bool *continues;    /* of the rules, where whole words are masked; else NULL */
-    int32_t *separator; /* of the rules, between a source and its target; else NULL */
-    int32_t *sentinels; /* of the rules, where noise needs them; else NULL */
-    int64_t *fits;      /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
-    int64_t places[2];  /* of this rank, not yet in progress.places */
+    int64_t *fits;     /* [micro-batches][BP_STREAMS] of a step with corpus.bucket; else NULL */
+    int64_t places[2]; /* of this rank, not yet in progress.places */
     int64_t earlier_places; /* of progress.places[0]: those of earlier starts */
     void *examples;         /* for the examples of a step, of this data rank; validation's too */
     int32_t *window;        /* [maker.window] that validation reads; on leads */
     char *attachment;       /* of a model that is counted: its file; NULL: none yet */
-    fine_tuning *task;      /* NULL: a language model is trained */
+    json_t *outcome_names;  /* of classes or tags, on all ranks; borrowed; NULL: there are none */
+    bool adds_tensors;      /* a checkpoint that it begins with may lack tensors, which keep initial
+                               values */
     double valid_accuracy;  /* of the last validation; NaN: not defined */
     double valid_f1;        /* of its entities; NaN: likewise */
     double valid_term[BP_TERMS]; /* its terms' means, */
@@ -157,28 +123,17 @@ typedef struct trainer {
     int64_t unreported_commit; /* of the coordinator: the last step whose commit the screen does not
                               show yet; 0: none */
     int64_t unreported_best;   /* the last of them that was the best so far; 0: none */
-    sampling samples;
-    struct teacher *teacher;            /* teacher.c; NULL: there is none */
-    int64_t teacher_bytes;              /* that it takes on a rank, about */
-    teacher_layers taught;              /* distill.layers; count 0: none */
-    char teacher_digest[BP_SHA256_HEX]; /* of its members' weights; "": there is none */
-    bp_mailbox *box;       /* of reports to a dedicated coordinator; NULL: there is none */
-    double commit_seconds; /* of the last checkpoint, to its end; 0: none yet */
-    double clock;          /* of the last metrics line, moved on by validation and checkpoints */
+    bp_mailbox *box;           /* of reports to a dedicated coordinator; NULL: there is none */
+    double commit_seconds;     /* of the last checkpoint, to its end; 0: none yet */
+    double clock; /* of the last metrics line, moved on by validation and checkpoints */
     int64_t clock_step;
-    /* tracing.c */
-    char *trace_path;             /* of this start's timeline; on the coordinator; NULL: none */
-    int64_t trace_begin;          /* the step that this start goes on from */
-    int64_t trace_first;          /* the first step that is profiled; 0: none yet */
-    int64_t trace_origin;         /* nanoseconds of this rank's clock, when tracing began */
-    int64_t clock_offset;         /* to be added, to have rank 0's */
-    double peak_flops, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
 } trainer;
 
 /* setup.c */
 /** Mesh, corpora, shape, settings, all checked. Collective over world. plan: nothing is to be
  * trained, and one rank plans for the mesh that is asked for; NULL: a training. */
-bp_err trainer_open(trainer *self, MPI_Comm world, bp_config *config, const bp_planned_world *plan);
+bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Comm world,
+                    bp_config *config, const bp_planned_world *plan);
 /** math.precision: what the run began with, else what all ranks' CPUs can. Sets the key. Collective
  * over `comm`. Errors: BP_ERR_CONFIG bf16, asked for by the user, on a CPU without it (one that is
  * kept is refused by trainer_build: a finished run needs no CPU for it); those of bp_run_previous.
@@ -192,9 +147,6 @@ static inline int64_t trainer_stride(const trainer *self)
 {
     return self->maker.window - 1;
 }
-/** rules.c: self->rules, from keys and corpus. Collective over world. Errors: BP_ERR_CONFIG: the
- *  same on all ranks. */
-bp_err trainer_find_rules(trainer *self);
 /** Engine, loader, GEMM peak. Collective over world. */
 bp_err trainer_build(trainer *self);
 void trainer_close(trainer *self);
@@ -222,22 +174,6 @@ extern const char *const trainer_may_change[];
 bp_err trainer_check_memory(trainer *self);
 /** The stage that takes most memory, and what it takes. */
 bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
-
-/* noise.c */
-/** self->shape.objective, by train.objective or by what the corpora are; sets the key where the
- * family has a choice. Collective over world. Errors: BP_ERR_CONFIG: the same on all ranks. */
-bp_err trainer_find_objective(trainer *self);
-/** Rules of an objective of noise. Collective over world. Errors: BP_ERR_CONFIG a noise that there
- * is not, or that needs a token or sentences that are not there: the same on all ranks. */
-bp_err trainer_find_noise_rules(trainer *self);
-
-/* pairs.c */
-/** Rules of an objective of pairs, whose corpora have them, none longer than the context unless
- * corpus.cut allows it (a warning counts those). Collective over world. Errors: BP_ERR_CONFIG,
- * BP_ERR_FORMAT: the same on all ranks. */
-bp_err trainer_find_pair_rules(trainer *self);
-/** rules.start, of an encoder-decoder. Errors: BP_ERR_CONFIG there is no such token. Local. */
-bp_err trainer_find_start(trainer *self);
 
 /* documents.c */
 /** What examples are made of, for people: "windows". */
@@ -269,75 +205,6 @@ bool trainer_take_validation(trainer *self, double loss);
  *  Collective over world; with an event unless the run was reported as finished before. Errors:
  * those of bp_run_event: the same on all ranks. */
 bp_err trainer_end(trainer *self);
-
-/* posterior.c */
-/** A fault of a sampler of the posterior whose objective has no fixed number of targets. */
-void trainer_check_posterior(const trainer *self);
-/** What of the optimizer's rule depends on the data: their number, for a sampler of the posterior;
- * its old list of samples is removed. Local. Errors: BP_ERR_IO, on the coordinator. */
-bp_err trainer_set_posterior(trainer *self);
-/** At the end of a sampler's training: ensemble.json lists the checkpoints that are kept.
- * Collective over world. Errors: those of bp_ensemble_list_save: the same on all ranks. */
-bp_err trainer_keep_samples(trainer *self);
-/** The same of a run that is finished already, where it was killed between its last checkpoint and
- * the list. Before the run takes changed settings. Collective over world. Errors: also those of
- * bp_run_previous: the same on all ranks. */
-bp_err trainer_keep_samples_of_finished(trainer *self);
-
-/* text_task.c */
-/** Is it task.kind=text? Its examples are pairs; a checkpoint is a language model's. Local. */
-bool trainer_writes_text(const trainer *self);
-/** Its objective. Errors: BP_ERR_CONFIG a family that writes none, keys of other tasks. Local. */
-bp_err trainer_text_shape(trainer *self);
-/** The separator of a causal model. Collective over world. Errors: BP_ERR_CONFIG no tokenizer, no
- * end token, a separator that it does not know: the same on all ranks. */
-bp_err trainer_text_rules(trainer *self);
-/** task.json, on the coordinator. Errors: those of writing a file. */
-bp_err trainer_text_begin(const trainer *self);
-
-/* gaussian_process.c: sngp.*. Without sngp.features they do nothing */
-/** What of a task's shape a Gaussian process has. Local. Errors: BP_ERR_CONFIG a build without
- * ScaLAPACK, fewer features than classes, more classes than the width, a key of another method. */
-bp_err trainer_sngp_shape(const trainer *self, bp_task_shape *task);
-/** The most that trainer_sngp_fit takes on a rank. Local. */
-size_t trainer_sngp_bytes(const trainer *self, const bp_mesh_shape *mesh);
-/** Before a checkpoint of a new best, or of the end: the covariance of the weights, which the
- * network has until trainer_sngp_forget. Collective over mesh->compute. Errors: those of reading
- * the corpus; BP_ERR_SYSTEM memory; BP_ERR_SOFTWARE a precision that is not positive definite: the
- * same on all ranks. */
-bp_err trainer_sngp_fit(trainer *self, bool best);
-/** Local. */
-void trainer_sngp_forget(trainer *self);
-/** Whether the checkpoint at hand has it, for its state. Local. */
-void trainer_sngp_mark(trainer *self, bool best);
-
-/* fine_tuning_survey.c */
-/** Looks through the documents: what is cut is counted, a class with one document warned of. On the
- * coordinator. Errors: BP_ERR_FORMAT a document without a token; those of reading. */
-bp_err trainer_task_survey(trainer *self);
-
-/* fine_tuning.c */
-/** Classes or tags, and the columns of documents, where the configuration asks for a task.
- * Collective over world. Errors: those of bp_corpus_column, bp_corpus_classes and bp_corpus_tags;
- * BP_ERR_FORMAT all documents have one class: the same on all ranks. */
-bp_err trainer_task_open(trainer *self);
-void trainer_task_close(trainer *self);
-/** The task's head in the shape, once that is found. Collective over world. Errors: BP_ERR_CONFIG a
- * family without a backbone, too many frozen layers; BP_ERR_FORMAT the checkpoint has another
- * task's head: the same on all ranks. */
-bp_err trainer_task_shape(trainer *self);
-/** What examples of a task are made by. Local. Errors: BP_ERR_CONFIG a special token is missing. */
-bp_err trainer_find_task_rules(trainer *self);
-/** optimizer.warmup, where it is not given, once the steps are known. Collective over world. */
-bp_err trainer_task_warmup(trainer *self);
-/** The name of a class or tag. Local. */
-const char *trainer_task_outcome(const trainer *self, int64_t k);
-/** task.json, and lines for people. On the coordinator. Errors: those of bp_json_save. */
-bp_err trainer_task_begin(trainer *self);
-/** What a checkpoint's state has of a task. Local. */
-void trainer_task_put_state(const trainer *self, json_t *state);
-/** Of slices to load those that `source` has; the others are reported. Local. */
-int64_t trainer_task_keep_known(const trainer *self, bp_slice *slices, int64_t count);
 
 /* counting.c */
 /** Is the model counted, not trained by gradients? Local. */
@@ -422,74 +289,14 @@ void trainer_save_beside(trainer *self);
 /* validation.c: collective over compute */
 bp_err trainer_validate(trainer *self, double *loss);
 
-/* sampling.c */
-/** The prompt, the rule, and whether the model can. Nothing without train.sample_every. Collective
- * over world. Errors: BP_ERR_CONFIG a family that can't continue text, no tokenizer, a prompt of no
- * token, of more than the context, or of one that the model lacks; those of bp_tokenizer_parse: the
- * same on all ranks. */
-bp_err trainer_samples_open(trainer *self);
-/** What a rank of a stage takes for it: 0 without samples. Local. Errors: those of
- * bp_model_estimate. */
-bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
-                             size_t *bytes);
-/** Caches of keys and values, once parameters have their values. Collective over mesh->model of the
- * first data rank. Errors: BP_ERR_SYSTEM: the same on its ranks. */
-bp_err trainer_samples_begin(trainer *self);
-void trainer_samples_close(trainer *self);
-/** Behind progress.step: write a text if it is due, and report it to the coordinator. What fails is
- * a warning. Collective over mesh->model of the first data rank; others return at once. */
-void trainer_sample(trainer *self);
-/** A line of samples.jsonl, and of the log. On the coordinator. Errors: those of bp_run_sample and
- * bp_spell. */
-bp_err trainer_take_sample(trainer *self, const json_t *value);
-
-/* teacher.c: distill.*. Without distill.model they do nothing */
-/** The teacher fits the model. Collective over world. Errors: BP_ERR_CONFIG another vocabulary, a
- * shorter context, a model without soft targets; those of bp_ensemble_list_load and
- * bp_checkpoint_read_metadata: the same on all ranks. */
-bp_err trainer_teacher_check(trainer *self);
-/** Open it. Collective over mesh->member. Errors: those of bp_model_open. */
-bp_err trainer_teacher_open(trainer *self);
-/** Broadcast which teacher was opened. Collective over world. */
-void trainer_teacher_share(trainer *self);
-/** A training that goes on has the teacher that it began with. Local. Errors: BP_ERR_CONFIG. */
-bp_err trainer_teacher_check_same(const trainer *self);
-/** What it says of a step's batch, before the step. Collective over mesh->compute. Errors:
- * BP_ERR_SYSTEM: the same on all ranks. */
-bp_err trainer_teach(trainer *self, const bp_batch *batch);
-void trainer_teacher_close(trainer *self);
-
-/* teacher_states.c: distill.layers. Without it they do nothing */
-/** Reads the key. Local. Errors: BP_ERR_CONFIG. */
-bp_err teacher_states_read(trainer *self);
-/** A teacher of this shape has what it asks for: fills in the rest of self->taught. Local. Errors:
- * BP_ERR_CONFIG. */
-bp_err teacher_states_find(trainer *self, const bp_model_shape *theirs);
-/** All ranks know the same as rank 0 of world, and the model's shape has it. Collective over world.
- */
-void teacher_states_share(trainer *self);
-/** Bytes of states on a stage. */
-int64_t teacher_states_bytes(const trainer *self, int stage);
-/** Memory for a batch's states, and the teacher shows them. Local. Errors: BP_ERR_SYSTEM. */
-bp_err teacher_states_open(teacher_states **out, const trainer *self);
-/** The probe that takes the states of later passes, whose first window is `window` of the batch;
- * NULL: none are asked for. */
-struct bp_probe *teacher_states_probe(teacher_states *states, int64_t window);
-/** What the teacher's stages have taken goes to those of the model's layers. Collective over
- * mesh->pipeline. */
-void teacher_states_send(teacher_states *states);
-/** States of a match from row `row` of the batch on. */
-const float *teacher_states_at(const teacher_states *states, int match, int64_t row);
-void teacher_states_close(teacher_states **states);
-
 /* report.c */
 typedef enum report_kind {
     REPORT_METRIC = 1,
     REPORT_EVENT,
-    REPORT_SAMPLE,
     REPORT_COMMIT,
     REPORT_FINISH, /* of the checkpoint on its way */
-    REPORT_END
+    REPORT_END,
+    REPORT_PART = 100 /* and on: of each part */
 } report_kind;
 void report_send(trainer *self, report_kind kind,
                  json_t *value);    /* from compute's root; steals the reference */
@@ -509,18 +316,6 @@ bp_err report_lost(const trainer *self);
  */
 void report_gather_places(trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
-
-/* tracing.c */
-/** Capacity for events of the timeline that train.trace takes on each rank; 0 without it. Local. */
-int64_t trainer_trace_events(const trainer *self);
-/** Begin what train.trace and train.profile ask for, before trainer_build. Collective over world.
- *  Errors: BP_ERR_CREATE, BP_ERR_DENIED the file of train.trace; BP_ERR_SYSTEM. */
-bp_err trainer_trace_open(trainer *self);
-/** A step begins. Local. */
-void trainer_trace_step(trainer *self);
-/** Gather, print, write. Collective over world. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED,
- *  BP_ERR_SYSTEM: the same on all ranks. */
-bp_err trainer_trace_close(trainer *self);
 
 /* plan_text.c */
 void plan_print(const trainer *self, const bp_plan *plan, int stage);

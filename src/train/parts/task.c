@@ -1,6 +1,6 @@
 /* Fine-tuning: what the task asks of documents, the model's shape with the task's head, and what
  * its checkpoints know of it. Examples are documents, as the data loader feeds them. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/list.h"
 
 #include "base/fs.h"
 #include "base/json.h"
@@ -10,9 +10,21 @@
 #include "nn/layers.h"
 #include "statistics/task_metrics.h"
 #include "text/characters.h"
+#include "train/parts/pairs.h"
+#include "train/parts/sngp.h"
+#include "train/parts/task_survey.h"
+#include "train/parts/text.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+typedef struct fine_tuning {
+    json_t *names;         /* of classes or tags, on all ranks; NULL: the task has none */
+    const char **outcomes; /* [outcome_count] the same, for columns; NULL: not on this rank */
+    char *column;          /* on leads and the coordinator; NULL: the task needs none */
+    bool unanswered;       /* some questions have no answer; on leads and the coordinator */
+    task_survey survey;    /* on the coordinator */
+} fine_tuning;
 
 static bp_task_kind kind_of(const trainer *self)
 {
@@ -58,7 +70,7 @@ static bp_err refuse_key(const trainer *self, const char *key, const char *where
 
 static bp_err refuse_keys(const trainer *self)
 {
-    bool text = trainer_writes_text(self);
+    bool text = text_is_asked(self->config);
     bp_task_kind kind = text ? BP_TASK_NONE : kind_of(self);
     bp_err err = BP_OK;
 
@@ -106,9 +118,8 @@ static void warn_of_methods(const trainer *self)
 
 /* ---- outcomes, and the columns that have them ---- */
 
-static bp_err find_names(trainer *self)
+static bp_err find_names(trainer *self, fine_tuning *task)
 {
-    fine_tuning *task = self->task;
     const char *outside = outside_of(self);
     char **names = NULL;
     int64_t count = 0;
@@ -146,9 +157,8 @@ static bp_err find_names(trainer *self)
     return err;
 }
 
-static void set_columns(trainer *self)
+static void set_columns(trainer *self, fine_tuning *task)
 {
-    fine_tuning *task = self->task;
     int64_t count = (int64_t)json_array_size(task->names);
     bp_document_columns *columns = &self->columns;
 
@@ -170,34 +180,27 @@ static void set_columns(trainer *self)
     }
 }
 
-static bp_err find_columns(trainer *self)
+static bp_err find_columns(trainer *self, fine_tuning *task)
 {
     bp_err err = BP_OK;
 
     if (kind_of(self) == BP_TASK_SPANS) {
         self->columns.spans = true;
-        return bp_corpus_has_unanswered(&self->task->unanswered, self->corpus);
+        return bp_corpus_has_unanswered(&task->unanswered, self->corpus);
     }
     if (kind_of(self) != BP_TASK_TAGS)
-        err = bp_corpus_column(&self->task->column, self->corpus,
-                               bp_task_keys_of(self->config)->label,
+        err = bp_corpus_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label,
                                kind_of(self) == BP_TASK_REGRESSION);
     if (err == BP_OK && kind_of(self) != BP_TASK_REGRESSION)
-        err = find_names(self);
+        err = find_names(self, task);
     if (err == BP_OK)
-        set_columns(self);
+        set_columns(self, task);
     return err;
 }
 
-const char *trainer_task_outcome(const trainer *self, int64_t k)
-{
-    return json_string_value(json_array_get(self->task->names, (size_t)k));
-}
-
 /* On all ranks. */
-static void share_names(trainer *self)
+static void share_names(trainer *self, fine_tuning *task)
 {
-    fine_tuning *task = self->task;
     char *text = task->names ? json_dumps(task->names, JSON_COMPACT) : NULL;
     int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
 
@@ -209,40 +212,35 @@ static void share_names(trainer *self)
     if (!task->names && bytes > 0)
         task->names = json_loads(text, 0, NULL);
     free(text);
-    for (size_t k = 0; kind_of(self) == BP_TASK_TAGS && k < json_array_size(task->names); k++) {
-        const char *name = trainer_task_outcome(self, (int64_t)k);
-
-        task->has_entities = task->has_entities || bp_tags_have_entities(&name, 1);
-    }
+    self->outcome_names = task->names;
 }
 
-bp_err trainer_task_open(trainer *self)
+/* Classes or tags, and the columns of documents, where the configuration asks for a task. */
+static bp_err open_task(trainer *self, void **own)
 {
     const bp_mesh *mesh = self->mesh;
+    fine_tuning *task;
     bp_err err = BP_OK;
 
-    if (!bp_task_is_asked(self->config) || trainer_writes_text(self))
+    if (!bp_task_is_asked(self->config) || text_is_asked(self->config))
         return BP_OK;
-    self->task = bp_alloc("input", 1, sizeof *self->task);
+    *own = task = bp_alloc("input", 1, sizeof *task);
     if (self->leads || mesh->coordinates)
-        err = find_columns(self);
+        err = find_columns(self, task);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
-        share_names(self);
+        share_names(self, task);
     return err;
 }
 
-void trainer_task_close(trainer *self)
+static void close_task(void *own)
 {
-    fine_tuning *task = self->task;
+    fine_tuning *task = own;
 
-    if (!task)
-        return;
     bp_free(task->outcomes);
     json_decref(task->names);
     bp_free(task->column);
     bp_free(task);
-    self->task = NULL;
 }
 
 /* ---- the shape ---- */
@@ -272,7 +270,7 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
     if (known->kind == asked->kind && known->outcomes == asked->outcomes &&
         known->pool == asked->pool && known->features == asked->features &&
         (known->features == 0 || known->length_scale == asked->length_scale) &&
-        (!self->task->names || json_equal(names, self->task->names)))
+        (!self->outcome_names || json_equal(names, self->outcome_names)))
         return BP_OK;
     if (known->features != asked->features || known->length_scale != asked->length_scale)
         return BP_FAIL(BP_ERR_FORMAT, "task.other_task",
@@ -350,7 +348,7 @@ static bool begun_dense(const trainer *self)
     return dense != 0;
 }
 
-static bp_err find_shape(trainer *self)
+static bp_err find_shape(trainer *self, const fine_tuning *own)
 {
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
     bp_task_shape task = {.kind = kind_of(self)};
@@ -369,7 +367,7 @@ static bp_err find_shape(trainer *self)
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
     task.dense = backbone.dense && task.pool == BP_POOL_LAST;
-    task.outcomes = self->task->names            ? (int64_t)json_array_size(self->task->names)
+    task.outcomes = own->names                   ? (int64_t)json_array_size(own->names)
                     : task.kind == BP_TASK_SPANS ? 2
                                                  : 1;
     if (outside_of(self)) {
@@ -381,7 +379,7 @@ static bp_err find_shape(trainer *self)
                        "dirichlet.smoothing = %g leaves a class of %" PRId64
                        " less than the others: at dirichlet.smoothing; use less than %g",
                        task.smoothing, task.outcomes, 1 / (double)task.outcomes);
-    err = trainer_sngp_shape(self, &task);
+    err = sngp_shape(self, &task);
     if (err != BP_OK)
         return err;
     if (shape->task.kind != BP_TASK_NONE) {
@@ -419,7 +417,8 @@ static bp_err find_shape(trainer *self)
     return BP_OK;
 }
 
-bp_err trainer_task_shape(trainer *self)
+/* The task's head in the shape, once that is found. */
+static bp_err shape(trainer *self, void *own)
 {
     const char *init = bp_model_keys_of(self->config)->init;
     bool asked = bp_task_is_asked(self->config);
@@ -427,21 +426,20 @@ bp_err trainer_task_shape(trainer *self)
 
     if (err == BP_OK && self->mesh->coordinates)
         warn_of_methods(self);
-    if (err == BP_OK && self->task)
-        err = find_shape(self);
+    self->adds_tensors = own != NULL;
+    if (err == BP_OK && own)
+        err = find_shape(self, own);
     else if (err == BP_OK && self->shape.task.kind != BP_TASK_NONE)
         err = BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                       "the checkpoint has the head of a task, %s: at %s; start from a language "
                       "model, or use finetune",
                       bp_task_name(self->shape.task.kind),
                       init ? init : bp_run_keys_of(self->config)->dir);
-    else if (err == BP_OK && trainer_writes_text(self))
-        err = trainer_text_shape(self);
     return bp_agree(self->mesh->world, err);
 }
 
 /* A tenth of the steps, unless the run began with another number. */
-bp_err trainer_task_warmup(trainer *self)
+static bp_err find_warmup(trainer *self)
 {
     char *before = NULL;
     int64_t warmup = self->spec.rate.steps / 10;
@@ -460,16 +458,30 @@ bp_err trainer_task_warmup(trainer *self)
     return bp_agree(self->mesh->world, err);
 }
 
+/* The steps are known. */
+static bp_err counted(trainer *self, void *own)
+{
+    fine_tuning *task = own;
+    bp_err err =
+        bp_agree(self->mesh->world,
+                 task && self->mesh->coordinates ? task_survey_run(&task->survey, self) : BP_OK);
+
+    return err == BP_OK ? find_warmup(self) : err;
+}
+
 /* ---- examples ---- */
 
-bp_err trainer_find_task_rules(trainer *self)
+static bp_err rules(trainer *self, void *own)
 {
-    int64_t stride = bp_task_keys_of(self->config)->stride;
-    bp_err err =
-        bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles, "corpus.train");
+    int64_t stride;
+    bp_err err;
 
+    if (!own)
+        return BP_OK;
+    stride = bp_task_keys_of(self->config)->stride;
+    err = bp_task_frame_of(&self->rules.frame, &self->shape, self->facts.roles, "corpus.train");
     if (err == BP_OK && self->shape.family->start_token)
-        err = trainer_find_start(self);
+        err = pairs_find_start(self);
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
     if (kind_of(self) == BP_TASK_SPANS)
@@ -480,43 +492,40 @@ bp_err trainer_find_task_rules(trainer *self)
 
 /* ---- what is labels ---- */
 
-bp_err trainer_task_begin(trainer *self)
+/* task.json, and lines for people. On the coordinator. */
+static bp_err save(const trainer *self, const fine_tuning *task)
 {
-    const fine_tuning *task = self->task;
     const char *kind = bp_task_keys_of(self->config)->kind;
+    const task_survey *survey = &task->survey;
     char *path;
     bp_err err;
 
-    if (self->mesh->coordinates && trainer_writes_text(self))
-        return trainer_text_begin(self);
-    if (!task || !self->mesh->coordinates)
-        return BP_OK;
     if (self->columns.spans)
         bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
                " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
-               task->documents, task->windows, task->answers_lost, task->documents_cut,
-               task->tokens_cut);
-    else if (task->documents_cut > 0)
+               survey->documents, survey->windows, survey->answers_lost, survey->documents_cut,
+               survey->tokens_cut);
+    else if (survey->documents_cut > 0)
         bp_log("task: %" PRId64 " of %" PRId64 " documents are longer than model.context = %" PRId64
                ": %" PRId64 " tokens are cut in all, from the ends of %s",
-               task->documents_cut, task->documents, self->shape.context, task->tokens_cut,
+               survey->documents_cut, survey->documents, self->shape.context, survey->tokens_cut,
                self->rules.pairs ? "their longer texts" : "these");
     bp_log("task: %s%s%s%s, %" PRId64 " outcome%s, %" PRId64 " %s", kind,
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
-           self->shape.task.outcomes == 1 ? "" : "s", task->documents,
+           self->shape.task.outcomes == 1 ? "" : "s", survey->documents,
            self->columns.spans ? "questions" : "documents");
-    bp_log("task: %.1f %% of the places of examples are padding", 100 * task->padding);
+    bp_log("task: %.1f %% of the places of examples are padding", 100 * survey->padding);
     json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
-                               task->column, "documents", (json_int_t)task->documents, "outcomes",
+                               task->column, "documents", (json_int_t)survey->documents, "outcomes",
                                (json_int_t)self->shape.task.outcomes, "documents_cut",
-                               (json_int_t)task->documents_cut, "tokens_cut",
-                               (json_int_t)task->tokens_cut, "padding", task->padding);
+                               (json_int_t)survey->documents_cut, "tokens_cut",
+                               (json_int_t)survey->tokens_cut, "padding", survey->padding);
     if (self->columns.spans)
         (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
-                                                       (json_int_t)task->windows, "answers_lost",
-                                                       (json_int_t)task->answers_lost, "unanswered",
-                                                       (int)task->unanswered));
+                                                       (json_int_t)survey->windows, "answers_lost",
+                                                       (json_int_t)survey->answers_lost,
+                                                       "unanswered", (int)task->unanswered));
     if (task->names)
         (void)json_object_set(labels, "labels", task->names);
     path = bp_path_join(bp_run_keys_of(self->config)->dir, "task.json");
@@ -526,42 +535,57 @@ bp_err trainer_task_begin(trainer *self)
     return err;
 }
 
-void trainer_task_put_state(const trainer *self, json_t *state)
+static bp_err begin(trainer *self, void *own)
 {
+    bp_err err = BP_OK;
+
+    if (self->mesh->coordinates && bp_task_is_asked(self->config))
+        err = own ? save(self, own) : text_save(self);
+    return bp_agree(self->mesh->world, err);
+}
+
+/* Where task.json is gone. */
+static bp_err finished(trainer *self, void *own)
+{
+    static const char *const names[] = {"task.json"};
+    const char *run_dir = bp_run_keys_of(self->config)->dir;
+
+    if (!bp_task_is_asked(self->config))
+        return BP_OK;
+    if (!self->mesh->coordinates || !bp_run_first_missing(run_dir, names, 1))
+        return bp_agree(self->mesh->world, BP_OK);
+    bp_run_say_missing(run_dir, names[0]);
+    return begin(self, own);
+}
+
+static void put_state(const trainer *self, const void *own, bool best, json_t *state)
+{
+    const fine_tuning *task = own;
     json_t *model = json_object_get(state, "model");
 
-    if (!self->task)
+    (void)best;
+    if (!task)
         return;
-    if (self->task->names)
-        (void)json_object_set(model, "labels", self->task->names);
+    if (task->names)
+        (void)json_object_set(model, "labels", task->names);
     if (kind_of(self) == BP_TASK_SPANS)
         (void)json_object_set_new(
             state, "spans",
             json_pack("{s:I, s:I, s:b}", "stride",
                       (json_int_t)bp_task_keys_of(self->config)->stride, "answer_tokens",
                       (json_int_t)bp_task_keys_of(self->config)->answer_tokens, "unanswered",
-                      (int)self->task->unanswered));
-    (void)json_object_set_new(state, "label",
-                              bp_json_string(self->task->column ? self->task->column : ""));
+                      (int)task->unanswered));
+    (void)json_object_set_new(state, "label", bp_json_string(task->column ? task->column : ""));
 }
 
-/* ---- initial values ---- */
-
-/* A new head, or a pooler that pretraining had none of, keeps its initial values. */
-int64_t trainer_task_keep_known(const trainer *self, bp_slice *slices, int64_t count)
-{
-    char last[sizeof slices->name] = "";
-    int64_t kept = 0;
-
-    for (int64_t k = 0; k < count; k++) {
-        bool known = bp_checkpoint_has(self->source, slices[k].name);
-
-        if (known)
-            slices[kept++] = slices[k];
-        else if (strcmp(last, slices[k].name) != 0) {
-            snprintf(last, sizeof last, "%s", slices[k].name);
-            bp_log("new, with initial values of run.seed: %s", last);
-        }
-    }
-    return kept;
-}
+const bp_training_part training_task = {
+    .name = "task",
+    .open = open_task,
+    .at = {[PART_SHAPE] = shape,
+           [PART_RULES] = rules,
+           [PART_COUNTED] = counted,
+           [PART_BEGIN] = begin,
+           [PART_FINISHED] = finished},
+    .put_state = put_state,
+    .close = close_task,
+};

@@ -1,6 +1,6 @@
 /* The timeline of all ranks, as chrome://tracing and Perfetto read it.
  * Source: "Trace Event Format" (Google, 2016): complete events ("X") and metadata ("M"). */
-#include "train/loop/tracing_priv.h"
+#include "train/parts/trace_priv.h"
 
 #include "base/buffer.h"
 #include "base/fs.h"
@@ -151,11 +151,12 @@ static bp_err write_rank(writer *self, const rank_trace *rank, int pid, bp_trace
     return err;
 }
 
-static bp_err begin(writer *self, const trainer *training, const rank_trace *ranks)
+static bp_err begin(writer *self, const trainer *training, const char *path,
+                    const rank_trace *ranks)
 {
     const rank_trace *own = ranks[0].computes ? &ranks[0] : &ranks[1];
     int64_t dropped = 0;
-    bp_err err = bp_draft_open(&self->draft, training->trace_path);
+    bp_err err = bp_draft_open(&self->draft, path);
 
     for (int r = 0; r < training->mesh->size; r++)
         dropped += ranks[r].dropped;
@@ -172,10 +173,10 @@ static bp_err begin(writer *self, const trainer *training, const rank_trace *ran
 }
 
 /* Of each rank in turn; what has been sent is received whatever went wrong. */
-static bp_err write_all(writer *self, const trainer *training, const rank_trace *ranks,
-                        bp_trace_event *buffer)
+static bp_err write_all(writer *self, const trainer *training, const char *path,
+                        const rank_trace *ranks, bp_trace_event *buffer)
 {
-    bp_err err = begin(self, training, ranks);
+    bp_err err = begin(self, training, path, ranks);
 
     for (int r = 0; r < training->mesh->size; r++) {
         int64_t bytes = ranks[r].events * (int64_t)sizeof *buffer, count, dropped;
@@ -196,19 +197,20 @@ static bp_err write_all(writer *self, const trainer *training, const rank_trace 
     return err;
 }
 
-bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_trace *ranks)
+bp_err timeline_write(const trainer *self, const tracing *own, int64_t capacity,
+                      const rank_trace *mine, const rank_trace *ranks)
 {
     const bp_mesh *mesh = self->mesh;
-    writer out = {.origin = self->trace_origin};
+    writer out = {.origin = own->origin};
     int64_t count, dropped;
     bp_err err = BP_OK;
 
     if (mesh->coordinates) {
-        bp_trace_event *buffer = bp_alloc("trace", trainer_trace_events(self), sizeof *buffer);
+        bp_trace_event *buffer = bp_alloc("trace", capacity, sizeof *buffer);
 
-        err = write_all(&out, self, ranks, buffer);
+        err = write_all(&out, self, own->path, ranks, buffer);
         if (err == BP_OK)
-            bp_log("timeline: %s", self->trace_path);
+            bp_log("timeline: %s", own->path);
         bp_buffer_clear(&out.text);
         bp_free(buffer);
     } else if (mine->events > 0) { /* they come when the coordinator is at them */

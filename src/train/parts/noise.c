@@ -1,9 +1,11 @@
 /* What a training minimises where its family has a choice; and the rules of texts with noise:
  * noise.*, and the special tokens that they need. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/list.h"
 
 #include "base/mem.h"
 #include "mesh/collective.h"
+#include "train/loop/trainer.h"
+#include "train/parts/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +13,20 @@
 
 #define SENTINEL "<extra_id_"
 
+typedef struct noise {
+    int32_t *sentinels; /* of the rules; NULL: there are none */
+} noise;
+
+static bp_err open_noise(trainer *self, void **own)
+{
+    (void)self;
+    *own = bp_alloc("input", 1, sizeof(noise));
+    return BP_OK;
+}
+
 static bool has_task(const trainer *self)
 {
-    return self->task || trainer_writes_text(self);
+    return bp_task_is_asked(self->config);
 }
 
 static bp_err choose(trainer *self, const char *given)
@@ -39,12 +52,15 @@ static bp_err choose(trainer *self, const char *given)
     return BP_OK;
 }
 
-bp_err trainer_find_objective(trainer *self)
+/* The objective, by train.objective or by what the corpora are; sets the key where the family has a
+ * choice. */
+static bp_err shape(trainer *self, void *own)
 {
     bool is_given = bp_config_is_set(self->config, "train.objective");
     const char *given = is_given ? bp_noise_keys_of(self->config)->objective : NULL;
     bp_err err = choose(self, given);
 
+    (void)own;
     if (err == BP_OK && self->shape.family->other_objective && !has_task(self))
         err =
             bp_config_set(self->config, "train.objective", bp_model_objective(&self->shape)->name);
@@ -53,9 +69,9 @@ bp_err trainer_find_objective(trainer *self)
 
 /* ---- rules ---- */
 
-static bool has(const trainer *self, bp_noise noise)
+static bool has(const trainer *self, bp_noise kind)
 {
-    return (self->rules.noises >> noise & 1) != 0;
+    return (self->rules.noises >> kind & 1) != 0;
 }
 
 static int noise_of(const char *name, size_t bytes)
@@ -70,14 +86,14 @@ static bp_err read_kinds(trainer *self, const char *kinds)
 {
     for (const char *at = kinds;; at++) {
         size_t bytes = strcspn(at, ",");
-        int noise = noise_of(at, bytes);
+        int kind = noise_of(at, bytes);
 
-        if (noise < 0)
+        if (kind < 0)
             return BP_FAIL(BP_ERR_CONFIG, "noise.bad_kinds",
                            "noise.kinds = %s has '%.*s', which is no noise: at noise.kinds; there "
                            "are permute, mask, delete, infill, rotate and sentinels, with commas",
                            kinds, (int)bytes, at);
-        self->rules.noises |= 1U << noise;
+        self->rules.noises |= 1U << kind;
         at += bytes;
         if (*at == '\0')
             break;
@@ -163,34 +179,51 @@ static bp_err read_sentinels(const trainer *self, int32_t *ids, int64_t *count)
     return err;
 }
 
-static bp_err share_sentinels(trainer *self)
+static bp_err share_sentinels(trainer *self, noise *own)
 {
     int64_t V = self->facts.vocab_size, count = 0;
     bp_err err = BP_OK;
 
-    self->sentinels = bp_alloc("input", V, sizeof *self->sentinels);
+    own->sentinels = bp_alloc("input", V, sizeof *own->sentinels);
     if (self->mesh->coordinates)
-        err = read_sentinels(self, self->sentinels, &count);
+        err = read_sentinels(self, own->sentinels, &count);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK)
         return err;
     bp_bcast_bytes(&count, sizeof count, 0, self->mesh->world);
-    bp_bcast_bytes(self->sentinels, count * (int64_t)sizeof *self->sentinels, 0, self->mesh->world);
-    self->rules.sentinels = self->sentinels;
+    bp_bcast_bytes(own->sentinels, count * (int64_t)sizeof *own->sentinels, 0, self->mesh->world);
+    self->rules.sentinels = own->sentinels;
     self->rules.sentinel_count = count;
     return BP_OK;
 }
 
-bp_err trainer_find_noise_rules(trainer *self)
+static bp_err rules(trainer *self, void *own)
 {
+    const bp_objective *objective = bp_model_objective(&self->shape);
     const bp_noise_keys *keys = bp_noise_keys_of(self->config);
-    bp_err err = read_kinds(self, keys->kinds);
+    bp_err err;
 
+    if (!objective || !objective->noises)
+        return keys_refuse(self, bp_noise_options, "noise.");
+    err = read_kinds(self, keys->kinds);
     self->rules.noise_rate = keys->rate;
     self->rules.noise_span = keys->span;
     self->rules.has_sentences = self->facts.has_segments;
     if (err == BP_OK)
         err = check_noises(self);
     err = bp_agree(self->mesh->world, err);
-    return err == BP_OK && has(self, BP_NOISE_SENTINELS) ? share_sentinels(self) : err;
+    return err == BP_OK && has(self, BP_NOISE_SENTINELS) ? share_sentinels(self, own) : err;
 }
+
+static void close_noise(void *own)
+{
+    bp_free(((noise *)own)->sentinels);
+    bp_free(own);
+}
+
+const bp_training_part training_noise = {
+    .name = "noise",
+    .open = open_noise,
+    .at = {[PART_SHAPE] = shape, [PART_RULES] = rules},
+    .close = close_noise,
+};

@@ -1,5 +1,5 @@
 /* train.trace and train.profile: what is recorded, of which steps, and gathered at the end. */
-#include "train/loop/tracing_priv.h"
+#include "train/parts/trace_priv.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -18,7 +18,8 @@
 #define CEILING_REPEATS 5
 #define CEILING_SECONDS 0.08 /* of a repeat */
 
-int64_t trainer_trace_events(const trainer *self)
+/* Capacity for events of the timeline on each rank; 0 without it. */
+static int64_t capacity_of(const trainer *self)
 {
     int64_t ranks =
         (int64_t)self->mesh_shape.pipeline * self->mesh_shape.data * self->mesh_shape.tensor;
@@ -32,7 +33,7 @@ int64_t trainer_trace_events(const trainer *self)
 }
 
 /* Can the file be made? Fail now, not after hours. */
-static bp_err try_path(trainer *self)
+static bp_err try_path(const trainer *self, tracing *own)
 {
     const char *path = bp_train_keys_of(self->config)->trace;
     int64_t start = bp_run_start_number(self->run);
@@ -43,10 +44,10 @@ static bp_err try_path(trainer *self)
         return BP_OK;
     /* a later start leaves a timeline that is there: trace.start-2.json; a folder is refused */
     snprintf(word, sizeof word, "start-%lld", (long long)start);
-    self->trace_path = start > 1 && bp_path_exists(path) && !bp_path_is_dir(path)
-                           ? bp_path_insert(path, word)
-                           : bp_strdup(path);
-    bp_err err = bp_draft_open(&draft, self->trace_path);
+    own->path = start > 1 && bp_path_exists(path) && !bp_path_is_dir(path)
+                    ? bp_path_insert(path, word)
+                    : bp_strdup(path);
+    bp_err err = bp_draft_open(&draft, own->path);
     if (err == BP_OK)
         bp_draft_drop(&draft);
     return err == BP_OK ? err : bp_err_prefix(err, "train.trace");
@@ -90,46 +91,64 @@ static int64_t align_clock(MPI_Comm world)
     return 0;
 }
 
-bp_err trainer_trace_open(trainer *self)
+static bool is_asked(const trainer *self)
 {
+    return bp_train_keys_of(self->config)->profile || bp_config_is_set(self->config, "train.trace");
+}
+
+static bp_err open_trace(trainer *self, void **own)
+{
+    *own = is_asked(self) ? bp_alloc("trace", 1, sizeof(tracing)) : NULL;
+    return BP_OK;
+}
+
+static bp_err start(trainer *self, void *part)
+{
+    tracing *own = part;
     bool profiles = bp_train_keys_of(self->config)->profile;
     bool traces = bp_config_is_set(self->config, "train.trace");
-    bp_err err = bp_agree(self->mesh->world, try_path(self));
+    bp_err err;
 
-    if (err != BP_OK || (!profiles && !traces))
+    if (!own)
+        return BP_OK;
+    err = bp_agree(self->mesh->world, try_path(self, own));
+    if (err != BP_OK)
         return err;
-    self->trace_begin = self->progress.step;
-    self->trace_origin = bp_trace_clock();
+    own->begin = self->progress.step;
+    own->origin = bp_trace_clock();
     if (traces)
-        self->clock_offset = align_clock(self->mesh->world);
+        own->clock_offset = align_clock(self->mesh->world);
     /* by turns: a moment in which others are busy spoils some repeats, not all of one kind */
     for (int k = 0; profiles && self->mesh->computes && k < CEILING_REPEATS; k++) {
-        self->peak_flops =
-            fmax(self->peak_flops, bp_math_peak(self->spec.precision, CEILING_SECONDS));
-        self->bandwidth = fmax(self->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
+        own->peak_flops =
+            fmax(own->peak_flops, bp_math_peak(self->spec.precision, CEILING_SECONDS));
+        own->bandwidth = fmax(own->bandwidth, bp_math_bandwidth(CEILING_SECONDS));
     }
     if (profiles && self->mesh->computes)
         bp_mem_resident_peak_reset(); /* what that took is given back */
     if (self->mesh->computes)
-        bp_trace_start(trainer_trace_events(self));
+        bp_trace_start(capacity_of(self));
     return bp_agree(self->mesh->world, err);
 }
 
-void trainer_trace_step(trainer *self)
+static bp_err next(trainer *self, void *part)
 {
-    int64_t steps = self->spec.rate.steps - self->trace_begin;
-    int64_t warm = steps > TRACE_WARM_STEPS ? TRACE_WARM_STEPS : 0;
-    int64_t done = self->progress.step - self->trace_begin;
+    tracing *own = part;
+    int64_t steps, warm, done;
 
-    if (!bp_trace_is_on())
-        return;
+    if (!own || !bp_trace_is_on())
+        return BP_OK;
+    steps = self->spec.rate.steps - own->begin;
+    warm = steps > TRACE_WARM_STEPS ? TRACE_WARM_STEPS : 0;
+    done = self->progress.step - own->begin;
     if (done == warm) {
         bp_trace_reset();
         bp_trace_record(true);
-        self->trace_first = self->progress.step + 1;
+        own->first = self->progress.step + 1;
     } else if (done == warm + TRACE_STEPS) {
         bp_trace_record(false);
     }
+    return BP_OK;
 }
 
 static double seconds_of(bp_trace_track track, bp_trace_kind kind)
@@ -141,7 +160,7 @@ static double seconds_of(bp_trace_track track, bp_trace_kind kind)
     return 1e-9 * (double)counts[kind].nanoseconds;
 }
 
-static void describe(const trainer *self, rank_trace *mine)
+static void describe(const trainer *self, const tracing *own, rank_trace *mine)
 {
     const bp_mesh *mesh = self->mesh;
 
@@ -151,30 +170,32 @@ static void describe(const trainer *self, rank_trace *mine)
     mine->pipeline_at = mesh->pipeline_at;
     mine->data_at = mesh->data_at;
     mine->tensor_at = mesh->tensor_at;
-    mine->clock_offset = self->clock_offset;
-    mine->peak_flops = self->peak_flops;
-    mine->bandwidth = self->bandwidth;
-    if (!bp_trace_is_on() || self->trace_first == 0)
+    mine->clock_offset = own->clock_offset;
+    mine->peak_flops = own->peak_flops;
+    mine->bandwidth = own->bandwidth;
+    if (!bp_trace_is_on() || own->first == 0)
         return;
     bp_trace_record(false);
     bp_trace_counts(BP_TRACE_COMPUTE, mine->work, &mine->nanoseconds);
-    mine->first_step = self->trace_first;
-    mine->steps = self->progress.step - self->trace_first + 1;
+    mine->first_step = own->first;
+    mine->steps = self->progress.step - own->first + 1;
     mine->reader_seconds = seconds_of(BP_TRACE_READER, BP_TRACE_INPUT);
     mine->writer_seconds = seconds_of(BP_TRACE_WRITER, BP_TRACE_CHECKPOINT);
     (void)bp_trace_events(&mine->events, &mine->dropped);
 }
 
-bp_err trainer_trace_close(trainer *self)
+/* Gather, print, write. */
+static bp_err stop(trainer *self, void *part)
 {
+    const tracing *own = part;
     const bp_mesh *mesh = self->mesh;
     bool traces = bp_config_is_set(self->config, "train.trace");
     rank_trace mine, *ranks = NULL;
     bp_err err = BP_OK;
 
-    if (!traces && !bp_train_keys_of(self->config)->profile)
+    if (!own)
         return BP_OK;
-    describe(self, &mine);
+    describe(self, own, &mine);
     if (mesh->coordinates)
         ranks = bp_alloc("trace.ranks", mesh->size, sizeof *ranks);
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
@@ -182,9 +203,34 @@ bp_err trainer_trace_close(trainer *self)
     if (mesh->coordinates && bp_train_keys_of(self->config)->profile)
         err = profile_report(self, ranks);
     if (traces) {
-        bp_err wrote = timeline_write(self, &mine, ranks);
+        bp_err wrote = timeline_write(self, own, capacity_of(self), &mine, ranks);
         err = err == BP_OK ? wrote : err;
     }
     bp_free(ranks);
     return bp_agree(mesh->world, err);
 }
+
+static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
+                       size_t *bytes)
+{
+    (void)own;
+    (void)mesh;
+    (void)stage;
+    *bytes = 2 * bp_trace_bytes(capacity_of(self)); /* twice on the coordinator */
+    return BP_OK;
+}
+
+static void close_trace(void *own)
+{
+    bp_free(((tracing *)own)->path);
+    bp_free(own);
+}
+
+const bp_training_part training_trace = {
+    .name = "trace",
+    .memory = "events of the timeline",
+    .open = open_trace,
+    .bytes = bytes_of,
+    .at = {[PART_START] = start, [PART_NEXT] = next, [PART_STOP] = stop},
+    .close = close_trace,
+};

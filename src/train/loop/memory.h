@@ -2,7 +2,7 @@
 #ifndef BP_TRAIN_LOOP_MEMORY_PRIV_H
 #define BP_TRAIN_LOOP_MEMORY_PRIV_H
 
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
 
 /** What memory depends on, of a training as it is or as it could be. */
 typedef struct memory_case {

@@ -1,32 +1,32 @@
 /* distill.*: another model, or an ensemble, on the same ranks, whose probabilities, or states
  * (teacher_states.c), the training learns. Each step its backbone runs over the batch first; the
  * head asks for logits by rows. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/teacher_states.h"
 
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/open.h"
 #include "nn/distill.h"
 #include "text/tokenizer.h"
+#include "train/loop/trainer.h"
+#include "train/parts/list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct teacher {
+typedef struct teacher {
     bp_teacher face;
+    int64_t bytes;              /* that it takes on a rank, about */
+    char digest[BP_SHA256_HEX]; /* of its members' weights */
+    teacher_layers taught;
     teacher_states *states; /* NULL: none are asked for */
     bp_model **members;     /* [face.members] */
     float **hidden;         /* of each, [slots][T][its width], on ranks of the last stage */
     int32_t *inputs;        /* [slots][T] of a task: -1 behind a text's end, */
     int32_t *targets;       /* and [slots][T] of -1 */
     int64_t first_slot;
-};
-
-static bool has_teacher(const trainer *self)
-{
-    return bp_train_keys_of(self->config)->teacher != NULL;
-}
+} teacher;
 
 /* A CHECKPOINT is a list of one. */
 static bp_err list_members(bp_ensemble_list *list, const char *path)
@@ -73,9 +73,9 @@ static bool gives_soft_targets(const bp_model_shape *shape)
 }
 
 /* Where states alone are learned, any teacher will do that has them. */
-static bool needs_soft_targets(const trainer *self)
+static bool needs_soft_targets(const trainer *self, const teacher *own)
 {
-    return self->spec.distills || self->taught.count == 0;
+    return self->spec.distills || own->taught.count == 0;
 }
 
 /* The same task, of texts that are framed alike. */
@@ -84,7 +84,7 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
 {
     const bp_task_shape *ours = &self->shape.task, *theirs = &shape->task;
     const json_t *labels = json_object_get(json_object_get(state, "model"), "labels"),
-                 *classes = self->task ? self->task->names : NULL;
+                 *classes = self->outcome_names;
     bp_backbone a, b;
 
     if (ours->kind != theirs->kind || ours->outcomes != theirs->outcomes ||
@@ -109,7 +109,7 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
                    shape->family->name, self->shape.family->name, path);
 }
 
-static bp_err check_state(trainer *self, const json_t *state, const char *path)
+static bp_err check_state(trainer *self, teacher *own, const json_t *state, const char *path)
 {
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash")),
                *ours = self->facts.tokenizer_hash;
@@ -129,7 +129,7 @@ static bp_err check_state(trainer *self, const json_t *state, const char *path)
     err = check_task(self, &shape, state, path);
     if (err != BP_OK)
         return err;
-    if (needs_soft_targets(self) && !gives_soft_targets(&shape))
+    if (needs_soft_targets(self, own) && !gives_soft_targets(&shape))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                        "a model of kind %s gives no soft targets here: at distill.model = %s; take "
                        "a causal or masked network whose head is one softmax, or one of classes or "
@@ -142,11 +142,11 @@ static bp_err check_state(trainer *self, const json_t *state, const char *path)
                        "= %s; use a shorter model.context",
                        (long long)bp_model_most_inputs(&shape), (long long)self->shape.context,
                        path);
-    return teacher_states_find(self, &shape);
+    return teacher_states_find(&own->taught, self, &shape);
 }
 
 /* What a member takes on the ranks of the stage where that is most. */
-static bp_err add_bytes(const trainer *self, const json_t *state, int64_t *bytes)
+static bp_err add_bytes(const trainer *self, teacher *own, const json_t *state)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
     int64_t most = 0, slots = self->spec.batch / mesh->data;
@@ -164,19 +164,19 @@ static bp_err add_bytes(const trainer *self, const json_t *state, int64_t *bytes
 
         if (stage == mesh->pipeline - 1 && self->spec.distills)
             here += slots * self->shape.context * memory.width * (int64_t)sizeof(float);
-        here += teacher_states_bytes(self, stage);
+        here += teacher_states_bytes(&own->taught, self, stage);
         most = here > most ? here : most;
     }
-    *bytes += most;
+    own->bytes += most;
     return err;
 }
 
-static bp_err check_members(trainer *self, int64_t *bytes)
+static bp_err check_members(trainer *self, teacher *own)
 {
     bp_ensemble_list list = {0};
     bp_err err = list_members(&list, bp_train_keys_of(self->config)->teacher);
 
-    if (err == BP_OK && self->taught.count > 0 && list.count > 1)
+    if (err == BP_OK && own->taught.count > 0 && list.count > 1)
         err = BP_FAIL(BP_ERR_CONFIG, "distill.no_states",
                       "distill.layers asks for the states of one teacher, and distill.model = %s "
                       "lists %lld: at distill.layers; leave it out, or take one of them",
@@ -189,9 +189,9 @@ static bp_err check_members(trainer *self, int64_t *bytes)
         if (err == BP_OK && manifest) {
             const json_t *state = json_object_get(manifest, "state");
 
-            err = check_state(self, state, list.members[k].path);
+            err = check_state(self, own, state, list.members[k].path);
             if (err == BP_OK)
-                err = add_bytes(self, state, bytes);
+                err = add_bytes(self, own, state);
         }
         json_decref(manifest);
         bp_free(folder);
@@ -200,18 +200,29 @@ static bp_err check_members(trainer *self, int64_t *bytes)
     return err;
 }
 
-bp_err trainer_teacher_check(trainer *self)
+static bp_err open_teacher(trainer *self, void **own)
+{
+    const bool asked = bp_train_keys_of(self->config)->teacher != NULL;
+
+    *own = asked ? bp_alloc("train.teacher", 1, sizeof(teacher)) : NULL;
+    return BP_OK;
+}
+
+/* The teacher fits the model. */
+static bp_err ready(trainer *self, void *part)
 {
     const bp_mesh *mesh = self->mesh;
+    teacher *own = part;
     bp_err err = BP_OK;
 
-    if (!has_teacher(self))
+    if (!own)
         return BP_OK;
-    err = bp_agree(mesh->world, teacher_states_read(self));
+    err = bp_agree(mesh->world,
+                   teacher_states_read(&own->taught, bp_train_keys_of(self->config)->layers));
     if (err != BP_OK)
         return err;
     if (trainer_learner(self) || trainer_counts(self) ||
-        (needs_soft_targets(self) && !gives_soft_targets(&self->shape)))
+        (needs_soft_targets(self, own) && !gives_soft_targets(&self->shape)))
         return BP_FAIL(BP_ERR_CONFIG, "distill.no_student",
                        "distill.model is given, but a model of kind %s learns from no soft "
                        "targets here: at distill.model; leave it out, train a causal or masked "
@@ -219,19 +230,19 @@ bp_err trainer_teacher_check(trainer *self)
                        "alone (distill.layers, distill.weight=0)",
                        self->shape.family->name);
     if (mesh->coordinates)
-        err = check_members(self, &self->teacher_bytes);
+        err = check_members(self, own);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
-        bp_bcast_bytes(&self->teacher_bytes, sizeof self->teacher_bytes, 0, mesh->world);
+        bp_bcast_bytes(&own->bytes, sizeof own->bytes, 0, mesh->world);
     if (err == BP_OK)
-        teacher_states_share(self);
+        teacher_states_share(&own->taught, self);
     return err;
 }
 
 static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int64_t T,
                            int64_t first, int64_t rows, float *logits)
 {
-    const struct teacher *self = (const struct teacher *)face;
+    const teacher *self = (const teacher *)face;
     bp_model *lm = self->members[member];
     int64_t row = (slot - self->first_slot) * T + first;
 
@@ -241,20 +252,21 @@ static void teacher_logits(const bp_teacher *face, int member, int64_t slot, int
 static const float *teacher_states_of(const bp_teacher *face, int match, int64_t slot, int64_t T,
                                       int64_t row)
 {
-    const struct teacher *self = (const struct teacher *)face;
+    const teacher *self = (const teacher *)face;
 
     return teacher_states_at(self->states, match, (slot - self->first_slot) * T + row);
 }
 
 /* An older step than the newest one may have been opened, as that is damaged. */
-static bp_err check_opened(const trainer *self, const bp_model_info *info, const char *path)
+static bp_err check_opened(const trainer *self, const teacher *own, const bp_model_info *info,
+                           const char *path)
 {
     bool teaches = info->task.precision == 0 && !info->log_probabilities && !info->may_be_zero;
 
     if (info->words == self->shape.vocab_size &&
         info->vocab_size == bp_model_outcomes(&self->shape) &&
         info->task.kind == self->shape.task.kind && info->masks == masks_words(&self->shape) &&
-        (teaches || !needs_soft_targets(self)) && info->context >= self->shape.context)
+        (teaches || !needs_soft_targets(self, own)) && info->context >= self->shape.context)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.no_teacher",
                    "the newest step of the teacher that is not damaged is a %s of %lld tokens and "
@@ -263,21 +275,21 @@ static bp_err check_opened(const trainer *self, const bp_model_info *info, const
                    info->kind, (long long)info->words, (long long)info->context, path);
 }
 
-static bp_err open_member(trainer *self, struct teacher *teacher, int k, const char *path)
+static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
 {
     int64_t slots = trainer_slots(self, &self->spec, self->mesh->datas);
     bool keeps = self->spec.distills && self->mesh->pipeline_at == self->mesh->pipelines - 1;
-    bp_err err = bp_model_open(&teacher->members[k], self->mesh, self->config, path);
+    bp_err err = bp_model_open(&own->members[k], self->mesh, self->config, path);
 
     if (err == BP_OK)
-        err = check_opened(self, &teacher->members[k]->info, path);
+        err = check_opened(self, own, &own->members[k]->info, path);
     if (err != BP_OK)
         return err;
     if (keeps)
-        teacher->hidden[k] = bp_try_alloc(
-            "train.teacher", slots * self->shape.context * teacher->members[k]->info.width,
-            sizeof(float));
-    if (keeps && !teacher->hidden[k])
+        own->hidden[k] =
+            bp_try_alloc("train.teacher", slots * self->shape.context * own->members[k]->info.width,
+                         sizeof(float));
+    if (keeps && !own->hidden[k])
         err = BP_FAIL(BP_ERR_SYSTEM, "memory.short",
                       "memory is short: at what the teacher says of a batch; use a smaller "
                       "train.batch or more data ranks");
@@ -287,159 +299,206 @@ static bp_err open_member(trainer *self, struct teacher *teacher, int k, const c
 /* Of tasks and masked models. */
 static bool is_told_ends(const trainer *self)
 {
-    return self->task || masks_words(&self->shape);
+    return self->shape.task.kind != BP_TASK_NONE || masks_words(&self->shape);
 }
 
-static bp_err open_marked(const trainer *self, struct teacher *teacher)
+static bp_err open_marked(const trainer *self, teacher *own)
 {
     int64_t places = trainer_slots(self, &self->spec, self->mesh->datas) * self->shape.context;
 
-    teacher->inputs = bp_try_alloc("train.teacher", places, sizeof *teacher->inputs);
-    teacher->targets = bp_try_alloc("train.teacher", places, sizeof *teacher->targets);
-    for (int64_t r = 0; r < places && teacher->targets; r++)
-        teacher->targets[r] = -1;
+    own->inputs = bp_try_alloc("train.teacher", places, sizeof *own->inputs);
+    own->targets = bp_try_alloc("train.teacher", places, sizeof *own->targets);
+    for (int64_t r = 0; r < places && own->targets; r++)
+        own->targets[r] = -1;
     return bp_agree(self->mesh->member,
-                    teacher->inputs && teacher->targets
+                    own->inputs && own->targets
                         ? BP_OK
-                        : bp_fail_memory("a teacher's texts", places, sizeof *teacher->inputs));
+                        : bp_fail_memory("a teacher's texts", places, sizeof *own->inputs));
 }
 
 /* Of the members' digests in their order. */
-static void find_digest(trainer *self, const struct teacher *teacher)
+static void find_digest(teacher *own)
 {
     bp_sha256 *hash = bp_sha256_new();
 
-    for (int k = 0; k < teacher->face.members; k++)
-        bp_sha256_update(hash, teacher->members[k]->info.digest,
-                         strlen(teacher->members[k]->info.digest));
-    bp_sha256_finish(&hash, self->teacher_digest);
+    for (int k = 0; k < own->face.members; k++)
+        bp_sha256_update(hash, own->members[k]->info.digest, strlen(own->members[k]->info.digest));
+    bp_sha256_finish(&hash, own->digest);
 }
 
 /* A dedicated coordinator has none: of all ranks' numbers, four digits each, the largest count. */
-void trainer_teacher_share(trainer *self)
+static void share_digest(const trainer *self, teacher *own)
 {
     enum { DIGITS = 4, PARTS = (BP_SHA256_HEX - 1) / DIGITS };
     float parts[PARTS];
 
-    if (!has_teacher(self))
-        return;
     for (int k = 0; k < PARTS; k++) {
         char digits[DIGITS + 1] = "0";
 
-        memcpy(digits, self->teacher_digest + k * DIGITS, self->teacher ? DIGITS : 0);
+        memcpy(digits, own->digest + k * DIGITS, self->mesh->computes ? DIGITS : 0);
         parts[k] = (float)strtol(digits, NULL, 16);
     }
     bp_all_max(parts, PARTS, self->mesh->world);
     for (int k = 0; k < PARTS; k++)
-        (void)snprintf(self->teacher_digest + k * DIGITS, DIGITS + 1, "%04x", (unsigned)parts[k]);
+        (void)snprintf(own->digest + k * DIGITS, DIGITS + 1, "%04x", (unsigned)parts[k]);
 }
 
-bp_err trainer_teacher_check_same(const trainer *self)
+/* A training that goes on has the teacher that it began with. */
+static bp_err check_same(const trainer *self, const teacher *own)
 {
-    const char *began =
-        json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
+    const char *began = NULL;
 
-    if (!has_teacher(self) || !began || strcmp(began, self->teacher_digest) == 0)
+    if (self->resumes)
+        began = json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
+    if (!began || strcmp(began, own->digest) == 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.changed",
                    "the teacher has the digest %.12s... now, and the training began with %.12s...: "
                    "at distill.model = %s; name the checkpoint that it began with, or train anew "
                    "with another run.dir",
-                   self->teacher_digest, began, bp_train_keys_of(self->config)->teacher);
+                   own->digest, began, bp_train_keys_of(self->config)->teacher);
 }
 
-bp_err trainer_teacher_open(trainer *self)
+/* Collective over mesh->member. */
+static bp_err open_members(trainer *self, teacher *own)
 {
     const bp_train_keys *keys = bp_train_keys_of(self->config);
     bp_ensemble_list list = {0};
-    struct teacher *teacher;
-    bp_err err;
-
-    if (!has_teacher(self))
-        return BP_OK;
-    err = bp_agree(self->mesh->member, list_members(&list, keys->teacher));
-    self->teacher = teacher = bp_alloc("train.teacher", 1, sizeof *teacher);
-    teacher->face = (bp_teacher){.members = (int)list.count,
-                                 .temperature = keys->temperature,
-                                 .weight = keys->soft_weight,
-                                 .logits = teacher_logits,
-                                 .states_weight = keys->states_weight,
-                                 .cosine = strcmp(keys->states, "cosine") == 0,
-                                 .states = teacher_states_of};
-    teacher->members = bp_alloc("train.teacher", list.count, sizeof(bp_model *));
-    teacher->hidden = bp_alloc("train.teacher", list.count, sizeof *teacher->hidden);
+    bp_err err = bp_agree(self->mesh->member, list_members(&list, keys->teacher));
+    own->face = (bp_teacher){.members = (int)list.count,
+                             .temperature = keys->temperature,
+                             .weight = keys->soft_weight,
+                             .logits = teacher_logits,
+                             .states_weight = keys->states_weight,
+                             .cosine = strcmp(keys->states, "cosine") == 0,
+                             .states = teacher_states_of};
+    own->members = bp_alloc("train.teacher", list.count, sizeof(bp_model *));
+    own->hidden = bp_alloc("train.teacher", list.count, sizeof *own->hidden);
     for (int k = 0; k < (int)list.count && err == BP_OK; k++)
-        err = open_member(self, teacher, k, list.members[k].path);
+        err = open_member(self, own, k, list.members[k].path);
     bp_ensemble_list_clear(&list);
     if (err == BP_OK && is_told_ends(self))
-        err = open_marked(self, teacher);
+        err = open_marked(self, own);
     if (err == BP_OK)
-        err = bp_agree(self->mesh->member, teacher_states_open(&teacher->states, self));
+        err = bp_agree(self->mesh->member, teacher_states_open(&own->states, &own->taught, self));
     if (err != BP_OK)
         return err;
-    find_digest(self, teacher);
-    bp_engine_slots(self->engine, &teacher->first_slot, &(int64_t){0});
-    bp_engine_teach(self->engine, &teacher->face);
+    find_digest(own);
+    bp_engine_slots(self->engine, &own->first_slot, &(int64_t){0});
+    bp_engine_teach(self->engine, &own->face);
+    return BP_OK;
+}
+
+static bp_err build(trainer *self, void *part)
+{
+    teacher *own = part;
+    bp_err err = BP_OK;
+
+    if (!own)
+        return BP_OK;
+    if (bp_corpus_keys_of(self->config)->bucket > 0)
+        return BP_FAIL(BP_ERR_CONFIG, "corpus.bucket_unused",
+                       "corpus.bucket sorts examples by length, but a teacher sees batches of one "
+                       "length: at corpus.bucket; leave it out");
+    if (self->mesh->computes)
+        err = open_members(self, own);
+    err = bp_agree(self->mesh->world, err);
+    if (err != BP_OK)
+        return err;
+    share_digest(self, own);
+    return bp_agree(self->mesh->world, check_same(self, own));
+}
+
+static void put_state(const trainer *self, const void *part, bool best, json_t *state)
+{
+    const teacher *own = part;
+
+    (void)self;
+    (void)best;
+    if (own)
+        (void)json_object_set_new(state, "teacher", bp_json_string(own->digest));
+}
+
+static bp_err bytes_of(const trainer *self, const void *part, const bp_mesh_shape *mesh, int stage,
+                       size_t *bytes)
+{
+    const teacher *own = part;
+
+    (void)self;
+    (void)mesh;
+    (void)stage;
+    *bytes = own ? (size_t)own->bytes : 0;
     return BP_OK;
 }
 
 /* Inputs of -1 mark a text's end for a model outside training. */
-static void mark_ends(struct teacher *teacher, const bp_batch *batch, int64_t T)
+static void mark_ends(teacher *own, const bp_batch *batch, int64_t T)
 {
     const int32_t *lengths = batch->stream[0].lengths;
 
     for (int64_t r = 0; r < batch->B * T; r++)
-        teacher->inputs[r] = !lengths || r % T < lengths[r / T] ? batch->stream[0].inputs[r] : -1;
+        own->inputs[r] = !lengths || r % T < lengths[r / T] ? batch->stream[0].inputs[r] : -1;
 }
 
-bp_err trainer_teach(trainer *self, const bp_batch *batch)
+/* What it says of a step's batch. */
+static bp_err teach(trainer *self, void *part, const bp_batch *batch)
 {
-    struct teacher *teacher = self->teacher;
+    teacher *own = part;
     int64_t T = self->shape.context, each = self->spec.micro_batch;
     bool marks = is_told_ends(self);
     const int32_t *segments = batch->stream[0].segments,
-                  *inputs = teacher && marks ? teacher->inputs : batch->stream[0].inputs,
-                  *targets = teacher && marks ? teacher->targets : batch->term[0].targets;
+                  *inputs = own && marks ? own->inputs : batch->stream[0].inputs,
+                  *targets = own && marks ? own->targets : batch->term[0].targets;
     bp_err err = BP_OK;
 
-    if (teacher && marks)
-        mark_ends(teacher, batch, T);
-    for (int k = 0; teacher && k < teacher->face.members; k++)
+    if (!own)
+        return BP_OK;
+    if (marks)
+        mark_ends(own, batch, T);
+    for (int k = 0; k < own->face.members; k++)
         for (int64_t first = 0; first < batch->B && err == BP_OK; first += each) {
-            bp_model *lm = teacher->members[k];
-            bp_model_batch part = {.windows = each,
-                                   .length = T,
-                                   .inputs = inputs + first * T,
-                                   .targets = targets + first * T,
-                                   .segments = segments ? segments + first * T : NULL,
-                                   .first_slot = teacher->first_slot + first};
+            bp_model *lm = own->members[k];
+            bp_model_batch part_of = {.windows = each,
+                                      .length = T,
+                                      .inputs = inputs + first * T,
+                                      .targets = targets + first * T,
+                                      .segments = segments ? segments + first * T : NULL,
+                                      .first_slot = own->first_slot + first};
 
-            lm->ops->set_probe(lm, teacher_states_probe(teacher->states, first));
-            err = lm->ops->backbone(
-                lm, &part, BP_MODEL_NO_DROPOUT,
-                teacher->hidden[k] ? teacher->hidden[k] + first * T * lm->info.width : NULL);
+            lm->ops->set_probe(lm, teacher_states_probe(own->states, first));
+            err = lm->ops->backbone(lm, &part_of, BP_MODEL_NO_DROPOUT,
+                                    own->hidden[k] ? own->hidden[k] + first * T * lm->info.width
+                                                   : NULL);
         }
-    err = teacher ? bp_agree(self->mesh->compute, err) : BP_OK;
-    if (teacher && err == BP_OK)
-        teacher_states_send(teacher->states);
+    err = bp_agree(self->mesh->compute, err);
+    if (err == BP_OK)
+        teacher_states_send(own->states);
     return err;
 }
 
-void trainer_teacher_close(trainer *self)
+static void close_teacher(void *part)
 {
-    struct teacher *teacher = self->teacher;
+    teacher *own = part;
 
-    if (!teacher)
-        return;
-    for (int k = 0; k < teacher->face.members; k++) {
-        bp_model_free(&teacher->members[k]);
-        bp_free(teacher->hidden[k]);
+    for (int k = 0; k < own->face.members; k++) {
+        bp_model_free(&own->members[k]);
+        bp_free(own->hidden[k]);
     }
-    teacher_states_close(&teacher->states);
-    bp_free(teacher->inputs);
-    bp_free(teacher->targets);
-    bp_free(teacher->members);
-    bp_free(teacher->hidden);
-    bp_free(teacher);
-    self->teacher = NULL;
+    teacher_states_close(&own->states);
+    bp_free(own->inputs);
+    bp_free(own->targets);
+    bp_free(own->members);
+    bp_free(own->hidden);
+    bp_free(own);
 }
+
+const bp_training_part training_teacher = {
+    .name = "teacher",
+    .memory = "its weights, and what it says of a batch",
+    .open = open_teacher,
+    .bytes = bytes_of,
+    .at = {[PART_READY] = ready, [PART_BUILD] = build},
+    .before_step = teach,
+    .put_state = put_state,
+    .close = close_teacher,
+};

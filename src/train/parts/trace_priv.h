@@ -1,9 +1,10 @@
 /* train.trace and train.profile, as the files of this folder share them. */
-#ifndef BP_TRAIN_LOOP_TRACING_PRIV_H
-#define BP_TRAIN_LOOP_TRACING_PRIV_H
+#ifndef BP_TRAIN_PARTS_TRACE_PRIV_H
+#define BP_TRAIN_PARTS_TRACE_PRIV_H
 
 #include "base/trace.h"
-#include "train/loop/trainer_priv.h"
+#include "train/loop/trainer.h"
+#include "train/parts/list.h"
 
 #define TRACE_WARM_STEPS   2       /* of a start: caches and buffers fill, kernels are generated */
 #define TRACE_STEPS        10      /* whose events are kept */
@@ -24,14 +25,25 @@ typedef struct rank_trace {
     int64_t events, dropped;
 } rank_trace;
 
+/* What is recorded of this start. */
+typedef struct tracing {
+    char *path;                   /* of its timeline; on the coordinator; NULL: none */
+    int64_t begin;                /* the step that it goes on from */
+    int64_t first;                /* the first step that is profiled; 0: none yet */
+    int64_t origin;               /* nanoseconds of this rank's clock, when tracing began */
+    int64_t clock_offset;         /* to be added, to have rank 0's */
+    double peak_flops, bandwidth; /* FLOP/s and bytes/s of this rank; 0: not measured */
+} tracing;
+
 /* profile.c: on the coordinator; ranks[mesh->size] */
 /** The table, and RUN/profile.json. Errors: BP_ERR_IO, BP_ERR_DENIED, BP_ERR_SYSTEM. */
 bp_err profile_report(const trainer *self, const rank_trace *ranks);
 
 /* timeline.c */
-/** Events of all ranks go to train.trace, in rank order. Collective over world; ranks[] is the
- *  coordinator's. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_SYSTEM: the same on all
- *  ranks. */
-bp_err timeline_write(const trainer *self, const rank_trace *mine, const rank_trace *ranks);
+/** Events of all ranks, at most `capacity` of each, go to train.trace, in rank order. Collective
+ * over world; ranks[] is the coordinator's. Errors: BP_ERR_IO, BP_ERR_CREATE, BP_ERR_DENIED,
+ * BP_ERR_SYSTEM: the same on all ranks. */
+bp_err timeline_write(const trainer *self, const tracing *own, int64_t capacity,
+                      const rank_trace *mine, const rank_trace *ranks);
 
 #endif

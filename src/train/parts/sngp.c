@@ -2,7 +2,7 @@
  * of its weights, by Laplace's method in one pass over the training documents. The pass is made
  * before a checkpoint that will be used, with that checkpoint's weights; at all other times the
  * network has no covariance. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/sngp.h"
 
 #include "base/clock.h"
 #include "base/heartbeat.h"
@@ -12,6 +12,7 @@
 #include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -43,7 +44,7 @@ static bp_err refuse_others(const trainer *self)
     return BP_OK;
 }
 
-bp_err trainer_sngp_shape(const trainer *self, bp_task_shape *task)
+bp_err sngp_shape(const trainer *self, bp_task_shape *task)
 {
     const bp_task_keys *keys = bp_task_keys_of(self->config);
     int64_t width = self->shape.width;
@@ -75,16 +76,20 @@ bp_err trainer_sngp_shape(const trainer *self, bp_task_shape *task)
     return err;
 }
 
-size_t trainer_sngp_bytes(const trainer *self, const bp_mesh_shape *mesh)
+/* The most that a fit takes. */
+static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
+                       size_t *bytes)
 {
     int64_t D = self->shape.task.features, K = self->shape.task.outcomes, T = mesh->tensor,
             classes = (K + mesh->data - 1) / mesh->data;
 
-    if (D == 0)
-        return 0;
-    return (size_t)(classes * ((D + T - 1) / T) * D) * sizeof(double) +
-           (size_t)(mesh->data * self->spec.micro_batch * (D + K) + D * D) * sizeof(float) +
-           (size_t)bp_distributed_bytes(D, D, mesh->pipeline * mesh->tensor);
+    (void)own;
+    (void)stage;
+    if (D > 0)
+        *bytes = (size_t)(classes * ((D + T - 1) / T) * D) * sizeof(double) +
+                 (size_t)(mesh->data * self->spec.micro_batch * (D + K) + D * D) * sizeof(float) +
+                 (size_t)bp_distributed_bytes(D, D, mesh->pipeline * mesh->tensor);
+    return BP_OK;
 }
 
 /* ---- the precision of each class's weights ---- */
@@ -361,12 +366,18 @@ static bool is_due(const trainer *self, bool best)
     return self->shape.task.features > 0 && (best || trainer_is_done(self));
 }
 
-void trainer_sngp_mark(trainer *self, bool best)
+static void put_state(const trainer *self, const void *own, bool best, json_t *state)
 {
-    self->shape.task.fitted = is_due(self, best);
+    json_t *model = json_object_get(state, "model");
+
+    (void)own;
+    if (is_due(self, best))
+        (void)json_object_set_new(json_object_get(model, "sngp"), "fitted", json_true());
 }
 
-bp_err trainer_sngp_fit(trainer *self, bool best)
+/* Of a new best, or of the end: the covariance of the weights, which the network has until
+ * `forget`. */
+static bp_err fit_weights(trainer *self, void *own, bool best)
 {
     fit f = {.self = self,
              .D = self->shape.task.features,
@@ -376,6 +387,7 @@ bp_err trainer_sngp_fit(trainer *self, bool best)
     double began = bp_clock_now();
     bp_err err;
 
+    (void)own;
     if (!is_due(self, best))
         return BP_OK;
     before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
@@ -394,13 +406,24 @@ bp_err trainer_sngp_fit(trainer *self, bool best)
     return err;
 }
 
-void trainer_sngp_forget(trainer *self)
+static bp_err forget(trainer *self, void *own)
 {
     bp_block *block = self->shape.task.features > 0 && self->engine
                           ? find_block(bp_engine_network(self->engine))
                           : NULL;
     int64_t D = self->shape.task.features;
 
+    (void)own;
     if (block)
         bp_zero(bp_random_features_factor(block, 0), self->shape.task.outcomes * D * D);
+    return BP_OK;
 }
+
+const bp_training_part training_sngp = {
+    .name = "covariance",
+    .memory = "of a Gaussian process, before a checkpoint",
+    .bytes = bytes_of,
+    .at = {[PART_LOADED] = forget, [PART_COMMITTED] = forget},
+    .before_commit = fit_weights,
+    .put_state = put_state,
+};

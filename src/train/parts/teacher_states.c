@@ -1,7 +1,7 @@
 /* distill.layers: states of a teacher's layers, which the model's layers learn. A probe takes them
  * out of the teacher's passes; stages that have the teacher's layer send them to those that have
  * the model's. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/teacher_states.h"
 
 #include "mesh/collective.h"
 #include "nn/distill.h"
@@ -14,7 +14,8 @@
 
 struct teacher_states {
     bp_probe probe;
-    const trainer *trainer; /* borrowed */
+    const trainer *trainer;       /* borrowed */
+    const teacher_layers *taught; /* borrowed */
     int64_t T;
     int64_t row[BP_STATE_MATCHES];   /* of the batch, where the next pass's states go */
     float *states[BP_STATE_MATCHES]; /* [slots * T][columns]; NULL: neither comes from nor goes to
@@ -43,11 +44,8 @@ static int64_t read_layer(const char **at, char end)
     return layer;
 }
 
-bp_err teacher_states_read(trainer *self)
+bp_err teacher_states_read(teacher_layers *taught, const char *list)
 {
-    const char *list = bp_train_keys_of(self->config)->layers;
-    teacher_layers *taught = &self->taught;
-
     taught->count = 0;
     for (const char *at = list; at && *at;) {
         int k = taught->count;
@@ -98,9 +96,9 @@ static int stage_of(const bp_model_shape *shape, int block, int stages, int chun
     return 0;
 }
 
-bp_err teacher_states_find(trainer *self, const bp_model_shape *theirs)
+bp_err teacher_states_find(teacher_layers *taught, const trainer *self,
+                           const bp_model_shape *theirs)
 {
-    teacher_layers *taught = &self->taught;
     int stages = self->mesh_shape.pipeline, chunks = bp_engine_chunks(&self->spec, stages);
     bp_err err;
 
@@ -121,13 +119,13 @@ bp_err teacher_states_find(trainer *self, const bp_model_shape *theirs)
     return BP_OK;
 }
 
-void teacher_states_share(trainer *self)
+void teacher_states_share(teacher_layers *taught, trainer *self)
 {
     bp_state_matches *states = &self->shape.states;
 
-    bp_bcast_bytes(&self->taught, sizeof self->taught, 0, self->mesh->world);
-    *states = (bp_state_matches){.count = self->taught.count, .columns = self->taught.columns};
-    memcpy(states->layer, self->taught.layer, sizeof states->layer);
+    bp_bcast_bytes(taught, sizeof *taught, 0, self->mesh->world);
+    *states = (bp_state_matches){.count = taught->count, .columns = taught->columns};
+    memcpy(states->layer, taught->layer, sizeof states->layer);
 }
 
 static bool is_here(const teacher_layers *taught, int match, int stage)
@@ -136,25 +134,25 @@ static bool is_here(const teacher_layers *taught, int match, int stage)
 }
 
 /* Floats of a match's states. */
-static int64_t floats_of(const trainer *self)
+static int64_t floats_of(const teacher_layers *taught, const trainer *self)
 {
-    return self->spec.batch / self->mesh_shape.data * self->shape.context * self->taught.columns;
+    return self->spec.batch / self->mesh_shape.data * self->shape.context * taught->columns;
 }
 
-int64_t teacher_states_bytes(const trainer *self, int stage)
+int64_t teacher_states_bytes(const teacher_layers *taught, const trainer *self, int stage)
 {
     int64_t bytes = 0;
 
-    for (int k = 0; k < self->taught.count; k++)
-        if (is_here(&self->taught, k, stage))
-            bytes += floats_of(self) * (int64_t)sizeof(float);
+    for (int k = 0; k < taught->count; k++)
+        if (is_here(taught, k, stage))
+            bytes += floats_of(taught, self) * (int64_t)sizeof(float);
     return bytes;
 }
 
 static void see(bp_probe *probe, const bp_probed *seen)
 {
     teacher_states *self = (teacher_states *)probe;
-    const teacher_layers *taught = &self->trainer->taught;
+    const teacher_layers *taught = self->taught;
 
     for (int k = 0; k < taught->count; k++) {
         if (seen->block != taught->block[k] || strcmp(seen->what, "hidden") != 0)
@@ -166,24 +164,26 @@ static void see(bp_probe *probe, const bp_probed *seen)
     }
 }
 
-bp_err teacher_states_open(teacher_states **out, const trainer *self)
+bp_err teacher_states_open(teacher_states **out, const teacher_layers *taught, const trainer *self)
 {
     teacher_states *states;
     bp_err err = BP_OK;
 
     *out = NULL;
-    if (self->taught.count == 0)
+    if (taught->count == 0)
         return BP_OK;
     *out = states = bp_alloc("train.teacher", 1, sizeof *states);
     states->probe.see = see;
     states->trainer = self;
+    states->taught = taught;
     states->T = self->shape.context;
-    for (int k = 0; k < self->taught.count && err == BP_OK; k++) {
-        if (!is_here(&self->taught, k, self->mesh->pipeline_at))
+    for (int k = 0; k < taught->count && err == BP_OK; k++) {
+        if (!is_here(taught, k, self->mesh->pipeline_at))
             continue;
-        states->states[k] = bp_try_alloc("train.teacher", floats_of(self), sizeof(float));
+        states->states[k] = bp_try_alloc("train.teacher", floats_of(taught, self), sizeof(float));
         if (!states->states[k])
-            err = bp_fail_memory("a teacher's states of a batch", floats_of(self), sizeof(float));
+            err = bp_fail_memory("a teacher's states of a batch", floats_of(taught, self),
+                                 sizeof(float));
     }
     return err;
 }
@@ -197,11 +197,11 @@ bp_probe *teacher_states_probe(teacher_states *states, int64_t window)
 
 void teacher_states_send(teacher_states *states)
 {
-    const teacher_layers *taught = states ? &states->trainer->taught : NULL;
+    const teacher_layers *taught = states ? states->taught : NULL;
 
     for (int k = 0; states && k < taught->count; k++) {
         const bp_mesh *mesh = states->trainer->mesh;
-        int64_t bytes = floats_of(states->trainer) * (int64_t)sizeof(float);
+        int64_t bytes = floats_of(taught, states->trainer) * (int64_t)sizeof(float);
 
         if (taught->from[k] == taught->to[k])
             continue;
@@ -214,7 +214,7 @@ void teacher_states_send(teacher_states *states)
 
 const float *teacher_states_at(const teacher_states *states, int match, int64_t row)
 {
-    return states->states[match] + row * states->trainer->taught.columns;
+    return states->states[match] + row * states->taught->columns;
 }
 
 void teacher_states_close(teacher_states **states)

@@ -1,5 +1,5 @@
 /* Where a step's time goes: a table, and RUN/profile.json. */
-#include "train/loop/tracing_priv.h"
+#include "train/parts/trace_priv.h"
 
 #include "base/fs.h"
 #include "base/log.h"

@@ -1,14 +1,14 @@
 /* What the documents of a fine-tuning are before it begins: how many are cut, how much is padding,
  * which classes are rare. On the coordinator. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/task_survey.h"
 
 #include "base/log.h"
 #include "base/run_options.h"
 
 /* A question's window: whether it holds the answer, and what of the question is cut. */
-static void survey_window(trainer *self, const bp_document *document, bool *holds)
+static void survey_window(const trainer *self, task_survey *task, const bp_document *document,
+                          bool *holds)
 {
-    fine_tuning *task = self->task;
     bp_task_pair pair = bp_task_window(document, &self->rules.windows);
     int64_t first = pair.text[1] - document->tokens, more = document->starts[1] - pair.tokens[0];
 
@@ -28,9 +28,9 @@ static void survey_window(trainer *self, const bp_document *document, bool *hold
 }
 
 /* Classes of documents are counted; cut tokens too. */
-static bp_err survey_document(trainer *self, const bp_document *document, int64_t *of_class)
+static bp_err survey_document(const trainer *self, task_survey *task, const bp_document *document,
+                              int64_t *of_class)
 {
-    fine_tuning *task = self->task;
     bp_task_pair pair = bp_task_texts(document, self->rules.pairs);
     int64_t more = bp_task_places(&self->rules.frame, &pair) - self->shape.context;
 
@@ -54,7 +54,7 @@ static void warn_of_rare_class(const trainer *self, const int64_t *of_class)
         }
 }
 
-bp_err trainer_task_survey(trainer *self)
+bp_err task_survey_run(task_survey *out, const trainer *self)
 {
     int64_t *of_class = bp_alloc("input", self->columns.class_count, sizeof *of_class);
     bp_document_table *table = NULL;
@@ -69,19 +69,18 @@ bp_err trainer_task_survey(trainer *self)
     if (err == BP_OK)
         entries = bp_document_table_count(table);
     if (!self->columns.spans)
-        self->task->documents = entries;
+        out->documents = entries;
     for (int64_t d = 0; d < entries && err == BP_OK; d++) {
         err = bp_document_table_read(table, d, NULL, &document);
         if (err == BP_OK && self->columns.spans)
-            survey_window(self, document, &holds);
+            survey_window(self, out, document, &holds);
         else if (err == BP_OK)
-            err = survey_document(self, document, of_class);
+            err = survey_document(self, out, document, of_class);
     }
     if (err == BP_OK)
         warn_of_rare_class(self, of_class);
     if (entries > 0) /* so far it counts places that are filled */
-        self->task->padding =
-            1 - self->task->padding / ((double)entries * (double)self->shape.context);
+        out->padding = 1 - out->padding / ((double)entries * (double)self->shape.context);
     bp_document_table_free(&table);
     bp_stream_free(&plain);
     bp_free(of_class);

@@ -1,11 +1,12 @@
 /* The checkpoints that a sampler of the posterior keeps are members of an ensemble. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/list.h"
 
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "io/checkpoint/ensemble_file.h"
+#include "train/loop/trainer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -60,22 +61,25 @@ static bp_err list_samples(const trainer *self)
     return err;
 }
 
-bp_err trainer_keep_samples(trainer *self)
+/* ensemble.json lists the checkpoints that are kept. */
+static bp_err finish(trainer *self, void *own)
 {
     bool keeps = samples(self) && self->mesh->coordinates;
 
+    (void)own;
     return bp_agree(self->mesh->world, keeps ? list_samples(self) : BP_OK);
 }
 
-/* Its settings are those of its last start still; another optimizer's checkpoints are no samples.
- */
-bp_err trainer_keep_samples_of_finished(trainer *self)
+/* The same, where a job was killed between its last checkpoint and the list. The run's settings are
+ * those of its last start; another optimizer's checkpoints are no samples. */
+static bp_err finished(trainer *self, void *own)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
     char *path, *kind = NULL;
     bool wants = false;
     bp_err err;
 
+    (void)own;
     if (!samples(self))
         return BP_OK;
     path = bp_path_join(run_dir, "ensemble.json");
@@ -89,12 +93,13 @@ bp_err trainer_keep_samples_of_finished(trainer *self)
 
 /* The posterior goes by the number of targets: masks and noise draw others in each epoch, and tags
  * and spans have several, or none, a document. */
-void trainer_check_posterior(const trainer *self)
+static void check(const trainer *self, const void *own)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
     int64_t task = self->shape.task.kind;
     bool draws = task == BP_TASK_NONE && objective && (objective->masks || objective->noises);
 
+    (void)own;
     if (samples(self) && (draws || task == BP_TASK_TAGS || task == BP_TASK_SPANS))
         bp_config_fault(self->config, "optimizer.no_posterior",
                         "optimizer.kind = %s goes by the number of targets, which is not fixed "
@@ -127,12 +132,21 @@ static bp_err drop_list(const trainer *self)
     return err;
 }
 
-bp_err trainer_set_posterior(trainer *self)
+/* The rule of a sampler goes by the number of data. */
+static bp_err start(trainer *self, void *own)
 {
     bp_optimizer_rule *rule = &self->spec.optimizer;
 
+    (void)own;
     rule->seed = self->spec.seed;
     rule->member = bp_corpus_keys_of(self->config)->member;
     rule->data = count_targets(self);
-    return samples(self) && self->mesh->coordinates ? drop_list(self) : BP_OK;
+    return bp_agree(self->mesh->world,
+                    samples(self) && self->mesh->coordinates ? drop_list(self) : BP_OK);
 }
+
+const bp_training_part training_posterior = {
+    .name = "posterior",
+    .check = check,
+    .at = {[PART_START] = start, [PART_FINISH] = finish, [PART_FINISHED] = finished},
+};

@@ -1,7 +1,7 @@
 /* Texts that a training writes now and then: its own parameters, as they are behind a step,
  * continue a prompt. One copy of the model does, through the steps of decoding; the others wait in
  * the next step. Nothing of it touches what is trained. */
-#include "train/loop/trainer_priv.h"
+#include "train/parts/list.h"
 
 #include "base/clock.h"
 #include "base/heartbeat.h"
@@ -10,15 +10,27 @@
 #include "base/rng.h"
 #include "infer/generate/results.h"
 #include "infer/generate/spell.h"
+#include "infer/generate/units.h"
 #include "math/kernels/kernels.h"
 #include "mesh/collective.h"
 #include "models/network_model.h"
+#include "train/loop/parts.h"
 
 #include <inttypes.h>
 #include <omp.h>
 #include <string.h>
 
 #define SHOWN_BYTES 400 /* of a text, in the log */
+
+/* One text at a time. Without train.sample_every there is none of it. */
+typedef struct sampling {
+    bp_prompts prompt;       /* on all ranks, ids only */
+    bp_search_spec rule;     /* its seed is the step's */
+    bp_generate_plan plan;   /* of one sequence */
+    bp_tokenizer *tokenizer; /* on the coordinator; NULL: not known */
+    bp_model *lm;            /* the engine's network; of the first data rank, as `unit` */
+    bp_unit *unit;
+} sampling;
 
 static int64_t every(const trainer *self)
 {
@@ -27,11 +39,11 @@ static int64_t every(const trainer *self)
 
 /* ---- the prompt ---- */
 
-static bp_err open_tokenizer(trainer *self)
+static bp_err open_tokenizer(const trainer *self, bp_tokenizer **out)
 {
-    return self->tokenizer ? bp_tokenizer_parse(&self->samples.tokenizer, self->tokenizer,
-                                                strlen(self->tokenizer), "the tokenizer")
-                           : BP_OK;
+    return self->tokenizer
+               ? bp_tokenizer_parse(out, self->tokenizer, strlen(self->tokenizer), "the tokenizer")
+               : BP_OK;
 }
 
 static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids)
@@ -78,19 +90,19 @@ static bp_err check_prompt(const trainer *self, const bp_ids *ids)
 }
 
 /* On the coordinator. */
-static bp_err read_prompt(trainer *self, bp_ids *ids)
+static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
 {
     const char *text = bp_train_keys_of(self->config)->sample_prompt;
-    bp_err err = open_tokenizer(self);
+    bp_err err = open_tokenizer(self, &samples->tokenizer);
 
-    if (err == BP_OK && text && !self->samples.tokenizer)
+    if (err == BP_OK && text && !samples->tokenizer)
         err = BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
                       "train.sample_prompt needs a tokenizer, and the corpus brings "
                       "none: at tokenizer.path; set it");
     if (err == BP_OK)
         err = !text || self->facts.roles[BP_ROLE_FIRST] >= 0 ? begin_document(self, ids) : BP_OK;
     if (err == BP_OK && text)
-        err = encode(self->samples.tokenizer, text, ids);
+        err = encode(samples->tokenizer, text, ids);
     return err == BP_OK ? check_prompt(self, ids) : err;
 }
 
@@ -123,9 +135,8 @@ static bp_err check_family(const trainer *self)
     return err;
 }
 
-static void share_prompt(trainer *self, bp_ids *ids)
+static void share_prompt(const trainer *self, bp_prompts *prompt, bp_ids *ids)
 {
-    bp_prompts *prompt = &self->samples.prompt;
     int64_t count = ids->count;
 
     bp_bcast_bytes(&count, sizeof count, 0, self->mesh->world);
@@ -138,24 +149,31 @@ static void share_prompt(trainer *self, bp_ids *ids)
     prompt->ids = *ids;
 }
 
-bp_err trainer_samples_open(trainer *self)
+static bp_err open_samples(trainer *self, void **own)
+{
+    *own = every(self) > 0 ? bp_alloc("train.samples", 1, sizeof(sampling)) : NULL;
+    return BP_OK;
+}
+
+/* The prompt, the rule, and whether the model can. */
+static bp_err ready(trainer *self, void *own)
 {
     const bp_train_keys *keys = bp_train_keys_of(self->config);
-    sampling *samples = &self->samples;
+    sampling *samples = own;
     bp_ids ids = {0};
     bp_err err;
 
-    if (every(self) == 0)
+    if (!samples)
         return BP_OK;
     err = check_family(self);
     if (err == BP_OK && self->mesh->coordinates)
-        err = read_prompt(self, &ids);
+        err = read_prompt(self, samples, &ids);
     err = bp_agree(self->mesh->world, err);
     if (err != BP_OK) {
         bp_ids_clear(&ids);
         return err;
     }
-    share_prompt(self, &ids);
+    share_prompt(self, &samples->prompt, &ids);
     samples->rule = (bp_search_spec){.choice = {.vocab_size = self->shape.vocab_size,
                                                 .samples = keys->sample_temperature > 0,
                                                 .temperature = keys->sample_temperature,
@@ -169,17 +187,18 @@ bp_err trainer_samples_open(trainer *self)
     return BP_OK;
 }
 
-bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage,
-                             size_t *bytes)
+static bp_err bytes_of(const trainer *self, const void *own, const bp_mesh_shape *mesh, int stage,
+                       size_t *bytes)
 {
+    const sampling *samples = own;
     int64_t V = self->shape.vocab_size, decoding = 0;
-    bp_err err = BP_OK;
+    bp_err err;
 
-    *bytes = 0;
-    if (every(self) > 0)
-        err = decode_bytes(self, mesh, stage, self->samples.plan.capacity, &decoding);
+    if (every(self) == 0)
+        return BP_OK;
+    err = decode_bytes(self, mesh, stage, samples ? samples->plan.capacity : 0, &decoding);
     *bytes = (size_t)decoding;
-    if (every(self) > 0 && stage == mesh->pipeline - 1)
+    if (stage == mesh->pipeline - 1)
         *bytes +=
             (size_t)(2 * V) * sizeof(float) + (size_t)(omp_get_max_threads() * bp_choice_bytes(V));
     return err;
@@ -187,28 +206,32 @@ bp_err trainer_samples_bytes(const trainer *self, const bp_mesh_shape *mesh, int
 
 /* ---- writing ---- */
 
-bp_err trainer_samples_begin(trainer *self)
+/* Caches of keys and values. */
+static bp_err begin(trainer *self, void *own)
 {
-    sampling *samples = &self->samples;
+    sampling *samples = own;
+    bp_err err = BP_OK;
 
-    if (every(self) == 0 || !self->mesh->computes || self->mesh->data_at > 0)
-        return BP_OK;
-    samples->lm = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
-    return bp_unit_new(&samples->unit, &(bp_unit_spec){.mesh = self->mesh,
-                                                       .lm = samples->lm,
-                                                       .rule = &samples->rule,
-                                                       .prompts = &samples->prompt,
-                                                       .plan = &samples->plan});
+    if (samples && self->mesh->computes && self->mesh->data_at == 0) {
+        samples->lm = bp_model_view(self->mesh, bp_engine_network(self->engine), &self->shape);
+        err = bp_unit_new(&samples->unit, &(bp_unit_spec){.mesh = self->mesh,
+                                                          .lm = samples->lm,
+                                                          .rule = &samples->rule,
+                                                          .prompts = &samples->prompt,
+                                                          .plan = &samples->plan});
+    }
+    return bp_agree(self->mesh->world, err);
 }
 
-void trainer_samples_close(trainer *self)
+static void close_samples(void *own)
 {
-    sampling *samples = &self->samples;
+    sampling *samples = own;
 
     bp_unit_free(&samples->unit);
     bp_model_free(&samples->lm);
     bp_prompts_clear(&samples->prompt);
     bp_tokenizer_free(&samples->tokenizer);
+    bp_free(samples);
 }
 
 /* What the coordinator receives of a text. */
@@ -236,14 +259,15 @@ static bp_err send_result(trainer *self, const bp_buffer *result)
     if (err == BP_OK)
         err = bp_result_text(&reader, &text);
     if (err == BP_OK)
-        report_send(self, REPORT_SAMPLE, line_of(self->progress.step, &text));
+        part_report(self, &training_samples, line_of(self->progress.step, &text));
     bp_result_text_clear(&text);
     return err;
 }
 
-void trainer_sample(trainer *self)
+/* On the copy of the model of the first data rank. What fails is a warning. */
+static bp_err write_text(trainer *self, void *own)
 {
-    sampling *samples = &self->samples;
+    sampling *samples = own;
     int64_t step = self->progress.step;
     bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
     bp_buffer result = {0};
@@ -251,7 +275,7 @@ void trainer_sample(trainer *self)
     bool stopped;
     bp_err err;
 
-    if (samples->unit && step % every(self) == 0) {
+    if (samples && samples->unit && step % every(self) == 0) {
         bp_rng_key key = bp_rng_key_of(self->spec.seed, BP_RNG_GENERATE, 0, step, 1);
 
         (void)bp_engine_network(self->engine); /* all parameters are there */
@@ -268,12 +292,13 @@ void trainer_sample(trainer *self)
         self->clock += bp_clock_now() - began;
     }
     (void)bp_heartbeat_phase(before);
+    return BP_OK;
 }
 
 /* ---- on the coordinator ---- */
 
 /* The new tokens of a line, without the end token. */
-static bp_err spell(const trainer *self, const json_t *line, char **text, size_t *bytes)
+static bp_err spell(const sampling *samples, const json_t *line, char **text, size_t *bytes)
 {
     const json_t *list = json_object_get(line, "tokens");
     int64_t count = (int64_t)json_array_size(list);
@@ -282,10 +307,10 @@ static bp_err spell(const trainer *self, const json_t *line, char **text, size_t
 
     for (int64_t i = 0; i < count; i++)
         tokens[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
-    if (count > 0 && bp_search_ends(&self->samples.rule, tokens[count - 1]))
+    if (count > 0 && bp_search_ends(&samples->rule, tokens[count - 1]))
         count--;
-    if (self->samples.tokenizer)
-        err = bp_spell(self->samples.tokenizer, tokens, count, text, bytes);
+    if (samples->tokenizer)
+        err = bp_spell(samples->tokenizer, tokens, count, text, bytes);
     bp_free(tokens);
     return err;
 }
@@ -303,14 +328,15 @@ static void log_text(const trainer *self, int64_t step, const char *text, size_t
     bp_buffer_clear(&shown);
 }
 
-bp_err trainer_take_sample(trainer *self, const json_t *value)
+/* A line of samples.jsonl, and of the log. */
+static bp_err receive(trainer *self, void *own, const json_t *value)
 {
     const char *prompt = bp_train_keys_of(self->config)->sample_prompt;
     int64_t step = json_integer_value(json_object_get(value, "step"));
     json_t *line = json_object();
     char *text = NULL;
     size_t bytes = 0;
-    bp_err err = spell(self, value, &text, &bytes);
+    bp_err err = spell(own, value, &text, &bytes);
 
     (void)json_object_set(line, "step", json_object_get(value, "step"));
     (void)json_object_set_new(line, "prompt", bp_spell_json(prompt, prompt ? strlen(prompt) : 0));
@@ -324,3 +350,20 @@ bp_err trainer_take_sample(trainer *self, const json_t *value)
     json_decref(line);
     return err;
 }
+
+static void describe_run(const trainer *self, const void *own, bp_run_spec *spec)
+{
+    (void)self;
+    spec->samples = own != NULL;
+}
+
+const bp_training_part training_samples = {
+    .name = "samples",
+    .memory = "keys and values of a text that the model writes",
+    .open = open_samples,
+    .describe_run = describe_run,
+    .bytes = bytes_of,
+    .at = {[PART_READY] = ready, [PART_BEGIN] = begin, [PART_STEPPED] = write_text},
+    .receive = receive,
+    .close = close_samples,
+};

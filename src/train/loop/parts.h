@@ -1,0 +1,22 @@
+/* The hooks of all parts of a training, called in the order of its list until one fails. */
+#ifndef BP_TRAIN_LOOP_PARTS_H
+#define BP_TRAIN_LOOP_PARTS_H
+
+#include "train/loop/trainer.h"
+
+/** Calls that hook of all parts. */
+bp_err parts_at(trainer *self, part_time when);
+bp_err parts_open(trainer *self);
+void parts_check(const trainer *self);
+void parts_describe_run(const trainer *self, bp_run_spec *spec);
+/** Of all parts together. */
+bp_err parts_bytes(const trainer *self, const bp_mesh_shape *mesh, int stage, size_t *bytes);
+bp_err parts_before_step(trainer *self, const bp_batch *batch);
+bp_err parts_before_commit(trainer *self, bool best);
+void parts_put_state(const trainer *self, bool best, json_t *state);
+void parts_close(trainer *self);
+
+/** To the part's `receive`, from compute's root; steals the reference. */
+void part_report(trainer *self, const bp_training_part *part, json_t *value);
+
+#endif

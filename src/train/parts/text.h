@@ -1,0 +1,12 @@
+/* Fine-tuning for texts. */
+#ifndef BP_TRAIN_PARTS_TEXT_H
+#define BP_TRAIN_PARTS_TEXT_H
+
+#include "train/loop/trainer.h"
+
+/** Is it task.kind=text? Its examples are pairs; a checkpoint is a language model's. Local. */
+bool text_is_asked(const bp_config *config);
+/** Its task.json. On the coordinator. Errors: those of writing a file. */
+bp_err text_save(const trainer *self);
+
+#endif
