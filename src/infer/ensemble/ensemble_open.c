@@ -381,7 +381,7 @@ static bp_err add_backbone(opening *o, int64_t k)
     const bp_mesh *mesh = self->mesh;
     bp_model *lm = self->models[are_many(o) ? self->backbone_count : 0];
 
-    BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
+    BP_ASSERT(lm->ops->distribution || !ensemble_is_of_texts(self));
     if (!lm->ops->backbone)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
                        "a member of kind %s can't be split, but mesh.tensor = %d and "

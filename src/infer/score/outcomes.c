@@ -20,7 +20,7 @@ typedef struct outcomes {
     task_documents documents;
     int64_t count;     /* predictions: of a text one, or one of each word, or both ends of a span */
     float *statistics; /* [statistics][count]; NaN: not known, since there is no label */
-    float *values;     /* [statistics][TASK_GROUP][length][asks] of a batch */
+    float *values;     /* [statistics][TASK_GROUP][length] of a batch */
 } outcomes;
 
 /* Is a statistic one of the label, and not of the distribution alone? */
@@ -35,8 +35,7 @@ static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic
 static void take_document(outcomes *work, const bp_model_batch *batch, int64_t d, int64_t w)
 {
     const task_documents *documents = &work->documents;
-    int64_t stride = batch->windows * batch->length * documents->asks,
-            ends = task_documents_ends(documents);
+    int64_t stride = batch->windows * batch->length, ends = task_documents_ends(documents);
 
     for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1]; r++)
         for (int64_t end = 0; end < ends; end++) {
@@ -171,8 +170,7 @@ static bp_err prepare(outcomes *work)
     work->statistics =
         bp_try_alloc("score.task", self->info.statistics * work->count, sizeof(float));
     work->values = bp_try_alloc(
-        "score.task", self->info.statistics * TASK_GROUP * documents->length * documents->asks,
-        sizeof(float));
+        "score.task", self->info.statistics * TASK_GROUP * documents->length, sizeof(float));
     return bp_agree(self->mesh->world,
                     work->statistics && work->values
                         ? BP_OK

@@ -259,16 +259,14 @@ bp_err task_documents_open(task_documents *self, const task_documents_spec *spec
     *self = (task_documents){.mesh = spec->mesh,
                              .kind = spec->model->task.kind,
                              .length = spec->model->context,
-                             .least = spec->least > 0 ? spec->least : 1,
                              .corpus = spec->corpus};
     if (spec->config) {
         self->stride = bp_score_rule_keys_of(spec->config)->span_stride;
         self->answer_tokens = bp_score_rule_keys_of(spec->config)->answer_tokens;
     }
-    self->asks = task_documents_ends(self);
     self->inputs = bp_alloc("score.task", places, sizeof *self->inputs);
     self->segments = bp_alloc("score.task", places, sizeof *self->segments);
-    self->targets = bp_alloc("score.task", places * self->asks, sizeof *self->targets);
+    self->targets = bp_alloc("score.task", places, sizeof *self->targets);
     err = bp_agree(world, spec->corpus ? open_documents(self, spec) : BP_OK);
     int64_t *known[] = {&self->count, &self->rows, &self->cut, &self->words_cut};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
@@ -317,11 +315,7 @@ void task_documents_tell_cut(const task_documents *self)
 int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
                           int64_t length)
 {
-    int64_t place = self->kind == BP_TASK_SPANS  ? row->answer[end]
-                    : self->kind == BP_TASK_TAGS ? row->place
-                                                 : 0;
-
-    return (w * length + place) * self->asks + (self->asks > 1 ? end : 0);
+    return w * length + (self->kind == BP_TASK_TAGS ? row->place : end);
 }
 
 /* Example `w`, at `length` places each; *longest grows with it. */
@@ -352,15 +346,14 @@ static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t len
             int32_t label = row->label >= 0 ? row->label : unknown;
 
             self->targets[task_documents_at(self, row, end, w, length)] =
-                self->kind == BP_TASK_SPANS ? (int32_t)end : label;
+                self->kind == BP_TASK_SPANS ? row->answer[end] : label;
         }
 }
 
 static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
                          bp_model_batch *batch)
 {
-    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count,
-            longest = self->least;
+    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count, longest = 1;
     bp_err err = BP_OK;
 
     for (int64_t d = first; d < end && err == BP_OK; d++)
@@ -371,7 +364,7 @@ static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
         memmove(self->segments + w * longest, self->segments + w * self->length,
                 (size_t)longest * sizeof(int32_t));
     }
-    for (int64_t k = 0; k < (end - first) * longest * self->asks; k++)
+    for (int64_t k = 0; k < (end - first) * longest; k++)
         self->targets[k] = -1;
     for (int64_t d = first; d < end; d++)
         fill_targets(self, d, d - first, longest, unknown);
@@ -390,7 +383,6 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     *batch = (bp_model_batch){.inputs = self->inputs,
                               .targets = self->targets,
                               .segments = self->segments,
-                              .asks = self->asks,
                               .first_slot = g * TASK_GROUP};
     if (bp_comm_is_root(group))
         err = make_group(self, g * TASK_GROUP, unknown, batch);
@@ -404,6 +396,6 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes(self->inputs, bytes, 0, group);
     bp_bcast_bytes(self->segments, bytes, 0, group);
-    bp_bcast_bytes(self->targets, bytes * self->asks, 0, group);
+    bp_bcast_bytes(self->targets, bytes, 0, group);
     return BP_OK;
 }

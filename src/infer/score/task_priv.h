@@ -18,12 +18,10 @@ typedef struct task_scoring {
     task_documents documents;
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
     int64_t unlabelled;  /* those without a label, which count for no figure */
-    int64_t asks;        /* outcomes that are asked for at a place at once */
     int64_t width;       /* of a row of the table: an outcome each, and of an ensemble more */
     float *table;        /* [documents.rows][width] */
-    bool *asked;         /* [TASK_GROUP][documents.length] places of a group */
-    int32_t *targets;    /* [TASK_GROUP][documents.length][asks] */
-    float *values;       /* [statistics][TASK_GROUP][documents.length][asks] */
+    float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
+    float *values;       /* [statistics][TASK_GROUP][documents.length] of an ensemble */
 } task_scoring;
 
 /* task_report.c */
