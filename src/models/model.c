@@ -47,7 +47,7 @@ int64_t bp_model_batch_rows(const bp_model_batch *batch)
 
 int64_t bp_model_columns(const bp_model_info *info, int64_t length)
 {
-    return info->task.kind == BP_TASK_SPANS ? length : info->vocab_size;
+    return bp_task_kind_of(&info->task)->over_places ? length : info->vocab_size;
 }
 
 void bp_model_free(bp_model **lm)

@@ -70,9 +70,9 @@ typedef struct bp_model_info {
     int64_t words;           /* that its inputs have */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds */
-    bp_task_shape task; /* whose outcomes they are; kind BP_TASK_NONE: a language model. Of a task a
-                           target stands at any place of its text, whose state is that of all of
-                           them */
+    bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Of a task a
+                                target stands at any place of its text, whose state is that of all of
+                                them */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
                    a window's end are -1 */

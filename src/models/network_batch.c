@@ -51,7 +51,7 @@ bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
         return (bp_example_maker){
             .form = {.stream = {{.T = length}, {.T = source_length, .has_lengths = true}},
                      .targets = {length}}};
-    if (shape->task.kind != BP_TASK_NONE) {
+    if (bp_task_has_head(&shape->task)) {
         bp_example_maker maker = objective->maker(shape, length, NULL);
 
         maker.window = length;

@@ -263,8 +263,7 @@ static bp_err check_draws(const opening *o)
 {
     const bp_model_info *info = &o->infos[0];
 
-    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) &&
-        (info->task.kind == BP_TASK_REGRESSION || info->task.kind == BP_TASK_SPANS))
+    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) && !bp_task_is_softmax(&info->task))
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_outcomes",
                        "members by :%s are distributions over the outcomes of a token or text, and "
                        "this model predicts %s: at %s; leave :%s out",

@@ -19,9 +19,12 @@ typedef struct texts {
 
 bool ensemble_is_of_texts(const ensemble *self)
 {
-    int64_t kind = self->lm.info.task.kind;
+    return !bp_task_is_softmax(&self->lm.info.task);
+}
 
-    return kind == BP_TASK_REGRESSION || kind == BP_TASK_SPANS;
+static bool finds_spans(const ensemble *self)
+{
+    return bp_task_kind_of(&self->lm.info.task)->over_places;
 }
 
 static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
@@ -38,7 +41,7 @@ static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
 static bp_err run_members(ensemble *self, texts *work)
 {
     const bp_mesh *mesh = self->mesh;
-    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    bool spans = finds_spans(self);
     bp_model_batch asked = *work->batch;
     bp_err err = BP_OK;
 
@@ -201,7 +204,7 @@ static void mix_end(const ensemble *self, const texts *work, int64_t w, int64_t 
 /* Members' answers to a batch, on all ranks. */
 static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *work)
 {
-    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    bool spans = finds_spans(self);
     int64_t places = batch->windows * batch->length;
     bp_arena arena = {0};
     bp_err err;
@@ -229,7 +232,7 @@ bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *lo
         return err;
     for (int64_t k = 0; values && k < self->lm.info.statistics * work.stride; k++)
         values[k] = NAN;
-    if (self->lm.info.task.kind != BP_TASK_SPANS)
+    if (!finds_spans(self))
         mix_values(self, &work, log_p, values);
     else
         for (int64_t k = 0; k < batch->windows * ENDS; k++)

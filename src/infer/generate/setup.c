@@ -68,7 +68,7 @@ static bp_err open_lm(generator *self)
 
     if (err == BP_OK)
         self->info = self->lm->info;
-    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
+    if (err == BP_OK && bp_task_has_head(&self->info.task))
         return BP_FAIL(BP_ERR_CONFIG, "generate.of_task",
                        "the model has the head of a task, %s, and writes no text: at "
                        "generate.model = %s; score it",

@@ -143,8 +143,8 @@ static bp_err write_outcomes(const outcomes *work)
     if (err == BP_OK)
         err = bp_dir_make(self->folder);
     if (err == BP_OK)
-        err = work->documents.kind == BP_TASK_REGRESSION ? write_values(work, path, &table)
-                                                         : bp_outcomes_write(path, &table);
+        err = work->documents.kind->is_value ? write_values(work, path, &table)
+                                             : bp_outcomes_write(path, &table);
     bp_free(predictions);
     bp_free(path);
     return err;
@@ -183,7 +183,7 @@ bp_err scorer_run_outcomes(scorer *self)
     outcomes work = {.self = self};
     bp_err err;
 
-    BP_ASSERT(self->info.members > 0 && self->info.task.kind != BP_TASK_NONE);
+    BP_ASSERT(self->info.members > 0 && bp_task_has_head(&self->info.task));
     err = prepare(&work);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&work) : BP_OK);

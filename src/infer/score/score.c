@@ -40,7 +40,7 @@ static const char *find_missing(const void *context)
 {
     const scorer *self = context;
     const bp_score_keys *keys = bp_score_keys_of(self->config);
-    bool of_task = self->info.task.kind != BP_TASK_NONE;
+    bool of_task = bp_task_has_head(&self->info.task);
     bool compared = of_task && self->method;
     const char *names[] = {
         compared ? NULL : "summary.json",
@@ -158,7 +158,7 @@ bp_err scorer_finish(scorer *self)
 
 static void say_what(const scorer *self)
 {
-    if (self->mesh->coordinates && self->info.task.kind == BP_TASK_NONE)
+    if (self->mesh->coordinates && !bp_task_has_head(&self->info.task))
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -180,7 +180,7 @@ static bp_err run(scorer *self)
             bp_run_event(self->run, bp_run_is_resumed(self->run) ? "resumed" : "started", members);
     json_decref(members);
     err = bp_agree(self->mesh->world, err);
-    if (err == BP_OK && self->info.task.kind != BP_TASK_NONE)
+    if (err == BP_OK && bp_task_has_head(&self->info.task))
         return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
     if (err == BP_OK)
         err = scorer_run_units(self);

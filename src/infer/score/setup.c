@@ -96,7 +96,7 @@ static bp_err open_lm(scorer *self)
               ? bp_ensemble_open(&self->lm, self->mesh, self->config, &spec)
               : bp_model_open_wide(&self->lm, self->mesh, self->config, path, spec.context);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
-        self->lm->info.task.kind == BP_TASK_NONE)
+        !bp_task_has_head(&self->lm->info.task))
         err = add_neighbours(self);
     if (err == BP_OK)
         self->info = self->lm->info;
@@ -134,7 +134,7 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
     const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
     int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus),
-            words = model->task.kind == BP_TASK_NONE ? model->vocab_size : model->words;
+            words = !bp_task_has_head(&model->task) ? model->vocab_size : model->words;
 
     if (ours[0] && theirs[0] && !bp_tokenizer_same_hash(ours, theirs))
         return BP_FAIL(

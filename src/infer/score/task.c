@@ -17,12 +17,12 @@
 
 static bool finds_spans(const task_scoring *task)
 {
-    return task->kind == BP_TASK_SPANS;
+    return task->kind->over_places;
 }
 
 static bool finds_tags(const task_scoring *task)
 {
-    return task->kind == BP_TASK_TAGS;
+    return task->kind->at_words;
 }
 
 /* ---- a group of documents ---- */
@@ -37,7 +37,7 @@ static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r,
 
     for (int64_t v = 0; v < K; v++)
         row[v] = log_p[v] + 0.0F; /* sums over ranks leave no -0 */
-    if (task->width > K && task->kind == BP_TASK_REGRESSION) {
+    if (task->width > K && task->kind->is_value) {
         row[K] = values[BP_MODEL_LOGPROB_VARIANCE * stride];
     } else if (task->width > K) {
         row[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
@@ -170,17 +170,16 @@ static bp_err prepare(task_scoring *task)
 /* Columns of a row: an outcome each, and of an ensemble more. */
 static int64_t width_of(const task_scoring *task)
 {
-    int64_t more = task->self->info.members == 0      ? 0
-                   : task->kind == BP_TASK_REGRESSION ? 1
-                                                      : TASK_MORE;
+    int64_t more = task->self->info.members == 0 ? 0 : task->kind->is_value ? 1 : TASK_MORE;
 
     return more + (finds_spans(task) ? TASK_SPAN_COLUMNS : task->outcomes);
 }
 
 bp_err scorer_run_task(scorer *self)
 {
-    task_scoring task = {
-        .self = self, .kind = self->info.task.kind, .outcomes = self->info.task.outcomes};
+    task_scoring task = {.self = self,
+                         .kind = bp_task_kind_of(&self->info.task),
+                         .outcomes = self->info.task.outcomes};
     bp_err err;
 
     task.width = width_of(&task);

@@ -27,7 +27,7 @@ typedef struct task_row {
 
 typedef struct task_documents {
     const bp_mesh *mesh; /* borrowed */
-    int64_t kind;
+    const bp_task_kind *kind;
     int64_t length;                /* places that an example has most */
     int64_t stride, answer_tokens; /* of spans: asked for; 0: the checkpoint's */
     int64_t count, rows;           /* documents that are taken, and what is asked of them */
@@ -98,7 +98,7 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
 /** Predictions that a document's rows stand for: of spans two a row, else one. */
 static inline int64_t task_documents_ends(const task_documents *self)
 {
-    return self->kind == BP_TASK_SPANS ? 2 : 1;
+    return self->kind->ends;
 }
 /** Where prediction `end` of a row stands in a batch of `length` places, whose example is window w.
  */

@@ -14,7 +14,8 @@ enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring {
     scorer *self;
-    int64_t kind, outcomes;
+    const bp_task_kind *kind;
+    int64_t outcomes;
     task_documents documents;
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
     int64_t unlabelled;  /* those without a label, which count for no figure */

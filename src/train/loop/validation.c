@@ -150,12 +150,12 @@ enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 /* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
 static bool predicts(const trainer *self)
 {
-    return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_TAGS;
+    return bp_task_kind_of(&self->shape.task)->has_names;
 }
 
 static bool has_entities(const trainer *self)
 {
-    return self->shape.task.kind == BP_TASK_TAGS && self->task->has_entities;
+    return bp_task_kind_of(&self->shape.task)->at_words && self->task->has_entities;
 }
 
 /* Of the examples of a batch, from the outcomes that are predicted. */
@@ -302,12 +302,11 @@ static double mean_loss(trainer *self, const double *sums, const double *counts,
 /* Of documents whose class, or places whose tag, has the highest probability. */
 static double share_right(const trainer *self, const double *counts, int64_t pieces, double right)
 {
-    int64_t kind = self->shape.task.kind;
     double counted = 0;
 
     for (int64_t k = 0; k < pieces; k++)
         counted += counts[k];
-    return (kind == BP_TASK_CLASSES || kind == BP_TASK_TAGS) && counted > 0 ? right / counted : NAN;
+    return predicts(self) && counted > 0 ? right / counted : NAN;
 }
 
 bp_err trainer_validate(trainer *self, double *loss)
