@@ -84,7 +84,7 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
         roles[role] = bp_tokenizer_role(tokenizer, (bp_role)role);
     if ((json_object_get(state, "origin") && !json_is_true(json_object_get(state, "framed"))) ||
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) != BP_OK ||
-        !(shape.family->start_token || shape.task.kind != BP_TASK_NONE) ||
+        !(shape.family->start_token || bp_task_has_head(&shape.task)) ||
         bp_task_frame_of(&frame, &shape, roles, bp_checkpoint_folder(checkpoint)) != BP_OK)
         return false;
     *context = shape.context;

@@ -552,7 +552,7 @@ bp_err bp_model_shape_read(bp_model_shape *shape, const json_t *state, const cha
                       "a model of kind %s has no adapter: at %s; the checkpoint was not written by "
                       "bagpipe",
                       kind, where);
-    if (err == BP_OK && shape->task.kind != BP_TASK_NONE && !shape->family->backbone)
+    if (err == BP_OK && bp_task_has_head(&shape->task) && !shape->family->backbone)
         err = BP_FAIL(BP_ERR_FORMAT, "task.unexpected",
                       "a model of kind %s has no head of a task: at %s; the checkpoint was not "
                       "written by bagpipe",

@@ -25,7 +25,7 @@ bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, i
 
     part.windows = count;
     part.inputs += first * batch->length;
-    part.targets += first * batch->length * bp_model_batch_asks(batch);
+    part.targets += first * batch->length;
     part.segments = part.segments ? part.segments + first * batch->length : NULL;
     part.first_slot += first;
     part.first_window += first;
@@ -34,6 +34,20 @@ bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, i
         part.source_lengths += first;
     }
     return part;
+}
+
+int64_t bp_model_batch_rows(const bp_model_batch *batch)
+{
+    int64_t rows = 0;
+
+    for (int64_t k = 0; k < batch->windows * batch->length; k++)
+        rows += batch->targets[k] >= 0;
+    return rows;
+}
+
+int64_t bp_model_columns(const bp_model_info *info, int64_t length)
+{
+    return bp_task_kind_of(&info->task)->over_places ? length : info->vocab_size;
 }
 
 void bp_model_free(bp_model **lm)
@@ -46,6 +60,11 @@ void bp_model_free(bp_model **lm)
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
     return lm->ops->score(lm, batch, values);
+}
+
+bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *log_p, float *values)
+{
+    return lm->ops->distribution(lm, batch, BP_MODEL_NO_DROPOUT, log_p, values);
 }
 
 bp_err bp_model_decode_new(bp_decoding **out, bp_model *lm, int groups, int64_t slots,

@@ -70,9 +70,9 @@ typedef struct bp_model_info {
     int64_t words;           /* that its inputs have */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds */
-    bp_task_shape task; /* whose outcomes they are; kind BP_TASK_NONE: a language model. Of a task a
-                           target stands at any place of its text, whose state is that of all of
-                           them */
+    bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Of a task a
+                                target stands at any place of its text, whose state is that of all of
+                                them */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
                    a window's end are -1 */
@@ -120,25 +120,22 @@ static inline bool bp_model_is_prior(const bp_model_info *info)
 typedef struct bp_model_batch {
     int64_t windows, length;
     const int32_t *inputs;   /* [windows][length] */
-    const int32_t *targets;  /* [windows][length]; -1: not scored */
+    const int32_t *targets;  /* [windows][length]; -1: not scored. Of spans the first place's is the
+                                place where the window's begins, the second's where it ends */
     const int32_t *segments; /* [windows][length] of a task's texts, where inputs behind a text's
                                 end are -1 */
-    int64_t asks; /* targets of a place, of a task's network, or an ensemble that finds spans; 0 is
-                     1. targets and `values` of `score` are [windows][length][asks] then */
-    int64_t first_slot;   /* of window 0 in all that is scored: keys dropout at test time */
-    int64_t first_window; /* the place of window 0, where a batch is handed over in parts */
-    bool resumes;         /* all windows go on from the batch before, which had as many or more */
-    bool suspends;        /* the next batch resumes: the model keeps what that needs */
+    int64_t first_slot;      /* of window 0 in all that is scored: keys dropout at test time */
+    int64_t first_window;    /* the place of window 0, where a batch is handed over in parts */
+    bool resumes;  /* all windows go on from the batch before, which had as many or more */
+    bool suspends; /* the next batch resumes: the model keeps what that needs */
     /* Of a model that reads a source (info.reads_source) the window's: */
     int64_t source_length;
     const int32_t *sources;        /* [windows][source_length] */
     const int32_t *source_lengths; /* [windows], 1 at least: what lies behind is padding */
 } bp_model_batch;
 
-static inline int64_t bp_model_batch_asks(const bp_model_batch *batch)
-{
-    return batch->asks > 1 ? batch->asks : 1;
-}
+/** Places that have a target. */
+int64_t bp_model_batch_rows(const bp_model_batch *batch);
 /** Windows [first, first + count) of a batch. */
 bp_model_batch bp_model_batch_part(const bp_model_batch *batch, int64_t first, int64_t count);
 
@@ -187,6 +184,14 @@ typedef struct bp_model_ops {
      * most info.context (BP_ASSERT). Errors: BP_ERR_SYSTEM memory, the same on all ranks. */
     bp_err (*score)(bp_model *lm, const bp_model_batch *batch, float *values);
 
+    /** The whole distributions of rows, in one pass: log_p[rows][bp_model_columns] of each place
+     * that has a target, whichever it is, in their order: natural logs of the probabilities of all
+     * outcomes, a regression's value. `values`: what `score` gives; NULL: not asked. pass: as
+     * `backbone` has it, of a model that is no ensemble. NULL for a model without a softmax of one
+     * linear map over its outcomes. Otherwise as `score`. */
+    bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
+                           float *values);
+
     /* The parts that an ensemble, the Laplace approximation and explanations put together
      * themselves; NULL for a model that can't (an ensemble). Collective over mesh->model where
      * nothing else is said. */
@@ -196,9 +201,6 @@ typedef struct bp_model_ops {
      * at the rate of `set_dropout`, whose masks are a function of (seed, pass, layer, slot, place).
      */
     bp_err (*backbone)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *hidden);
-    /** `score` of a pass with dropout, as `backbone` has them; valid on all ranks of mesh->model.
-     */
-    bp_err (*score_pass)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *values);
     /** Rate and seed of later passes with dropout; equal on all ranks of mesh->model. Local. */
     void (*set_dropout)(bp_model *lm, float rate, uint64_t seed);
     /** Later batches of `score` and `backbone` are shown to the probe (nn/block.h), the head alone
@@ -279,6 +281,12 @@ void bp_model_free(bp_model **lm);
  * Errors:     BP_ERR_SYSTEM memory: the same on all ranks of mesh->ensemble.
  */
 bp_err bp_model_score(bp_model *lm, const bp_model_batch *batch, float *values);
+
+/** Outcomes of a row in windows of `length` places: of spans each place is one. */
+int64_t bp_model_columns(const bp_model_info *info, int64_t length);
+/** As bp_model_ops.distribution, without dropout. */
+bp_err bp_model_distribution(bp_model *lm, const bp_model_batch *batch, float *log_p,
+                             float *values);
 
 /** Allocate for `groups` groups of `slots` sequences each, which may grow to `capacity` positions:
  * this rank's caches of keys and values, and the workspace of a step. A step allocates nothing.

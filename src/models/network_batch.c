@@ -51,7 +51,7 @@ bp_example_maker network_maker_of(const bp_model_shape *shape, int64_t length,
         return (bp_example_maker){
             .form = {.stream = {{.T = length}, {.T = source_length, .has_lengths = true}},
                      .targets = {length}}};
-    if (shape->task.kind != BP_TASK_NONE) {
+    if (bp_task_has_head(&shape->task)) {
         bp_example_maker maker = objective->maker(shape, length, NULL);
 
         maker.window = length;
@@ -205,8 +205,8 @@ static float *run_piece(network_model *self, bp_pass *pass, size_t used, bool he
 static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
                            const bp_model_batch *batch, int64_t first, int64_t windows)
 {
-    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
-    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T * asks;
+    int64_t T = batch->length;
+    const int32_t *inputs = batch->inputs + first * T, *targets = batch->targets + first * T;
     bp_batch piece = bp_batch_of_places(windows, T, inputs, targets);
 
     if (batch->sources) {
@@ -217,7 +217,7 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
     if (example_bytes(maker, windows) == 0)
         return piece;
     for (int64_t b = 0; b < windows; b++) {
-        int32_t last = targets[(b * T + T - 1) * asks];
+        int32_t last = targets[b * T + T - 1];
 
         memcpy(self->window, inputs + b * T, (size_t)T * sizeof *inputs);
         self->window[T] = last >= 0 ? last : 0;
@@ -226,7 +226,7 @@ static bp_batch make_piece(network_model *self, const bp_example_maker *maker,
     }
     piece = bp_batch_over(&maker->form, windows, self->memory);
     memset(piece.term, 0, sizeof piece.term);
-    piece.term[0].count = T * asks;
+    piece.term[0].count = T;
     piece.term[0].targets = targets;
     return piece;
 }
@@ -239,6 +239,7 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
     given_segments given = {batch->segments, batch->first_slot, self->face.info.start_token};
     bp_example_maker maker = network_maker_of(&self->shape, batch->length, batch->source_length);
     bool last = network_is_last(self);
+    float *log_p = last ? asked->log_p : NULL;
     bp_err err;
 
     if (maker.make == make_framed) {
@@ -273,10 +274,13 @@ bp_err network_run_batch(network_model *self, const bp_model_batch *batch,
         pass.first_window = batch->first_window + first;
         pass.resumes = batch->resumes;
         pass.suspends = batch->suspends;
-        pass.logprob =
-            last && asked->logprob ? asked->logprob + tokens * bp_model_batch_asks(batch) : NULL;
-        float *data =
-            run_piece(self, &pass, example_bytes(&maker, windows), asked->logprob != NULL);
+        pass.logprob = last && asked->logprob ? asked->logprob + tokens : NULL;
+        pass.log_p = log_p;
+        if (log_p) {
+            bp_model_batch part = bp_model_batch_part(batch, first, windows);
+            log_p += bp_model_batch_rows(&part) * asked->columns;
+        }
+        float *data = run_piece(self, &pass, example_bytes(&maker, windows), asked->hidden == NULL);
         BP_ASSERT(!asked->hidden || bp_model_is_softmax(&self->shape));
         if (last && asked->hidden)
             bp_lm_head_norm(network_head(self), asked->hidden + tokens * self->C, data,

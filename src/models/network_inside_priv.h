@@ -54,9 +54,11 @@ static inline const bp_block *network_head(const network_model *self)
 
 /* What is asked of a batch: on the last stage one of both. */
 typedef struct network_question {
-    float *logprob; /* [windows][length] */
-    float *hidden;  /* [windows * length][C] */
-    int64_t pass;   /* of dropout; BP_MODEL_NO_DROPOUT */
+    float *logprob; /* [windows][length], and */
+    float *log_p;   /* [rows][columns]; */
+    int64_t columns;
+    float *hidden; /* [windows * length][C] */
+    int64_t pass;  /* of dropout; BP_MODEL_NO_DROPOUT */
 } network_question;
 
 /** A batch through the pipeline, piece by piece. Collective over mesh->model. Errors:

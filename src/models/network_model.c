@@ -20,25 +20,53 @@
 
 /* ---- what is asked of it ---- */
 
-static bp_err network_score_pass(bp_model *model, const bp_model_batch *batch, int64_t pass,
-                                 float *values)
+/* From the last stage to all. */
+static void share(const network_model *self, float *floats, int64_t count)
 {
-    network_model *self = (network_model *)model;
-    const bp_mesh *mesh = self->mesh;
-    bp_err err =
-        network_run_batch(self, batch, &(network_question){.logprob = values, .pass = pass});
-
-    if (err == BP_OK)
-        bp_bcast_bytes(values,
-                       batch->windows * batch->length * bp_model_batch_asks(batch) *
-                           (int64_t)sizeof(float),
-                       mesh->pipelines - 1, mesh->pipeline);
-    return err;
+    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipelines - 1,
+                   self->mesh->pipeline);
 }
 
 static bp_err network_score(bp_model *model, const bp_model_batch *batch, float *values)
 {
-    return network_score_pass(model, batch, BP_MODEL_NO_DROPOUT, values);
+    network_model *self = (network_model *)model;
+    bp_err err = network_run_batch(
+        self, batch, &(network_question){.logprob = values, .pass = BP_MODEL_NO_DROPOUT});
+
+    if (err == BP_OK)
+        share(self, values, batch->windows * batch->length);
+    return err;
+}
+
+/* What tensor ranks have of each row, put together. */
+static void complete(const network_model *self, float *log_p, int64_t floats)
+{
+    float *scratch;
+
+    if (self->mesh->tensors == 1 || !network_is_last(self))
+        return;
+    scratch = bp_alloc("model.scoring", floats, sizeof *scratch);
+    bp_all_sum(log_p, floats, scratch, self->mesh->tensor);
+    bp_free(scratch);
+}
+
+static bp_err network_distribution(bp_model *model, const bp_model_batch *batch, int64_t pass,
+                                   float *log_p, float *values)
+{
+    network_model *self = (network_model *)model;
+    int64_t columns = bp_model_columns(&model->info, batch->length),
+            floats = bp_model_batch_rows(batch) * columns;
+    bp_err err = network_run_batch(
+        self, batch,
+        &(network_question){.logprob = values, .log_p = log_p, .columns = columns, .pass = pass});
+
+    if (err != BP_OK)
+        return err;
+    complete(self, log_p, floats);
+    share(self, log_p, floats);
+    if (values)
+        share(self, values, batch->windows * batch->length);
+    return BP_OK;
 }
 
 static bp_err network_backbone(bp_model *model, const bp_model_batch *batch, int64_t pass,
@@ -141,7 +169,7 @@ static void network_free(bp_model *model)
 
 static const bp_model_ops OPS = {.score = network_score,
                                  .backbone = network_backbone,
-                                 .score_pass = network_score_pass,
+                                 .distribution = network_distribution,
                                  .set_dropout = network_set_dropout,
                                  .set_probe = network_set_probe,
                                  .logits = network_logits,

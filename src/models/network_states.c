@@ -31,7 +31,7 @@ static void keep(bp_probe *probe, const bp_probed *seen)
 
 bp_state_form network_state_form(const bp_model_shape *shape)
 {
-    if (shape->family->key_block && shape->task.kind == BP_TASK_NONE)
+    if (shape->family->key_block && !bp_task_has_head(&shape->task))
         return (bp_state_form){.layers = 1, .columns = shape->width, .keys = true};
     return shape->family->states ? shape->family->states(shape) : (bp_state_form){0};
 }

@@ -16,7 +16,7 @@ static bp_err read_scored(bp_model_shape *shape, const json_t *state, const char
 {
     bp_err err = bp_model_shape_read(shape, state, where);
 
-    if (err == BP_OK && shape->family->no_distribution && shape->task.kind == BP_TASK_NONE)
+    if (err == BP_OK && shape->family->no_distribution && !bp_task_has_head(&shape->task))
         err = BP_FAIL(BP_ERR_CONFIG, "model.no_distribution",
                       "a model of kind %s can't be used here: %s: at %s; take another model",
                       shape->family->name, shape->family->no_distribution, where);
@@ -78,7 +78,7 @@ bp_err bp_model_read_info(bp_model_info *info, const bp_checkpoint *checkpoint, 
     info->task = shape.task;
     hash_labels(info->labels_hash, json_object_get(json_object_get(state, "model"), "labels"));
     info->may_be_zero =
-        shape.family->open != NULL || (shape.task.kind == BP_TASK_NONE && shape.head_entmax == 1);
+        shape.family->open != NULL || (!bp_task_has_head(&shape.task) && shape.head_entmax == 1);
     info->masks = bp_model_objective(&shape) && bp_model_objective(&shape)->masks;
     info->reads_source = bp_model_reads_source(&shape);
     info->start_token = shape.family->start_token ? shape.family->start_token(&shape) : -1;

@@ -155,7 +155,7 @@ static int64_t depth_of(const bp_model_shape *shape, int number)
 bool bp_model_has_depth(const bp_model_shape *shape)
 {
     return shape->family->backbone && !shape->family->start_token &&
-           (shape->task.kind != BP_TASK_NONE || !shape->family->whole_rows);
+           (bp_task_has_head(&shape->task) || !shape->family->whole_rows);
 }
 
 int bp_model_state_block(const bp_model_shape *shape, int64_t layer)
@@ -189,8 +189,7 @@ static void add_block(bp_network *network, const bp_model_shape *shape, int numb
                       bp_param *shared)
 {
     const bp_model_family *family = shape->family;
-    bool of_task = shape->task.kind != BP_TASK_NONE,
-         adapts = shape->adapter.kind != BP_ADAPTER_NONE;
+    bool of_task = bp_task_has_head(&shape->task), adapts = shape->adapter.kind != BP_ADAPTER_NONE;
     int backbone = of_task ? family->backbone(shape).blocks : 0, before = network->group_count;
 
     adapts = adapts && !(of_task && number >= backbone);
@@ -234,7 +233,7 @@ bp_err bp_model_network_new_chunks(bp_network **out, const bp_nn *nn, const bp_m
     BP_ASSERT(stages > 1 || chunks == 1);
     if (family->begin)
         family->begin(network, shape);
-    if (family->add_shared && (shape->task.kind == BP_TASK_NONE || bp_task_keeps_words(shape)))
+    if (family->add_shared && (!bp_task_has_head(&shape->task) || bp_task_keeps_words(shape)))
         shared = family->add_shared(network, shape, stage, stages, blocks);
     if (shared) {
         network->groups[0].frozen = adapts || shape->task.frozen > 0;

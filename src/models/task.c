@@ -1,5 +1,6 @@
 /* Heads of tasks, behind the backbone of any family. */
 #include "models/task.h"
+#include "models/task/list.h"
 #include "models/variants.h"
 
 #include "nn/layers.h"
@@ -8,15 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define INIT_STD 0.02F
-
 static bp_backbone backbone_of(const bp_model_shape *shape)
 {
     return shape->family->backbone(shape);
 }
 
 const bp_option bp_task_options[] = {
-    {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_KINDS, NULL,
+    {"task.kind", BP_OPTION_CHOICE, NULL, 0, 0, BP_TASK_CHOICES, NULL,
      "what the model learns to predict: a class or a number of each text, tags of its words, where "
      "in it an answer stands, or a text that is written for another one",
      BP_REQUIRED_ASKED, .at = BP_AT(bp_task_keys, kind)},
@@ -83,11 +82,6 @@ bool bp_task_is_asked(const bp_config *config)
 
     bp_config_each(config, see_kind, &asked);
     return asked;
-}
-
-bool bp_task_keeps_words(const bp_model_shape *shape)
-{
-    return shape->task.lm_weight > 0;
 }
 
 /* ---- the head: what it reads, and outcomes ---- */
@@ -175,33 +169,6 @@ static bp_block *new_logits(bp_network *network, const bp_model_shape *shape)
     return block;
 }
 
-static bp_block *new_outcomes(bp_network *network, const bp_model_shape *shape)
-{
-    bp_group *split = bp_network_add_group(network, false);
-    int64_t V = shape->task.outcomes, first, count;
-    bp_head_shape head = {.sparse = true};
-    bp_param *table;
-    bp_block *block;
-
-    bp_vocab_share(&network->nn, V, &first, &count);
-    table =
-        bp_group_add_matrix_part(split, "task.weight", V, shape->width, INIT_STD, 0, first, count);
-    head.bias = bp_group_add_vector_part(split, "task.bias", V, first, count);
-    if (shape->task.precision > 0)
-        head.dirichlet = (bp_dirichlet_shape){shape->task.precision, shape->task.smoothing, V};
-    bp_lm_head_new(&block, &network->nn, &head, table, NULL);
-    return block;
-}
-
-static bp_block *new_text_head(bp_network *network, const bp_model_shape *shape)
-{
-    bp_text_head_shape head = {.C = shape->width, .finds_spans = shape->task.kind == BP_TASK_SPANS};
-    bp_block *block;
-
-    bp_text_head_new(&block, &network->nn, &head, bp_network_add_group(network, true));
-    return block;
-}
-
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape)
 {
     bp_backbone backbone = backbone_of(shape);
@@ -232,13 +199,6 @@ static bp_block *new_words(bp_network *network, bp_param *shared)
     return block;
 }
 
-static bp_block *new_head(bp_network *network, const bp_model_shape *shape)
-{
-    return shape->task.kind == BP_TASK_CLASSES || shape->task.kind == BP_TASK_TAGS
-               ? new_outcomes(network, shape)
-               : new_text_head(network, shape);
-}
-
 void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int number,
                        bp_param *shared)
 {
@@ -250,241 +210,16 @@ void bp_task_add_block(bp_network *network, const bp_model_shape *shape, int num
         parts[0] = new_norm(network, shape);
         parts[1] = new_words(network, shared);
         parts[2] = new_pooling(network, shape);
-        parts[3] = new_head(network, shape);
+        parts[3] = bp_task_kind_of(&shape->task)->new_head(network, shape);
         bp_series_new(&block, &network->nn, parts, 4);
     } else {
-        block = number == 0                 ? new_pooling(network, shape)
-                : shape->task.features == 0 ? new_head(network, shape)
-                : number == 1               ? new_features(network, shape)
-                                            : new_logits(network, shape);
+        block = number == 0 ? new_pooling(network, shape)
+                : shape->task.features == 0
+                    ? bp_task_kind_of(&shape->task)->new_head(network, shape)
+                : number == 1 ? new_features(network, shape)
+                              : new_logits(network, shape);
     }
     bp_network_add_block(network, block);
-}
-
-/* ---- documents ---- */
-
-bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
-                        const char *where)
-{
-    bool framed = backbone_of(shape).pooler;
-    bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
-
-    out->begin = framed ? roles[BP_ROLE_CLS] : -1;
-    out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
-    out->pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0;
-    if (out->end >= 0 && (out->begin >= 0 || !framed))
-        return BP_OK;
-    return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
-                   "the corpus's tokenizer has no token for '%s', which a task's examples need: at "
-                   "%s; make the corpus with a tokenizer that has one",
-                   bp_role_name(framed ? lacks : BP_ROLE_END), where);
-}
-
-bp_task_pair bp_task_texts(const bp_document *document, bool pairs)
-{
-    int64_t first = pairs && document->segments == 2 ? document->starts[1] : document->count;
-
-    return (bp_task_pair){{document->tokens, document->tokens + first},
-                          {first, document->count - first}};
-}
-
-bp_err bp_task_check_document(const bp_document *document, const char *where)
-{
-    return document->count > 0 ? BP_OK
-                               : BP_FAIL(BP_ERR_FORMAT, "task.empty_document",
-                                         "document %" PRId64 " has no token: at %s; leave it out",
-                                         document->number, where);
-}
-
-bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows)
-{
-    int64_t first = document->starts[1];
-    bp_text_window at = bp_window_at(windows, first, document->count - first, document->window);
-
-    return (bp_task_pair){{document->tokens, document->tokens + first + at.first},
-                          {at.question, at.count}};
-}
-
-bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride)
-{
-    return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
-}
-
-int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
-{
-    return pair->tokens[0] + pair->tokens[1] + (frame->begin >= 0) + 1 + (pair->tokens[1] > 0);
-}
-
-int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
-                     const bp_task_pair *pair, int64_t *cut)
-{
-    bool two = pair->tokens[1] > 0;
-    int64_t n[2] = {pair->tokens[0], pair->tokens[1]}, at = 0, first,
-            places = bp_task_places(frame, pair);
-
-    *cut = places > T ? places - T : 0;
-    for (int64_t k = 0; k < *cut; k++)
-        n[n[0] <= n[1]]--;
-    if (frame->begin >= 0)
-        inputs[at++] = (int32_t)frame->begin;
-    memcpy(inputs + at, pair->text[0], (size_t)n[0] * sizeof *inputs);
-    at += n[0];
-    if (two)
-        inputs[at++] = (int32_t)frame->middle;
-    first = at;
-    if (two)
-        memcpy(inputs + at, pair->text[1], (size_t)n[1] * sizeof *inputs);
-    at += n[1];
-    inputs[at++] = (int32_t)frame->end;
-    for (int64_t t = at; t < T; t++)
-        inputs[t] = (int32_t)frame->pad;
-    for (int64_t t = 0; segments && t < T; t++)
-        segments[t] = two && t >= first && t < at;
-    return at;
-}
-
-void bp_task_mirror(bp_example *example, int64_t T, int32_t start)
-{
-    int32_t *target = example->inputs[0];
-
-    memcpy(example->inputs[1], target, (size_t)T * sizeof *target);
-    *example->length[1] = *example->length[0];
-    memmove(target + 1, target, (size_t)(T - 1) * sizeof *target);
-    target[0] = start;
-}
-
-void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T)
-{
-    for (int64_t t = 0; t < T; t++)
-        targets[t] = t < length - 1 ? inputs[t + 1] : -1;
-}
-
-/* ---- examples: documents, padded ---- */
-
-static void fill_example(const bp_example_maker *self, const bp_document *document, bp_example *out)
-{
-    const bp_example_rules *rules = self->rules;
-    bp_task_pair pair = bp_task_texts(document, rules->pairs);
-    int64_t cut;
-
-    *out->length[0] = (int32_t)bp_task_fill(out->inputs[0], out->segments[0],
-                                            self->form.stream[0].T, &rules->frame, &pair, &cut);
-    if (self->form.stream[1].T > 0)
-        bp_task_mirror(out, self->form.stream[0].T, (int32_t)rules->start);
-    if (self->form.targets[BP_TASK_WORDS] > 0)
-        bp_task_fill_words(out->targets[BP_TASK_WORDS], out->inputs[0], *out->length[0],
-                           self->form.stream[0].T);
-}
-
-static void make_class(const bp_example_maker *self, const bp_document *document, int64_t step,
-                       int64_t slot, bp_example *out)
-{
-    const bp_example_rules *rules = self->rules;
-    bool left_out = rules->outside > 0 && document->label == rules->outside && step == 0;
-
-    (void)slot;
-    fill_example(self, document, out);
-    out->targets[0][0] = left_out ? -1 : document->label; /* validation knows classes alone */
-}
-
-static void make_value(const bp_example_maker *self, const bp_document *document, int64_t step,
-                       int64_t slot, bp_example *out)
-{
-    (void)step, (void)slot;
-    fill_example(self, document, out);
-    out->targets[0][0] = bp_target_of_value(document->value);
-}
-
-/* A tag at the first token of each word. */
-static void make_tags(const bp_example_maker *self, const bp_document *document, int64_t step,
-                      int64_t slot, bp_example *out)
-{
-    const bp_example_rules *rules = self->rules;
-    int64_t first = rules->frame.begin >= 0, T = self->form.stream[0].T, end;
-
-    (void)step, (void)slot;
-    fill_example(self, document, out);
-    end = *out->length[0] - 1;
-    for (int64_t t = 0; t < T; t++)
-        out->targets[0][t] = t >= first && t < end ? document->tags[t - first] : -1;
-}
-
-/* An answer that is not wholly in the window is none there. */
-static void make_spans(const bp_example_maker *self, const bp_document *document, int64_t step,
-                       int64_t slot, bp_example *out)
-{
-    const bp_example_rules *rules = self->rules;
-    bp_task_pair pair = bp_task_window(document, &rules->windows);
-    int64_t T = self->form.stream[0].T, cut, first = pair.text[1] - document->tokens,
-            place = (rules->frame.begin >= 0) + pair.tokens[0] + 1 - first, none;
-
-    (void)step, (void)slot;
-    *out->length[0] =
-        (int32_t)bp_task_fill(out->inputs[0], out->segments[0], T, &rules->frame, &pair, &cut);
-    if (self->form.stream[1].T > 0)
-        bp_task_mirror(out, T, (int32_t)rules->start);
-    none = bp_task_no_answer(&rules->frame, *out->length[0]);
-    for (int end = 0; end < 2; end++)
-        out->targets[end][0] = (int32_t)none;
-    if (document->answer[1] > 0 && document->answer[0] >= first &&
-        document->answer[1] <= first + pair.tokens[1])
-        for (int end = 0; end < 2; end++)
-            out->targets[end][0] = (int32_t)(place + document->answer[end] - end);
-}
-
-static bp_example_maker task_maker(const bp_model_shape *shape, int64_t T,
-                                   const bp_example_rules *rules)
-{
-    static void (*const MAKE[])(const bp_example_maker *, const bp_document *, int64_t, int64_t,
-                                bp_example *) = {[BP_TASK_CLASSES] = make_class,
-                                                 [BP_TASK_REGRESSION] = make_value,
-                                                 [BP_TASK_TAGS] = make_tags,
-                                                 [BP_TASK_SPANS] = make_spans};
-    bool spans = shape->task.kind == BP_TASK_SPANS;
-    bool has_segments = shape->family->backbone(shape).segments > 1;
-    bool has_source = shape->family->start_token != NULL;
-
-    return (bp_example_maker){
-        .form = {.stream = {{.T = T, .has_lengths = true, .has_segments = has_segments},
-                            {.T = has_source ? T : 0, .has_lengths = has_source}},
-                 .targets = {shape->task.kind == BP_TASK_TAGS ? T : 1, spans ? 1
-                                                                       : bp_task_keeps_words(shape)
-                                                                           ? T
-                                                                           : 0}},
-        .feed = BP_FEED_DOCUMENTS,
-        .rules = rules,
-        .make_document = MAKE[shape->task.kind]};
-}
-
-static const bp_objective OBJECTIVES[] = {
-    [BP_TASK_CLASSES] = {.name = "classes", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_REGRESSION] = {.name = "regression", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_TAGS] = {.name = "tags", .terms = 1, .weight = {1}, .maker = task_maker},
-    [BP_TASK_SPANS] = {.name = "spans",
-                       .terms = 2,
-                       .weight = {0.5, 0.5},
-                       .term = {"begin", "end"},
-                       .maker = task_maker}};
-
-/* The same with the words that follow, whose weight the shape has. */
-static const bp_objective WITH_WORDS[] = {
-    [BP_TASK_CLASSES] = {.name = "classes",
-                         .terms = 2,
-                         .weight = {1},
-                         .term = {"classes", "words"},
-                         .maker = task_maker},
-    [BP_TASK_REGRESSION] = {.name = "regression",
-                            .terms = 2,
-                            .weight = {1},
-                            .term = {"regression", "words"},
-                            .maker = task_maker},
-    [BP_TASK_TAGS] = {
-        .name = "tags", .terms = 2, .weight = {1}, .term = {"tags", "words"}, .maker = task_maker}};
-
-static const bp_objective *objective_of(const bp_model_shape *shape)
-{
-    return bp_task_keeps_words(shape) ? &WITH_WORDS[shape->task.kind]
-                                      : &OBJECTIVES[shape->task.kind];
 }
 
 double bp_model_term_weight(const bp_model_shape *shape, int term)
@@ -498,13 +233,15 @@ double bp_model_term_weight(const bp_model_shape *shape, int term)
 
 static bool is_language_model(const bp_model_shape *shape)
 {
-    return shape->task.kind == BP_TASK_NONE;
+    return !bp_task_has_head(&shape->task);
 }
 
 const bp_objective *bp_model_objective(const bp_model_shape *shape)
 {
+    const bp_task_kind *kind = bp_task_kind_of(&shape->task);
+
     if (!is_language_model(shape))
-        return objective_of(shape);
+        return bp_task_keeps_words(shape) ? kind->with_words : kind->objective;
     return shape->objective ? shape->objective : shape->family->objective;
 }
 
@@ -515,7 +252,7 @@ int64_t bp_model_outcomes(const bp_model_shape *shape)
 
 bool bp_model_is_softmax(const bp_model_shape *shape)
 {
-    return shape->task.kind != BP_TASK_REGRESSION && shape->task.kind != BP_TASK_SPANS;
+    return bp_task_is_softmax(&shape->task);
 }
 
 static bool is_of_task(const bp_model_shape *shape, int block)

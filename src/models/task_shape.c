@@ -5,28 +5,14 @@
 
 #include <string.h>
 
-static const char *const NAMES[] = {"none", "classes", "regression", "tags", "spans"},
-                         *const POOLS[] = {"none", "first", "mean", "last"};
-enum { NAME_COUNT = sizeof NAMES / sizeof NAMES[0], POOL_COUNT = sizeof POOLS / sizeof POOLS[0] };
-
-const char *bp_task_name(int64_t kind)
-{
-    return NAMES[kind];
-}
-
-int64_t bp_task_kind_of(const char *name)
-{
-    for (int k = 1; k < NAME_COUNT; k++)
-        if (strcmp(NAMES[k], name) == 0)
-            return k;
-    return -1;
-}
+static const char *const POOLS[] = {"none", "first", "mean", "last"};
+enum { POOL_COUNT = sizeof POOLS / sizeof POOLS[0] };
 
 void bp_task_to_json(json_t *model, const bp_task_shape *task)
 {
-    if (task->kind == BP_TASK_NONE)
+    if (!bp_task_has_head(task))
         return;
-    (void)json_object_set_new(model, "task", bp_json_string(NAMES[task->kind]));
+    (void)json_object_set_new(model, "task", bp_json_string(bp_task_kind_of(task)->name));
     (void)json_object_set_new(model, "outcomes", json_integer((json_int_t)task->outcomes));
     (void)json_object_set_new(model, "pool", bp_json_string(POOLS[task->pool]));
     if (task->dense)
@@ -43,21 +29,39 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
                                             (int)task->fitted));
 }
 
-static bp_err read_word(int64_t *out, const json_t *model, const char *name,
-                        const char *const *words, int count, const char *where)
+static bp_err fail_choice(const char *name, const char *word, const char *where)
 {
-    const char *word = NULL;
-    bp_err err = bp_json_get_string(model, name, &word, where);
-
-    if (err != BP_OK)
-        return err;
-    for (*out = 0; *out < count; ++*out)
-        if (strcmp(words[*out], word) == 0)
-            return BP_OK;
     return BP_FAIL(BP_ERR_FORMAT, "model.unknown_choice",
                    "the model's %s is '%.40s', which this version does not know: at %s; use a "
                    "newer bagpipe",
                    name, word, where);
+}
+
+/* A language model may say so. */
+static bp_err read_kind(bp_task_shape *task, const json_t *model, const char *where)
+{
+    const bp_task_kind *kind;
+    const char *word = NULL;
+    bp_err err = bp_json_get_string(model, "task", &word, where);
+
+    if (err != BP_OK)
+        return err;
+    kind = bp_task_kind_named(word);
+    task->kind = kind ? bp_task_kind_number(kind) : 0;
+    return kind && (task->kind == 0 || kind->objective) ? BP_OK : fail_choice("task", word, where);
+}
+
+static bp_err read_pool(bp_task_shape *task, const json_t *model, const char *where)
+{
+    const char *word = NULL;
+    bp_err err = bp_json_get_string(model, "pool", &word, where);
+
+    if (err != BP_OK)
+        return err;
+    for (task->pool = 0; task->pool < POOL_COUNT; task->pool++)
+        if (strcmp(POOLS[task->pool], word) == 0)
+            return BP_OK;
+    return fail_choice("pool", word, where);
 }
 
 static bp_err read_dirichlet(bp_task_shape *task, const json_t *values, const char *where)
@@ -100,19 +104,19 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
     *task = (bp_task_shape){0};
     if (!json_object_get(model, "task"))
         return BP_OK;
-    err = read_word(&task->kind, model, "task", NAMES, NAME_COUNT, where);
-    if (err != BP_OK || task->kind == BP_TASK_NONE)
+    err = read_kind(task, model, where);
+    if (err != BP_OK || !bp_task_has_head(task))
         return err;
     err = bp_json_get_int(model, "outcomes", &task->outcomes, where);
     if (err == BP_OK)
-        err = read_word(&task->pool, model, "pool", POOLS, POOL_COUNT, where);
+        err = read_pool(task, model, where);
     task->dense = json_is_true(json_object_get(model, "dense"));
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (err == BP_OK && json_object_get(model, "sngp"))
         err = read_sngp(task, json_object_get(model, "sngp"), where);
-    if (task->kind == BP_TASK_CLASSES && task->outcomes == 1) /* as Hugging Face marks a value */
-        task->kind = BP_TASK_REGRESSION;
+    if (task->outcomes == 1 && bp_task_kind_of(task)->of_one)
+        task->kind = bp_task_kind_number(bp_task_kind_of(task)->of_one);
     if (err == BP_OK && (task->outcomes < 1 || task->outcomes > INT32_MAX))
         err = BP_FAIL(BP_ERR_FORMAT, "model.bad_size",
                       "the model's outcomes is %lld: at %s; the checkpoint was not written by "

@@ -5,24 +5,16 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "models/task/kind.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum bp_task_kind {
-    BP_TASK_NONE, /* a language model */
-    BP_TASK_CLASSES,
-    BP_TASK_REGRESSION,
-    BP_TASK_TAGS,
-    BP_TASK_SPANS
-} bp_task_kind;
-#define BP_TASK_KINDS        "classes|regression|tags|spans|text" /* of text a model has no other head */
 
 #define BP_TASK_FEATURES_MAX 16384
 
 /** Of a model's shape; plain data. All 0: a language model. */
 typedef struct bp_task_shape {
-    int64_t kind;     /* bp_task_kind */
+    int64_t kind;     /* the number of a bp_task_kind */
     int64_t outcomes; /* classes, tags; 1 of a regression, 2 of spans (where they begin and end) */
     double precision; /* classes: of the Dirichlet that training asks for; 0: outcomes are those of
                          a softmax */
@@ -57,9 +49,27 @@ typedef struct bp_backbone {
     double head_flops;       /* and their share of train_flops */
 } bp_backbone;
 
-const char *bp_task_name(int64_t kind);
-/** -1: no kind is called so. */
-int64_t bp_task_kind_of(const char *name);
+static inline const bp_task_kind *bp_task_kind_of(const bp_task_shape *task)
+{
+    return bp_task_kind_at(task->kind);
+}
+
+static inline const char *bp_task_name(int64_t kind)
+{
+    return bp_task_kind_at(kind)->name;
+}
+
+/** Is it the head of a task, in the place of a language model's? */
+static inline bool bp_task_has_head(const bp_task_shape *task)
+{
+    return bp_task_kind_of(task)->objective != NULL;
+}
+
+/** Are outcomes a softmax of one linear map? A language model's are. */
+static inline bool bp_task_is_softmax(const bp_task_shape *task)
+{
+    return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
+}
 /** "task", "outcomes", "pool", "dense" where it is, of a prior network "dirichlet", and of a
  * Gaussian process "sngp", of the "model" object of a checkpoint; nothing of a language model.
  * Errors of reading: BP_ERR_FORMAT. */

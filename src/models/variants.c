@@ -11,7 +11,7 @@ void bp_variants_set_head(bp_head_shape *head, bp_network *network, const bp_mod
 
 bool bp_variants_give_logs(const bp_model_shape *shape)
 {
-    return shape->task.kind == BP_TASK_NONE && (shape->softmaxes > 1 || shape->head_entmax == 1);
+    return !bp_task_has_head(&shape->task) && (shape->softmaxes > 1 || shape->head_entmax == 1);
 }
 
 /* Of the maps to states and priors. */

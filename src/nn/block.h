@@ -140,6 +140,9 @@ typedef struct bp_pass {
                            asked */
     int32_t *predicted; /* outside training, of each target of term 0 that is scored the outcome
                            whose logit is the highest; NULL: not asked */
+    float *log_p; /* outside training, of each target of term 0 that is scored, in their order, what
+                     this rank has of the logs of all outcomes' probabilities, which the sum over
+                     tensor ranks completes; NULL: not asked */
     double loss_sum[BP_TERMS]; /* sum of -logprob over the scored targets, in row order */
     int64_t loss_count[BP_TERMS];
     int64_t right; /* outside training, targets of term 0 whose logit is the highest */

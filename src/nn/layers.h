@@ -185,9 +185,10 @@ float *bp_random_features_factor(bp_block *block, int64_t class);
 
 /** task.weight h + task.bias: squared error of a value; or cross-entropy of a softmax over all
  * places of a text, padding among them, for each end. pass->logprob, where term 0 has a target a
- * place: the text's value; or log p(a span begins there), log p(it ends there), where the target is
- * 0 or 1. Adds "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et
- * al. 2019, section 4.2 (spans). */
+ * place: the text's value; or log p(a span begins where the first place's target says), and of the
+ * second place's target log p(it ends there). pass->log_p: the value; or an outcome a place. Adds
+ * "task.weight" [1 or 2][C] and "task.bias" to the replicated group. Source: Devlin et al. 2019,
+ * section 4.2 (spans). */
 void bp_text_head_new(bp_block **out, const bp_nn *nn, const bp_text_head_shape *shape,
                       bp_group *group);
 
@@ -419,5 +420,7 @@ void bp_logit_column_sums(float *sums, const bp_operand *dlogits);
 /** log p(target) of row r, from these: the one formula, so that all who score have the same bits.
  */
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r);
+/** The same of any outcome of row r, of which this is the logit. */
+double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit);
 
 #endif

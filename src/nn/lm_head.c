@@ -112,10 +112,23 @@ static void take_predicted(const lm_head *self, bp_pass *pass, const head_chunk 
         pass->predicted[c->places[r]] = isfinite(c->weight[r]) ? (int32_t)-c->weight[r] : 0;
 }
 
+/* Columns of other tensor ranks are 0. */
+static void take_distribution(const lm_head *self, const head_chunk *c, int64_t rows, float *log_p)
+{
+    int64_t V = self->wte->shape[0], first = self->wte->offset[0];
+
+    BP_ASSERT(head_is_plain(self));
+    bp_zero(log_p, rows * V);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t v = 0; v < self->wte->extent[0]; v++)
+            log_p[r * V + first + v] =
+                (float)bp_logit_log_p(c->max, c->sums, r, (double)c->logits[r * c->stride + v]);
+}
+
 /* Rows without a target cost nothing: the others are put together before the logits. */
 static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
 {
-    int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n,
+    int64_t rows = pass->B * pass->T, C = self->wte->shape[1], at = 0, n, done = 0,
             targets = head_target_count(self, pass);
     evaluation_work work = alloc_evaluation(
         self, pass->scratch, head_equal_rows(rows, head_chunk_rows_most(self, rows, false)));
@@ -138,6 +151,9 @@ static void evaluate(const lm_head *self, bp_pass *pass, const float *hidden)
         head_chunk_loss(self, pass, c, c->targets, n);
         if (pass->predicted && self->shape.term == 0 && head_is_plain(self))
             take_predicted(self, pass, c, n);
+        if (pass->log_p && self->shape.term == 0)
+            take_distribution(self, c, n, pass->log_p + done * self->wte->shape[0]);
+        done += n;
         for (int64_t r = 0; logprob && r < n; r++)
             logprob[c->places[r]] = (float)head_chunk_logprob(self, c, n, r);
     }

@@ -104,7 +104,7 @@ static void multiply(const text_head *self, const bp_pass *pass, work *w, const 
 static void take_values(const text_head *self, bp_pass *pass, const work *w)
 {
     int term = self->shape.term;
-    int64_t count = pass->batch.term[term].count, stride = pass->T / count;
+    int64_t count = pass->batch.term[term].count, stride = pass->T / count, done = 0;
     const int32_t *targets = pass->batch.term[term].targets;
 
     for (int64_t k = 0; k < pass->B * count; k++) {
@@ -112,6 +112,8 @@ static void take_values(const text_head *self, bp_pass *pass, const work *w)
 
         if (pass->logprob)
             pass->logprob[k] = targets[k] < 0 ? NAN : value;
+        if (pass->log_p && targets[k] >= 0)
+            pass->log_p[done++] = self->block.nn->tensor_at == 0 ? value : 0;
         if (targets[k] >= 0) {
             double error = (double)value - (double)bp_target_value(targets[k]);
             pass->loss_sum[term] += error * error;
@@ -171,24 +173,31 @@ static void softmax_over_places(const text_head *self, const bp_pass *pass, cons
         }
 }
 
-/* Two terms have a place a text each. In scoring a place's targets are which end it would be. */
+/* In scoring the first places of a text have its targets: where it begins, and where it ends. */
+static void score_spans(const text_head *self, bp_pass *pass, const work *w)
+{
+    const int32_t *targets = pass->batch.term[self->shape.term].targets;
+    int64_t T = pass->T, done = 0;
+
+    bp_ids_within("answer", targets, pass->B * T, -1, T);
+    for (int64_t k = 0; pass->logprob && k < pass->B * T; k++)
+        pass->logprob[k] =
+            targets[k] < 0 ? NAN : (float)end_logprob(w, pass, k / T, targets[k], k % T);
+    for (int64_t k = 0; pass->log_p && k < pass->B * T; k++)
+        for (int64_t t = 0; targets[k] >= 0 && t < T; t++)
+            pass->log_p[done++] =
+                self->block.nn->tensor_at == 0 ? (float)end_logprob(w, pass, k / T, t, k % T) : 0;
+}
+
+/* In training two terms have a place a text each. */
 static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
-    int64_t a_place = pass->batch.term[self->shape.term].count / pass->T;
-
     softmax_over_places(self, pass, w);
-    if (a_place > 0)
-        bp_ids_within("target", pass->batch.term[self->shape.term].targets,
-                      pass->B * pass->T * a_place, -1, ENDS);
-    for (int64_t k = 0; k < pass->B * pass->T * a_place; k++) {
-        int32_t end = pass->batch.term[self->shape.term].targets[k];
-        int64_t row = k / a_place;
-
-        if (pass->logprob)
-            pass->logprob[k] =
-                end < 0 ? NAN : (float)end_logprob(w, pass, row / pass->T, row % pass->T, end);
+    if (pass->batch.term[self->shape.term].count == pass->T) {
+        score_spans(self, pass, w);
+        return;
     }
-    for (int end = 0; a_place == 0 && end < ENDS; end++)
+    for (int end = 0; end < ENDS; end++)
         for (int64_t b = 0; b < pass->B; b++) {
             int term = self->shape.term + end;
             int32_t target = pass->batch.term[term].targets[b];

@@ -43,7 +43,12 @@ void bp_logit_statistics(float *max, double *sums, const bp_logit_rows *in, MPI_
 
 double bp_logit_logprob(const float *max, const double *sums, int64_t rows, int64_t r)
 {
-    return sums[rows + r] - (double)max[r] - log(sums[r]);
+    return bp_logit_log_p(max, sums, r, sums[rows + r]);
+}
+
+double bp_logit_log_p(const float *max, const double *sums, int64_t r, double logit)
+{
+    return logit - (double)max[r] - log(sums[r]);
 }
 
 void bp_logit_column_sums(float *sums, const bp_operand *dlogits)

@@ -8,6 +8,7 @@
 #include "math/math.h"
 #include "models/family.h"
 #include "models/seq2seq/seq2seq.h"
+#include "models/task/list.h"
 #include "nn/layers.h"
 #include "train/engine/stage.h"
 

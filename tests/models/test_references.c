@@ -9,6 +9,7 @@
 #include "mesh/collective.h"
 #include "models/electra/electra.h"
 #include "models/family.h"
+#include "models/task/list.h"
 #include "train/engine/engine.h"
 #include "train/engine/stage.h"
 

@@ -40,8 +40,36 @@ static void fill_row(float *values, int64_t stride, const ensemble_work *work, c
     values[BP_MODEL_BRIER * stride] = (float)(totals[2] + wrong * wrong);
 }
 
-/* Some windows of a batch of `stride` tokens, in values[statistic * stride]. */
-static bp_err score_part(ensemble *self, const bp_model_batch *part, float *values, int64_t stride)
+/* log_p[rows][outcomes]: the mixture's of this rank's columns, by the formula of a target. Writes
+ * known.logprob. */
+static void fill_distributions(const ensemble *self, float *log_p, const ensemble_work *work,
+                               const bp_mixture *in)
+{
+    int64_t V = self->lm.info.vocab_size;
+
+#pragma omp parallel for schedule(static) if (in->rows * in->columns > 8192)
+    for (int64_t r = 0; r < in->rows; r++)
+        for (int64_t v = 0; v < in->columns; v++) {
+            double variance;
+
+            for (int64_t m = 0; m < in->members; m++) {
+                bp_member_row *known = &work->known[m * in->known_stride + r];
+                float logit = in->logits[m * in->member_stride + r * in->columns + v];
+
+                known->logprob = (float)((double)logit - (double)known->max - known->log_total);
+            }
+            log_p[r * V + in->first + v] = (float)ensemble_target_logprob(in, r, &variance);
+        }
+}
+
+/* What is asked of a batch; the next row, and values of `stride` tokens: values[statistic * stride]
+ */
+typedef struct answers {
+    float *log_p, *values; /* NULL: not asked */
+    int64_t stride;
+} answers;
+
+static bp_err score_part(ensemble *self, const bp_model_batch *part, const answers *out)
 {
     ensemble_work work;
     bp_err err = ensemble_prepare(self, &work, part, false);
@@ -55,31 +83,81 @@ static bp_err score_part(ensemble *self, const bp_model_batch *part, float *valu
 
         ensemble_mix(self, &work, first, rows);
         bp_mixture in = ensemble_mixture(self, &work, first, rows);
-        for (int64_t r = 0; r < rows; r++)
-            fill_row(values + work.places[first + r], stride, &work, &in, r);
+        for (int64_t r = 0; r < rows && out->values; r++)
+            fill_row(out->values + work.places[first + r], out->stride, &work, &in, r);
+        if (out->log_p)
+            fill_distributions(self, out->log_p + first * self->lm.info.vocab_size, &work, &in);
+    }
+    return BP_OK;
+}
+
+/* All parts of the batch, on the last stage's ranks. */
+static bp_err score_parts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values)
+{
+    answers out = {.log_p = log_p, .stride = batch->windows * batch->length};
+    bp_model_batch part;
+    bp_err err = BP_OK;
+
+    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
+        ensemble_take_part(self, batch, first, &part);
+        out.values = values ? values + first * batch->length : NULL;
+        err = score_part(self, &part, &out);
+        if (log_p)
+            out.log_p += bp_model_batch_rows(&part) * self->lm.info.vocab_size;
+    }
+    return err;
+}
+
+/* From the last stage to all. */
+static void share(const ensemble *self, float *floats, int64_t count)
+{
+    bp_bcast_bytes(floats, count * (int64_t)sizeof *floats, self->mesh->pipelines - 1,
+                   self->mesh->pipeline);
+}
+
+/* Each rank has some columns of each row, and 0 in the others. */
+static void complete(const ensemble *self, float *log_p, int64_t floats)
+{
+    float *scratch;
+
+    if (!ensemble_is_last(self) || self->mesh->members * self->mesh->tensors == 1)
+        return;
+    scratch = bp_alloc("infer.ensemble", floats, sizeof *scratch);
+    bp_all_sum(log_p, floats, scratch, self->mesh->across);
+    bp_all_sum(log_p, floats, scratch, self->mesh->tensor);
+    bp_free(scratch);
+}
+
+static bp_err ensemble_distribution(bp_model *lm, const bp_model_batch *batch, int64_t pass,
+                                    float *log_p, float *values)
+{
+    ensemble *self = (ensemble *)lm;
+    int64_t statistics = batch->windows * batch->length * lm->info.statistics,
+            floats = log_p ? bp_model_batch_rows(batch) * lm->info.vocab_size : 0;
+    bp_err err;
+
+    (void)pass; /* members have their own */
+    if (ensemble_is_of_texts(self))
+        return ensemble_run_texts(self, batch, log_p, values);
+    for (int64_t i = 0; values && i < statistics; i++)
+        values[i] = NAN;
+    for (int64_t i = 0; i < floats; i++)
+        log_p[i] = 0;
+    err = score_parts(self, batch, log_p, values);
+    if (err != BP_OK)
+        return err;
+    if (values)
+        share(self, values, statistics);
+    if (log_p) {
+        complete(self, log_p, floats);
+        share(self, log_p, floats);
     }
     return BP_OK;
 }
 
 static bp_err ensemble_score(bp_model *lm, const bp_model_batch *batch, float *values)
 {
-    ensemble *self = (ensemble *)lm;
-    int64_t tokens = batch->windows * batch->length, floats = tokens * lm->info.statistics;
-    bp_model_batch part;
-    bp_err err = BP_OK;
-
-    if (ensemble_is_of_texts(self))
-        return ensemble_score_texts(self, batch, values);
-    for (int64_t i = 0; i < floats; i++)
-        values[i] = NAN;
-    for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
-        ensemble_take_part(self, batch, first, &part);
-        err = score_part(self, &part, values + first * batch->length, tokens);
-    }
-    if (err == BP_OK)
-        bp_bcast_bytes(values, floats * (int64_t)sizeof(float), self->mesh->pipelines - 1,
-                       self->mesh->pipeline);
-    return err;
+    return ensemble_distribution(lm, batch, BP_MODEL_NO_DROPOUT, NULL, values);
 }
 
 /* ---- the rest of the face ---- */
@@ -112,6 +190,7 @@ void ensemble_free(bp_model *lm)
 }
 
 const bp_model_ops ensemble_ops = {.score = ensemble_score,
+                                   .distribution = ensemble_distribution,
                                    .free = ensemble_free,
                                    .decode_new = ensemble_decode_new,
                                    .decode_reset = ensemble_decode_reset,

@@ -67,6 +67,7 @@ static void know_member(ensemble *self, ensemble_work *work, bp_member_row *know
         known[r] = (bp_member_row){
             .max = work->max[r],
             .log_sum = (float)log(work->sums[r]),
+            .log_total = log(work->sums[r]),
             .logprob = (float)bp_logit_logprob(work->max, work->sums, rows, r),
         };
     bp_member_tops(known, logits, rows, info->vocab_count, info->vocab_first);

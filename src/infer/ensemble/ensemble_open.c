@@ -263,8 +263,7 @@ static bp_err check_draws(const opening *o)
 {
     const bp_model_info *info = &o->infos[0];
 
-    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) &&
-        (info->task.kind == BP_TASK_REGRESSION || info->task.kind == BP_TASK_SPANS))
+    if (is_drawn_as(o, BP_DRAWS_OF_HEADS) && !bp_task_is_softmax(&info->task))
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.no_outcomes",
                        "members by :%s are distributions over the outcomes of a token or text, and "
                        "this model predicts %s: at %s; leave :%s out",
@@ -381,7 +380,7 @@ static bp_err add_backbone(opening *o, int64_t k)
     const bp_mesh *mesh = self->mesh;
     bp_model *lm = self->models[are_many(o) ? self->backbone_count : 0];
 
-    BP_ASSERT(lm->ops->score_pass || !ensemble_is_of_texts(self));
+    BP_ASSERT(lm->ops->distribution || !ensemble_is_of_texts(self));
     if (!lm->ops->backbone)
         return BP_FAIL(BP_ERR_CONFIG, "ensemble.split_member",
                        "a member of kind %s can't be split, but mesh.tensor = %d and "

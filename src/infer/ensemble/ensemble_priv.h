@@ -117,9 +117,9 @@ void ensemble_free(bp_model *lm);
 /* ensemble_texts.c */
 /** Are the models without a softmax over outcomes: regressions, or answers? */
 bool ensemble_is_of_texts(const ensemble *self);
-/** `score` of such an ensemble, as bp_model_statistic says. Collective over mesh->ensemble. Errors:
- * BP_ERR_SYSTEM, the same on all ranks. */
-bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values);
+/** `distribution` of such an ensemble; log_p or values may be NULL. Collective over mesh->ensemble.
+ * Errors: BP_ERR_SYSTEM, the same on all ranks. */
+bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values);
 /** As bp_ensemble_temper, of models that find spans. */
 bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums);
 

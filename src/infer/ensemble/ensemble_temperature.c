@@ -82,7 +82,7 @@ bp_err bp_ensemble_temper(bp_model *lm, const bp_model_batch *batch, bp_scaled_s
     bp_model_batch part;
     bp_err err = BP_OK;
 
-    if (lm->info.task.kind == BP_TASK_SPANS)
+    if (bp_task_kind_of(&lm->info.task)->over_places)
         return ensemble_temper_spans(self, batch, sums);
     for (int64_t first = 0; first < batch->windows && err == BP_OK; first += part.windows) {
         ensemble_take_part(self, batch, first, &part);

@@ -11,16 +11,20 @@
 typedef struct texts {
     const bp_model_batch *batch;
     int64_t count, stride; /* values of a member; of a statistic */
-    float *values;         /* [members, filled up to whole rounds][count] */
-    int32_t *targets;      /* [windows][length][ENDS] of spans: all places are asked */
+    float *values;         /* [members, filled up to whole rounds][count]: of each row, of spans
+                              [windows][ENDS][length] */
+    int32_t *targets;      /* [windows][length] of spans: both ends are asked */
     double *mixture;       /* [length] log p */
 } texts;
 
 bool ensemble_is_of_texts(const ensemble *self)
 {
-    int64_t kind = self->lm.info.task.kind;
+    return !bp_task_is_softmax(&self->lm.info.task);
+}
 
-    return kind == BP_TASK_REGRESSION || kind == BP_TASK_SPANS;
+static bool finds_spans(const ensemble *self)
+{
+    return bp_task_kind_of(&self->lm.info.task)->over_places;
 }
 
 static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
@@ -29,7 +33,7 @@ static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
 
     work->mixture = ensemble_take(arena, work->batch->length, sizeof *work->mixture);
     work->values = ensemble_take(arena, slots * work->count, sizeof *work->values);
-    work->targets = ensemble_take(arena, work->count, sizeof *work->targets);
+    work->targets = ensemble_take(arena, work->stride, sizeof *work->targets);
 }
 
 /* ---- members ---- */
@@ -37,21 +41,19 @@ static void lay_out(const ensemble *self, texts *work, bp_arena *arena)
 static bp_err run_members(ensemble *self, texts *work)
 {
     const bp_mesh *mesh = self->mesh;
-    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    bool spans = finds_spans(self);
     bp_model_batch asked = *work->batch;
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; spans && k < work->count; k++)
-        work->targets[k] = (int32_t)(k % ENDS);
-    if (spans) {
+    for (int64_t k = 0; spans && k < work->stride; k++)
+        work->targets[k] = k % work->batch->length < ENDS ? 0 : -1;
+    if (spans)
         asked.targets = work->targets;
-        asked.asks = ENDS;
-    }
     for (int64_t k = mesh->member_at; k < self->member_count && err == BP_OK; k += mesh->members) {
         const ensemble_backbone *backbone = &self->backbones[self->members[k].backbone];
 
-        err = backbone->lm->ops->score_pass(backbone->lm, &asked, backbone->pass,
-                                            work->values + k * work->count);
+        err = backbone->lm->ops->distribution(backbone->lm, &asked, backbone->pass,
+                                              work->values + k * work->count, NULL);
     }
     return bp_comm_size(mesh->ensemble) > 1 ? bp_agree(mesh->ensemble, err) : err;
 }
@@ -74,7 +76,7 @@ static double value_of(const texts *work, int64_t member, int64_t k)
     return (double)work->values[member * work->count + k];
 }
 
-/* Of value k: the members', their mean, and their variance. */
+/* Of value k: the members' (values NULL: not asked), their mean, and their variance. */
 static double take_members(const ensemble *self, const texts *work, int64_t k, float *values,
                            double *variance)
 {
@@ -82,7 +84,8 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
 
     for (int64_t m = 0; m < self->member_count; m++) {
         mean += value_of(work, m, k);
-        values[(BP_MODEL_MEMBER + m) * work->stride] = (float)value_of(work, m, k);
+        if (values)
+            values[(BP_MODEL_MEMBER + m) * work->stride] = (float)value_of(work, m, k);
     }
     mean /= M;
     for (int64_t m = 0; m < self->member_count; m++)
@@ -92,16 +95,21 @@ static double take_members(const ensemble *self, const texts *work, int64_t k, f
 }
 
 /* Of a text: the mean of the members' values, and their variance. */
-static void mix_values(const ensemble *self, const texts *work, float *values)
+static void mix_values(const ensemble *self, const texts *work, float *log_p, float *values)
 {
-    for (int64_t k = 0; k < work->count; k++) {
+    for (int64_t k = 0, row = 0; k < work->stride; k++) {
         double variance, mean;
 
         if (work->batch->targets[k] < 0)
             continue;
-        mean = take_members(self, work, k, values + k, &variance);
-        values[BP_MODEL_LOGPROB * work->stride + k] = (float)mean;
-        values[BP_MODEL_LOGPROB_VARIANCE * work->stride + k] = (float)variance;
+        mean = take_members(self, work, row, values ? values + k : NULL, &variance);
+        if (log_p)
+            log_p[row] = (float)mean;
+        if (values) {
+            values[BP_MODEL_LOGPROB * work->stride + k] = (float)mean;
+            values[BP_MODEL_LOGPROB_VARIANCE * work->stride + k] = (float)variance;
+        }
+        row++;
     }
 }
 
@@ -122,7 +130,7 @@ static double mean_logprob(const ensemble *self, const texts *work, int64_t k)
     return sum > 0 ? most + log(sum / (double)self->member_count) : -INFINITY;
 }
 
-/* Of the places of the window whose values begin at `first`, and step by ENDS. */
+/* Of the places of the window whose values begin at `first`. */
 static place_mixture mix_places(const ensemble *self, const texts *work, int64_t first)
 {
     place_mixture out = {.most = -INFINITY};
@@ -130,7 +138,7 @@ static place_mixture mix_places(const ensemble *self, const texts *work, int64_t
     double M = (double)self->member_count;
 
     for (int64_t t = 0; t < T; t++) {
-        double logprob = work->mixture[t] = mean_logprob(self, work, first + t * ENDS);
+        double logprob = work->mixture[t] = mean_logprob(self, work, first + t);
 
         out.squares += exp(2 * logprob);
         if (logprob > out.most) {
@@ -142,13 +150,13 @@ static place_mixture mix_places(const ensemble *self, const texts *work, int64_t
         int64_t top = 0;
 
         for (int64_t t = 0; t < T; t++) {
-            double logprob = value_of(work, m, first + t * ENDS), p = exp(logprob);
+            double logprob = value_of(work, m, first + t), p = exp(logprob);
 
             if (p == 0) /* padding */
                 continue;
             out.entropy -= p * logprob / M;
             out.information += p * (logprob - work->mixture[t]) / M;
-            if (logprob > value_of(work, m, first + top * ENDS))
+            if (logprob > value_of(work, m, first + top))
                 top = t;
         }
         out.agreeing += top == out.top;
@@ -176,33 +184,34 @@ static void fill_place(const ensemble *self, const texts *work, const place_mixt
     values[BP_MODEL_BRIER * stride] = (float)(mixed->squares - p * p + (1 - p) * (1 - p));
 }
 
-/* Asked are ends at places: targets of a place are which ends it would be. */
-static void mix_spans(const ensemble *self, const texts *work, float *values)
+/* End `end` of window w is the target of that place; *log_p is the next row's. */
+static void mix_end(const ensemble *self, const texts *work, int64_t w, int64_t end, float **log_p,
+                    float *values)
 {
-    const bp_model_batch *batch = work->batch;
-    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
+    int64_t T = work->batch->length, first = (w * ENDS + end) * T,
+            target = work->batch->targets[w * T + end];
+    place_mixture mixed;
 
-    for (int64_t w = 0; w < batch->windows; w++)
-        for (int64_t end = 0; end < ENDS; end++) {
-            place_mixture mixed = mix_places(self, work, w * T * ENDS + end);
-
-            for (int64_t k = w * T * asks; k < (w + 1) * T * asks; k++)
-                if (batch->targets[k] == end)
-                    fill_place(self, work, &mixed, k / asks * ENDS + end, k / asks % T, values + k);
-        }
+    if (target < 0)
+        return;
+    mixed = mix_places(self, work, first);
+    for (int64_t t = 0; *log_p && t < T; t++)
+        *(*log_p)++ = (float)work->mixture[t];
+    if (values)
+        fill_place(self, work, &mixed, first + target, target, values + w * T + end);
 }
 
 /* Members' answers to a batch, on all ranks. */
 static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *work)
 {
-    bool spans = self->lm.info.task.kind == BP_TASK_SPANS;
+    bool spans = finds_spans(self);
     int64_t places = batch->windows * batch->length;
     bp_arena arena = {0};
     bp_err err;
 
     *work = (texts){.batch = batch,
-                    .count = spans ? places * ENDS : places,
-                    .stride = places * bp_model_batch_asks(batch)};
+                    .count = spans ? places * ENDS : bp_model_batch_rows(batch),
+                    .stride = places};
     lay_out(self, work, &arena);
     err = ensemble_reserve(self, &arena);
     if (err != BP_OK)
@@ -214,19 +223,20 @@ static bp_err gather_texts(ensemble *self, const bp_model_batch *batch, texts *w
     return err;
 }
 
-bp_err ensemble_score_texts(ensemble *self, const bp_model_batch *batch, float *values)
+bp_err ensemble_run_texts(ensemble *self, const bp_model_batch *batch, float *log_p, float *values)
 {
     texts work;
     bp_err err = gather_texts(self, batch, &work);
 
     if (err != BP_OK)
         return err;
-    for (int64_t k = 0; k < self->lm.info.statistics * work.stride; k++)
+    for (int64_t k = 0; values && k < self->lm.info.statistics * work.stride; k++)
         values[k] = NAN;
-    if (self->lm.info.task.kind == BP_TASK_SPANS)
-        mix_spans(self, &work, values);
+    if (!finds_spans(self))
+        mix_values(self, &work, log_p, values);
     else
-        mix_values(self, &work, values);
+        for (int64_t k = 0; k < batch->windows * ENDS; k++)
+            mix_end(self, &work, k / ENDS, k % ENDS, &log_p, values);
     return BP_OK;
 }
 
@@ -259,16 +269,16 @@ static void add_scaled(const texts *work, int64_t place, bp_scaled_sums *sums)
 
 bp_err ensemble_temper_spans(ensemble *self, const bp_model_batch *batch, bp_scaled_sums *sums)
 {
-    int64_t T = batch->length, asks = bp_model_batch_asks(batch);
     texts work;
     bp_err err = gather_texts(self, batch, &work);
 
-    for (int64_t w = 0; w < batch->windows && err == BP_OK; w++)
-        for (int64_t end = 0; end < ENDS; end++) {
-            (void)mix_places(self, &work, w * T * ENDS + end);
-            for (int64_t k = w * T * asks; k < (w + 1) * T * asks; k++)
-                if (batch->targets[k] == end)
-                    add_scaled(&work, k / asks % T, sums);
-        }
+    for (int64_t k = 0; k < batch->windows * ENDS && err == BP_OK; k++) {
+        int32_t target = batch->targets[k / ENDS * batch->length + k % ENDS];
+
+        if (target < 0)
+            continue;
+        (void)mix_places(self, &work, k * batch->length);
+        add_scaled(&work, target, sums);
+    }
     return err;
 }

@@ -38,7 +38,7 @@ bp_err generator_open_model(void *context, bp_model **out)
     if (err != BP_OK)
         return err;
     const bp_model_info *info = &(*out)->info;
-    if (info->task.kind != BP_TASK_NONE)
+    if (bp_task_has_head(&info->task))
         return BP_FAIL(BP_ERR_CONFIG, "generate.of_task",
                        "the model has the head of a task, %s, and writes no text: at "
                        "generate.model = %s; score it",

@@ -277,7 +277,7 @@ bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
     sampler self = {.each = each, .leads = bp_comm_is_root(each->mesh->ensemble)};
     bp_err err;
 
-    if (each->model->task.kind != BP_TASK_NONE)
+    if (bp_task_has_head(&each->model->task))
         return each_document(each, tokens);
     err = open_sampler(&self);
 

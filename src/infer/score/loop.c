@@ -149,7 +149,7 @@ const bp_work_units *scorer_units(void *context, int index)
     scorer *self = context;
     const bp_score_plan *plan = &self->plan;
 
-    if (index > 0 || self->info.task.kind != BP_TASK_NONE)
+    if (index > 0 || bp_task_has_head(&self->info.task))
         return NULL;
     self->windows.units =
         (bp_work_units){.parts = "parts",

@@ -341,12 +341,12 @@ bp_err scorer_check_task(const bp_config *config, const bp_model_info *model)
                       : keys->neighbours ? "score.neighbours"
                                          : NULL;
 
-    if (of_spans && model->task.kind != BP_TASK_SPANS)
+    if (of_spans && !bp_task_kind_of(&model->task)->over_places)
         return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
                        "%s is of models that find spans, which score.model does not: at %s; leave "
                        "it out",
                        of_spans, of_spans);
-    if (!key || model->task.kind == BP_TASK_NONE)
+    if (!key || !bp_task_has_head(&model->task))
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "task.unused_key",
                    "%s is of language models, and score.model has the head of a task, %s: at %s; "

@@ -20,7 +20,7 @@ typedef struct outcomes {
     task_documents documents;
     int64_t count;     /* predictions: of a text one, or one of each word, or both ends of a span */
     float *statistics; /* [statistics][count]; NaN: not known, since there is no label */
-    float *values;     /* [statistics][TASK_GROUP][length][asks] of a batch */
+    float *values;     /* [statistics][TASK_GROUP][length] of a batch */
 } outcomes;
 
 /* Is a statistic one of the label, and not of the distribution alone? */
@@ -35,8 +35,7 @@ static bool is_of_label(const bp_token_statistics *statistics, int64_t statistic
 static void take_document(outcomes *work, const bp_model_batch *batch, int64_t d, int64_t w)
 {
     const task_documents *documents = &work->documents;
-    int64_t stride = batch->windows * batch->length * documents->asks,
-            ends = task_documents_ends(documents);
+    int64_t stride = batch->windows * batch->length, ends = task_documents_ends(documents);
 
     for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1]; r++)
         for (int64_t end = 0; end < ends; end++) {
@@ -144,8 +143,8 @@ static bp_err write_outcomes(const outcomes *work)
     if (err == BP_OK)
         err = bp_dir_make(self->folder);
     if (err == BP_OK)
-        err = work->documents.kind == BP_TASK_REGRESSION ? write_values(work, path, &table)
-                                                         : bp_outcomes_write(path, &table);
+        err = work->documents.kind->is_value ? write_values(work, path, &table)
+                                             : bp_outcomes_write(path, &table);
     bp_free(predictions);
     bp_free(path);
     return err;
@@ -171,8 +170,7 @@ static bp_err prepare(outcomes *work)
     work->statistics =
         bp_try_alloc("score.task", self->info.statistics * work->count, sizeof(float));
     work->values = bp_try_alloc(
-        "score.task", self->info.statistics * TASK_GROUP * documents->length * documents->asks,
-        sizeof(float));
+        "score.task", self->info.statistics * TASK_GROUP * documents->length, sizeof(float));
     return bp_agree(self->mesh->world,
                     work->statistics && work->values
                         ? BP_OK
@@ -185,7 +183,7 @@ bp_err scorer_run_outcomes(scorer *self)
     outcomes work = {.self = self};
     bp_err err;
 
-    BP_ASSERT(self->info.members > 0 && self->info.task.kind != BP_TASK_NONE);
+    BP_ASSERT(self->info.members > 0 && bp_task_has_head(&self->info.task));
     err = prepare(&work);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&work) : BP_OK);

@@ -38,7 +38,7 @@ static const char *find_missing(const void *context)
 {
     const scorer *self = context;
     const bp_score_keys *keys = bp_score_keys_of(self->config);
-    bool of_task = self->info.task.kind != BP_TASK_NONE;
+    bool of_task = bp_task_has_head(&self->info.task);
     bool compared = of_task && self->method;
     const char *names[] = {
         compared ? NULL : "summary.json",
@@ -125,7 +125,7 @@ static void say(const void *context)
 {
     const scorer *self = context;
 
-    if (self->info.task.kind == BP_TASK_NONE)
+    if (!bp_task_has_head(&self->info.task))
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -149,7 +149,7 @@ static bp_err score_besides(void *context)
     bp_err err;
 
     self->run = self->job->run;
-    if (self->info.task.kind != BP_TASK_NONE)
+    if (bp_task_has_head(&self->info.task))
         return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
     err = scorer_run_candidates(self);
     return err == BP_OK ? scorer_run_states(self) : err;
@@ -159,7 +159,7 @@ static void report(const void *context)
 {
     const scorer *self = context;
 
-    if (self->info.task.kind == BP_TASK_NONE)
+    if (!bp_task_has_head(&self->info.task))
         scorer_report(self);
 }
 

@@ -52,7 +52,7 @@ bp_err scorer_open_model(void *context, bp_model **out)
     err = self->job->ensemble ? bp_ensemble_open(out, mesh, self->config, &spec)
                               : bp_model_open_wide(out, mesh, self->config, path, spec.context);
     if (err == BP_OK && bp_score_keys_of(self->config)->neighbours &&
-        (*out)->info.task.kind == BP_TASK_NONE)
+        !bp_task_has_head(&(*out)->info.task))
         err = add_neighbours(self, out);
     return err;
 }
@@ -74,7 +74,7 @@ bp_err scorer_check_corpus(const bp_corpus *corpus, const bp_model_info *model)
     const char *path = bp_corpus_file_path(bp_corpus_file_at(corpus, 0));
     const char *ours = bp_corpus_tokenizer_hash(corpus), *theirs = model->tokenizer_hash;
     int64_t vocab_size = bp_corpus_vocab_size(corpus), eod = bp_corpus_eod(corpus),
-            words = model->task.kind == BP_TASK_NONE ? model->vocab_size : model->words;
+            words = !bp_task_has_head(&model->task) ? model->vocab_size : model->words;
 
     if (ours[0] && theirs[0] && !bp_tokenizer_same_hash(ours, theirs))
         return BP_FAIL(

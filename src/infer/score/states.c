@@ -83,7 +83,7 @@ void scorer_states_check(bp_config *config, const bp_model_info *model)
                         keys->mix);
         return;
     }
-    if (!keys->states || model->task.kind != BP_TASK_NONE) /* which has been said */
+    if (!keys->states || bp_task_has_head(&model->task)) /* which has been said */
         return;
     if (model->members > 0)
         bp_config_fault(config, "score.no_states",

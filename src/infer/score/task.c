@@ -1,4 +1,4 @@
-/* Scoring a task: of each document the probability of each of its outcomes, in fixed groups of
+/* Scoring a task: the distribution of each document or word, in fixed groups of
  * documents that data ranks take in turn; then figures and predictions. There are no parts: a start
  * after a stop scores anew. */
 #include "task_priv.h"
@@ -15,58 +15,29 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ASKS 64 /* outcomes of a place that are asked for at once, most */
-
 static bool finds_spans(const task_scoring *task)
 {
-    return task->kind == BP_TASK_SPANS;
+    return task->kind->over_places;
 }
 
 static bool finds_tags(const task_scoring *task)
 {
-    return task->kind == BP_TASK_TAGS;
-}
-
-/* Are outcomes asked for at places, and not of the whole text? */
-static bool has_places(const task_scoring *task)
-{
-    return finds_tags(task) || finds_spans(task);
+    return task->kind->at_words;
 }
 
 /* ---- a group of documents ---- */
 
-/* Where words begin, by the group's targets; of spans any place may be asked for. */
-static void mark_places(task_scoring *task, const bp_model_batch *batch)
+/* Of row r, which is row `at` of the batch's distributions and has its target at place k. */
+static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t at,
+                     int64_t k)
 {
-    for (int64_t k = 0; k < batch->windows * batch->length; k++)
-        task->asked[k] = finds_spans(task) || batch->targets[k] >= 0;
-}
-
-/* Outcomes from `from` on are asked for: of a text one at each place, of words some at each. */
-static bp_err ask(task_scoring *task, const bp_model_batch *batch, int64_t from)
-{
-    for (int64_t k = 0; k < batch->windows * batch->length * task->asks; k++) {
-        int64_t outcome = from + k % (has_places(task) ? task->asks : batch->length);
-        bool asked = outcome < task->outcomes && (!has_places(task) || task->asked[k / task->asks]);
-
-        task->targets[k] = asked ? (int32_t)outcome : -1;
-    }
-    return bp_model_score(task->self->lm, batch, task->values);
-}
-
-/* Of row r, whose example is window w. */
-static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
-                     int64_t from)
-{
-    int64_t stride = batch->windows * batch->length, K = task->outcomes,
-            place = finds_tags(task) ? task->documents.row[r].place : 0,
-            count = finds_tags(task) ? task->asks : batch->length;
-    const float *values = task->values + (w * batch->length + place) * task->asks;
+    int64_t stride = batch->windows * batch->length, K = task->outcomes;
+    const float *log_p = task->log_p + at * K, *values = task->values + k;
     float *row = task->table + r * task->width;
 
-    for (int64_t k = 0; k < count && from + k < K; k++)
-        row[from + k] = values[k] + 0.0F; /* sums over ranks leave no -0 */
-    if (task->width > K && task->kind == BP_TASK_REGRESSION) {
+    for (int64_t v = 0; v < K; v++)
+        row[v] = log_p[v] + 0.0F; /* sums over ranks leave no -0 */
+    if (task->width > K && task->kind->is_value) {
         row[K] = values[BP_MODEL_LOGPROB_VARIANCE * stride];
     } else if (task->width > K) {
         row[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
@@ -74,18 +45,21 @@ static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r,
     }
 }
 
-static void take(task_scoring *task, const bp_model_batch *batch, int64_t g, int64_t from)
+static void take(task_scoring *task, const bp_model_batch *batch, int64_t g)
 {
-    const int64_t *first_row = task->documents.first_row + g * TASK_GROUP;
+    const task_documents *documents = &task->documents;
+    const int64_t *first_row = documents->first_row + g * TASK_GROUP;
 
     for (int64_t w = 0; w < batch->windows; w++)
         for (int64_t r = first_row[w]; r < first_row[w + 1]; r++)
             if (finds_spans(task))
                 task_take_span(task, batch, r, w);
             else
-                take_row(task, batch, r, w, from);
+                take_row(task, batch, r, r - first_row[0],
+                         task_documents_at(documents, &documents->row[r], 0, w, batch->length));
 }
 
+/* Where there is no label outcome 0 is the target. */
 static bp_err score_group(task_scoring *task, int64_t g)
 {
     bp_model_batch batch;
@@ -93,16 +67,10 @@ static bp_err score_group(task_scoring *task, int64_t g)
 
     if (batch.windows < 0)
         return err;
-    mark_places(task, &batch);
-    batch.targets = task->targets;
-    batch.asks = task->asks;
-    for (int64_t from = 0; from < task->outcomes && err == BP_OK;
-         from += has_places(task) ? task->asks : batch.length) {
-        bp_heartbeat_progress();
-        err = ask(task, &batch, from);
-        if (err == BP_OK && task->self->leads)
-            take(task, &batch, g, from);
-    }
+    bp_heartbeat_progress();
+    err = bp_model_distribution(task->self->lm, &batch, task->log_p, task->values);
+    if (err == BP_OK && task->self->leads)
+        take(task, &batch, g);
     return err;
 }
 
@@ -165,14 +133,15 @@ static bp_err reserve(task_scoring *task)
 {
     const scorer *self = task->self;
     int64_t places = TASK_GROUP * task->documents.length,
+            rows = finds_tags(task) ? places : TASK_GROUP * task_documents_ends(&task->documents),
             floats = task->documents.rows * task->width;
 
     task->table = bp_try_alloc("score.task", floats, sizeof(float));
-    task->asked = bp_alloc("score.task", places, sizeof *task->asked);
-    task->targets = bp_alloc("score.task", places * task->asks, sizeof *task->targets);
-    task->values =
-        bp_try_alloc("score.task", self->info.statistics * places * task->asks, sizeof(float));
-    return task->table && task->values
+    task->log_p = bp_try_alloc(
+        "score.task", rows * bp_model_columns(&self->info, task->documents.length), sizeof(float));
+    if (self->info.members > 0)
+        task->values = bp_try_alloc("score.task", self->info.statistics * places, sizeof(float));
+    return task->table && task->log_p && (task->values || self->info.members == 0)
                ? BP_OK
                : bp_fail_memory("the outcomes of documents", floats, sizeof(float));
 }
@@ -181,7 +150,6 @@ static bp_err prepare(task_scoring *task)
 {
     scorer *self = task->self;
     bool reads = self->leads || self->mesh->coordinates;
-    int64_t outcomes = task->outcomes, context = self->info.context;
     task_documents_spec spec = {.mesh = self->mesh,
                                 .model = &self->info,
                                 .path = bp_score_keys_of(self->config)->model,
@@ -191,8 +159,6 @@ static bp_err prepare(task_scoring *task)
                                 .config = self->config};
     bp_err err;
 
-    if (!has_places(task)) /* as many outcomes as there are places are asked for at once */
-        spec.least = outcomes < context ? outcomes : context;
     err = task_documents_open(&task->documents, &spec, self->mesh->world);
     if (err != BP_OK)
         return err;
@@ -204,9 +170,7 @@ static bp_err prepare(task_scoring *task)
 /* Columns of a row: an outcome each, and of an ensemble more. */
 static int64_t width_of(const task_scoring *task)
 {
-    int64_t more = task->self->info.members == 0      ? 0
-                   : task->kind == BP_TASK_REGRESSION ? 1
-                                                      : TASK_MORE;
+    int64_t more = task->self->info.members == 0 ? 0 : task->kind->is_value ? 1 : TASK_MORE;
 
     return more + (finds_spans(task) ? TASK_SPAN_COLUMNS : task->outcomes);
 }
@@ -214,16 +178,11 @@ static int64_t width_of(const task_scoring *task)
 bp_err scorer_run_task(scorer *self)
 {
     task_scoring task = {.self = self,
-                         .kind = self->info.task.kind,
-                         .outcomes = self->info.task.outcomes,
-                         .asks = 1};
+                         .kind = bp_task_kind_of(&self->info.task),
+                         .outcomes = self->info.task.outcomes};
     bp_err err;
 
     task.width = width_of(&task);
-    if (finds_tags(&task) && self->info.members == 0) /* an ensemble is asked outcome by outcome */
-        task.asks = task.outcomes < ASKS ? task.outcomes : ASKS;
-    if (finds_spans(&task)) /* where each place would begin and end one; see task_spans.c */
-        task.asks = 2;
     err = prepare(&task);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&task) : BP_OK);
@@ -233,8 +192,7 @@ bp_err scorer_run_task(scorer *self)
     }
     task_documents_clear(&task.documents);
     bp_free(task.table);
-    bp_free(task.asked);
-    bp_free(task.targets);
+    bp_free(task.log_p);
     bp_free(task.values);
     return err;
 }

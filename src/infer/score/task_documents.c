@@ -63,13 +63,13 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     const json_t *names = json_object_get(json_object_get(self->state, "model"), "labels");
     const char *label = json_string_value(json_object_get(self->state, "label"));
     int64_t count = (int64_t)json_array_size(names), outcomes = spec->model->task.outcomes;
-    bool numbers = self->kind == BP_TASK_REGRESSION;
+    bool numbers = self->kind->is_value;
     bp_document_columns *columns = &self->columns;
     bool named = label && label[0];
     bool none = spec->unlabelled && !named && !bp_corpus_has_columns(self->corpus, numbers);
     bp_err err = BP_OK;
 
-    if ((numbers || self->kind == BP_TASK_CLASSES) && !none)
+    if (self->kind->whole_text && !none)
         err = bp_corpus_column(&self->column, self->corpus, named ? label : NULL, numbers);
     self->names = bp_alloc("score.task", outcomes + count, sizeof *self->names);
     for (int64_t k = 0; k < outcomes + count; k++)
@@ -79,11 +79,11 @@ static bp_err find_columns(task_documents *self, const task_documents_spec *spec
     columns->unlabelled = spec->unlabelled;
     if (numbers) {
         columns->value = self->column;
-    } else if (self->kind == BP_TASK_SPANS) {
+    } else if (self->kind->over_places) {
         columns->spans = true;
         columns->windows = bp_task_windows(&self->frame, self->length,
                                            span_key(self, "stride", self->stride, BP_TASK_STRIDE));
-    } else if (self->kind == BP_TASK_TAGS) {
+    } else if (self->kind->at_words) {
         columns->tags = self->names;
         columns->tag_count = count;
     } else {
@@ -126,9 +126,8 @@ static bp_err read_texts(task_documents *self, int64_t d, const bp_document **do
         err = bp_task_check_document(*document,
                                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
-        *pair = self->kind == BP_TASK_SPANS
-                    ? bp_task_window(*document, &self->columns.windows)
-                    : bp_task_texts(*document, self->pair[(*document)->number]);
+        *pair = self->kind->over_places ? bp_task_window(*document, &self->columns.windows)
+                                        : bp_task_texts(*document, self->pair[(*document)->number]);
     return err;
 }
 
@@ -167,17 +166,17 @@ static void add_rows(task_documents *self, int64_t *capacity, const bp_document 
 {
     int64_t begin = self->frame.begin >= 0, end = self->length - 1, word = 0;
 
-    if (self->kind == BP_TASK_SPANS) {
+    if (self->kind->over_places) {
         add_row(self, capacity, row_of_window(self, document, pair));
         self->cut += document->window == 0 && pair->tokens[0] < document->starts[1];
-    } else if (self->kind == BP_TASK_REGRESSION) {
+    } else if (self->kind->is_value) {
         add_row(self, capacity,
                 (task_row){isnan(document->value) ? -1 : bp_target_of_value(document->value),
                            .value = document->value});
-    } else if (self->kind == BP_TASK_CLASSES) {
+    } else if (self->kind->whole_text) {
         add_row(self, capacity, (task_row){document->label});
     }
-    for (int64_t t = 0; self->kind == BP_TASK_TAGS && t < document->count; t++)
+    for (int64_t t = 0; self->kind->at_words && t < document->count; t++)
         if (document->tags[t] != BP_DOCUMENT_NO_WORD) {
             if (begin + t < end)
                 add_row(self, capacity,
@@ -257,18 +256,16 @@ bp_err task_documents_open(task_documents *self, const task_documents_spec *spec
     bp_err err;
 
     *self = (task_documents){.mesh = spec->mesh,
-                             .kind = spec->model->task.kind,
+                             .kind = bp_task_kind_of(&spec->model->task),
                              .length = spec->model->context,
-                             .least = spec->least > 0 ? spec->least : 1,
                              .corpus = spec->corpus};
     if (spec->config) {
         self->stride = bp_score_rule_keys_of(spec->config)->span_stride;
         self->answer_tokens = bp_score_rule_keys_of(spec->config)->answer_tokens;
     }
-    self->asks = task_documents_ends(self);
     self->inputs = bp_alloc("score.task", places, sizeof *self->inputs);
     self->segments = bp_alloc("score.task", places, sizeof *self->segments);
-    self->targets = bp_alloc("score.task", places * self->asks, sizeof *self->targets);
+    self->targets = bp_alloc("score.task", places, sizeof *self->targets);
     err = bp_agree(world, spec->corpus ? open_documents(self, spec) : BP_OK);
     int64_t *known[] = {&self->count, &self->rows, &self->cut, &self->words_cut};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
@@ -293,13 +290,13 @@ static bool has_pairs(const task_documents *self)
 {
     for (int64_t d = 0; d < bp_corpus_documents(self->corpus); d++)
         if (self->pair[d])
-            return self->kind != BP_TASK_TAGS;
+            return !self->kind->at_words;
     return false;
 }
 
 void task_documents_tell_cut(const task_documents *self)
 {
-    if (self->cut > 0 && self->kind == BP_TASK_SPANS)
+    if (self->cut > 0 && self->kind->over_places)
         bp_log("%" PRId64 " questions are longer than half of the model's %" PRId64
                " places: their end is cut",
                self->cut, self->length);
@@ -317,11 +314,7 @@ void task_documents_tell_cut(const task_documents *self)
 int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
                           int64_t length)
 {
-    int64_t place = self->kind == BP_TASK_SPANS  ? row->answer[end]
-                    : self->kind == BP_TASK_TAGS ? row->place
-                                                 : 0;
-
-    return (w * length + place) * self->asks + (self->asks > 1 ? end : 0);
+    return w * length + (self->kind->at_words ? row->place : end);
 }
 
 /* Example `w`, at `length` places each; *longest grows with it. */
@@ -352,15 +345,14 @@ static void fill_targets(task_documents *self, int64_t d, int64_t w, int64_t len
             int32_t label = row->label >= 0 ? row->label : unknown;
 
             self->targets[task_documents_at(self, row, end, w, length)] =
-                self->kind == BP_TASK_SPANS ? (int32_t)end : label;
+                self->kind->over_places ? row->answer[end] : label;
         }
 }
 
 static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
                          bp_model_batch *batch)
 {
-    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count,
-            longest = self->least;
+    int64_t end = first + TASK_GROUP < self->count ? first + TASK_GROUP : self->count, longest = 1;
     bp_err err = BP_OK;
 
     for (int64_t d = first; d < end && err == BP_OK; d++)
@@ -371,7 +363,7 @@ static bp_err make_group(task_documents *self, int64_t first, int32_t unknown,
         memmove(self->segments + w * longest, self->segments + w * self->length,
                 (size_t)longest * sizeof(int32_t));
     }
-    for (int64_t k = 0; k < (end - first) * longest * self->asks; k++)
+    for (int64_t k = 0; k < (end - first) * longest; k++)
         self->targets[k] = -1;
     for (int64_t d = first; d < end; d++)
         fill_targets(self, d, d - first, longest, unknown);
@@ -390,7 +382,6 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     *batch = (bp_model_batch){.inputs = self->inputs,
                               .targets = self->targets,
                               .segments = self->segments,
-                              .asks = self->asks,
                               .first_slot = g * TASK_GROUP};
     if (bp_comm_is_root(group))
         err = make_group(self, g * TASK_GROUP, unknown, batch);
@@ -404,6 +395,6 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown, bp
     bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes(self->inputs, bytes, 0, group);
     bp_bcast_bytes(self->segments, bytes, 0, group);
-    bp_bcast_bytes(self->targets, bytes * self->asks, 0, group);
+    bp_bcast_bytes(self->targets, bytes, 0, group);
     return BP_OK;
 }

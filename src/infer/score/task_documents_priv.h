@@ -26,15 +26,14 @@ typedef struct task_row {
 } task_row;
 
 typedef struct task_documents {
-    const bp_mesh *mesh;           /* borrowed */
-    int64_t kind, asks;            /* targets of a place: 1, and of spans 2 */
+    const bp_mesh *mesh; /* borrowed */
+    const bp_task_kind *kind;
     int64_t length;                /* places that an example has most */
-    int64_t least;                 /* places that a group has at least */
     int64_t stride, answer_tokens; /* of spans: asked for; 0: the checkpoint's */
     int64_t count, rows;           /* documents that are taken, and what is asked of them */
     int64_t cut, words_cut; /* documents that are longer than the context, and words behind it */
     int32_t *inputs, *segments; /* [TASK_GROUP][length] */
-    int32_t *targets;           /* [TASK_GROUP][length][asks] */
+    int32_t *targets;           /* [TASK_GROUP][length] */
 
     /* On ranks that read: */
     json_t *state; /* of the checkpoint, or the first member's */
@@ -62,7 +61,6 @@ typedef struct task_documents_spec {
                         know */
     bool unlabelled; /* documents may have no class, value, tags or known answers */
     int64_t wanted;  /* so many documents at even steps; 0: all */
-    int64_t least;   /* places that a group has at least; 0 is 1 */
     const bp_config *config; /* has task.stride and task.answer_tokens (bp_score_rule_options);
                                 NULL: they are the checkpoint's */
 } task_documents_spec;
@@ -91,8 +89,8 @@ static inline int64_t task_documents_groups(const task_documents *self)
     return (self->count + TASK_GROUP - 1) / TASK_GROUP;
 }
 /** Group g, as long as its longest document; a target is the label of a row, or `unknown` in the
- * place of -1. Of a text it stands at the first place, of a word where that begins; of spans it is
- * which end it is, where the answer begins and ends. The lead reads. Collective over
+ * place of -1. Of a text it stands at the first place, of a word where that begins; of spans the
+ * first two have the places where the answer begins and ends. The lead reads. Collective over
  * mesh->ensemble. Errors: those of reading, on the lead; batch->windows is -1 on all then. */
 bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
                             bp_model_batch *batch);
@@ -100,10 +98,10 @@ bp_err task_documents_group(task_documents *self, int64_t g, int32_t unknown,
 /** Predictions that a document's rows stand for: of spans two a row, else one. */
 static inline int64_t task_documents_ends(const task_documents *self)
 {
-    return self->kind == BP_TASK_SPANS ? 2 : 1;
+    return self->kind->ends;
 }
-/** Where prediction `end` of a row stands in a batch of `length` places, whose example is window w:
- * [windows][length][asks]. */
+/** Where prediction `end` of a row stands in a batch of `length` places, whose example is window w.
+ */
 int64_t task_documents_at(const task_documents *self, const task_row *row, int64_t end, int64_t w,
                           int64_t length);
 

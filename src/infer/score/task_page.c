@@ -16,7 +16,7 @@
 /* And labels to compare them with. */
 static bool has_classes(const task_scoring *task)
 {
-    return (task->kind == BP_TASK_CLASSES || task->kind == BP_TASK_TAGS) && task_has_figures(task);
+    return task->kind->has_names && task_has_figures(task);
 }
 
 static json_t *figures_of(const json_t *results)
@@ -123,13 +123,12 @@ bp_err task_page_write(const task_scoring *task)
     char *path = bp_path_join(self->folder, "index.html");
     json_t *page = json_pack(
         "{s:o, s:s, s:o, s:O?, s:O?, s:I, s:I, s:b, s:b, s:b, s:b, s:s}", "model",
-        score_page_text(model, strlen(model)), "kind", bp_task_name(task->kind), "figures",
+        score_page_text(model, strlen(model)), "kind", task->kind->name, "figures",
         figures_of(results), "documents", json_object_get(summary, "documents"), "step",
         json_object_get(json_object_get(summary, "model"), "step"), "context",
         (json_int_t)task->documents.length, "members", (json_int_t)self->info.members, "ensemble",
         self->info.members > 0, "has_classes", (int)has_classes(task), "of_words",
-        task->kind == BP_TASK_TAGS, "measured", task_has_figures(task), "texts",
-        task->kind == BP_TASK_SPANS ? "questions" : "documents");
+        task->kind->at_words, "measured", task_has_figures(task), "texts", task->kind->texts);
     bp_err err = BP_OK;
 
     add_confusion(page, task, results);

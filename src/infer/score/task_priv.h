@@ -14,16 +14,15 @@ enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
 typedef struct task_scoring {
     scorer *self;
-    int64_t kind, outcomes;
+    const bp_task_kind *kind;
+    int64_t outcomes;
     task_documents documents;
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
     int64_t unlabelled;  /* those without a label, which count for no figure */
-    int64_t asks;        /* outcomes that are asked for at a place at once */
     int64_t width;       /* of a row of the table: an outcome each, and of an ensemble more */
     float *table;        /* [documents.rows][width] */
-    bool *asked;         /* [TASK_GROUP][documents.length] places of a group */
-    int32_t *targets;    /* [TASK_GROUP][documents.length][asks] */
-    float *values;       /* [statistics][TASK_GROUP][documents.length][asks] */
+    float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
+    float *values;       /* [statistics][TASK_GROUP][documents.length] of an ensemble */
 } task_scoring;
 
 /* task_report.c */

@@ -66,7 +66,7 @@ static void add_class_row(bp_buffer *out, const task_scoring *task, int64_t r)
     const float *row = task->table + r * task->width;
     int32_t best = task_best_of(task, r);
 
-    if (task->kind == BP_TASK_TAGS)
+    if (task->kind->at_words)
         bp_buffer_printf(out, "%" PRId32 ",", task->documents.row[r].word);
     if (task_has_label(task, r))
         task_add_field(out, task->documents.names[task->documents.row[r].label]);
@@ -81,7 +81,7 @@ static void add_class_row(bp_buffer *out, const task_scoring *task, int64_t r)
 /* Has the table a column of each class? */
 static bool reports_classes(const task_scoring *task)
 {
-    return task->kind == BP_TASK_CLASSES && task->outcomes <= TABLE_CLASSES;
+    return bp_task_kind_has_classes(task->kind) && task->outcomes <= TABLE_CLASSES;
 }
 
 /* Rows of document d. */
@@ -94,13 +94,13 @@ static bp_err add_document(bp_buffer *out, const task_scoring *task, int64_t d)
     for (int64_t r = documents->first_row[d]; r < documents->first_row[d + 1] && err == BP_OK;
          r++) {
         bp_buffer_printf(out, "%" PRId64 ",", documents->number[d]);
-        if (task->kind == BP_TASK_REGRESSION)
+        if (task->kind->is_value)
             add_value_row(out, task, r);
         else
             add_class_row(out, task, r);
         bp_buffer_printf(out, ",");
         task_add_field(out, id);
-        if (task->kind != BP_TASK_TAGS)
+        if (!task->kind->at_words)
             bp_buffer_printf(out, ",%" PRId64, documents->tokens[d]);
         for (int64_t k = 0; k < task->outcomes && reports_classes(task); k++)
             bp_buffer_printf(out, ",%.9g", exp((double)task->table[r * task->width + k]));
@@ -112,12 +112,12 @@ static bp_err add_document(bp_buffer *out, const task_scoring *task, int64_t d)
 static void add_header(bp_buffer *out, const task_scoring *task)
 {
     bp_buffer_printf(out, "document,%slabel,prediction%s%s,doc_id%s",
-                     task->kind == BP_TASK_TAGS ? "word," : "",
-                     task->kind == BP_TASK_REGRESSION ? "" : ",probability",
-                     task->width == task->outcomes      ? ""
-                     : task->kind == BP_TASK_REGRESSION ? ",variance"
-                                                        : ",entropy,mutual_information",
-                     task->kind == BP_TASK_TAGS ? "" : ",tokens");
+                     task->kind->at_words ? "word," : "",
+                     task->kind->is_value ? "" : ",probability",
+                     task->width == task->outcomes ? ""
+                     : task->kind->is_value        ? ",variance"
+                                                   : ",entropy,mutual_information",
+                     task->kind->at_words ? "" : ",tokens");
     for (int64_t k = 0; k < task->outcomes && reports_classes(task); k++) {
         char *name = bp_sprintf("p_%s", task->documents.names[k]);
 
@@ -251,8 +251,8 @@ static bp_err measure_classes(const task_scoring *task, json_t **out, uint64_t s
         *out = json_object();
         err = BP_OK;
     } else {
-        err = task->kind == BP_TASK_TAGS ? estimate_tags(task, out, predicted, seed)
-                                         : estimate_classes(task, out, predicted, seed);
+        err = task->kind->at_words ? estimate_tags(task, out, predicted, seed)
+                                   : estimate_classes(task, out, predicted, seed);
     }
     if (err == BP_OK) {
         if (task_has_figures(task))
@@ -302,7 +302,7 @@ static void add_likelihood(const task_scoring *task, json_t *summary)
 {
     double nll = 0;
 
-    if (task->kind == BP_TASK_REGRESSION || task->kind == BP_TASK_SPANS || !task_has_figures(task))
+    if (!task->kind->has_names || !task_has_figures(task))
         return;
     for (int64_t r = 0; r < task->documents.rows; r++)
         if (task_has_label(task, r))
@@ -326,26 +326,26 @@ static bp_err summarise(task_scoring *task)
     uint64_t seed = (uint64_t)bp_run_keys_of(self->config)->seed;
     char *path = bp_path_join(self->folder, "summary.json");
     json_t *results = NULL;
-    bp_err err = task->kind == BP_TASK_REGRESSION ? measure_values(task, &results, seed)
-                 : task->kind == BP_TASK_SPANS    ? task_measure_spans(task, &results, seed)
-                                                  : measure_classes(task, &results, seed);
+    bp_err err = task->kind->is_value      ? measure_values(task, &results, seed)
+                 : task->kind->over_places ? task_measure_spans(task, &results, seed)
+                                           : measure_classes(task, &results, seed);
 
     if (err == BP_OK) {
-        (void)json_object_set_new(results, "kind", bp_json_string(bp_task_name(task->kind)));
+        (void)json_object_set_new(results, "kind", bp_json_string(task->kind->name));
         if (task->unlabelled > 0)
             (void)json_object_set_new(results, "unlabelled",
                                       json_integer((json_int_t)task->unlabelled));
         self->summary = json_pack(
             "{s:I, s:I, s:o, s:{s:s, s:I, s:s}, s:{s:s, s:I}}", "documents",
-            (json_int_t)(task->kind == BP_TASK_SPANS ? task->predictions : task->documents.count),
+            (json_int_t)(task->kind->over_places ? task->predictions : task->documents.count),
             "documents_cut", (json_int_t)task->documents.cut, "task", results, "convention", "name",
             "task", "context", (json_int_t)task->documents.length, "tokenizer_hash",
             self->info.tokenizer_hash, "model", "digest", self->info.digest, "step",
             (json_int_t)self->info.step);
-        if (task->kind == BP_TASK_SPANS)
+        if (task->kind->over_places)
             (void)json_object_set_new(self->summary, "windows",
                                       json_integer((json_int_t)task->documents.count));
-        if (task->kind == BP_TASK_TAGS)
+        if (task->kind->at_words)
             (void)json_object_update_new(
                 self->summary, json_pack("{s:I, s:I}", "words", (json_int_t)task->documents.rows,
                                          "words_cut", (json_int_t)task->documents.words_cut));
@@ -360,18 +360,11 @@ static bp_err summarise(task_scoring *task)
 /* What predictions without labels are not compared with. */
 static void say_unlabelled(const task_scoring *task)
 {
-    bool words = task->kind == BP_TASK_TAGS, spans = task->kind == BP_TASK_SPANS;
-    const char *texts = words   ? "words"
-                        : spans ? "questions"
-                                : "documents",
-               *label = words   ? "tag"
-                        : spans ? "known answers"
-                                : "label";
     const char *column = task->documents.column;
 
     bp_log("%" PRId64 " of %" PRId64 " %s have no %s%s%s%s: %s", task->unlabelled,
-           task->predictions, texts, label, column ? " '" : "", column ? column : "",
-           column ? "'" : "",
+           task->predictions, task->kind->labelled, task->kind->label, column ? " '" : "",
+           column ? column : "", column ? "'" : "",
            task_has_figures(task) ? "they are predicted, and count for no figure"
                                   : "they are predicted, without figures");
 }
@@ -393,7 +386,7 @@ static void say(const task_scoring *task)
     if (task->unlabelled > 0)
         say_unlabelled(task);
     bp_log("in %s: summary.json, predictions.csv%s%s", task->self->folder,
-           task->kind == BP_TASK_SPANS ? ", predictions.json" : "",
+           task->kind->over_places ? ", predictions.json" : "",
            task->self->page ? ", index.html" : "");
 }
 
@@ -401,7 +394,7 @@ bp_err task_report(task_scoring *task)
 {
     bp_err err = BP_OK;
 
-    if (task->kind != BP_TASK_SPANS) { /* whose questions are found with their answers */
+    if (!task->kind->over_places) { /* whose questions are found with their answers */
         count_unlabelled(task);
         err = write_predictions(task);
     }

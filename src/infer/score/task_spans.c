@@ -22,22 +22,22 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
     int64_t T = batch->length, none = task->documents.row[r].none,
             most = task_documents_answer_tokens(&task->documents);
     const int32_t *context = task->documents.row[r].context;
-    const float *values = task->values + 2 * w * T;
+    const float *begins = task->log_p + 2 * w * T, *ends = begins + T;
     float *row = task->table + r * task->width;
 
-    /* of both ends, which any place of the window has */
+    /* of both ends, which the window's first places have */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
         int64_t statistic =
             k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION;
-        const float *both = values + statistic * 2 * batch->windows * T;
+        const float *both = task->values + (statistic * batch->windows + w) * T;
 
-        row[TASK_SPAN_COLUMNS + k] = both[2 * none] + both[2 * none + 1];
+        row[TASK_SPAN_COLUMNS + k] = both[0] + both[1];
     }
     row[SPAN_SCORE] = -INFINITY;
-    row[SPAN_NONE] = values[2 * none] + values[2 * none + 1];
+    row[SPAN_NONE] = begins[none] + ends[none];
     for (int64_t s = context[0]; s < context[1]; s++)
         for (int64_t e = s; e < context[1] && e < s + most; e++) {
-            float score = values[2 * s] + values[2 * e + 1];
+            float score = begins[s] + ends[e];
 
             if (isnan(score) || score <= row[SPAN_SCORE])
                 continue;

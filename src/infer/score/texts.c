@@ -61,7 +61,7 @@ bp_err bp_texts_rule(bp_score_rule *rule, const bp_model_info *model, const bp_t
     bp_config *config = NULL;
     bp_err err;
 
-    if (model->reads_source || model->task.kind != BP_TASK_NONE)
+    if (model->reads_source || bp_task_has_head(&model->task))
         return BP_FAIL(BP_ERR_CONFIG, "metrics.no_language_model",
                        "the model is no language model alone, it %s: at the model; name a causal "
                        "or a masked one",

@@ -138,8 +138,9 @@ void bp_positions_backward(float *dtable, const float *dx, const bp_position_row
 /** What is known of one row of logits over the whole vocabulary; lp = (logit - max) - log_sum. */
 typedef struct bp_member_row {
     float max, log_sum;
-    float logprob; /* of the target */
-    int32_t top;   /* first entry of the largest lp */
+    float logprob;    /* of the target */
+    int32_t top;      /* first entry of the largest lp */
+    double log_total; /* log_sum, not rounded */
 } bp_member_row;
 
 /** Rows of logits, this rank's part [rows][V] of the vocabulary from outcome `first` on, and the

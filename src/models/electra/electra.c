@@ -58,7 +58,7 @@ static int64_t quarter(int64_t size)
 /* A task's head stands behind the discriminator, and the generator is dropped. */
 static bool has(const bp_model_shape *shape, bp_electra_part part)
 {
-    if (shape->task.kind != BP_TASK_NONE)
+    if (bp_task_has_head(&shape->task))
         return part == BP_ELECTRA_DISCRIMINATOR;
     return shape->own[BP_ELECTRA_PART] == BP_ELECTRA_BOTH || shape->own[BP_ELECTRA_PART] == part;
 }
@@ -127,11 +127,11 @@ static void check(const bp_model_shape *shape, int tensors, bp_config *config)
                         "model.context = %lld is too short for a masked word between the tokens "
                         "that begin and end a text: at model.context; use %d or more",
                         (long long)shape->context, BP_MASKED_CONTEXT);
-    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && shape->task.kind == BP_TASK_NONE)
+    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_DISCRIMINATOR && !bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_generator",
                         "model.part = discriminator has no generator, without which no token of "
                         "its training is replaced: at model.part; use both");
-    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && shape->task.kind != BP_TASK_NONE)
+    if (shape->own[BP_ELECTRA_PART] == BP_ELECTRA_GENERATOR && bp_task_has_head(&shape->task))
         bp_config_fault(config, "electra.no_discriminator",
                         "model.part = generator has no discriminator, behind which a task's head "
                         "stands: at model.part; start from a model that has one");
@@ -157,7 +157,7 @@ static void resolve(const bp_model_shape *shape, bp_config *config)
     static const char *const ZERO[] = {"mask.keep", "mask.random"};
     int64_t pipeline = bp_mesh_keys_of(config)->pipeline;
 
-    if (shape->task.kind != BP_TASK_NONE || bp_task_is_asked(config))
+    if (bp_task_has_head(&shape->task) || bp_task_is_asked(config))
         return;
     for (int k = 0; k < 2; k++)
         if (!bp_config_is_given(config, ZERO[k]) && bp_config_set(config, ZERO[k], "0") != BP_OK)
@@ -476,7 +476,7 @@ static bp_backbone backbone(const bp_model_shape *shape)
     bp_backbone out = {.pooler = true, .gelu = true, .segments = shape->own[BP_ELECTRA_SEGMENTS]};
     double C = (double)shape->width;
 
-    bare.task.kind = BP_TASK_NONE;
+    bare.task.kind = 0;
     bare.own[BP_ELECTRA_PART] = BP_ELECTRA_DISCRIMINATOR;
     out.layers_from = 2 + count_of(&bare, PROJECTION);
     out.blocks = out.layers_from + (int)shape->layers;

@@ -143,7 +143,7 @@ static bp_block *new_embedding(bp_network *network, const bp_model_shape *shape,
 /* Behind a stack; a tied vocabulary takes what it reads smaller by the root of the width. */
 static bp_block *new_norm(bp_network *network, const bp_model_shape *shape, int stream)
 {
-    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED] && shape->task.kind == BP_TASK_NONE;
+    bool scaled = stream == BP_TARGET && shape->own[BP_T5_TIED] && !bp_task_has_head(&shape->task);
     bp_row_shape row = {.name = stream == BP_SOURCE ? "encoder" : "decoder",
                         .I = shape->width,
                         .O = shape->width,

@@ -416,14 +416,13 @@ static void check_smoothing(const bp_engine_spec *spec, const bp_model_shape *sh
                             bp_config *config)
 {
     bool plain = shape->head_entmax == 0 && shape->softmaxes <= 1;
-    int64_t kind = shape->task.kind;
 
-    if (spec->label_smoothing > 0 && (kind == BP_TASK_REGRESSION || kind == BP_TASK_SPANS))
+    if (spec->label_smoothing > 0 && !bp_task_is_softmax(&shape->task))
         bp_config_fault(config, "train.no_smoothing",
                         "train.label_smoothing = %g is of classes, and task.kind = %s has none: at "
                         "train.label_smoothing; leave it out",
-                        (double)spec->label_smoothing, bp_task_name(kind));
-    if (spec->label_smoothing > 0 && !plain && shape->task.kind == BP_TASK_NONE)
+                        (double)spec->label_smoothing, bp_task_name(shape->task.kind));
+    if (spec->label_smoothing > 0 && !plain && !bp_task_has_head(&shape->task))
         bp_config_fault(config, "train.no_smoothing",
                         "train.label_smoothing = %g goes with one softmax alone: at %s; leave one "
                         "of them out",

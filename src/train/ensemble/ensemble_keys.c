@@ -93,7 +93,7 @@ bool ensemble_counts(const bp_config *config)
 bool ensemble_has_task(const ensemble *self)
 {
     return bp_task_is_asked(self->config) &&
-           bp_task_kind_of(bp_task_keys_of(self->config)->kind) > BP_TASK_NONE;
+           bp_task_kind_named(bp_task_keys_of(self->config)->kind)->objective;
 }
 
 /* Without a task its keys say nothing. */

@@ -150,7 +150,7 @@ enum { RIGHT, ENTITIES, ENTITIES_PREDICTED, ENTITIES_RIGHT, RIGHTS };
 /* Is one of several outcomes predicted, the first of the most probable ones, as `score` has it? */
 static bool predicts(const trainer *self)
 {
-    return self->shape.task.kind == BP_TASK_CLASSES || self->shape.task.kind == BP_TASK_TAGS;
+    return bp_task_kind_of(&self->shape.task)->has_names;
 }
 
 static const char *outcome(const trainer *self, int64_t k)
@@ -161,7 +161,8 @@ static const char *outcome(const trainer *self, int64_t k)
 static bool has_entities(const trainer *self)
 {
     for (size_t k = 0;
-         self->shape.task.kind == BP_TASK_TAGS && k < json_array_size(self->outcome_names); k++) {
+         bp_task_kind_of(&self->shape.task)->at_words && k < json_array_size(self->outcome_names);
+         k++) {
         const char *name = outcome(self, (int64_t)k);
 
         if (bp_tags_have_entities(&name, 1))
@@ -314,12 +315,11 @@ static double mean_loss(trainer *self, const double *sums, const double *counts,
 /* Of documents whose class, or places whose tag, has the highest probability. */
 static double share_right(const trainer *self, const double *counts, int64_t pieces, double right)
 {
-    int64_t kind = self->shape.task.kind;
     double counted = 0;
 
     for (int64_t k = 0; k < pieces; k++)
         counted += counts[k];
-    return (kind == BP_TASK_CLASSES || kind == BP_TASK_TAGS) && counted > 0 ? right / counted : NAN;
+    return predicts(self) && counted > 0 ? right / counted : NAN;
 }
 
 bp_err trainer_validate(trainer *self, double *loss)

@@ -96,28 +96,26 @@ static bp_err finished(trainer *self, void *own)
 static void check(const trainer *self, const void *own)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
-    int64_t task = self->shape.task.kind;
-    bool draws = task == BP_TASK_NONE && objective && (objective->masks || objective->noises);
+    const bp_task_kind *task = bp_task_kind_of(&self->shape.task);
+    bool draws = !task->objective && objective && (objective->masks || objective->noises);
 
     (void)own;
-    if (samples(self) && (draws || task == BP_TASK_TAGS || task == BP_TASK_SPANS))
+    if (samples(self) && (draws || task->at_words || task->over_places))
         bp_config_fault(self->config, "optimizer.no_posterior",
                         "optimizer.kind = %s goes by the number of targets, which is not fixed "
                         "with %s = %s: at optimizer.kind; use it with classes, regression, text or "
                         "a causal model",
                         bp_optimizer_rows[self->spec.optimizer.kind].name,
                         draws ? "train.objective" : "task.kind",
-                        draws ? objective->name : bp_task_name(task));
+                        draws ? objective->name : task->name);
 }
 
 /* What the loss is the mean over: documents, tokens of targets, or all tokens. */
 static int64_t count_targets(const trainer *self)
 {
-    int64_t kind = self->shape.task.kind;
-
-    return kind == BP_TASK_CLASSES || kind == BP_TASK_REGRESSION ? self->facts.documents
-           : self->facts.targets > 0                             ? self->facts.targets
-                                                                 : self->facts.tokens;
+    return bp_task_kind_of(&self->shape.task)->whole_text ? self->facts.documents
+           : self->facts.targets > 0                      ? self->facts.targets
+                                                          : self->facts.tokens;
 }
 
 /* What it lists may be removed while training goes on. */

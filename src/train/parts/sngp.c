@@ -50,7 +50,7 @@ bp_err sngp_shape(const trainer *self, bp_task_shape *task)
     int64_t width = self->shape.width;
     bp_err err = BP_OK;
 
-    if (task->kind != BP_TASK_CLASSES || keys->features == 0)
+    if (!bp_task_kind_has_classes(bp_task_kind_of(task)) || keys->features == 0)
         return BP_OK;
     if (!bp_distributed_library())
         err = BP_FAIL(BP_ERR_CONFIG, "build.no_scalapack",

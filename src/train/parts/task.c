@@ -26,38 +26,18 @@ typedef struct fine_tuning {
     task_survey survey;    /* on the coordinator */
 } fine_tuning;
 
-static bp_task_kind kind_of(const trainer *self)
+static const bp_task_kind *kind_of(const trainer *self)
 {
-    return (bp_task_kind)bp_task_kind_of(bp_task_keys_of(self->config)->kind);
+    return bp_task_kind_named(bp_task_keys_of(self->config)->kind);
 }
 
 /* The class of texts outside the domain, of a prior network; NULL: there is none. */
 static const char *outside_of(const trainer *self)
 {
-    return kind_of(self) == BP_TASK_CLASSES ? bp_task_keys_of(self->config)->outside : NULL;
+    return bp_task_kind_has_classes(kind_of(self)) ? bp_task_keys_of(self->config)->outside : NULL;
 }
 
 /* ---- keys ---- */
-
-/* The kinds of tasks that a key is of. */
-static const struct {
-    const char *key;
-    bool classes, regression, tags, spans, text;
-} KEYS[] = {{"task.label", true, true, false, false, false},
-            {"task.pool", true, true, false, false, false},
-            {"task.frozen_layers", true, true, true, true, false},
-            {"task.separator", false, false, false, false, true},
-            {"task.lm_weight", true, true, true, true, false},
-            {"task.stride", false, false, false, true, false},
-            {"task.answer_tokens", false, false, false, true, false},
-            {"dirichlet.outside", true, false, false, false, false},
-            {"dirichlet.precision", true, false, false, false, false},
-            {"dirichlet.smoothing", true, false, false, false, false},
-            {"sngp.features", true, false, false, false, false},
-            {"sngp.length_scale", true, false, false, false, false},
-            {"sngp.prior", true, false, false, false, false},
-            {"sngp.bound", true, false, false, false, false},
-            {"sngp.bounded", true, false, false, false, false}};
 
 static bp_err refuse_key(const trainer *self, const char *key, const char *where, const char *value)
 {
@@ -68,23 +48,23 @@ static bp_err refuse_key(const trainer *self, const char *key, const char *where
                : BP_OK;
 }
 
+static bool reads(const bp_task_kind *kind, const char *key)
+{
+    const char *const *known = kind->keys;
+
+    while (*known && strcmp(*known, key) != 0)
+        known++;
+    return *known != NULL;
+}
+
 static bp_err refuse_keys(const trainer *self)
 {
-    bool text = text_is_asked(self->config);
-    bp_task_kind kind = text ? BP_TASK_NONE : kind_of(self);
     bp_err err = BP_OK;
 
-    for (size_t k = 0; k < sizeof KEYS / sizeof KEYS[0] && err == BP_OK; k++) {
-        bool has[] = {[BP_TASK_NONE] = KEYS[k].text,
-                      [BP_TASK_CLASSES] = KEYS[k].classes,
-                      [BP_TASK_REGRESSION] = KEYS[k].regression,
-                      [BP_TASK_TAGS] = KEYS[k].tags,
-                      [BP_TASK_SPANS] = KEYS[k].spans};
-
-        if (!has[kind])
-            err = refuse_key(self, KEYS[k].key, "task.kind", bp_task_keys_of(self->config)->kind);
-    }
-    if (err == BP_OK && text && self->shape.family->start_token)
+    for (const bp_option *option = bp_task_options; option->key && err == BP_OK; option++)
+        if (strcmp(option->key, "task.kind") != 0 && !reads(kind_of(self), option->key))
+            err = refuse_key(self, option->key, "task.kind", kind_of(self)->name);
+    if (err == BP_OK && text_is_asked(self->config) && self->shape.family->start_token)
         err = refuse_key(self, "task.separator", "model.kind", self->shape.family->name);
     return err;
 }
@@ -123,7 +103,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
     const char *outside = outside_of(self);
     char **names = NULL;
     int64_t count = 0;
-    bp_err err = kind_of(self) == BP_TASK_TAGS
+    bp_err err = kind_of(self)->at_words
                      ? bp_corpus_tags(self->corpus, &names, &count)
                      : bp_corpus_classes(self->corpus, task->column, &names, &count);
 
@@ -131,8 +111,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
         err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
                       "all %s have one %s, '%s': at %s; there is nothing to learn, give another "
                       "task.label or corpus",
-                      kind_of(self) == BP_TASK_TAGS ? "words" : "documents",
-                      kind_of(self) == BP_TASK_TAGS ? "tag" : "class", count > 0 ? names[0] : "",
+                      kind_of(self)->labelled, kind_of(self)->outcome, count > 0 ? names[0] : "",
                       bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     task->names = json_array();
     for (int64_t k = 0; k < count && err == BP_OK; k++)
@@ -140,7 +119,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
             err = BP_FAIL(BP_ERR_FORMAT, "task.bad_label",
                           "the %s '%.60s' is not valid UTF-8: at %s; correct it in the text that "
                           "the corpus is made of",
-                          kind_of(self) == BP_TASK_TAGS ? "tag" : "class", names[k],
+                          kind_of(self)->outcome, names[k],
                           bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
         else if (!outside || strcmp(names[k], outside) != 0)
             (void)json_array_append_new(task->names, bp_json_string(names[k]));
@@ -166,9 +145,9 @@ static void set_columns(trainer *self, fine_tuning *task)
     for (int64_t k = 0; k < count; k++)
         task->outcomes[k] = json_string_value(json_array_get(task->names, (size_t)k));
     columns->all_known = true;
-    if (kind_of(self) == BP_TASK_REGRESSION) {
+    if (kind_of(self)->is_value) {
         columns->value = task->column;
-    } else if (kind_of(self) == BP_TASK_TAGS) {
+    } else if (kind_of(self)->at_words) {
         columns->tags = task->outcomes;
         columns->tag_count = count;
     } else {
@@ -184,14 +163,14 @@ static bp_err find_columns(trainer *self, fine_tuning *task)
 {
     bp_err err = BP_OK;
 
-    if (kind_of(self) == BP_TASK_SPANS) {
+    if (kind_of(self)->over_places) {
         self->columns.spans = true;
         return bp_corpus_has_unanswered(&task->unanswered, self->corpus);
     }
-    if (kind_of(self) != BP_TASK_TAGS)
+    if (kind_of(self)->whole_text)
         err = bp_corpus_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label,
-                               kind_of(self) == BP_TASK_REGRESSION);
-    if (err == BP_OK && kind_of(self) != BP_TASK_REGRESSION)
+                               kind_of(self)->is_value);
+    if (err == BP_OK && kind_of(self)->has_names)
         err = find_names(self, task);
     if (err == BP_OK)
         set_columns(self, task);
@@ -249,7 +228,7 @@ static bp_pool pool_of(const trainer *self, const bp_backbone *backbone)
 {
     const char *name = bp_task_keys_of(self->config)->pool;
 
-    if (kind_of(self) == BP_TASK_TAGS || kind_of(self) == BP_TASK_SPANS)
+    if (!kind_of(self)->whole_text)
         return BP_POOL_NONE;
     return strcmp(name, "first") == 0  ? BP_POOL_FIRST
            : strcmp(name, "mean") == 0 ? BP_POOL_MEAN
@@ -293,7 +272,7 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
 {
     double weight = bp_task_keys_of(self->config)->lm_weight;
 
-    if (!backbone->tied || task->kind == BP_TASK_SPANS)
+    if (!backbone->tied || !kind_of(self)->with_words)
         return BP_FAIL(
             BP_ERR_CONFIG, "task.no_words",
             "task.lm_weight = %g keeps the head of a language model, which model.kind = "
@@ -339,7 +318,7 @@ static bool begun_dense(const trainer *self)
 
         if (bp_checkpoint_read_metadata(run_dir, &folder, &manifest) == BP_OK && manifest &&
             bp_model_shape_read(&begun, json_object_get(manifest, "state"), folder) == BP_OK &&
-            begun.task.kind != BP_TASK_NONE)
+            bp_task_has_head(&begun.task))
             dense = begun.task.dense;
         json_decref(manifest);
         bp_free(folder);
@@ -351,7 +330,7 @@ static bool begun_dense(const trainer *self)
 static bp_err find_shape(trainer *self, const fine_tuning *own)
 {
     int64_t frozen = bp_task_keys_of(self->config)->frozen_layers;
-    bp_task_shape task = {.kind = kind_of(self)};
+    bp_task_shape task = {.kind = bp_task_kind_number(kind_of(self))};
     bp_model_shape *shape = &self->shape;
     bp_err err = BP_OK;
 
@@ -367,9 +346,7 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
     task.dense = backbone.dense && task.pool == BP_POOL_LAST;
-    task.outcomes = own->names                   ? (int64_t)json_array_size(own->names)
-                    : task.kind == BP_TASK_SPANS ? 2
-                                                 : 1;
+    task.outcomes = own->names ? (int64_t)json_array_size(own->names) : kind_of(self)->ends;
     if (outside_of(self)) {
         task.precision = bp_task_keys_of(self->config)->precision;
         task.smoothing = bp_task_keys_of(self->config)->smoothing;
@@ -382,7 +359,7 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
     err = sngp_shape(self, &task);
     if (err != BP_OK)
         return err;
-    if (shape->task.kind != BP_TASK_NONE) {
+    if (bp_task_has_head(&shape->task)) {
         err = check_same(self, &task);
         if (err != BP_OK)
             return err;
@@ -429,7 +406,7 @@ static bp_err shape(trainer *self, void *own)
     self->adds_tensors = own != NULL;
     if (err == BP_OK && own)
         err = find_shape(self, own);
-    else if (err == BP_OK && self->shape.task.kind != BP_TASK_NONE)
+    else if (err == BP_OK && bp_task_has_head(&self->shape.task))
         err = BP_FAIL(BP_ERR_FORMAT, "task.other_task",
                       "the checkpoint has the head of a task, %s: at %s; start from a language "
                       "model, or use finetune",
@@ -484,7 +461,7 @@ static bp_err rules(trainer *self, void *own)
         err = pairs_find_start(self);
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
-    if (kind_of(self) == BP_TASK_SPANS)
+    if (kind_of(self)->over_places)
         self->rules.windows = self->columns.windows =
             bp_task_windows(&self->rules.frame, self->shape.context, stride);
     return err;
@@ -568,7 +545,7 @@ static void put_state(const trainer *self, const void *own, bool best, json_t *s
         return;
     if (task->names)
         (void)json_object_set(model, "labels", task->names);
-    if (kind_of(self) == BP_TASK_SPANS)
+    if (kind_of(self)->over_places)
         (void)json_object_set_new(
             state, "spans",
             json_pack("{s:I, s:I, s:b}", "stride",

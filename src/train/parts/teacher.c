@@ -48,7 +48,7 @@ static bool has_plain_head(const bp_model_shape *shape)
 /* Masked words are found, and by one head: not by SpanBERT's boundaries too. */
 static bool masks_words(const bp_model_shape *shape)
 {
-    return shape->task.kind == BP_TASK_NONE && shape->family->objective == &bp_objective_masked;
+    return !bp_task_has_head(&shape->task) && shape->family->objective == &bp_objective_masked;
 }
 static bool masks_by_one_head(const bp_model_shape *shape)
 {
@@ -63,13 +63,11 @@ static bool masks_by_one_head(const bp_model_shape *shape)
 /* Soft targets are of words, or of a task's classes or tags: a Dirichlet is none. */
 static bool gives_soft_targets(const bp_model_shape *shape)
 {
-    int64_t task = shape->task.kind;
-
-    if (task == BP_TASK_NONE)
+    if (!bp_task_has_head(&shape->task))
         return has_plain_head(shape) &&
                (masks_words(shape) ? masks_by_one_head(shape)
                                    : shape->family->objective == &bp_objective_causal);
-    return (task == BP_TASK_CLASSES && shape->task.precision == 0) || task == BP_TASK_TAGS;
+    return bp_task_is_softmax(&shape->task) && shape->task.precision == 0;
 }
 
 /* Where states alone are learned, any teacher will do that has them. */
@@ -95,9 +93,9 @@ static bp_err check_task(const trainer *self, const bp_model_shape *shape, const
                        "classes",
                        bp_task_name(theirs->kind), (long long)theirs->outcomes,
                        bp_task_name(ours->kind), (long long)ours->outcomes, path);
-    if (ours->kind == BP_TASK_NONE && !masks_words(&self->shape) && !masks_words(shape))
+    if (!bp_task_has_head(ours) && !masks_words(&self->shape) && !masks_words(shape))
         return BP_OK;
-    if (ours->kind != BP_TASK_NONE || (masks_words(&self->shape) && masks_words(shape))) {
+    if (bp_task_has_head(ours) || (masks_words(&self->shape) && masks_words(shape))) {
         a = self->shape.family->backbone(&self->shape);
         b = shape->family->backbone(shape);
         if (a.pooler == b.pooler && (b.segments <= 1 || a.segments > 1))
@@ -299,7 +297,7 @@ static bp_err open_member(trainer *self, teacher *own, int k, const char *path)
 /* Of tasks and masked models. */
 static bool is_told_ends(const trainer *self)
 {
-    return self->shape.task.kind != BP_TASK_NONE || masks_words(&self->shape);
+    return bp_task_has_head(&self->shape.task) || masks_words(&self->shape);
 }
 
 static bp_err open_marked(const trainer *self, teacher *own)

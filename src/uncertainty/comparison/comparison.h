@@ -105,7 +105,7 @@ void comparison_corpora_clear(comparison_corpora *corpora);
 typedef struct comparison_metadata {
     int64_t context;                    /* the smallest; 0: unknown */
     int64_t vocab_size, width;          /* 0: unknown */
-    bp_task_shape task;                 /* kind BP_TASK_NONE: a language model */
+    bp_task_shape task;                 /* kind 0: a language model */
     char classes_hash[BP_SHA256_HEX];   /* of their names; "": there are none */
     char tokenizer_hash[BP_SHA256_HEX]; /* "": unknown */
     char corpus_hash[BP_SHA256_HEX];    /* of the training text; "": unknown, or of an ensemble */
@@ -130,7 +130,7 @@ bool comparison_same_task(const comparison_metadata *one, const comparison_metad
 /** Outcomes of a prediction: classes, or words. */
 static inline int64_t comparison_outcomes(const comparison_metadata *metadata)
 {
-    return metadata->task.kind == BP_TASK_NONE ? metadata->vocab_size : metadata->task.outcomes;
+    return !bp_task_has_head(&metadata->task) ? metadata->vocab_size : metadata->task.outcomes;
 }
 
 /** A name that is a file's too: letters of [A-Za-z0-9._-], others become '_', and the first is not

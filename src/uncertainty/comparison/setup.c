@@ -172,7 +172,7 @@ static bp_err check_same_vocabulary(const comparison_job *self, int64_t m)
                        ": at %s and %s; only models of one tokenizer can be compared",
                        methods[0].name, methods[m].name, first->vocab_size, metadata->vocab_size,
                        methods[0].path, methods[m].path);
-    if (metadata->task.kind == BP_TASK_REGRESSION && !self->results.scaled)
+    if (bp_task_kind_of(&metadata->task)->is_value && !self->results.scaled)
         return BP_FAIL(BP_ERR_CONFIG, "comparison.no_noise",
                        "method %s predicts values, whose noise has to be fitted, and there is no "
                        "corpus.valid to fit it on: at %s; give corpus.valid",
@@ -247,8 +247,8 @@ static void share(comparison_job *self)
     bp_bcast_bytes(self->corpora_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->valid_hash, BP_SHA256_HEX, 0, self->world);
     bp_bcast_bytes(self->train_hash, BP_SHA256_HEX, 0, self->world);
-    results->task = results->metadata[0].task.kind;
-    results->classes = results->task != BP_TASK_NONE;
+    results->task = bp_task_kind_of(&results->metadata[0].task);
+    results->classes = bp_task_has_head(&results->metadata[0].task);
     for (int64_t m = 0; m < results->methods.count; m++) {
         const bp_uncertainty_method *way = results->methods.items[m].way;
         bp_method_case at = comparison_case(self, m);

@@ -179,7 +179,7 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
     bp_mesh *mesh = NULL;
     bp_scaled_sums sums = {0};
     comparison_noise noise = {0};
-    bool values = self->results.task == BP_TASK_REGRESSION;
+    bool values = self->results.task->is_value;
     bp_err err = bp_agree(self->world, bp_mesh_shape_fit(&shape, bp_comm_size(self->world)));
 
     if (err == BP_OK)

@@ -91,14 +91,14 @@ static bp_err suits(const bp_method_case *at)
 {
     const bp_task_shape *task = at->task;
 
-    if (task->kind == BP_TASK_SPANS || task->kind == BP_TASK_REGRESSION || task->precision > 0)
+    if (!bp_task_is_softmax(task) || task->precision > 0)
         return BP_FAIL(BP_ERR_CONFIG, "laplace.no_softmax",
                        "the head of method %s is no softmax over outcomes, of which :laplace is an "
                        "approximation, but %s: at %s; leave :laplace out",
                        at->name,
-                       task->precision > 0           ? "a Dirichlet"
-                       : task->kind == BP_TASK_SPANS ? "one over places"
-                                                     : "a value",
+                       task->precision > 0                  ? "a Dirichlet"
+                       : bp_task_kind_of(task)->over_places ? "one over places"
+                                                            : "a value",
                        at->path);
     if (task->features > 0)
         return BP_FAIL(BP_ERR_CONFIG, "sngp.no_laplace",
@@ -124,7 +124,7 @@ static void warn(const bp_method_case *at)
                 "method %s was trained on another corpus than corpus.train, to which its Laplace "
                 "approximation is fitted: at %s; name the corpus of its training",
                 at->name, corpus);
-    if (at->task->kind == BP_TASK_NONE && (less ? at->train_tokens : tokens) < LITTLE_TEXT)
+    if (!bp_task_has_head(at->task) && (less ? at->train_tokens : tokens) < LITTLE_TEXT)
         BP_WARN("laplace.few_tokens",
                 "the Laplace approximation of method %s is fitted to %" PRId64
                 " tokens, fewer than %d, and says little: at %s; %s",

@@ -19,7 +19,7 @@ typedef struct bp_method_case {
                                 of its own for it */
     const char *fitted;      /* the file that `fit` writes: RUN/uncertainty/WORD/NAME.h5 */
     /* From the checkpoint's manifest: */
-    const bp_task_shape *task; /* kind BP_TASK_NONE: a language model */
+    const bp_task_shape *task; /* kind 0: a language model */
     int64_t outcomes, width;   /* 0: unknown */
     const char *trained_on;    /* hash of its training corpus; "": unknown */
     /* Of corpus.train, on the coordinator; 0 and "": none was given. */

@@ -27,7 +27,7 @@ comparison_value comparison_perplexity(const comparison_results *results,
 {
     const comparison_value *nll = &result->values[COMPARISON_FIGURE_NLL];
 
-    if (results->task == BP_TASK_REGRESSION)
+    if (results->task->is_value)
         return (comparison_value){NAN, NAN, NAN};
     return (comparison_value){exp(nll->value), exp(nll->low), exp(nll->high)};
 }

@@ -54,8 +54,7 @@ const comparison_definition comparison_value_definitions[] = {
 
 const comparison_definition *comparison_definitions_of(const comparison_results *results)
 {
-    return results->task == BP_TASK_REGRESSION ? comparison_value_definitions
-                                               : comparison_definitions;
+    return results->task->is_value ? comparison_value_definitions : comparison_definitions;
 }
 
 const char *comparison_figure_name(const comparison_results *results, int figure)
@@ -65,10 +64,10 @@ const char *comparison_figure_name(const comparison_results *results, int figure
     static const char *const OF_VALUES[] = {"nll",      "coverage_95", "mae", "calibration_error",
                                             "variance", "mse",         "aurc"};
 
-    return results->task == BP_TASK_REGRESSION ? OF_VALUES[figure] : NAMES[figure];
+    return results->task->is_value ? OF_VALUES[figure] : NAMES[figure];
 }
 
 const char *comparison_root_name(const comparison_results *results)
 {
-    return results->task == BP_TASK_REGRESSION ? "rmse" : "rms_calibration_error";
+    return results->task->is_value ? "rmse" : "rms_calibration_error";
 }

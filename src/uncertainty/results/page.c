@@ -185,9 +185,8 @@ bp_err comparison_page_write(const comparison_results *results)
     json_t *page = json_pack(
         "{s:s, s:s, s:b, s:I, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "command", results->command, "prediction", comparison_prediction_name(results), "of_tokens",
-        (int)(results->task != BP_TASK_CLASSES && results->task != BP_TASK_REGRESSION),
-        "method_count", (json_int_t)methods, "several_methods", methods > 1, "tokens",
-        (json_int_t)results->results[0].tokens, "documents",
+        (int)!results->task->whole_text, "method_count", (json_int_t)methods, "several_methods",
+        methods > 1, "tokens", (json_int_t)results->results[0].tokens, "documents",
         (json_int_t)results->in_domain.items[0].document_count, "resamples",
         (json_int_t)results->resamples, "figures", figures_json(results, false), "compared",
         figures_json(results, true), "methods", methods_json(results), "shifted",

@@ -91,7 +91,7 @@ static void print_shift(const comparison_results *results, int64_t s)
 void comparison_results_print(const comparison_results *results)
 {
     /* no table is wider than 80 columns, where methods have short names */
-    bool values = results->task == BP_TASK_REGRESSION;
+    bool values = results->task->is_value;
 
     print_pair(results, "in the domain", "NLL [95 %]", COMPARISON_FIGURE_NLL,
                values ? "coverage, 95 %" : "accuracy", COMPARISON_FIGURE_ACCURACY);

@@ -111,7 +111,7 @@ static bp_err analyse_method(comparison_results *results, int64_t method, const 
                                      .shifted = &results->shifted};
     char *folder = folder_of(results, method);
     comparison_scores scores = {0};
-    bp_err err = results->task == BP_TASK_REGRESSION
+    bp_err err = results->task->is_value
                      ? comparison_values_read(&scores, folder, documents, spec.in_domain,
                                               results->temperatures[method].noise)
                      : comparison_scores_read(&scores, folder, tokens, documents, spec.in_domain,

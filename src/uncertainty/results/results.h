@@ -181,9 +181,9 @@ typedef struct comparison_results {
     int64_t *dropped; /* [1 + shifts]: documents without scored tokens */
     int64_t resamples;
     uint64_t seed;
-    bool scaled;  /* there is validation text */
-    int64_t task; /* bp_task_kind of all models */
-    bool classes; /* of a task: outcomes.h5 has its predictions */
+    bool scaled;              /* there is validation text */
+    const bp_task_kind *task; /* of all models */
+    bool classes;             /* of a task: outcomes.h5 has its predictions */
 
     comparison_result *results;           /* [methods] */
     comparison_cost *costs;               /* [methods] */

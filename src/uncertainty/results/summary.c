@@ -99,22 +99,16 @@ const comparison_definition comparison_definitions[] = {
 const char *comparison_definition_text(const comparison_results *results,
                                        const comparison_definition *one)
 {
-    const char *text = results->task == BP_TASK_NONE      ? NULL
-                       : results->task == BP_TASK_CLASSES ? one->of_classes
-                                                          : one->of_parts;
+    const char *text = !results->task->objective                 ? NULL
+                       : bp_task_kind_has_classes(results->task) ? one->of_classes
+                                                                 : one->of_parts;
 
     return text ? text : one->text;
 }
 
 const char *comparison_prediction_name(const comparison_results *results)
 {
-    static const char *const NAMES[] = {[BP_TASK_NONE] = "token",
-                                        [BP_TASK_CLASSES] = "document",
-                                        [BP_TASK_REGRESSION] = "document",
-                                        [BP_TASK_TAGS] = "word",
-                                        [BP_TASK_SPANS] = "end"};
-
-    return NAMES[results->task];
+    return results->task->prediction;
 }
 
 static void put_real(json_t *object, const char *key, double value)
@@ -200,7 +194,7 @@ static json_t *method_json(const comparison_results *results, int64_t m)
                       bp_json_real(bar->high), "tokens", (json_int_t)bar->tokens, "confidence",
                       bp_json_real(bar->confidence), "accuracy", bp_json_real(bar->accuracy)));
     put_value(object, "nll", &result->values[COMPARISON_FIGURE_NLL]);
-    if (results->task == BP_TASK_REGRESSION)
+    if (results->task->is_value)
         put_real(object, "noise_variance", temperature->noise);
     else
         put_value(object, "perplexity", &perplexity);

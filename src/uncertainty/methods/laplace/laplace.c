@@ -61,7 +61,7 @@ static bp_err check_model(const bp_model *model)
 /* Its data are documents then, and not tokens. */
 static bool is_of_task(const fit *self)
 {
-    return self->model->info.task.kind != BP_TASK_NONE;
+    return bp_task_has_head(&self->model->info.task);
 }
 
 /* Targets: documents of a task, tokens of pairs' targets, or all tokens. */

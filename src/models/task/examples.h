@@ -1,0 +1,66 @@
+/* Examples of tasks: documents, framed and padded. */
+#ifndef BP_MODELS_TASK_EXAMPLES_H
+#define BP_MODELS_TASK_EXAMPLES_H
+
+#include "models/family.h"
+
+/** The term of the words that follow, of a training that keeps them. */
+#define BP_TASK_WORDS 1
+
+/** Does its training keep the language model's head, whose table is the embedding's? */
+static inline bool bp_task_keeps_words(const bp_model_shape *shape)
+{
+    return shape->task.lm_weight > 0;
+}
+
+/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. `where`: the corpus that
+ * has the roles, for messages. Errors: BP_ERR_CONFIG there is no such token. */
+bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
+                        const char *where);
+/** The texts of one document. */
+typedef struct bp_task_pair {
+    const int32_t *text[2];
+    int64_t tokens[2]; /* the second: 0 where there is but one */
+} bp_task_pair;
+/** Of a document its two texts, or all of it as one. Borrowed. */
+bp_task_pair bp_task_texts(const bp_document *document, bool pairs);
+/** The question, and of its context the window that the example is of. */
+bp_task_pair bp_task_window(const bp_document *document, const bp_window_rule *windows);
+/** How documents are cut into windows for a context of T places. */
+bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t stride);
+/** Where in an example of `length` places the answer is none. */
+static inline int64_t bp_task_no_answer(const bp_task_frame *frame, int64_t length)
+{
+    return frame->begin >= 0 ? 0 : length - 1;
+}
+/** Errors:    BP_ERR_FORMAT the document, of a corpus that is called `where`, has no token. */
+bp_err bp_task_check_document(const bp_document *document, const char *where);
+/** Places that they take, framed. */
+int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair);
+/** The shortest context: a text between the tokens that begin, divide and end it. */
+#define BP_TASK_CONTEXT 4
+
+/** inputs[T], segments[T] (NULL: not wanted) of a document, padded: returns its length.
+ * *cut: tokens that had no place. They are taken from the end of the longer text, of two of one
+ * length from the second. */
+int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
+                     const bp_task_pair *pair, int64_t *cut);
+
+/** Of an encoder-decoder: such inputs, in the example's stream 0 of T places, become the source,
+ * and the decoder reads `start` and then all of them but the last. So its state at the last place
+ * is behind the whole text. Source: Lewis et al. 2020, section 3.1. */
+void bp_task_mirror(bp_example *example, int64_t T, int32_t start);
+
+/** targets[T] of a language model on such inputs: each token given those before it, -1 at the last
+ * one and behind it. */
+void bp_task_fill_words(int32_t *targets, const int32_t *inputs, int64_t length, int64_t T);
+
+/** What makes the examples of a kind's objective, with one target a text, and the words that follow
+ * where they are kept. */
+bp_example_maker bp_task_maker(const bp_model_shape *shape, int64_t T,
+                               const bp_example_rules *rules);
+/** All of an example but the targets of the task. */
+void bp_task_fill_example(const bp_example_maker *self, const bp_document *document,
+                          bp_example *out);
+
+#endif
