@@ -129,7 +129,8 @@ typedef struct bp_pass {
     bp_continuation *continuation; /* NULL: sequences are whole */
     bp_arena *scratch;             /* for the block at work; what it takes it gives back */
     bp_arena lent;   /* for the network's last block going backward, besides: gradients that blocks
-                        before it will write first. Its own parameters' are fresh then */
+                        before it will write first, as many bytes on all tensor ranks. Its own
+                        parameters' are fresh then */
     bp_probe *probe; /* NULL: nobody looks */
     const struct bp_teacher *teacher; /* training: blocks learn from it too (nn/distill.h); NULL:
                                          there is none */
