@@ -164,8 +164,8 @@ static bp_operand product_of(bp_operand_form form, const float *x, float *held)
 /* Inputs and gradients are rounded where operands are; a gradient may lie over its output's. */
 static void gelu_and_its_gradient_are_plain_passes(void **state)
 {
-    float *x = randoms(N, 1), *dy = randoms(N, 2), *y = floats(N), *dx = floats(N), *seen = floats(N),
-          *given = floats(N), sums[C];
+    float *x = randoms(N, 1), *dy = randoms(N, 2), *y = floats(N), *dx = floats(N),
+          *seen = floats(N), *given = floats(N), sums[C];
     bp_operand plain = bp_operand_floats(y, ROWS, C), plain_dx = bp_operand_floats(dx, ROWS, C),
                plain_seen = bp_operand_floats(seen, ROWS, C),
                plain_given = bp_operand_floats(given, ROWS, C);

@@ -117,9 +117,8 @@ void bp_linear_activation_forward(bp_gemm *gemm, const bp_activation_rows *to, c
 {
     activation in = activation_of(to->kind, to->y, to->x, NULL);
     bp_operand sums = bp_operand_unrounded(to->x);
-    bp_epilogue epilogue = {.pass = forward_sums,
-                            .context = &in,
-                            .written = {to->y, to->x->data ? to->x : NULL}};
+    bp_epilogue epilogue = {
+        .pass = forward_sums, .context = &in, .written = {to->y, to->x->data ? to->x : NULL}};
 
     if (bp_gemm_takes_epilogue(gemm, x->columns)) {
         bp_linear_forward_through(gemm, &epilogue, x, w, bias);
