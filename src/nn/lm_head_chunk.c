@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#define CHUNK_BYTES    (64LL << 20) /* of logits held at once, */
-#define BESIDE_BYTES   (52LL << 20) /* and where their gradients are kept for longer */
+#define CHUNK_BYTES    (100LL << 20) /* of logits held at once, */
+#define BESIDE_BYTES   (52LL << 20)  /* and where their gradients are kept for longer */
 #define CHUNK_ROWS_MIN 64
 #define CHUNK_ROWS_MAX 1024
 

@@ -8,7 +8,7 @@
 
 #define ROWS   4
 #define HALF   16 /* columns of a vector */
-#define AHEAD  4  /* blocks that are asked for before they are read */
+#define AHEAD  8  /* blocks that are asked for before they are read */
 
 #define ALWAYS static inline __attribute__((always_inline))
 
