@@ -248,7 +248,7 @@ bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that a data rank reads. Local. */
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
 
-/* trainer.c */
+/* steps.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).
  *  Errors: those of bp_pretrain; the same on all ranks. */
 bp_err trainer_run(trainer *self);
