@@ -53,10 +53,6 @@ text/train_bpe.c text/train_unigram.c text/train_wordpiece.c text/train_words.c 
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
 nn/transformer_params.c
 
-train/loop/commit.c train/loop/counting.c train/loop/digest.c train/loop/documents.c train/loop/duration.c train/loop/memory.c
-train/loop/memory_remedy.c train/loop/parts.c train/loop/plan_text.c train/loop/pretrain.c train/loop/report.c train/loop/resume.c
-train/loop/rows.c train/loop/setup.c train/loop/trainer.c train/loop/validation.c
-
 models/bert/bert.c models/electra/electra.c models/electra/electra_folder.c models/electra/replaced.c models/elmo/bilm_options.c
 models/elmo/bilm_read.c models/elmo/bilm_write.c models/elmo/elmo.c models/families.c models/family.c models/feedforward/feedforward.c
 models/gpt/gpt.c models/gpt_neox/gpt_neox.c models/llama/llama.c models/masked.c models/ngram/ngram.c models/ngram/ngram_plan.c

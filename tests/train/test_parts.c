@@ -7,8 +7,8 @@
 #include "mesh/collective.h"
 #include "models/family.h"
 #include "models/task.h"
-#include "train/loop/pretrain.h"
 #include "train/loop/parts.h"
+#include "train/loop/pretrain.h"
 
 #include <string.h>
 

@@ -23,11 +23,6 @@ typedef struct counting_view {
     const char *what;
 } counting_view;
 
-bool trainer_counts(const trainer *self)
-{
-    return self->shape.family && self->shape.family->count;
-}
-
 static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *tokens)
 {
     const counting_view *view = context;

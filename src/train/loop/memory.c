@@ -159,23 +159,3 @@ bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memor
     bp_free(all);
     return err;
 }
-
-bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one)
-{
-    char remedy[MEMORY_REMEDY_BYTES] = "";
-
-    if (bp_node_memory_lacks(node))
-        memory_remedy(remedy, self, one, node);
-    return bp_node_memory_check(node, remedy);
-}
-
-bp_err trainer_check_memory(trainer *self)
-{
-    MPI_Comm world = self->mesh->world;
-    memory_case one = memory_case_of(self);
-    bp_err err = memory_find(&self->node, world, self->config, self, &one);
-
-    if (err != BP_OK)
-        return err;
-    return bp_agree(world, bp_comm_is_root(world) ? memory_judge(&self->node, self, &one) : BP_OK);
-}

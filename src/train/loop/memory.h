@@ -26,14 +26,8 @@ bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
 /** The same of a job to come, on `nodes` nodes like this one. Local. */
 bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
                            int nodes);
-/** Errors: BP_ERR_SYSTEM it lacks memory, with what would fit. Local. */
+/** memory_remedy.c. Errors: BP_ERR_SYSTEM it lacks memory, with what would fit. Local. */
 bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one);
-
-/** "use checkpoint.async=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
- *  memory; or how many nodes would do. Local. */
-#define MEMORY_REMEDY_BYTES 256
-void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const memory_case *one,
-                   const bp_node_memory *node);
 
 /** rows.c: a warning where the micro-batches of a training have so few rows that matrix products
  * are slow, and train.batch and memory allow larger ones. Not for a run that goes on: it would get

@@ -13,6 +13,8 @@ enum { SYNC = 1, RUNNING = 2, RECOMPUTE = 4, SMALL = 8, ECONOMIES = 4 };
 static const char *const KEYS[ECONOMIES] = {"checkpoint.async=no", "train.reduction=running",
                                             "train.recompute=yes", "mesh.micro_batch=1"};
 
+#define REMEDY_BYTES 256
+
 typedef struct search {
     const trainer *self;
     memory_case one; /* what does not fit */
@@ -136,8 +138,10 @@ static void search_further(bp_buffer *out, search *s, const bp_mesh_search *mesh
     }
 }
 
-void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const memory_case *one,
-                   const bp_node_memory *node)
+/* "use checkpoint.async=no, or mesh.pipeline=2": keys that make the case fit a node that lacks
+ * memory; or how many nodes would do. */
+static void memory_remedy(char out[REMEDY_BYTES], const trainer *self, const memory_case *one,
+                          const bp_node_memory *node)
 {
     search s = {.self = self, .one = *one, .has = node->has_bytes, .nodes = node->nodes};
     const bp_mesh_search meshes = {.mesh = one->mesh,
@@ -151,6 +155,26 @@ void memory_remedy(char out[MEMORY_REMEDY_BYTES], const trainer *self, const mem
     search_here(&text, &s, &meshes);
     if (text.bytes == 0)
         search_further(&text, &s, &meshes);
-    snprintf(out, MEMORY_REMEDY_BYTES, "%s", text.bytes > 0 ? text.data : "use more nodes");
+    snprintf(out, REMEDY_BYTES, "%s", text.bytes > 0 ? text.data : "use more nodes");
     bp_buffer_clear(&text);
+}
+
+bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one)
+{
+    char remedy[REMEDY_BYTES] = "";
+
+    if (bp_node_memory_lacks(node))
+        memory_remedy(remedy, self, one, node);
+    return bp_node_memory_check(node, remedy);
+}
+
+bp_err trainer_check_memory(trainer *self)
+{
+    MPI_Comm world = self->mesh->world;
+    memory_case one = memory_case_of(self);
+    bp_err err = memory_find(&self->node, world, self->config, self, &one);
+
+    if (err != BP_OK)
+        return err;
+    return bp_agree(world, bp_comm_is_root(world) ? memory_judge(&self->node, self, &one) : BP_OK);
 }

@@ -12,12 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* To compute's root; reports themselves are of their report_kind. */
-enum {
-    MAIL_STOP = REPORT_END + 1, /* a bp_stop */
-    MAIL_WRITTEN                /* the coordinator's bp_async_checkpoint_state */
-};
-
 /* A member that is null was not finite. */
 static double number_of(const json_t *line, const char *key)
 {
@@ -89,21 +83,6 @@ static bool receives_commands(const trainer *self)
     return self->mesh->dedicated && self->mesh->rank == 1;
 }
 
-/* ---- how far a dedicated coordinator's own writing is: it writes for the ranks of its host ----
- */
-
-/* Once for each checkpoint that was begun. now: whatever the state. */
-static void report_commit(trainer *self, bool now)
-{
-    commit_async *behind = &self->behind;
-    int state = behind->saving ? (int)bp_checkpoint_poll(behind->saving) : BP_ASYNC_CHECKPOINT_DONE;
-
-    if (!behind->saving || behind->reported || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
-        return;
-    behind->reported = true;
-    bp_mailbox_send(self->box, 1, MAIL_WRITTEN, &state, sizeof state);
-}
-
 static void note_written(trainer *self, int state)
 {
     self->behind.coordinator = (bp_async_checkpoint_state)state;
@@ -127,57 +106,23 @@ bp_async_checkpoint_state report_written(trainer *self)
     return own > self->behind.coordinator ? own : self->behind.coordinator;
 }
 
-/* What the ranks that compute have counted. */
-static progress progress_of(const trainer *self, const json_t *value)
-{
-    const json_t *best = json_object_get(value, "best_valid_loss");
-    progress p = {.committed = self->progress.committed,
-                  .best_valid_loss = json_is_null(best) ? INFINITY : json_number_value(best)};
-    json_int_t step, updates, skipped, in_row, best_step, stale;
-
-    BP_CHECK(json_unpack((json_t *)value, "{s:I, s:I, s:I, s:I, s:I, s:I}", "step", &step,
-                         "updates", &updates, "skipped", &skipped, "skipped_in_row", &in_row,
-                         "best_step", &best_step, "stale", &stale) == 0);
-    p.step = step;
-    p.updates = updates;
-    p.skipped = skipped;
-    p.skipped_in_row = in_row;
-    p.best_step = best_step;
-    p.stale = stale;
-    BP_CHECK(bp_json_get_int(value, "places_computed", &p.places[0], "a report") == BP_OK &&
-             bp_json_get_int(value, "places_filled", &p.places[1], "a report") == BP_OK);
-    return p;
-}
-
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
 {
-    bool best;
+    int part = (int)kind - REPORT_PART;
 
-    switch (kind) {
-    case REPORT_METRIC:
+    if (kind == REPORT_METRIC) {
         log_metric(self, value);
         if (self->hooks && self->hooks->metric)
             self->hooks->metric(self->hooks->context, value);
         return bp_run_metric(self->run, value);
-    case REPORT_EVENT:
-        return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
-    case REPORT_COMMIT:
-        self->progress = progress_of(self, value);
-        best = json_is_true(json_object_get(value, "best"));
-        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, best)
-                                                              : trainer_commit(self, best);
-    case REPORT_FINISH:
-        report_commit(self, true);
-        return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
-    case REPORT_END:
-        return BP_OK;
-    default:
-        return self->parts[kind - REPORT_PART]->receive(self, self->own[kind - REPORT_PART], value);
     }
+    if (kind == REPORT_EVENT)
+        return bp_run_event(self->run, json_string_value(json_object_get(value, "event")), value);
+    return self->parts[part]->receive(self, self->own[part], value);
 }
 
 /* A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
-static void note_failure(trainer *self, report_kind kind, bp_err err)
+void report_note_failure(trainer *self, report_kind kind, bp_err err)
 {
     if (err == BP_OK)
         return;
@@ -204,7 +149,7 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     int state;
 
     if (self->mesh->coordinates && (kind < REPORT_COMMIT || kind >= REPORT_PART)) {
-        note_failure(self, kind, report_handle(self, kind, value));
+        report_note_failure(self, kind, report_handle(self, kind, value));
     } else if (receives_commands(self)) {
         char *text = bp_json_line(value);
 
@@ -246,57 +191,6 @@ void report_end(trainer *self)
     if (receives_commands(self))
         bp_signals_unwatch(hear_stop, self);
     bp_mailbox_free(&self->box); /* a stop that still comes is too late */
-}
-
-/* A dedicated coordinator while it waits for a report. */
-typedef struct serving {
-    trainer *self;
-    bool stop_sent;
-    bp_mail mail;
-} serving;
-
-static bool has_come(void *context)
-{
-    serving *at = context;
-    bp_stop reason;
-
-    /* First, as a report may always wait. */
-    if (!at->stop_sent && bp_signals_stop_asked()) {
-        reason = bp_signals_terminating()                   ? BP_STOP_TERM
-                 : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
-                                                            : BP_STOP_RANK;
-        bp_mailbox_send(at->self->box, 1, MAIL_STOP, &reason, sizeof reason);
-        at->stop_sent = true;
-    }
-    report_commit(at->self, false);
-    return bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail);
-}
-
-bp_err report_serve(trainer *self)
-{
-    bp_err err = BP_OK;
-    serving at = {.self = self};
-
-    for (;;) {
-        json_t *value = NULL;
-        report_kind kind;
-
-        bp_poll("report", has_come, &at);
-        kind = (report_kind)at.mail.kind;
-        value = json_loadb(at.mail.data, (size_t)at.mail.bytes, 0, NULL);
-        bp_free(at.mail.data);
-        bp_err one = report_handle(self, kind, value);
-        bool ends = (kind == REPORT_COMMIT || kind == REPORT_FINISH) &&
-                    !json_is_true(json_object_get(value, "leftover"));
-
-        json_decref(value);
-        if (ends && one != BP_OK)
-            err = one; /* the others have it too, and will send the end */
-        else
-            note_failure(self, kind, one);
-        if (kind == REPORT_END)
-            return err;
-    }
 }
 
 void report_gather_places(trainer *self)

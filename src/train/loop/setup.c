@@ -77,11 +77,6 @@ static bp_err find_tokenizer(trainer *self)
     return err;
 }
 
-bool trainer_bags(const bp_config *config)
-{
-    return strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
-}
-
 bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus)
 {
     const char *list = bp_corpus_keys_of(config)->weights;
@@ -420,11 +415,6 @@ bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Com
     if (err == BP_OK)
         err = find_rules(self);
     return err == BP_OK ? count_examples(self) : err;
-}
-
-bp_example_maker trainer_maker(const trainer *self, int64_t T)
-{
-    return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
 }
 
 /* Batches of similar lengths are shortened, micro-batch by micro-batch. Runs of sentences are

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "data/corpus.h"
 #include "data/loader.h"
 #include "io/checkpoint/snapshot.h"
 #include "mesh/mailbox.h"
@@ -14,6 +15,8 @@
 #include "train/engine/engine.h"
 #include "train/loop/options.h"
 #include "train/loop/part.h"
+
+#include <string.h>
 
 /* What the leads know of the corpora, broadcast to all. Plain data: it travels as bytes. */
 typedef struct corpus_facts {
@@ -141,7 +144,10 @@ bp_err trainer_open(trainer *self, const bp_training_part *const *parts, MPI_Com
 bp_err trainer_precision(MPI_Comm comm, bp_config *config, bp_precision *out);
 /** Makes the examples of a model whose longest stream has T places: shape.context in training,
  * fewer at the end of a validation. Local. */
-bp_example_maker trainer_maker(const trainer *self, int64_t T);
+static inline bp_example_maker trainer_maker(const trainer *self, int64_t T)
+{
+    return bp_model_objective(&self->shape)->maker(&self->shape, T, &self->rules);
+}
 /** Tokens of the stream from one example to the next. Local. */
 static inline int64_t trainer_stride(const trainer *self)
 {
@@ -156,7 +162,10 @@ void trainer_measure_peak(trainer *self, double seconds);
  *  Local. Errors: BP_ERR_CONFIG there are not as many as files. */
 bp_err trainer_weights(double **weights, const bp_config *config, const bp_corpus *corpus);
 /** Does the training draw its documents? Local. */
-bool trainer_bags(const bp_config *config);
+static inline bool trainer_bags(const bp_config *config)
+{
+    return strcmp(bp_corpus_keys_of(config)->resample, "bag") == 0;
+}
 /** A bag is drawn from at least 2 documents; of few it varies little, which is warned of. Local.
  *  Errors: BP_ERR_FORMAT. */
 bp_err trainer_check_bag(const bp_corpus *corpus);
@@ -208,7 +217,10 @@ bp_err trainer_end(trainer *self);
 
 /* counting.c */
 /** Is the model counted, not trained by gradients? Local. */
-bool trainer_counts(const trainer *self);
+static inline bool trainer_counts(const trainer *self)
+{
+    return self->shape.family && self->shape.family->count;
+}
 /** Count the stream, and commit the model as step 1. Collective over world. Errors: those of
  *  bp_model_family.count and trainer_commit; BP_ERR_FORMAT an empty corpus, or one whose documents
  *  do not end: the same on all ranks. */
@@ -236,7 +248,7 @@ bp_err trainer_learner_check(trainer *self);
 /** Slots of the batch that a data rank reads. Local. */
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
 
-/* trainer.c */
+/* steps.c */
 /** All steps to the last. Collective over compute (a dedicated coordinator is in report_serve).
  *  Errors: those of bp_pretrain; the same on all ranks. */
 bp_err trainer_run(trainer *self);
@@ -296,11 +308,13 @@ typedef enum report_kind {
     REPORT_COMMIT,
     REPORT_FINISH, /* of the checkpoint on its way */
     REPORT_END,
+    /* To compute's root: */
+    MAIL_STOP,        /* a bp_stop */
+    MAIL_WRITTEN,     /* the coordinator's bp_async_checkpoint_state */
     REPORT_PART = 100 /* and on: of each part */
 } report_kind;
 void report_send(trainer *self, report_kind kind,
-                 json_t *value);    /* from compute's root; steals the reference */
-bp_err report_serve(trainer *self); /* a dedicated coordinator's loop */
+                 json_t *value); /* from compute's root; steals the reference */
 /** How far the checkpoint on its way is, as far as this rank knows: its own part, and on compute's
  * root that of a dedicated coordinator. */
 bp_async_checkpoint_state report_written(trainer *self);
@@ -309,13 +323,20 @@ bp_async_checkpoint_state report_written(trainer *self);
  * world. */
 void report_begin(trainer *self);
 void report_end(trainer *self);
+/** A line that is no checkpoint's. On the coordinator. */
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value);
+/** A lost metrics line ends the job before its next commit; a lost event is worth a warning. */
+void report_note_failure(trainer *self, report_kind kind, bp_err err);
 /** A metrics line that could not be written: its failure, reported again. On the coordinator. */
 bp_err report_lost(const trainer *self);
 /** With corpus.bucket: progress.places has what all ranks have counted. Collective over mesh->data.
  */
 void report_gather_places(trainer *self);
 void report_step(trainer *self, const bp_step_result *result, const double *valid_loss);
+
+/* serve.c */
+/** A dedicated coordinator's loop, to the end. Errors: those of trainer_commit. */
+bp_err report_serve(trainer *self);
 
 /* plan_text.c */
 void plan_print(const trainer *self, const bp_plan *plan, int stage);

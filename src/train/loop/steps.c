@@ -1,6 +1,6 @@
 /* The training loop. */
-#include "train/loop/trainer.h"
 #include "train/loop/parts.h"
+#include "train/loop/trainer.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
