@@ -144,27 +144,21 @@ static void release(void *context)
     bp_free(mine->values);
 }
 
-const bp_work_units *scorer_units(void *context, int index)
+bp_work_units scorer_windows(const scorer *self)
 {
-    scorer *self = context;
     const bp_score_plan *plan = &self->plan;
 
-    if (index > 0 || bp_task_has_head(&self->info.task))
-        return NULL;
-    self->windows.units =
-        (bp_work_units){.parts = "parts",
-                        .key = self->key,
-                        .count = plan->units,
-                        .mesh_keys = "mesh.tensor, mesh.members",
-                        .again = "scored",
-                        .amount = (double)plan->inputs,
-                        .unit_amount = (double)plan->inputs / fmax(1, (double)plan->units),
-                        .noun = "inputs",
-                        .speed = "tokens/s",
-                        .prepare = prepare,
-                        .run = run_unit,
-                        .amount_of = count_inputs,
-                        .release = release,
-                        .merge = scorer_merge};
-    return &self->windows.units;
+    return (bp_work_units){.parts = "parts",
+                           .key = self->key,
+                           .count = plan->units,
+                           .mesh_keys = "mesh.tensor, mesh.members",
+                           .again = "scored",
+                           .amount = (double)plan->inputs,
+                           .unit_amount = (double)plan->inputs / fmax(1, (double)plan->units),
+                           .noun = "inputs",
+                           .speed = "tokens/s",
+                           .prepare = prepare,
+                           .run = run_unit,
+                           .amount_of = count_inputs,
+                           .release = release};
 }

@@ -2,6 +2,7 @@
 #include "infer/score/memory.h"
 
 #include "base/fs.h"
+#include "base/mem.h"
 #include "infer/neighbours/datastore.h"
 #include "infer/score/keys.h"
 #include "infer/score/states_priv.h"
@@ -124,8 +125,9 @@ bp_err scorer_describe(void *context, bp_work_memory *out)
 
     if (self->method)
         err = bp_config_set(self->config, "score.model", self->method->path);
-    self->memory = (bp_score_memory_spec){.config = self->config, .method = self->method};
-    describe(&self->memory, out);
+    self->memory = bp_alloc("score.memory", 1, sizeof *self->memory);
+    *self->memory = (bp_score_memory_spec){.config = self->config, .method = self->method};
+    describe(self->memory, out);
     return err;
 }
 

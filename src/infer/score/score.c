@@ -75,7 +75,7 @@ static json_t *describe_neighbours(const scorer *self)
                      bp_json_real(keys->weight));
 }
 
-bp_err scorer_merge(void *context, bp_parts *parts)
+static bp_err merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
     bool tokens = bp_score_keys_of(self->config)->tokens;
@@ -120,6 +120,17 @@ bp_err scorer_merge(void *context, bp_parts *parts)
 }
 
 /* ---- the job ---- */
+
+const bp_work_units *scorer_units(void *context, int index)
+{
+    scorer *self = context;
+
+    if (index > 0 || bp_task_has_head(&self->info.task))
+        return NULL;
+    self->windows.units = scorer_windows(self);
+    self->windows.units.merge = merge;
+    return &self->windows.units;
+}
 
 static void say(const void *context)
 {

@@ -6,7 +6,6 @@
 #include "infer/neighbours/neighbours.h"
 #include "infer/score/candidates/candidates.h"
 #include "infer/score/keys.h"
-#include "infer/score/memory.h"
 #include "infer/score/plan.h"
 #include "infer/score/tables/merge.h"
 #include "infer/score/tables/summary.h"
@@ -23,7 +22,7 @@ typedef struct score_windows {
 } score_windows;
 
 typedef struct scorer {
-    bp_work_job *job;  /* whose next seven these are, once the model is open */
+    bp_work_job *job;  /* the fields up to `folder` are copied from it (scorer_open) */
     bp_config *config; /* borrowed */
     bp_mesh *mesh;
     bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
@@ -42,11 +41,11 @@ typedef struct scorer {
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
     score_windows windows;
-    bp_score_memory_spec memory;
-    char key[BP_SHA256_HEX]; /* names the work in part files */
-    int64_t unscored;        /* text tokens, on the coordinator, at the end */
-    json_t *summary;         /* on the coordinator, at the end */
-    bool page;               /* leave one */
+    struct bp_score_memory_spec *memory; /* of scorer_describe */
+    char key[BP_SHA256_HEX];             /* names the work in part files */
+    int64_t unscored;                    /* text tokens, on the coordinator, at the end */
+    json_t *summary;                     /* on the coordinator, at the end */
+    bool page;                           /* leave one */
 } scorer;
 
 /** Settle score.context and score.stride by the model's context; lead, eod, prefix, every and end
@@ -108,8 +107,8 @@ bp_err scorer_run_outcomes(scorer *self);
 
 /** Units of windows; NULL: the model has a task, which is scored otherwise. (bp_work.units) */
 const bp_work_units *scorer_units(void *self, int index);
-/** Merge the parts, write the score files. Local, on the coordinator. (bp_work_units.merge) */
-bp_err scorer_merge(void *self, bp_parts *parts);
+/** The same without `merge` (loop.c). */
+bp_work_units scorer_windows(const scorer *self);
 
 /** Print the figures and where the files are. */
 void scorer_report(const scorer *self);

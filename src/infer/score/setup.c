@@ -263,6 +263,7 @@ void scorer_close(void *context)
 {
     scorer *self = context;
 
+    bp_free(self->memory);
     json_decref(self->summary);
     json_decref(self->choices);
     bp_candidates_clear(&self->candidates);
