@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "io/h5/h5.h"
 #include "io/h5/user_block.h"
+#include "models/task/list.h"
 #include "uncertainty/results/results.h"
 
 #include <math.h>
@@ -94,6 +95,7 @@ static comparison_results outcome_of(const char *folder)
 {
     comparison_results results = {.folder = bp_strdup(bp_test_path(folder)),
                                   .command = bp_strdup("bagpipe <test> & \"more\""),
+                                  .task = &bp_task_none,
                                   .resamples = 200,
                                   .seed = 1};
 
