@@ -38,10 +38,9 @@ typedef struct bp_work_job {
     bp_run *run;        /* NULL until bp_work.open has been called */
     char *folder;       /* RUN/NAME */
 
-    const bp_work_units *units; /* that are done now; NULL: none */
-    bp_work_queue *queue;       /* theirs */
-    bool asked;                 /* for the next unit; on leads */
-    int64_t unreported;         /* amount since the last question; on leads */
+    bp_work_queue *queue; /* of the units that are done now; NULL: none are */
+    bool asked;           /* for the next unit; on leads */
+    int64_t unreported;   /* amount since the last question; on leads */
 } bp_work_job;
 
 /** Units that the queue hands out and part files keep. Borrowed from the work while they are done.

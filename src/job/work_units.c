@@ -26,12 +26,15 @@ typedef struct worker {
 
 /* ---- progress, on the coordinator ---- */
 
-/* As many units as the amount comes to: most are of the usual one. */
+/* As many whole units as the amount comes to, by a usual one; all where all of the amount is there.
+ */
 static void log_units(const worker *self, int64_t amount)
 {
     const bp_work_units *units = self->units;
-    int64_t done =
-        self->parts->done_count + (int64_t)ceil((double)amount / fmax(1, units->unit_amount));
+    double unit = fmax(1, units->unit_amount), before = (double)self->parts->done_count * unit;
+    int64_t done = amount > 0 && before + (double)amount >= units->amount
+                       ? units->count
+                       : self->parts->done_count + (int64_t)((double)amount / unit + 1e-9);
     json_t *members =
         json_pack("{s:I}", "units_done", (json_int_t)(done < units->count ? done : units->count));
 

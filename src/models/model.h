@@ -70,9 +70,9 @@ typedef struct bp_model_info {
     int64_t words;           /* that its inputs have */
     int first_layer, layers; /* of a network: block first_layer is its first layer; the one before
                                 it embeds */
-    bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Of a task a
-                                target stands at any place of its text, whose state is that of all of
-                                them */
+    bp_task_shape task;      /* whose outcomes they are; kind 0: a language model. Where a kind is
+                                of whole texts, a target is at any place of its text, whose state is
+                                that of all of them; see bp_model_batch.targets */
     char labels_hash[BP_SHA256_HEX]; /* of the names of classes; "": none */
     bool masks; /* it finds masked tokens: a target stands at its own place, and inputs behind
                    a window's end are -1 */
@@ -187,8 +187,9 @@ typedef struct bp_model_ops {
     /** The whole distributions of rows, in one pass: log_p[rows][bp_model_columns] of each place
      * that has a target, whichever it is, in their order: natural logs of the probabilities of all
      * outcomes, a regression's value. `values`: what `score` gives; NULL: not asked. pass: as
-     * `backbone` has it, of a model that is no ensemble. NULL for a model without a softmax of one
-     * linear map over its outcomes. Otherwise as `score`. */
+     * `backbone` has it, of a model that is no ensemble. NULL: it has none (n-grams, neighbours).
+     * Not of a language model with several softmaxes or entmax (BP_ASSERT). Otherwise as `score`.
+     */
     bp_err (*distribution)(bp_model *lm, const bp_model_batch *batch, int64_t pass, float *log_p,
                            float *values);
 

@@ -180,6 +180,8 @@ static void score_spans(const text_head *self, bp_pass *pass, const work *w)
     int64_t T = pass->T, done = 0;
 
     bp_ids_within("answer", targets, pass->B * T, -1, T);
+    for (int64_t k = 0; k < pass->B * T; k++)
+        BP_ASSERT(targets[k] < 0 || k % T < ENDS);
     for (int64_t k = 0; pass->logprob && k < pass->B * T; k++)
         pass->logprob[k] =
             targets[k] < 0 ? NAN : (float)end_logprob(w, pass, k / T, targets[k], k % T);
@@ -193,7 +195,7 @@ static void score_spans(const text_head *self, bp_pass *pass, const work *w)
 static void take_spans(const text_head *self, bp_pass *pass, const work *w)
 {
     softmax_over_places(self, pass, w);
-    if (pass->batch.term[self->shape.term].count == pass->T) {
+    if (!pass->training && pass->batch.term[self->shape.term].count == pass->T) {
         score_spans(self, pass, w);
         return;
     }

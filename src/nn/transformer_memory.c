@@ -11,9 +11,16 @@ static bp_operand alloc_rows(const layer *self, bp_arena *arena, const bp_pass *
     const bp_gemm *gemm = self->block.nn->gemm;
     int64_t rows = pass->B * pass->T;
 
-    if (halves && bp_attention_takes_halves(gemm, &shape) && !pass->continuation &&
-        (pass->training || arena->base))
+    bool may = halves && bp_attention_takes_halves(gemm, &shape) && !pass->continuation;
+    if (may && (pass->training || arena->base))
         return bp_operand_alloc_apart(arena, gemm, rows, columns);
+    if (may) { /* a plan, of the larger one */
+        bp_arena apart = {0};
+
+        (void)bp_operand_alloc_apart(&apart, gemm, rows, columns);
+        if (apart.used_bytes > bp_arena_bytes(rows * columns, sizeof(float)))
+            arena->used_bytes += apart.used_bytes - bp_arena_bytes(rows * columns, sizeof(float));
+    }
     return bp_operand_floats(bp_arena_floats(arena, rows * columns), rows, columns);
 }
 

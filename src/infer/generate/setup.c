@@ -43,7 +43,7 @@ bp_err generator_open_model(void *context, bp_model **out)
                        "the model has the head of a task, %s, and writes no text: at "
                        "generate.model = %s; score it",
                        bp_task_name(info->task.kind), path);
-    if (err == BP_OK && fills(self) && (!info->masks || self->job->ensemble))
+    if (fills(self) && (!info->masks || self->job->ensemble))
         err = BP_FAIL(BP_ERR_CONFIG, "generate.no_masks",
                       "generate.strategy = fill fills in masks, which %s of kind %s has not: at "
                       "generate.model = %s; name one model of masked words",

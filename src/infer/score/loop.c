@@ -12,10 +12,10 @@
 
 /* ---- a batch, from the lead to its group ---- */
 
-void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
+void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number)
 {
     int64_t head[] = {batch->windows,  batch->length, batch->first_slot,   batch->resumes,
-                      batch->suspends, *unit,         batch->source_length};
+                      batch->suspends, *number,       batch->source_length};
 
     bp_bcast_bytes(head, sizeof(head), 0, group);
     batch->windows = head[0];
@@ -23,7 +23,7 @@ void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit)
     batch->first_slot = head[2];
     batch->resumes = head[3];
     batch->suspends = head[4];
-    *unit = head[5];
+    *number = head[5];
     /* the lead's buffers are only read by a broadcast from it */
     int64_t bytes = head[0] * head[1] * (int64_t)sizeof(int32_t);
     bp_bcast_bytes((int32_t *)batch->inputs, bytes, 0, group);

@@ -9,9 +9,6 @@
 #include "infer/score/unit.h"
 #include "models/open.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static int64_t most_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;

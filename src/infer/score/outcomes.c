@@ -135,7 +135,7 @@ static bp_err write_outcomes(const outcomes *work)
                          .predictions = predictions,
                          .count = work->count,
                          .values = work->statistics};
-    bp_err err = bp_run_check_owner(self->run);
+    bp_err err = bp_run_check_owner(self->job->run);
 
     if (bp_model_is_prior(&self->info))
         table.spread = work->statistics + self->statistics.count * work->count;

@@ -159,7 +159,6 @@ static bp_err score_besides(void *context)
     scorer *self = context;
     bp_err err;
 
-    self->run = self->job->run;
     if (bp_task_has_head(&self->info.task))
         return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
     err = scorer_run_candidates(self);
@@ -196,17 +195,22 @@ static bp_err look_for_stop(const scorer *self)
 static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double *seconds)
 {
     int64_t length = bp_score_piece_inputs(&self->rule);
-    int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros));
+    int32_t *zeros = bp_try_alloc("score.batch", windows * length, sizeof(*zeros)),
+            *targets = bp_try_alloc("score.batch", windows * length, sizeof(*targets));
+    const bp_task_kind *kind = bp_task_kind_of(&self->info.task);
     float *values =
         bp_try_alloc("score.batch", self->statistics.count * windows * length, sizeof(*values));
     bp_model_batch batch = {
-        .windows = windows, .length = length, .inputs = zeros, .targets = zeros};
+        .windows = windows, .length = length, .inputs = zeros, .targets = targets};
     int32_t *lengths = NULL;
     bool slow = false;
-    bp_err err =
-        zeros && values ? BP_OK : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
+    bp_err err = zeros && targets && values
+                     ? BP_OK
+                     : BP_FAIL(BP_ERR_SYSTEM, "memory.short", "no memory for a batch");
 
     err = bp_agree(self->mesh->compute, err);
+    for (int64_t k = 0; err == BP_OK && kind->over_places && k < windows * length; k++)
+        targets[k] = k % length < kind->ends ? 0 : -1;
     if (self->info.reads_source && err == BP_OK) {
         batch.source_length = length;
         batch.sources = zeros;
@@ -228,6 +232,7 @@ static bp_err run_windows(scorer *self, measurement *m, int64_t windows, double 
     m->speed = (double)(windows * length) / *seconds;
     bp_free(lengths);
     bp_free(values);
+    bp_free(targets);
     bp_free(zeros);
     return err;
 }

@@ -22,14 +22,13 @@ typedef struct score_windows {
 } score_windows;
 
 typedef struct scorer {
-    bp_work_job *job;  /* the fields up to `folder` are copied from it (scorer_open) */
-    bp_config *config; /* borrowed */
-    bp_mesh *mesh;
+    bp_work_job *job;
+    bp_config *config;  /* borrowed */
+    bp_mesh *mesh;      /* this and the fields up to `folder` are copied from job (scorer_open) */
     bool leads;         /* this rank leads a mesh->ensemble: it reads corpora and writes parts */
     bp_model *lm;       /* NULL on a dedicated coordinator */
     bp_model_info info; /* on all ranks (`kind` on the computing ones) */
-    bp_run *run;
-    const char *folder;             /* RUN/score */
+    const char *folder; /* RUN/score */
     const bp_ensemble_spec *method; /* borrowed; NULL: from score.model */
     bp_datastore_info datastore;    /* of score.neighbours; on all ranks */
     bp_token_statistics statistics; /* on all ranks; names on the coordinator and computing ranks */
@@ -90,9 +89,10 @@ void scorer_states_check(bp_config *config, const bp_model_info *model);
  * on all ranks. */
 bp_err scorer_run_states(scorer *self);
 
-/** Hand a lead's batch and its unit to the other ranks of its group (mesh->ensemble), which give
- * their buffers as inputs and targets; windows 0 is the end. Collective over group. */
-void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *unit);
+/** Hand a lead's batch, and a number that its callers agree on, to the other ranks of its group
+ * (mesh->ensemble), which give their buffers as inputs and targets; windows 0 is the end.
+ * Collective over group. */
+void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number);
 
 /** Score a task's documents, and write summary.json and predictions.csv. Collective over world.
  * Errors: BP_ERR_CONFIG keys of language models, a task without corpora; BP_ERR_FORMAT a label that

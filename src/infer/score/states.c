@@ -450,7 +450,7 @@ static bp_err write_file(state_job *job)
     if (err == BP_OK)
         err = run_rounds(job);
     if (err == BP_OK && coordinates) {
-        err = bp_run_check_owner(self->run);
+        err = bp_run_check_owner(self->job->run);
         if (err == BP_OK)
             err = bp_h5_draft_commit(&job->draft, "score-states", VERSION);
     }

@@ -32,7 +32,8 @@ static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r,
                      int64_t k)
 {
     int64_t stride = batch->windows * batch->length, K = task->outcomes;
-    const float *log_p = task->log_p + at * K, *values = task->values + k;
+    const float *log_p = task->log_p + at * K,
+                *values = task->values ? task->values + k : NULL; /* of an ensemble */
     float *row = task->table + r * task->width;
 
     for (int64_t v = 0; v < K; v++)
@@ -116,7 +117,7 @@ static bp_err finish(task_scoring *task)
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates) {
-        err = bp_run_check_owner(self->run);
+        err = bp_run_check_owner(self->job->run);
         if (err == BP_OK)
             err = bp_dir_make(self->folder);
         if (err == BP_OK)

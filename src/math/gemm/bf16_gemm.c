@@ -90,13 +90,17 @@ typedef struct plan {
  * the least to read. Less work by a small share is no gain where there is more to read. */
 static void choose_grid(sizes *s, int threads)
 {
-    int64_t best_work = INT64_MAX, best_sides = INT64_MAX;
+    int64_t least = INT64_MAX, best_work = INT64_MAX, best_sides = INT64_MAX;
 
+    for (int64_t rows = 1; rows <= threads; rows++) {
+        int64_t work = up(s->m_panels, rows) * up(s->n_panels, threads / rows);
+        least = work < least ? work : least;
+    }
     for (int64_t rows = 1; rows <= threads; rows++) {
         int64_t columns = threads / rows;
         int64_t m = up(s->m_panels, rows), n = up(s->n_panels, columns), work = m * n;
-        bool equal = llabs(work - best_work) <= work / EQUAL_WORK;
-        if (equal ? m + n >= best_sides : work > best_work)
+        if (work > least + least / EQUAL_WORK || m + n > best_sides ||
+            (m + n == best_sides && work >= best_work))
             continue;
         best_work = work;
         best_sides = m + n;

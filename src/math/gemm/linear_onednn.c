@@ -321,8 +321,11 @@ static size_t library_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int
     for (int i = 0; i < (gemm->forward_only ? 1 : 4); i++) {
         bool blocks = gemm->row_blocks && i < 2;
         shape s = bp_shape_of(kinds[i], blocks ? BP_ROW_BLOCK : rows, outs, ins, type);
-        bp_product_choices(NULL, &bytes, gemm->engine, &s, type);
-        most = bytes > most ? bytes : most;
+        for (int halves = 0; halves <= (i < 2 && type == dnnl_bf16); halves++) {
+            s.halves = halves;
+            bp_product_choices(NULL, &bytes, gemm->engine, &s, type);
+            most = bytes > most ? bytes : most;
+        }
     }
     return most;
 }

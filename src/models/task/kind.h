@@ -1,4 +1,4 @@
-/* What differs between kinds of tasks. Others than the files of this folder compare no kinds: they
+/* What differs between kinds of tasks. Others than the files of this folder name no kind: they
  * read these fields. */
 #ifndef BP_MODELS_TASK_KIND_H
 #define BP_MODELS_TASK_KIND_H

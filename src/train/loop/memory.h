@@ -1,6 +1,6 @@
 /* What the ranks of a training take together, and which mesh would take less. */
-#ifndef BP_TRAIN_LOOP_MEMORY_PRIV_H
-#define BP_TRAIN_LOOP_MEMORY_PRIV_H
+#ifndef BP_TRAIN_LOOP_MEMORY_H
+#define BP_TRAIN_LOOP_MEMORY_H
 
 #include "train/loop/trainer.h"
 

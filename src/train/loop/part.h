@@ -19,7 +19,7 @@
 struct trainer;
 
 /* When hooks of one form are called. Collective over world unless another is named; an error is
- * the same on all of these ranks. */
+ * the same on all of these ranks. Of NEXT, STEPPED and COMMITTED an error counts for nothing. */
 typedef enum part_time {
     PART_SHAPE,   /* the model's shape is found, and takes what the part adds */
     PART_READY,   /* shape, mesh and keys are known, and fit together */
@@ -33,7 +33,8 @@ typedef enum part_time {
     /* In a step: */
     PART_NEXT,      /* before its batch is read. Local */
     PART_STEPPED,   /* after it, its validation and metrics line. Over mesh->model */
-    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, over compute */
+    PART_COMMITTED, /* after what before_commit did for a checkpoint. Local, on ranks that compute
+                     */
     /* At the end: */
     PART_STOP,     /* no step comes any more, however the training ended */
     PART_FINISH,   /* it ended well */

@@ -168,7 +168,7 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     self->clock += bp_clock_now() - begin;
     if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
         report_step(self, result, validated ? &valid_loss : NULL);
-    err = parts_at(self, PART_STEPPED);
+    (void)parts_at(self, PART_STEPPED);
     begin = bp_clock_now();
     if (err == BP_OK && (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0))
         err = commit(self, best, ends);

@@ -1,6 +1,6 @@
 /* A training at work, as the files of this folder share it. */
-#ifndef BP_TRAIN_LOOP_TRAINER_PRIV_H
-#define BP_TRAIN_LOOP_TRAINER_PRIV_H
+#ifndef BP_TRAIN_LOOP_TRAINER_H
+#define BP_TRAIN_LOOP_TRAINER_H
 
 #include "base/hash.h"
 #include "base/json.h"

@@ -139,6 +139,13 @@ static bp_err start(trainer *self, void *own)
     rule->seed = self->spec.seed;
     rule->member = bp_corpus_keys_of(self->config)->member;
     rule->data = count_targets(self);
+    return BP_OK;
+}
+
+/* Training goes on: nothing refuses it any more. */
+static bp_err build(trainer *self, void *own)
+{
+    (void)own;
     return bp_agree(self->mesh->world,
                     samples(self) && self->mesh->coordinates ? drop_list(self) : BP_OK);
 }
@@ -146,5 +153,8 @@ static bp_err start(trainer *self, void *own)
 const bp_training_part training_posterior = {
     .name = "posterior",
     .check = check,
-    .at = {[PART_START] = start, [PART_FINISH] = finish, [PART_FINISHED] = finished},
+    .at = {[PART_START] = start,
+           [PART_BUILD] = build,
+           [PART_FINISH] = finish,
+           [PART_FINISHED] = finished},
 };

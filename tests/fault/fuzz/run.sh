@@ -40,7 +40,7 @@ parsers() {
     rows) echo src/text/documents.c src/text/tsv.c src/text/conll.c src/text/squad.c src/text/jsonl.c src/base/json_members.c ;;
     prompts) echo src/infer/generate/prompts.c src/infer/generate/prompt_text.c src/infer/generate/stops.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
-    record) echo src/infer/score/tables/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
+    record) echo src/job/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;
     h5_walk) echo src/io/h5/h5_walk.c src/io/h5/h5_read.c src/io/h5/h5_array.c ;;
     ngram) echo src/models/ngram/ngram_file.c src/models/ngram/ngram_lookup.c ;;
     arpa) echo src/models/ngram/ngram_arpa_read.c src/models/words_file.c ;;

@@ -337,7 +337,7 @@ static bp_err write_choices(chooser *c)
 
     char *path = bp_path_join(self->folder, "candidates.jsonl");
     bp_draft draft;
-    bp_err err = bp_run_check_owner(self->run);
+    bp_err err = bp_run_check_owner(self->job->run);
 
     if (err == BP_OK)
         err = bp_dir_make(self->folder);
