@@ -226,7 +226,7 @@ static void workspace_of_an_epilogue_is_estimated(void **state)
     float *sums = floats(m.inner);
     bp_bias_gradient bias = {.sums = sums};
     bp_epilogue epilogue = {.pass = nothing, .bias = &bias};
-    bp_bf16_rows to = {.epilogue = &epilogue, .columns = m.inner};
+    bp_bf16_target to = {.epilogue = &epilogue, .columns = m.inner};
 
     for (int threads = 1; threads <= 5; threads++) {
         bp_workspace workspace = {0};

@@ -319,22 +319,23 @@ static const bp_work SCORE = {.name = "score",
                               .print = print,
                               .close = scorer_close};
 
-bp_err bp_score(MPI_Comm world, bp_config *config)
+static bp_err score(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method, bool page)
 {
-    scorer self = {.config = config, .page = true};
+    scorer self = {.config = config, .method = method, .page = page};
     bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
 
     self.job = &job;
     return bp_work_run(&job, world);
 }
 
+bp_err bp_score(MPI_Comm world, bp_config *config)
+{
+    return score(world, config, NULL, true);
+}
+
 bp_err bp_score_as(MPI_Comm world, bp_config *config, const bp_ensemble_spec *method)
 {
-    scorer self = {.config = config, .method = method};
-    bp_work_job job = {.work = &SCORE, .self = &self, .config = config};
-
-    self.job = &job;
-    return bp_work_run(&job, world);
+    return score(world, config, method, false);
 }
 
 bp_err bp_score_estimate(MPI_Comm world, bp_config *config, const bp_planned_world *asked)

@@ -163,7 +163,7 @@ void bp_bf16_multiply_few(const bp_bf16_kernel *kernel, const bp_bf16_product *p
 bool bp_bf16_strips_take(const bp_bf16_kernel *kernel, int64_t K);
 bool bp_bf16_strips_gain(const bp_bf16_kernel *kernel, const bp_bf16_product *product, int64_t rows,
                          int64_t columns);
-/** The same, by this many threads as bp_bf16_multiply divides the product among them. */
+/** The same, by this many threads as bp_bf16_multiply divides the product among them. For tests. */
 bool bp_bf16_takes_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
                           int threads);
 /** Rows [m_first, m_last) of panels by columns [n_first, n_last) of panels, by one thread. */

@@ -46,7 +46,7 @@ static size_t panel_sums_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64
     return (size_t)((rows + kernel->rows - 1) / kernel->rows * columns) * sizeof(float);
 }
 
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_target *to,
                  const bp_operand *x, const uint32_t *panels)
 {
     const bp_bias_gradient *sums = to->epilogue ? to->epilogue->bias : NULL;

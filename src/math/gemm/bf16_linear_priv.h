@@ -21,13 +21,13 @@ void bp_bf16_copies_clear(bp_bf16_copies *copies);
 
 /** x[rows] times what is in the panels, + bias (NULL: none): written to y, float32 or bf16, or
  * handed to the epilogue instead (y NULL). Into bf16 where the kernel takes it. */
-typedef struct bp_bf16_rows {
+typedef struct bp_bf16_target {
     const bp_operand *y;
     const bp_epilogue *epilogue;
     const float *bias;
     int64_t columns;
-} bp_bf16_rows;
-void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_rows *to,
+} bp_bf16_target;
+void bp_bf16_map(const bp_bf16_kernel *kernel, bp_workspace *workspace, const bp_bf16_target *to,
                  const bp_operand *x, const uint32_t *panels);
 /** dw = dyt x where it is fresh, else added to it; the rows of `more` (NULL: none) follow dy's,
  * which are whole steps then. */

@@ -152,7 +152,7 @@ static void multiply_rows(const void *context, float *y, const float *x, int64_t
 static void multiply_own(const call *c, const bp_operand *x, int64_t y_columns)
 {
     const uint32_t *panels = bp_weight_panels(c->w, c->what == BACKWARD_INPUT);
-    bp_bf16_rows rows = {c->to, c->epilogue, c->bias, y_columns};
+    bp_bf16_target rows = {c->to, c->epilogue, c->bias, y_columns};
 
     if (!c->to || c->to->form != BP_OPERAND_BF16 ||
         bp_bf16_takes_halves(c->gemm->kernel, x->columns)) {

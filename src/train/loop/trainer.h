@@ -1,4 +1,4 @@
-/* A training at work, as the files of this folder share it. */
+/* A training at work, as loop, parts and ensemble share it. */
 #ifndef BP_TRAIN_LOOP_TRAINER_H
 #define BP_TRAIN_LOOP_TRAINER_H
 
