@@ -8,7 +8,7 @@
 #include "io/corpus/corpus_convert.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "token_table.h"
 #include "tools.h"
 

@@ -8,7 +8,7 @@
 #include "models/adapter.h"
 #include "models/family.h"
 #include "models/task.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "import_files.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
 #include "run/status/run_history.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <inttypes.h>

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "text/characters.h"
-#include "text/conll.h"
+#include "text/documents/conll.h"
+#include "text/unicode/characters.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -30,7 +30,7 @@ void answer_file_clear(answer_file *file);
  * another number of lines. */
 bp_err answer_files_match(answer_file *one, answer_file *other);
 /** Of CoNLL's columns: keep words, and one empty line between sentences; comments and marks of
- * documents (text/conll.h) are left out, as blank lines are at both ends. */
+ * documents (text/documents/conll.h) are left out, as blank lines are at both ends. */
 void answer_file_keep_words(answer_file *file);
 
 /** Codes of labels: [count] of each file, bp_free(). Errors: BP_ERR_FORMAT an empty line. */

@@ -7,7 +7,8 @@
 #include "io/checkpoint/checkpoint.h"
 #include "math/math.h"
 #include "models/open.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/tally.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/trainer.h"
+#include "text/train/tokenizer_train.h"
 #include "tools.h"
 
 #include <argp.h>

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
-#include "text/trainer.h"
+#include "text/train/tokenizer_train.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <ctype.h>
 #include <glob.h>

@@ -1,7 +1,7 @@
 /* Words of a line, as each metric cuts them. */
 #include "base/hash.h"
 #include "base/mem.h"
-#include "text/characters.h"
+#include "text/unicode/characters.h"
 #include "text_metrics/words_priv.h"
 
 #include <string.h>

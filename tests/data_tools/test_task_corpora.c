@@ -4,7 +4,7 @@
 #include "data_tools/tool_run.h"
 #include "io/corpus/corpus_file.h"
 #include "io/corpus/corpus_writer.h"
-#include "text/answers.h"
+#include "text/tokenizer/answers.h"
 
 static const char TABLE[] = "id\ta\tb\tclass\tscore\n"
                             "p1\tthe cat\tthe hat\tyes\t1.5\n"

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

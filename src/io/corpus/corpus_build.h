@@ -1,14 +1,14 @@
 /* Text to a corpus file, alone or by many ranks: the same bytes at any number of them.
  *
- * Every rank reads the input and encodes the pieces that fall to it (text/text_source.h); rank 0
+ * Every rank reads the input and encodes the pieces that fall to it (text/documents/text_source.h); rank 0
  * joins them in order, hands full chunks round to be compressed, and writes. Memory does not grow
  * with the corpus. */
 #ifndef BP_IO_CORPUS_CORPUS_BUILD_H
 #define BP_IO_CORPUS_CORPUS_BUILD_H
 
 #include "mesh/mesh.h"
-#include "text/text_source.h"
-#include "text/tokenizer.h"
+#include "text/documents/text_source.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef struct bp_corpus_build {
     const char *const *paths; /* the input [path_count] */

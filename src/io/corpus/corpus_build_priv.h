@@ -8,6 +8,7 @@
 
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_writer.h"
+#include "text/unicode/tally.h"
 
 /* ---- records ---- */
 

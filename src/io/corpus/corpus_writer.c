@@ -6,7 +6,7 @@
 #include "base/hidden.h"
 #include "base/mem.h"
 #include "io/h5/zstd_filter.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <string.h>
