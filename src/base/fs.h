@@ -93,6 +93,8 @@ int64_t bp_file_size(const char *path); /* -1 when there is none */
  *
  * Errors: BP_ERR_DENIED; BP_ERR_CREATE; BP_ERR_IO. */
 bp_err bp_dir_make(const char *path);
+/** Rename a folder without replacing another: BP_ERR_CREATE where the target exists; BP_ERR_IO. */
+bp_err bp_rename_new(const char *from, const char *to);
 /** fsync a folder or a file by path. */
 bp_err bp_path_sync(const char *path);
 /** fsync the folder that `path` lies in, so that its name survives a power cut. */

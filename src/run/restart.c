@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
+#include "run/status/run_progress.h"
 #include "run/stop_request.h"
 
 #include <errno.h>

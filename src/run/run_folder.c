@@ -15,10 +15,10 @@
 #include "base/signals.h"
 #include "mesh/collective.h"
 #include "run/restart.h"
-#include "run/run_compare_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/run_compare.h"
+#include "run/run_fields.h"
 #include "run/run_record_priv.h"
-#include "run/run_shared_priv.h"
+#include "run/run_shared.h"
 #include "run/watchdog/watchdog.h"
 
 #include <stdio.h>

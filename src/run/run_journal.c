@@ -1,12 +1,12 @@
 /* metrics.jsonl and events.jsonl: lines appended whole, cut back to a checkpoint's step on
  * resume. */
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <fcntl.h>
 #include <stdio.h>

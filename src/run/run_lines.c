@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 #include "run/run_tensorboard_priv.h"
 
 bp_err bp_run_sync(bp_run *run)

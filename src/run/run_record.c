@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "run/restart.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <stdio.h>
 #include <string.h>

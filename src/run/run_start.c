@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
 #include "run/run_folder.h"
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -173,6 +173,10 @@ const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
  * and of an attachment; hexadecimal. */
 const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
+/** The tensor of a slice is there. Local. Errors: BP_ERR_FORMAT it is missing, or has another shape. */
+bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice);
+/** The communicator that it was opened on. Borrowed. */
+MPI_Comm bp_checkpoint_comm(const bp_checkpoint *checkpoint);
 /** The tokenizer.json kept in it (verified with it), NULL: none. */
 const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint);
 

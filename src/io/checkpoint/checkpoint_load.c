@@ -53,6 +53,13 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
                    wanted, checkpoint->folder);
 }
 
+bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice)
+{
+    const bp_manifest_tensor *tensor;
+
+    return bp_checkpoint_find_tensor(checkpoint, slice, &tensor);
+}
+
 static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
                       struct errands *errands)
 {

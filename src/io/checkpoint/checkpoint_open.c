@@ -300,6 +300,11 @@ const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint)
     return checkpoint->manifest->state;
 }
 
+MPI_Comm bp_checkpoint_comm(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->comm;
+}
+
 const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint)
 {
     return checkpoint->folder;

@@ -1,5 +1,4 @@
-/* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders.
- * Private to src/io/checkpoint. */
+/* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 
@@ -210,8 +209,6 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
 
 /* ---- checkpoint_folder.c ---- */
 
-/** Rename without replacing: BP_ERR_CREATE where the target exists. */
-bp_err bp_rename_new(const char *from, const char *to);
 /** True for "step-" and 12 digits; *step is the number. */
 bool bp_step_of_name(const char *name, int64_t *step);
 

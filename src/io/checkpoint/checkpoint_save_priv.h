@@ -1,4 +1,4 @@
-/* What the files that save a checkpoint share. Private to src/io/checkpoint. */
+/* What the files that save a checkpoint share. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/xxh.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/h5/h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include "extents.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/corpus/spill.h"
-#include "io/h5/h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 typedef struct label_column {
     bp_dictionary values;

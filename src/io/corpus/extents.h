@@ -1,7 +1,6 @@
 /* Extents: the table /checksums of a corpus file. Every row is a stretch of the file with its hash;
  * what no row covers is hashed as one, and that hash stands in the user block. So all can be
- * checked piece by piece as it is read, and HDF5's own structures before HDF5 sees them. Private to
- * src/io/corpus. */
+ * checked piece by piece as it is read, and HDF5's own structures before HDF5 sees them. */
 #ifndef BP_IO_CORPUS_EXTENTS_H
 #define BP_IO_CORPUS_EXTENTS_H
 

@@ -1,7 +1,7 @@
 /* Lengths of a foreign dataset's chunks. HDF5 1.10 copies as many bytes as a chunk should have from
  * what its filters made, however many these are: memory of the process where they are fewer. So
  * every chunk is taken as it is stored, and its filters are undone here first. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
 #include "io/h5/zstd_filter.h"

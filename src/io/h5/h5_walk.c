@@ -1,6 +1,6 @@
 /* Checks of a foreign dataset before it is read: what a file that nobody vouches for must not make
  * the HDF5 library do. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
 #include "io/h5/zstd_filter.h"

@@ -1,4 +1,4 @@
-/* config.json, by tables. Private to src/io/huggingface. */
+/* config.json, by tables. */
 #ifndef BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 

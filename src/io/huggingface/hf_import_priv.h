@@ -1,5 +1,4 @@
-/* An opened Hugging Face folder, as the files that open it share it. Private to src/io/huggingface.
- */
+/* An opened Hugging Face folder, as the files that open it share it. */
 #ifndef BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
 

@@ -1,4 +1,4 @@
-/* The tensors of a model, theirs and ours, by its table. Private to src/io/huggingface. */
+/* The tensors of a model, theirs and ours, by its table. */
 #ifndef BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
 

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/attention/attention_priv.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include <math.h>
 #include <omp.h>

@@ -6,7 +6,7 @@
  * a panel is multiplied with those that one of its queries sees, in whole blocks of 32.
  */
 #include "math/attention/attention_priv.h"
-#include "math/gemm/bf16_passes_priv.h"
+#include "math/bf16/bf16_passes.h"
 #include <math.h>
 #include <string.h>
 

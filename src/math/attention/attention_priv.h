@@ -3,8 +3,8 @@
 #define BP_MATH_ATTENTION_ATTENTION_PRIV_H
 
 #include "math/attention/attention.h"
-#include "math/gemm/bf16_tiles_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/bf16/bf16_tiles.h"
+#include "math/loops/loops.h"
 
 #define QUERIES BP_TILE_QUERIES
 #define KEYS    BP_TILE_KEYS

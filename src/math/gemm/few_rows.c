@@ -4,9 +4,9 @@
  * Libraries pick their kernels by the number of rows, or multiply in whole blocks of them; a token
  * of a sequence would cost a block. Here threads share the columns of y, and each reads its part of
  * the weight once for as many rows as the caches hold. */
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "base/trace.h"
 #include "math/gemm/q8_priv.h"
 #include "math/kernels/kernels.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <limits.h>
 #include <omp.h>
 #include <string.h>

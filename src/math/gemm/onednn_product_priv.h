@@ -4,8 +4,8 @@
 #define BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
 
 #include "base/err.h"
-#include "math/gemm/bf16_linear_priv.h"
-#include "math/gemm/linear_priv.h"
+#include "math/bf16/bf16_linear.h"
+#include "math/gemm/linear_parts.h"
 #include "math/gemm/onednn_priv.h"
 #include "math/gemm/q8_priv.h"
 #include <stdbool.h>

@@ -3,8 +3,8 @@
 
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * epilogue of the product, in which its sums never lie in memory. */
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/gemm/operand_pass.h"
 #include "math/kernels/kernels.h"
 
 typedef struct activation {

@@ -2,7 +2,7 @@
  * of rows, in order. */
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 #include <math.h>
 #include <omp.h>
 

@@ -1,7 +1,7 @@
 /* Optimizer updates and the sums of squares for clipping. */
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>

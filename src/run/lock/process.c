@@ -1,5 +1,5 @@
 /* Is a process of this host, by number and start time, alive? */
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
  * has lost the run: it looks before every commit, before every line of a journal, and its thread at
  * every heartbeat. heartbeat-NNNNNN is a counter that this thread raises, for those who can't ask
  * the owner's host. */
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 
 #include "base/clock.h"
 #include "base/fault.h"

@@ -1,8 +1,8 @@
 /* The owner of a run folder: who that is, and whether it certainly lives or is certainly dead. */
 #include "base/clock.h"
-#include "run/lock/process_priv.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/lock/process.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
 
 #include <errno.h>
 #include <poll.h>

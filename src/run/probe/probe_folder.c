@@ -6,7 +6,7 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "run/probe/probe.h"
-#include "run/run_shared_priv.h"
+#include "run/run_shared.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "run/run_compare_priv.h"
-#include "run/run_fields_priv.h"
-#include "run/run_journal_priv.h"
+#include "run/run_compare.h"
+#include "run/run_fields.h"
+#include "run/run_journal.h"
 #include "run/status/run_status.h"
 
 #include <fcntl.h>

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/restart.h"
-#include "run/run_compare_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/run_compare.h"
+#include "run/status/run_progress.h"
 #include "run/status/run_status_priv.h"
 
 #include <math.h>

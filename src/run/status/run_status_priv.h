@@ -1,8 +1,8 @@
-/* The parts of a run's status. Private to src/run; local, read only. */
+/* The parts of a run's status. Local, read only. */
 #ifndef BP_RUN_STATUS_RUN_STATUS_PRIV_H
 #define BP_RUN_STATUS_RUN_STATUS_PRIV_H
 
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 /* ---- who holds it ---- */
 

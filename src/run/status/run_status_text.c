@@ -1,6 +1,6 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 #include "run/status/run_status.h"
 
 #include <stdio.h>

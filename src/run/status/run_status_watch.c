@@ -4,7 +4,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 #include "run/status/run_status_priv.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/signals.h"
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 
 #include <errno.h>
 #include <execinfo.h>

@@ -1,4 +1,4 @@
-/* The watchdog's parts. Private to src/run; local. */
+/* The watchdog's parts. Local. */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 #define BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 

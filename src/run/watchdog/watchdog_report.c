@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/status/run_progress.h"
 #include "run/watchdog/backtraces.h"
 
 #include <fcntl.h>

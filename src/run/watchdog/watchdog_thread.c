@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "run/status/run_progress_priv.h"
+#include "run/status/run_progress.h"
 
 #include <poll.h>
 #include <stdio.h>
