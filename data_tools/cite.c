@@ -179,7 +179,7 @@ static int64_t prefix_of(const bp_model_info *info)
 
 /* Behind each token of the text, which its prefix precedes; a target begins with the token that its
  * decoder begins with, and its source ends with the end of a document. */
-static bp_err find_behind(citing *self, bool prefix)
+static bp_err find_following(citing *self, bool prefix)
 {
     const bp_model_info *info = &self->lm->info;
     int64_t count = self->ids.count, length = count + prefix, C = info->states.columns;
@@ -268,7 +268,7 @@ static bp_err find_queries(citing *self)
         return err;
     self->queries =
         bp_alloc("tool.cite", self->ids.count * info->states.columns, sizeof *self->queries);
-    err = info->masks ? find_masked(self) : find_behind(self, prefix);
+    err = info->masks ? find_masked(self) : find_following(self, prefix);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 

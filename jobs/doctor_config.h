@@ -21,6 +21,6 @@ typedef struct bp_doctor_config {
  *
  * read: the configuration, read without a job.
  * Errors: BP_ERR_CONFIG, BP_ERR_INPUT, BP_ERR_DENIED of the first row that fails; BP_ERR_SYSTEM. */
-bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doctor_config *what);
+bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doctor_config *what);
 
 #endif

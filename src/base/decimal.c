@@ -37,10 +37,10 @@ static bool is_decimal(const char *text, size_t bytes)
 
     at += digits;
     if (at < bytes && text[at] == '.') {
-        size_t behind = digits_at(text, bytes, at + 1);
+        size_t after = digits_at(text, bytes, at + 1);
 
-        at += 1 + behind;
-        digits += behind;
+        at += 1 + after;
+        digits += after;
     }
     if (digits == 0)
         return false;

@@ -117,7 +117,7 @@ static bool keep_members(scanner *self, int depth)
     bool more = !take(self, '}');
 
     while (more) {
-        char *from, *behind;
+        char *from, *after;
         bool wanted;
 
         skip_white(self);
@@ -127,7 +127,7 @@ static bool keep_members(scanner *self, int depth)
         wanted = is_wanted(self, from, (size_t)(self->at - from));
         if (!take(self, ':') || !(wanted ? keep_value(self, depth + 1) : skip_value(self)))
             return false;
-        behind = self->at;
+        after = self->at;
         more = take(self, ',');
         if (!more && !take(self, '}'))
             return false;
@@ -135,10 +135,10 @@ static bool keep_members(scanner *self, int depth)
             comma = more ? self->at - 1 : NULL;
         } else {
             if (more)
-                behind = self->at;
+                after = self->at;
             else if (comma != NULL)
                 *comma = ' ';
-            for (char *c = from; c < behind; c++)
+            for (char *c = from; c < after; c++)
                 *c = *c == '\n' ? '\n' : ' '; /* lines of messages stay what they are too */
         }
     }

@@ -126,7 +126,7 @@ bp_err bench_plan_models(bench *self);
 bp_err bench_models(bench *self);
 /** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
  * where it is not. Pure. */
-void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
+void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double bytes, char *why, size_t why_bytes);
 
 /** A line on a model: the memory that its training takes on the largest rank, or why it is left

@@ -215,14 +215,14 @@ void bp_corpus_close(bp_corpus **corpus)
     *corpus = NULL;
 }
 
-typedef struct peek {
+typedef struct first_file {
     bool is_done;
     int64_t vocab_size;
-} peek;
+} first_file;
 
-static bp_err peek_at_first(void *context, const char *path)
+static bp_err read_first(void *context, const char *path)
 {
-    peek *self = context;
+    first_file *self = context;
     bp_corpus_file *file = NULL;
     bp_user_block block;
     bp_err err;
@@ -242,8 +242,8 @@ static bp_err peek_at_first(void *context, const char *path)
 
 bp_err bp_corpus_read_vocab_size(const char *list, int64_t *vocab_size)
 {
-    peek self = {.is_done = false};
-    bp_err err = take_list(peek_at_first, &self, list);
+    first_file self = {.is_done = false};
+    bp_err err = take_list(read_first, &self, list);
 
     *vocab_size = self.vocab_size;
     return err;

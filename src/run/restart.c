@@ -170,7 +170,7 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     return list;
 }
 
-/* ---- the diagnosis ---- */
+/* ---- why the last start ended ---- */
 
 /* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
  * when a node was lost. */

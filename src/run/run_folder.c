@@ -88,7 +88,7 @@ bool bp_run_still_owner(void *run)
 }
 
 /* A disk that can't be read stops nobody who does not write. */
-static bp_err look_in_passing(void *context)
+static bp_err poll_owner(void *context)
 {
     const bp_run *run = context;
     bp_err err = run_lock_check(run->lock);
@@ -281,7 +281,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     }
     if (err == BP_OK && !run->finished) {
         run->stop_request = bp_stop_request_new(run->folder, config);
-        bp_stop_request_owner(run->stop_request, look_in_passing, run);
+        bp_stop_request_owner(run->stop_request, poll_owner, run);
     }
     run_pairs_clear(&pairs);
     json_decref(before);

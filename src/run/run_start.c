@@ -52,9 +52,9 @@ static bool is_free(const char *run_dir)
     bool is = false;
 
     bp_dir_refresh(bp_path_in(run_dir, "lock").text);
-    if (run_lock_look(run_dir, &owner, &heartbeat) == BP_OK) {
+    if (run_lock_read(run_dir, &owner, &heartbeat) == BP_OK) {
         run_owner_self(&self);
-        is = run_owner_judge(&owner, &self) == OWNER_DEAD; /* released ones, too */
+        is = run_owner_check(&owner, &self) == OWNER_DEAD; /* released ones, too */
     }
     bp_free(heartbeat);
     return is;

@@ -97,7 +97,7 @@ static void stop(bp_stop_request *self, bp_stop reason, const char *format, cons
     (void)bp_log_use(before);
 }
 
-static void look_at_owner(bp_stop_request *self)
+static void check_owner(bp_stop_request *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err err;
@@ -126,7 +126,7 @@ static void look(void *context)
     } else if (now >= self->next) {
         self->next = now + LOOK_SECONDS;
         if (!bp_path_exists(self->path)) {
-            look_at_owner(self);
+            check_owner(self);
             return;
         }
         (void)snprintf(halted_by, sizeof halted_by, "%s", self->path);

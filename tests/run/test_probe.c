@@ -39,7 +39,7 @@ static void expect(const bp_probe_host ranks[RANKS], const char *check, const ch
     bool found = false;
     size_t k;
 
-    bp_probe_judge_hosts(rows, ranks, RANKS);
+    bp_probe_check_hosts(rows, ranks, RANKS);
     json_array_foreach(rows, k, row)
     {
         const char *text = json_string_value(json_object_get(row, "text"));

@@ -87,16 +87,16 @@ typedef enum bp_async_checkpoint_state {
     BP_ASYNC_CHECKPOINT_WRITES,
     BP_ASYNC_CHECKPOINT_FAILED
 } bp_async_checkpoint_state;
-bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *saving);
+bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending);
 
 /** Have this rank's helper stop as soon as it can: bp_checkpoint_finish will be BP_ERR_STOPPED, if
  * it was not done. Local. */
-void bp_checkpoint_cancel(bp_async_checkpoint *saving);
+void bp_checkpoint_cancel(bp_async_checkpoint *pending);
 
 /** Wait for the helpers, then put the checkpoint in place. Collective: over the communicator of
- * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *saving is NULL then, too.
+ * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *pending is NULL then, too.
  */
-bp_err bp_checkpoint_finish(bp_async_checkpoint **saving);
+bp_err bp_checkpoint_finish(bp_async_checkpoint **pending);
 
 /** "step-000000001200". */
 void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);
@@ -173,7 +173,8 @@ const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
  * and of an attachment; hexadecimal. */
 const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
-/** The tensor of a slice is there. Local. Errors: BP_ERR_FORMAT it is missing, or has another shape. */
+/** The tensor of a slice is there. Local. Errors: BP_ERR_FORMAT it is missing, or has another
+ * shape. */
 bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice);
 /** The communicator that it was opened on. Borrowed. */
 MPI_Comm bp_checkpoint_comm(const bp_checkpoint *checkpoint);

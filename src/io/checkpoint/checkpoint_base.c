@@ -50,8 +50,9 @@ bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint)
         return BP_OK;
     err = bp_agree(comm, bp_comm_is_root(comm) ? look_for(named, checkpoint->folder) : BP_OK);
     if (err == BP_OK)
-        err = bp_checkpoint_open_alone(comm, json_string_value(json_object_get(named, "path")),
-                                       &checkpoint->base, &(bool){false});
+        err =
+            bp_checkpoint_open_without_base(comm, json_string_value(json_object_get(named, "path")),
+                                            &checkpoint->base, &(bool){false});
     return err == BP_OK ? check_base(checkpoint, named) : err;
 }
 

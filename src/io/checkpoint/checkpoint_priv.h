@@ -180,8 +180,8 @@ struct bp_checkpoint {
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
                                  bool *foreign);
 /** The same without its base, if it has one. */
-bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *folder, bp_checkpoint **out,
-                                bool *foreign);
+bp_err bp_checkpoint_open_without_base(MPI_Comm comm, const char *folder, bp_checkpoint **out,
+                                       bool *foreign);
 
 /* ---- checkpoint_base.c ---- */
 

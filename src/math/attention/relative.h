@@ -15,7 +15,7 @@ typedef struct bp_relative {
 /** The bucket of a key `behind` places behind its query, before it if negative. Of N buckets of a
  * side the first N/2 are for one distance each, the others for logarithmically growing runs up to
  * `distance`. */
-int64_t bp_relative_bucket(const bp_relative *by, int64_t behind);
+int64_t bp_relative_bucket(const bp_relative *by, int64_t offset);
 
 /** shape->bias for bp_attention_forward and backward: bias[H][bp_bias_floats] of table[buckets][H],
  * the heads of `shape`; and dtable += its gradient, from dbias[B][H][...]. Local. */

@@ -263,12 +263,12 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
     for (int k = 0; k < list->count; k++) {
         const row_part *part = &list->part[k];
         int64_t from = first > part->column ? first : part->column,
-                behind = part->column + part->end - part->begin;
+                after = part->column + part->end - part->begin;
 
-        behind = behind < end ? behind : end;
-        if (from < behind)
+        after = after < end ? after : end;
+        if (from < after)
             loops->factor_columns(at->column_sums + from, g + part->begin + from - part->column,
-                                  behind - from, scale, floor);
+                                  after - from, scale, floor);
     }
 }
 

@@ -23,14 +23,14 @@ typedef struct run_owner {
     bool released;
 } run_owner;
 
-typedef enum run_diagnosis { OWNER_ALIVE, OWNER_DEAD, OWNER_UNKNOWN } run_diagnosis;
+typedef enum run_owner_state { OWNER_ALIVE, OWNER_DEAD, OWNER_UNKNOWN } run_owner_state;
 
 /* run_owner.c */
 void run_owner_self(run_owner *out);
 json_t *run_owner_json(const run_owner *owner);
 bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path);
 /* Certain answers alone; all else is OWNER_UNKNOWN. */
-run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self);
+run_owner_state run_owner_check(const run_owner *owner, const run_owner *self);
 /* "host n1, process 17, Slurm job 4" */
 void run_owner_text(char *out, size_t out_bytes, const run_owner *owner);
 
@@ -60,7 +60,7 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds);
  * Owns:   *heartbeat, the path of its counter's file, is the caller's, bp_free().
  * Errors: BP_ERR_INPUT nobody ever did; BP_ERR_FORMAT no sense can be made of it; BP_ERR_DENIED,
  *         BP_ERR_IO, BP_ERR_SYSTEM. */
-bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat);
+bp_err run_lock_read(const char *run_dir, run_owner *out, char **heartbeat);
 /** Looks at the disk: is it still this job's?
  *
  * Errors: BP_ERR_BUSY another job has taken it, or the lock was removed, so that one may; BP_ERR_IO

@@ -18,7 +18,7 @@
 
 typedef enum lock_record_step {
     LOCK_RECORD_LIST,  /* which is the highest number? lock_record_listed() */
-    LOCK_RECORD_ASK,   /* what of the process that holds `owner`? lock_record_judged() */
+    LOCK_RECORD_ASK,   /* what of the process that holds `owner`? lock_record_answered() */
     LOCK_RECORD_WATCH, /* its heartbeat and the highest number, after a while: lock_record_watched()
                         */
     LOCK_RECORD_LINK,  /* create `number`: lock_record_linked() */
@@ -49,10 +49,10 @@ typedef struct lock_record {
 void lock_record_begin(lock_record *self, double watch_seconds);
 void lock_record_listed(lock_record *self, int64_t highest);
 /** LOCK_RECORD_GONE: its file is not there any more. */
-void lock_record_judged(lock_record *self, lock_record_answer answer);
-/** `now`: of this machine's own clock, read before the heartbeat was: so the diagnosis that a
- * heartbeat stood still rests on a look that came after the whole time, however long this process
- * slept between. `highest`: 0 where the folder could not be listed. */
+void lock_record_answered(lock_record *self, lock_record_answer answer);
+/** `now`: this machine's own clock, read before the heartbeat was read. So a heartbeat counts as
+ * stopped only if it was read again after the whole watch, however long this process slept in
+ * between. `highest`: 0 where the folder could not be listed. */
 void lock_record_watched(lock_record *self, double now, const char *heartbeat, int64_t highest);
 /** False: another has that number. */
 void lock_record_linked(lock_record *self, bool made);

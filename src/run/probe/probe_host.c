@@ -135,7 +135,7 @@ static void find_mapped(bp_buffer *out)
         (void)closedir(folder);
 }
 
-static void judge_segments(json_t *rows)
+static void check_segments(json_t *rows)
 {
     bp_buffer mapped = {0};
     char **names = NULL;
@@ -166,7 +166,7 @@ static void judge_segments(json_t *rows)
 }
 
 /* TMPDIR/ompi.HOST.UID/pid.N, where N is mpirun's process. */
-static void judge_sessions(json_t *rows)
+static void check_sessions(json_t *rows)
 {
     const char *temporary = getenv("TMPDIR");
     char host[256] = "", path[1024], **names = NULL;
@@ -194,6 +194,6 @@ static void judge_sessions(json_t *rows)
 
 void bp_probe_leftovers(json_t *rows)
 {
-    judge_segments(rows);
-    judge_sessions(rows);
+    check_segments(rows);
+    check_sessions(rows);
 }

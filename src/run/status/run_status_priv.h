@@ -24,8 +24,8 @@ typedef struct status_watch {
 void status_watch_begin(status_watch *watch, const char *folder);
 void status_watch_clear(status_watch *watch);
 
-/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and returns the diagnosis. A lock that
- * no sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
+/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and returns whether it is held. A lock
+ * that no sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
 status_hold status_owner(json_t *out, const char *folder, const status_watch *watch);
 /* {"state", "reason"} by squeue of a Slurm job (a number) that is not the asking one, "gone" where
  * it lists none; NULL: it can't be asked. A new reference. */

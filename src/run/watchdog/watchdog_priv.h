@@ -12,7 +12,7 @@
 
 #define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
 #define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
-#define LATER_BEATS                                                                                \
+#define LATER_HEARTBEATS                                                                           \
     5.0 /* after rank 1, which orders all, others leave a silent rank 0 by themselves */
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
@@ -66,10 +66,10 @@ typedef struct watchdog {
     double moved_at;  /* and since when */
 
     pthread_t thread;
-    atomic_bool ends, leaves, reported;
+    atomic_bool ends, exits, reported;
     bool speaks; /* this rank found it, and reports it */
     watchdog_diagnosis diagnosis;
-    double leaves_at;
+    double exits_at;
     int64_t sequence;
 } watchdog;
 

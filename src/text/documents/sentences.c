@@ -161,17 +161,17 @@ size_t bp_sentence_next(bp_sentences rule, const char *given, size_t bytes, size
     stop_state state = {.word = at};
 
     while (at < bytes) {
-        size_t length, behind = skip_space(text, bytes, at, &newlines);
+        size_t length, next = skip_space(text, bytes, at, &newlines);
 
-        if (behind > at) {
+        if (next > at) {
             bool begins =
                 rule == BP_SENTENCES_LINES
                     ? newlines > 0
                     : newlines > 1 ||
-                          (state.ended && (state.is_wide || begins_sentence(text, bytes, behind)));
-            if (behind < bytes && begins)
+                          (state.ended && (state.is_wide || begins_sentence(text, bytes, next)));
+            if (next < bytes && begins)
                 return at;
-            at = behind;
+            at = next;
             state = (stop_state){.word = at};
             continue;
         }

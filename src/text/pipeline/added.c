@@ -145,7 +145,7 @@ static bool is_word(uint32_t c)
     }
 }
 
-static bool stands_alone(const char *text, size_t bytes, size_t start, size_t end)
+static bool is_single_word(const char *text, size_t bytes, size_t start, size_t end)
 {
     const uint8_t *p = (const uint8_t *)text;
     uint32_t c;
@@ -186,7 +186,7 @@ void bp_added_cut(const bp_added *added, const bp_added_set *set, bool specials,
 
         at = end > start ? end : at + 1;
         if (end == start || (token->special && !specials) ||
-            (token->single_word && !stands_alone(text, bytes, start, end)))
+            (token->single_word && !is_single_word(text, bytes, start, end)))
             continue;
         if (start < from)
             continue; /* a token before it took its first bytes, which are White_Space */

@@ -39,7 +39,7 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
 static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const char *name)
 {
     const json_t *part;
-    bool behind = false;
+    bool after = false;
     size_t k;
     bp_err err = BP_OK;
 
@@ -48,16 +48,16 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
         const char *token = bp_load_string(json_object_get(part, "SpecialToken"), "id");
 
         if (json_object_get(part, "Sequence") != NULL)
-            behind = true;
+            after = true;
         else if (token[0] == '\0')
             err =
                 BP_FAIL(BP_ERR_FORMAT, "tokenizer.bad_component",
                         "a part of the template is neither Sequence nor SpecialToken: at %s", name);
         else
-            err = take_role(tokenizer, behind ? BP_ROLE_SEP : BP_ROLE_CLS, token, name);
-        if (err == BP_OK && token[0] != '\0' && !behind && tokenizer->before < 0)
+            err = take_role(tokenizer, after ? BP_ROLE_SEP : BP_ROLE_CLS, token, name);
+        if (err == BP_OK && token[0] != '\0' && !after && tokenizer->before < 0)
             tokenizer->before = bp_tokenizer_id(tokenizer, token, strlen(token));
-        tokenizer->has_behind = tokenizer->has_behind || (behind && token[0] != '\0');
+        tokenizer->has_end = tokenizer->has_end || (after && token[0] != '\0');
         if (err != BP_OK)
             return err;
     }

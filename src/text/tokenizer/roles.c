@@ -119,7 +119,7 @@ static const char *const NAMES[BP_ROLES][5] = {
 
 int64_t bp_tokenizer_template_bos(const bp_tokenizer *tokenizer)
 {
-    return tokenizer->has_behind && tokenizer->roles[BP_ROLE_MASK] >= 0 ? -1 : tokenizer->before;
+    return tokenizer->has_end && tokenizer->roles[BP_ROLE_MASK] >= 0 ? -1 : tokenizer->before;
 }
 
 void bp_tokenizer_name_roles(bp_tokenizer *tokenizer)

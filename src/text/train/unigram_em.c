@@ -303,8 +303,8 @@ typedef enum fate { GOES, STAYS, MAY_GO } fate;
 
 /* What becomes of a piece, and the loss of likelihood if it goes: its occurrences are split as well
  * as the others allow. */
-static fate judge(const view *v, lattice *scratch, int64_t id, const double *counts, double sum,
-                  double *loss)
+static fate fate_of(const view *v, lattice *scratch, int64_t id, const double *counts, double sum,
+                    double *loss)
 {
     const bp_strmap *names = &v->pieces->names;
     size_t bytes = names->entries[id].bytes;
@@ -349,7 +349,7 @@ bool bp_unigram_prune(bp_unigrams *pieces, const bp_strmap *words, int64_t wante
         sum += counts[k];
     for (int64_t k = 0; k < before; k++) {
         double loss = 0;
-        fate what = judge(&v, &scratch, k, counts, sum, &loss);
+        fate what = fate_of(&v, &scratch, k, counts, sum, &loss);
 
         keep[k] = what == STAYS;
         kept += keep[k];

@@ -120,20 +120,20 @@ void bp_text_lowercase_each(bp_buffer *out, const char *text, size_t bytes)
 
 void bp_text_lowercase(bp_buffer *out, const char *text, size_t bytes)
 {
-    size_t done = 0;        /* bytes of text that are in `out` */
-    bool is_behind = false; /* the last character that is not ignored is a cased one */
+    size_t done = 0;          /* bytes of text that are in `out` */
+    bool after_cased = false; /* the last character that is not ignored is a cased one */
 
     for (size_t at = 0, length; at < bytes; at += length) {
         uint32_t c;
 
         length = bp_character_at(text + at, bytes - at, &c);
-        if (c == 0x3A3 && is_behind && !cased_follows(text, bytes, at + length)) {
+        if (c == 0x3A3 && after_cased && !cased_follows(text, bytes, at + length)) {
             bp_text_lowercase_each(out, text + done, at - done);
             bp_buffer_add(out, FINAL_SIGMA, sizeof FINAL_SIGMA - 1);
             done = at + length;
         }
         if (!is_ignorable(c))
-            is_behind = is_cased(c);
+            after_cased = is_cased(c);
     }
     bp_text_lowercase_each(out, text + done, bytes - done);
 }
