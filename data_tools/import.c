@@ -282,7 +282,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     if (r.left > names)
         bp_log("  and %lld more: --list names them", (long long)(r.left - names));
     if (tokenizer == NULL)
-        bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
+        bp_log("tokenizer: none; only the size of the vocabulary of a corpus is checked");
     else
         bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
                (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));

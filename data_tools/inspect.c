@@ -520,16 +520,16 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_inspect = {
     .name = "inspect",
-    .help = {.name = "bagpipe-data inspect",
-             .usage = "FILE...",
-             .summary = "prints what files hold",
-             .text =
-                 "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a "
-                 "tokenizer.json, an ensemble.json, a checkpoint, or a run folder: of that, its "
-                 "newest checkpoint, "
-                 "the names of its results and their tables, or the members of an ensemble with "
-                 "the last and the best step and loss of each.",
-             .examples = "  bagpipe-data inspect train.h5\n"
-                         "  bagpipe-data inspect runs/small\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data inspect",
+         .usage = "FILE...",
+         .summary = "prints what files hold",
+         .text =
+             "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a tokenizer.json, "
+             "an ensemble.json, a checkpoint, or a run folder. For a run folder it prints the "
+             "newest checkpoint, the names of its results and their tables, or the members of an "
+             "ensemble with the last and the best step and loss of each.",
+         .examples = "  bagpipe-data inspect train.h5\n"
+                     "  bagpipe-data inspect runs/small\n",
+         .statuses = STATUSES},
     .run = run};

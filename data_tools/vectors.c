@@ -29,7 +29,7 @@ enum { KEY_TOKENIZER = 256, KEY_COUNT, KEY_FIRST };
 
 static const struct argp_option OPTIONS[] = {
     {"count", KEY_COUNT, "N", 0, "words to print (default: 10)", 1},
-    {"first", KEY_FIRST, "N", 0, "look at the N most frequent words alone (default: all)", 2},
+    {"first", KEY_FIRST, "N", 0, "use only the N most frequent words (default: all)", 2},
     {"tokenizer", KEY_TOKENIZER, "FILE", 0,
      "the model's tokenizer.json, where the checkpoint keeps none", 3},
     {0}};

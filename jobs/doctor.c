@@ -310,7 +310,7 @@ static bp_err look_at_folder(const doctor *self)
                          "use a run.dir that all hosts share", "%s", bp_err_message());
         else if (self->rows && bp_comm_size(self->world) == 1)
             bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
-                         "not tried: there is one rank alone");
+                         "not tried: there is only one rank");
         else if (self->rows)
             bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
                          "a file of rank 0 is seen by all ranks, on %d host%s", self->host_count,

@@ -22,7 +22,7 @@ static bp_err make_one(const char *path)
         return BP_OK;
     if (errno == EEXIST)
         return bp_fail(BP_ERR_CREATE, "file.in_the_way",
-                       "a file stands where a folder is needed: at %s; move it away", path);
+                       "a file is where a folder is needed: at %s; move it away", path);
     return bp_fail_create("can't make the folder", path);
 }
 

@@ -134,10 +134,14 @@ char *bp_help_text(const bp_help *help)
     if (help->keys != NULL) {
         char *keys = bp_config_help(help->keys);
 
-        bp_buffer_printf(&out,
-                         "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
-                         "command line as\nsection.key=value, which wins.\n%s",
-                         keys);
+        bp_buffer_printf(
+            &out,
+            "\n"
+            "Keys:\n"
+            "A key is set in CONFIG.ini, under its [section], or on the command line as\n"
+            "section.key=value, which wins.\n"
+            "%s",
+            keys);
         bp_free(keys);
     }
     if (help->examples != NULL)

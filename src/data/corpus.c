@@ -61,9 +61,9 @@ const bp_option bp_corpus_options[] = {
      .min = 0,
      .max = 1e6,
      .unit = "batches",
-     .help = "examples that are documents, pairs, or runs of sentences with noise: those of so "
-             "many batches are sorted by length and cut into batches of similar lengths, which are "
-             "padded to their longest; 0: as they come, padded to model.context",
+     .help = "examples that are documents, pairs, or runs of sentences with noise: the examples of "
+             "this number of batches are sorted by length and cut into batches of similar lengths, "
+             "which are padded to their longest; 0: as they come, padded to model.context",
      .at = BP_AT(bp_corpus_keys, bucket)},
     {.key = NULL}};
 

@@ -17,7 +17,7 @@ static bp_err look_for(const json_t *base, const char *folder)
         err = bp_json_get_string(base, "digest", &digest, folder);
     if (err == BP_OK && !bp_path_exists(path))
         err = BP_FAIL(BP_ERR_INPUT, "checkpoint.no_base",
-                      "the checkpoint holds an adapter alone, and the model that it adapts is not "
+                      "the checkpoint holds only an adapter, and the model that it adapts is not "
                       "at %s: at %s; put the checkpoint with the digest %.12s... back there",
                       path, folder, digest);
     return err;

@@ -24,7 +24,7 @@
 #define ALIGN         ((size_t)4096) /* what all disks and file systems are content with */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "values are written as they lie in memory");
+               "values are written as they are in memory");
 
 struct bp_shard {
     char *path;

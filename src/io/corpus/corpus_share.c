@@ -8,7 +8,7 @@
 _Static_assert(BP_TEXT_FIELD_BYTES <= BP_CORPUS_ID_BYTES &&
                    BP_TEXT_FIELD_BYTES <= BP_CORPUS_LABEL_BYTES,
                "what the text allows, a corpus holds");
-_Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned behind each other");
+_Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned one after another");
 
 static size_t padded(size_t bytes)
 {

@@ -89,7 +89,7 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
 {
     if (H5Pget_external_count(creation) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "h5.external",
-                       "%s lies in other files (external storage): at %s; " COPY_IT, name,
+                       "%s is in other files (external storage): at %s; " COPY_IT, name,
                        file->path);
     switch (H5Pget_layout(creation)) {
     case H5D_COMPACT:

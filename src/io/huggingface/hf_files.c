@@ -235,7 +235,7 @@ static bp_err fail_weights(const char *folder)
 
     if (has(folder, "adapter_model.safetensors"))
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.adapter",
-                       "there are the tensors of an adapter alone: in %s; merge it into its model "
+                       "there are only the tensors of an adapter: in %s; merge it into its model "
                        "(PEFT's merge_and_unload) and save that",
                        folder);
     for (int k = 0; OTHERS[k]; k++)

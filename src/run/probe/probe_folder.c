@@ -137,7 +137,7 @@ static const struct kind {
      "use a run.dir on a disk that all hosts see"},
     {0x794c7630, "overlay", "a container's own layer is gone with the container",
      "use a run.dir on a mounted volume"},
-    {0x65735546, "fuse", "what fsync and rename promise depends on what stands behind it",
+    {0x65735546, "fuse", "what fsync and rename promise depends on the file system beneath it",
      "use a file system that the kernel knows, or ask who runs it"},
 };
 

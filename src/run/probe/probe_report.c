@@ -231,7 +231,7 @@ static void check_memory(json_t *rows, const host_list *list)
         }
     }
     if (tightest->group_bytes > 0 && tightest->group_bytes < tightest->memory_bytes)
-        (void)snprintf(group, sizeof group, ", of which the control group allows %.1f",
+        (void)snprintf(group, sizeof group, "; the control group allows %.1f",
                        gib(tightest->group_bytes));
     bp_probe_add(rows, BP_PROBE_OK, "memory", NULL,
                  "%s has %.1f GiB%s: %.1f GiB a rank (bagpipe JOB CONFIG --plan shows the need)",
@@ -252,7 +252,7 @@ static void check_limits(json_t *rows, const host_list *list)
                          gib(host->file_bytes));
         if (host->files >= 0 && host->files < FEW_FILES)
             bp_probe_add(rows, BP_PROBE_WARN, "limits", "raise it: ulimit -n 4096",
-                         "on %s a process may open %lld files alone", host->host,
+                         "on %s a process may open only %lld files", host->host,
                          (long long)host->files);
     }
     if (fine)

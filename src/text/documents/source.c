@@ -165,7 +165,7 @@ static bp_err open_stdin(const char *shown, int *fd)
     if (fstat(*fd, &status) == 0 && S_ISDIR(status.st_mode)) {
         (void)close(*fd);
         return BP_FAIL(BP_ERR_INPUT, "file.is_folder",
-                       "a folder stands where a file is needed: at %s; name a file", shown);
+                       "a folder is where a file is needed: at %s; name a file", shown);
     }
     return BP_OK;
 }

@@ -71,10 +71,10 @@ static bp_err find_answer(size_t answer[2], const char *context, const char *tex
 
     at = bp_context_skip_space(context, strlen(context), at);
     if (start < 0 || bytes == 0 || strncmp(context + at, trimmed, bytes) != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "squad.other_answer",
-                       "the answer '%.60s' does not stand at character %lld of its context, in "
-                       "question %.80s",
-                       text, (long long)start, id);
+        return BP_FAIL(
+            BP_ERR_FORMAT, "squad.other_answer",
+            "the answer '%.60s' is not at character %lld of its context, in question %.80s", text,
+            (long long)start, id);
     answer[0] = at;
     answer[1] = at + bytes;
     return BP_OK;

@@ -173,7 +173,7 @@ bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes)
                            (int)(bytes < 80 ? bytes : 80), line);
     } else if (word == bytes || word == 0) {
         return BP_FAIL(BP_ERR_FORMAT, "conll.no_tag",
-                       "'%.*s' is not a word with a tag behind it; of words that are to be tagged "
+                       "'%.*s' is not a word followed by a tag; for words that are to be tagged, "
                        "give --no-tags",
                        (int)(bytes < 80 ? bytes : 80), line);
     }

@@ -211,7 +211,7 @@ static bp_err add_step(void *context, const json_t *json, const char *type, cons
     bp_pretokenizer *pre = context;
 
     if (pre->byte_level)
-        return bp_load_refuse("a pre-tokenizer behind ByteLevel,", type, name);
+        return bp_load_refuse("a pre-tokenizer after ByteLevel,", type, name);
     for (size_t k = 0; k < sizeof TYPES / sizeof *TYPES; k++)
         if (strcmp(TYPES[k].type, type) == 0)
             return TYPES[k].add(pre, json, name);

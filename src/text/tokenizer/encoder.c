@@ -362,7 +362,7 @@ static bp_err hide_bytes(bp_encoder *encoder, const char **text, size_t *bytes)
     if (encoder->hidden == 0)
         return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8_hidden",
                        "a text has bytes that are not valid UTF-8, and characters of every block "
-                       "of planes 4 to 13, which stand for such bytes: mend its bytes");
+                       "of planes 4 to 13, which represent such bytes here: mend its bytes");
     encoder->pre.hidden = encoder->pieces.hidden = encoder->hidden;
     encoder->hidden_text.bytes = 0;
     bp_hidden_add(&encoder->hidden_text, encoder->hidden, *text, *bytes);

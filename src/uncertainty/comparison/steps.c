@@ -150,11 +150,10 @@ static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_s
         beta[k] = bp_scaled_beta(k);
     best = bp_temperature_fit(&fitted);
     if (best.at_edge)
-        BP_WARN(
-            "comparison.temperature_at_edge",
-            "the best temperature of %s may lie beyond %.3g: at corpus.valid; the method is far "
-            "from calibrated, or the text too short",
-            self->results.methods.items[m].name, best.temperature);
+        BP_WARN("comparison.temperature_at_edge",
+                "the best temperature of %s may be beyond %.3g: at corpus.valid; the method is far "
+                "from calibrated, or the text too short",
+                self->results.methods.items[m].name, best.temperature);
     temperature = json_pack(
         "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
         bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
