@@ -49,7 +49,7 @@ typedef enum path_kind {
  *  Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
 
-/** Does the name end so, behind something? */
+/** Does the name end with this, after at least one character? */
 bool has_suffix(const char *name, const char *suffix);
 
 /** Paths of all datasets of a file, in the order of names, groups followed to a depth of 8. Free

@@ -418,7 +418,7 @@ static bp_err inspect_unfinished(const char *folder)
 {
     bp_history run;
     bp_err err = bp_history_read(&run, folder);
-    int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean stands behind */
+    int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean is last */
     int width = NAME_WIDTH;
 
     for (int64_t m = 0; m < members && err == BP_OK; m++)

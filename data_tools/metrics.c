@@ -195,7 +195,7 @@ typedef struct metrics_kind {
     const bp_metric *metric;
     bool several; /* references */
     bp_err (*count)(answers_of *, const inputs *, const answer_file *);
-    size_t answers;        /* where they lie in answers_of; they begin with the documents */
+    size_t answers;        /* where they are in answers_of; they begin with the documents */
     const char *signature; /* sacreBLEU's, for the number of references and the words; NULL: none */
     bool needs_model, needs_no_reference;
 } metrics_kind;

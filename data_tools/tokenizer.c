@@ -422,7 +422,7 @@ static bp_err run(int argc, char **argv)
     else if (err == BP_OK)
         err = bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
     if (arguments.specials != NULL)
-        bp_free(arguments.specials[0]); /* all names lie in the first one's text */
+        bp_free(arguments.specials[0]); /* all names are in the text of the first */
     bp_free(arguments.specials);
     return err;
 }

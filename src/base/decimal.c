@@ -53,7 +53,7 @@ static bool is_decimal(const char *text, size_t bytes)
     return digits > 0 && at == bytes;
 }
 
-/* With a zero byte behind it. */
+/* With a zero byte after it. */
 static bool copy_decimal(char copy[NUMBER_BYTES], const char *text, size_t bytes)
 {
     if (bytes >= NUMBER_BYTES || !is_decimal(text, bytes))

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever; on regular files it does
+/* O_NONBLOCK: opening a FIFO that nobody writes to would wait forever; on regular files it does
  * nothing. */
 bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
 {

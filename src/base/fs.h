@@ -97,7 +97,7 @@ bp_err bp_dir_make(const char *path);
 bp_err bp_rename_new(const char *from, const char *to);
 /** fsync a folder or a file by path. */
 bp_err bp_path_sync(const char *path);
-/** fsync the folder that `path` lies in, so that its name survives a power cut. */
+/** fsync the folder that `path` is in, so that its name survives a power cut. */
 bp_err bp_path_sync_parent(const char *path);
 /** Remove a folder and all in it; a missing one is fine. */
 bp_err bp_dir_remove(const char *path);

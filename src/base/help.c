@@ -84,7 +84,7 @@ static void add_option(bp_buffer *out, const struct argp_option *option)
     bp_free(text);
 }
 
-/* --help stands before the first group. */
+/* --help is before the first group. */
 static void add_options(bp_buffer *out, const struct argp_option *options)
 {
     static const struct argp_option HELP = {"help", 'h', NULL, 0, "print this text", 0};

@@ -82,7 +82,7 @@ static bool skip_value(scanner *self)
             depth--;
         }
         if (depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']'))
-            return false; /* behind a comma */
+            return false; /* after a comma */
     } while (depth > 0);
     return true;
 }
@@ -110,10 +110,10 @@ static bool is_wanted(const scanner *self, const char *text, size_t bytes)
 
 static bool keep_value(scanner *self, int depth);
 
-/* Blank a member out, with the comma behind it, or the one before it. */
+/* Blank a member out, with the comma after it, or the one before it. */
 static bool keep_members(scanner *self, int depth)
 {
-    char *comma = NULL; /* behind the last member that is kept */
+    char *comma = NULL; /* after the last member that is kept */
     bool more = !take(self, '}');
 
     while (more) {

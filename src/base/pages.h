@@ -9,7 +9,7 @@
 /** From so many bytes on a block is taken here. */
 #define BP_PAGES_LEAST ((size_t)4 << 20)
 
-/** `bytes` zeroed bytes, untouched: a page costs memory when it is first written to, and lies near
+/** `bytes` zeroed bytes, untouched: a page costs memory when it is first written to, and is near
  * the thread that does. Before them lie `before` bytes (64 at most) that are the caller's too.
  * NULL: memory is short, or the file says that blocks are not to come from here. *raw and
  * *raw_bytes are what bp_pages_free takes. */

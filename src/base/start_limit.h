@@ -1,5 +1,5 @@
 /* How long a rank may wait inside of MPI_Init for the others. Until MPI has begun no watchdog
- * watches: a rank that was stopped there would hold up all others for ever. */
+ * watches: a rank that was stopped there would hold up all others forever. */
 #ifndef BP_BASE_START_LIMIT_H
 #define BP_BASE_START_LIMIT_H
 

@@ -20,7 +20,7 @@ typedef struct frame {
 
 struct bp_trace_thread_state {
     bp_trace_track track;
-    int depth;    /* open spans; frame 0 is what lies in none */
+    int depth;    /* open spans; frame 0 is what is in none */
     int64_t mark; /* up to which time is counted */
     frame frames[DEPTH];
     bp_trace_count counts[BP_TRACE_KINDS];
@@ -41,7 +41,7 @@ static int64_t capacity, used, dropped;
 static const struct {
     const char *name;
     bp_trace_kind counts_as;
-    bool whole; /* what lies within counts as its own, but for what is whole itself */
+    bool whole; /* what is within counts as its own, but for what is whole itself */
 } KINDS[BP_TRACE_KINDS] = {
     [BP_TRACE_OTHER] = {"other", BP_TRACE_OTHER, false},
     [BP_TRACE_STEP] = {"step", BP_TRACE_OTHER, false},

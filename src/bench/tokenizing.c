@@ -52,7 +52,7 @@ static char *make_text(int64_t bytes)
 
 /* ---- the tokenizer ---- */
 
-/* On the coordinator: the file's, or one trained on text that lies in the run folder meanwhile. */
+/* On the coordinator: the file's, or one trained on text that is in the run folder meanwhile. */
 static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer **out)
 {
     static const bp_trainer_options OPTIONS = {

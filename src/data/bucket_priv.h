@@ -12,7 +12,7 @@
 typedef struct bp_bucket_spec {
     bp_order *order;                /* borrowed, as the table */
     const bp_document_table *table; /* whose entries are the order's windows */
-    bool apart;                     /* each text of a document lies in a stream of its own, */
+    bool apart;                     /* each text of a document is in a stream of its own, */
     int64_t capacity;               /* which has so many places */
     int64_t steps;                  /* of an epoch */
     int64_t batches, batch;         /* of a pool, and slots of a batch */

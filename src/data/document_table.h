@@ -35,7 +35,7 @@ int64_t bp_document_table_document(const bp_document_table *table, int64_t entry
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
 /** What a document is sorted by among others, of the tokens that fit into a context: all of
- * them; or, where each of its texts lies in a stream of its own (`apart`), those of its longest
+ * them; or, where each of its texts is in a stream of its own (`apart`), those of its longest
  * text, and of two as long those of all texts. */
 int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,
                                  int64_t context);
@@ -43,7 +43,7 @@ int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, 
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);
 
-/** Entry `entry`, whose tokens (as many as are read) lie at `tokens`, with `other` (NULL: none)
+/** Entry `entry`, whose tokens (as many as are read) are at `tokens`, with `other` (NULL: none)
  * beside it. Borrowed until two calls later. */
 const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
                                               const int32_t *tokens, const bp_document *other);

@@ -31,7 +31,7 @@ typedef struct bp_loader_spec {
  * Without weights slot b of step s reads its own stretch of an epoch's windows. With weights the
  * windows of all steps, slot by slot, are one list of entries, of which each file has its share,
  * evenly spread; the k-th entry of a file with W windows is entry k mod W of its epoch k / W. So a
- * rank that has some of the slots decodes all blocks that its windows lie in: nearly all there are.
+ * rank that has some of the slots decodes all blocks that its windows are in: nearly all there are.
  *
  * Holds blocks of 64 Ki tokens, 256 KiB each: at most 4 a slot, or with weights 4 a file, never
  * more than there are; and three steps of batches. A token is copied twice: to its block, and from

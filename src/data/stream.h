@@ -19,8 +19,8 @@ typedef struct bp_stream_spec {
                               all together are one */
 } bp_stream_spec;
 
-/** How a bag's documents lie in its stream. 1: each document as often as drawn, its copies next to
- * each other; 2: in passes, as bp_stream_new says. */
+/** How a bag's documents are ordered in its stream. 1: each document as often as drawn, its copies
+ * next to each other; 2: in passes, as bp_stream_new says. */
 #define BP_BAG_VERSION 2
 
 /** Pass r of a bag (r = 1, 2, ...) holds, in corpus order, the documents drawn at least r times;

@@ -65,7 +65,7 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     return err;
 }
 
-/* A line of an owner that was fenced off would stand between those of the one that follows it, and
+/* A line of an owner that was fenced off would be between those of the one that follows it, and
  * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
  * an owner. */
 bp_err bp_run_check_owner(void *context)

@@ -149,7 +149,7 @@ void bp_run_progress(bp_run *run, const json_t *members);
 void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl, and samples.jsonl where it is, back to what led to `step` (-1: nothing): what
- * comes behind the last line with a `step` <= it goes. Lines before that can't be read stay, and
+ * comes after the last line with a `step` <= it goes. Lines before that can't be read stay, and
  * are warned of, as are lines and commits that are missing (-1: a file that is missing).
  * An event makes TensorBoard drop what was cut off.
  *

@@ -28,8 +28,8 @@ bp_err run_journal_sync(const run_journal *journal);
  * Errors: BP_ERR_IO. */
 bp_err run_journal_each(const run_journal *journal, void *context,
                         void (*take)(void *context, const json_t *line, off_t end));
-/** Cut off what comes behind the last line with a `step` <= step (-1: all). A line that can't be
- * read stays where it is, unless it comes behind; a warning counts such lines, and says where lines
+/** Cut off what comes after the last line with a `step` <= step (-1: all). A line that can't be
+ * read stays where it is, unless it comes after; a warning counts such lines, and says where lines
  * are missing that should come every `every` steps (0: not known). Errors: BP_ERR_IO. */
 bp_err run_journal_cut(run_journal *journal, int64_t step, int64_t every);
 /** The step of the newest checkpoint by the events: 0, none yet. Errors: BP_ERR_IO. */

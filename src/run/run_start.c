@@ -43,7 +43,7 @@ static json_t *read_record(const char *run_dir)
     return record;
 }
 
-/* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
+/* Asked without the lock: a start that is about to fail must not be in the way of one that goes
  * on, nor take the place of the owner that died, which `bagpipe status` reports. */
 static bool is_free(const char *run_dir)
 {

@@ -4,7 +4,7 @@
 
 #include "run/run_journal.h"
 
-/** A new event file, behind all that are there; it begins by saying that training starts at `step`:
+/** A new event file, after all that are there; it begins by saying that training starts at `step`:
  * TensorBoard drops values of that step and later ones in earlier files. Close with
  * run_journal_close(), after an error too.
  *

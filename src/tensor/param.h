@@ -35,7 +35,7 @@ typedef struct bp_param {
     bool fresh;         /* what the gradient holds counts for nothing: the next product
                        writes it, instead of adding to it (bp_params_take_fresh) */
     bp_init init;
-    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values lie within +- this */
+    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values are within +- this */
     const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
     int64_t place;      /* of its first element in the group */
     float *value;       /* [extent], set by bp_network_bind_values */
@@ -43,7 +43,7 @@ typedef struct bp_param {
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that lie one after another in memory, without gaps: fused products rely on it. */
+/** Parameters that are one after another in memory, without gaps: fused products rely on it. */
 typedef struct bp_group {
     bp_param params[BP_GROUP_PARAMS];
     int count;
@@ -84,7 +84,7 @@ bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n,
 bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
                                    float init_std, int axis, int64_t first, int64_t count);
 
-/** Whether the next product writes the gradients of `count` params, which lie one after another;
+/** Whether the next product writes the gradients of `count` params, which are one after another;
  * only once. */
 bool bp_params_take_fresh(bp_param *params, int count);
 

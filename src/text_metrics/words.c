@@ -150,7 +150,7 @@ static void apply_rules(bp_words *words)
     split(words, words->text[0].data, words->text[0].bytes);
 }
 
-/* sacreBLEU's ranges. Two of them were meant to lie beyond U+FFFF, but "\u20000" to "\u2a6d6" are
+/* sacreBLEU's ranges. Two of them were meant to be beyond U+FFFF, but "\u20000" to "\u2a6d6" are
  * strings of two characters in Python: what is compared with them is within U+2001 and U+2A6D. */
 static bool is_chinese(uint32_t c)
 {

@@ -35,7 +35,7 @@ typedef struct bp_checkpoint_commit {
     /* root: a sealed file (io/h5/user_block.h) on the file system of `parent`, which becomes the
      * checkpoint's BP_CHECKPOINT_ATTACHMENT: it is moved there. Only without slices; NULL: none */
     const char *attachment;
-    /* bp_checkpoint_begin: what all slices' data lie in, and are written from; NULL: nothing is
+    /* bp_checkpoint_begin: what all slices' data are in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
     /* Set by bp_checkpoint_finish: busy time of the slowest helper of all ranks in seconds, without
@@ -127,7 +127,7 @@ bool bp_checkpoint_is_folder(const char *path);
 /** CHECKPOINT as users give it: a step folder, an imported folder, a run folder (its newest that
  * verifies), or RUN/checkpoints/best.
  *
- * A damaged one is passed over with a warning, and is BP_ERR_FORMAT where none older is left.
+ * A damaged one is skipped with a warning, and is BP_ERR_FORMAT where none older is left.
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     those of bp_checkpoint_open; BP_ERR_INPUT a folder without any checkpoint.
@@ -194,7 +194,7 @@ bp_slice bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k);
 /** Fill slices from the pieces.
  *
  * Collective: over the communicator of open.
- * Errors:     BP_ERR_FORMAT a tensor is missing, has another shape, or lies in a file otherwise
+ * Errors:     BP_ERR_FORMAT a tensor is missing, has another shape, or is in a file otherwise
  *             than the manifest says; BP_ERR_SOFTWARE a slice that leaves its tensor;
  *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
  */

@@ -1,6 +1,7 @@
 /* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
- * slices, part by part, while all wait. Or behind: a thread of the writer reads the copies that the
- * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
+ * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the copies
+ * that the ranks of its node have taken, makes no call of MPI, and steps aside for those that
+ * compute. */
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/fault.h"
@@ -270,7 +271,7 @@ bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending)
     return pending->refused ? BP_OK : err; /* the owner reports why */
 }
 
-/* ---- behind ---- */
+/* ---- asynchronous ---- */
 
 /* One that has failed makes the others' work useless. */
 static void ended(bp_file_job *job, bp_err err)

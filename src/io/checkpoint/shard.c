@@ -355,7 +355,7 @@ static hid_t select_box(int dims, const int64_t *whole, const int64_t *offset, c
         count[d] = (hsize_t)size[d];
     }
     space = H5Screate_simple(dims, extent, NULL);
-    (void)H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL); /* it lies inside */
+    (void)H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL); /* it is inside */
     return space;
 }
 

@@ -19,7 +19,7 @@ void bp_snapshot_free(bp_snapshot **snapshot);
 
 /** Copy the slices, by all threads: from here on their `data` is the copy. Local.
  *
- * digests[count]: set, of each slice as it lies in the ranks' memory, so that a copy that is
+ * digests[count]: set, of each slice as it is in the ranks' memory, so that a copy that is
  * damaged before it is written is found when it is read. Returns the first slice with a value that
  * is not finite, -1 where there is none.
  */

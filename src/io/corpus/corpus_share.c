@@ -21,7 +21,7 @@ void bp_batch_clear(bp_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* Append an empty record, with `words` of 4 bytes behind its texts; its head is filled in,
+/* Append an empty record, with `words` of 4 bytes after its texts; its head is filled in,
  * the caller writes what follows. */
 static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes, int64_t words)
 {

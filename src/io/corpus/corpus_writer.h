@@ -79,7 +79,7 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
  * Errors: as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 
-/** Numbers of a document in /spans: the answer's first token and the one behind its last, counted
+/** Numbers of a document in /spans: the answer's first token and the one after its last, counted
  * from the document's first; where in /span_texts its context and its answers begin. */
 #define BP_CORPUS_SPAN 4
 enum { BP_SPAN_FIRST, BP_SPAN_END, BP_SPAN_CONTEXT, BP_SPAN_ANSWERS };

@@ -146,7 +146,7 @@ typedef struct bp_h5_shape {
     bool is_real;    /* floating point; else integers */
     bool is_signed;
     size_t width;   /* bytes of a value as stored */
-    int64_t offset; /* where a contiguous dataset lies in the file (user block counted); -1: chunked
+    int64_t offset; /* where a contiguous dataset is in the file (user block counted); -1: chunked
                        or empty */
 } bp_h5_shape;
 bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape);

@@ -9,7 +9,7 @@
 struct bp_h5 {
     hid_t id;
     char *path;      /* as messages show it */
-    char *real_path; /* where it lies while it is written */
+    char *real_path; /* where it is while it is written */
     bool writing;
     bp_err failed; /* of a written file: its first failure ... */
     char *failure; /* ... and the message */

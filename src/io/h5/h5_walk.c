@@ -33,7 +33,7 @@ static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
     return BP_OK;
 }
 
-/* All of a contiguous dataset lies inside the file. */
+/* All of a contiguous dataset is inside the file. */
 static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint64_t bytes)
 {
     haddr_t offset = H5Dget_offset(dataset);

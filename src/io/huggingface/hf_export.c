@@ -349,7 +349,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
     return err;
 }
 
-/* Which tensor lies in which file. */
+/* Which tensor is in which file. */
 static bp_err write_index(const layout *all, const char *folder)
 {
     int64_t bytes = all->values * bp_safetensors_element_bytes(all->options->dtype);

@@ -7,7 +7,7 @@
 #define HF_PARTS BP_HF_PARTS
 #define HF_NAME  96
 
-/* One of theirs: `parts` of ours lie in it side by side, along its last dimension, or in runs of
+/* One of theirs: `parts` of ours are in it side by side, along its last dimension, or in runs of
  * its rows. */
 typedef struct hf_tensor {
     char name[HF_NAME]; /* without the prefix */

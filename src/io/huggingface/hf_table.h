@@ -13,7 +13,7 @@
 #define BP_HF_PARTS 4
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
- * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
+ * and in the rows below, `theirs` in config.json, "object.member" where it is in an object;
  * `also`: another name (NULL: none), which is written too and not read. */
 typedef enum bp_hf_type {
     BP_HF_COUNT,
@@ -44,7 +44,7 @@ typedef struct bp_hf_size {
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
  * meaning only. `is`: JSON values with
- * '|' between, of which it must be one, if it is there; or "4*width"; behind a '*':
+ * '|' between, of which it must be one, if it is there; or "4*width"; after a '*':
  * a list, and each of its elements must. null is taken where `is` has null, false, {} or a list.
  * The first is written, but of lists and members of objects. */
 typedef struct bp_hf_setting {
@@ -53,7 +53,7 @@ typedef struct bp_hf_setting {
     const char *absent;  /* what it is where it is not there, as `is`; NULL: the first of `is` */
 } bp_hf_setting;
 
-/** One of their tensors: `parts` of ours lie in it side by side, along its last dimension; with
+/** One of their tensors: `parts` of ours are in it side by side, along its last dimension; with
  * `blocks` along its first: its rows are so many runs, in each of which the parts follow one
  * another. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a

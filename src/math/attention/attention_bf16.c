@@ -173,7 +173,7 @@ static bp_bf16_tile rows_product(const bp_head *one, float *c, const uint16_t *r
                           .K = padded(one)};
 }
 
-/* sums[Dp][PANEL] (+)= transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
+/* sums[Dp][PANEL] (+)= transposed[Dp][keys] pairs[keys][PANEL]; `row` keys are between rows. */
 static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const uint16_t *transposed,
                                        int64_t row, const float *pairs, const visit *panel)
 {

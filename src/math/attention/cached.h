@@ -22,7 +22,7 @@ typedef struct bp_cached_shape {
     const float *bias; /* [H][capacity]: element capacity - 1 - n of a head's is added to scores of
                           the position n before; NULL: nothing */
     int64_t slots, capacity; /* of the cache: sequences, and positions of each */
-    bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
+    bool stored; /* keys and values are in the cache already: rows are only queries, [count][H][D],
                     and see all positions of their slot up to their own */
 } bp_cached_shape;
 

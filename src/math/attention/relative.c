@@ -20,7 +20,7 @@ int64_t bp_relative_bucket(const bp_relative *by, int64_t offset)
     return side + (far < buckets ? far : buckets - 1);
 }
 
-/* Keys of a row of biases come from behind the queries to before them. */
+/* Keys of a row of biases come from after the queries to before them. */
 static int64_t bucket_at(const bp_relative *by, int64_t keys, int64_t at)
 {
     return bp_relative_bucket(by, keys - 1 - at);

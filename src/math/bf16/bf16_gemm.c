@@ -2,7 +2,7 @@
  *
  * A thread owns a rectangle of c. Of it, it takes as many columns as the right side has in half of
  * the second cache; of these, k in blocks for which a panel of the left side stays in the first.
- * With an epilogue the sums of a few panels of the left side lie in workspace of the thread's own,
+ * With an epilogue the sums of a few panels of the left side are in workspace of the thread's own,
  * which the second cache holds, and go on from there. Source: the loops around the micro-kernel are
  * Goto and van de Geijn 2008; the left side's panel is packed in the innermost of them, since it is
  * read from the first cache at once. With AMX, products of many rows take other loops, with the

@@ -27,7 +27,7 @@ typedef struct bp_bf16_block {
     int64_t steps;
 } bp_bf16_block;
 
-/* Strips: the left side lies in the second cache and streams, the right side's panel lies in the
+/* Strips: the left side is in the second cache and streams, the right side's panel is in the
  * first. */
 #define BP_STRIP_SUMS 1024 /* floats of a block: 32 rows of 32 */
 
@@ -51,14 +51,14 @@ typedef struct bp_strip_block {
     float *before;      /* where the sums go that are in registers; NULL: nowhere */
     bp_strip_rows rows; /* those in `before` then, if they are finished */
     bool past;          /* rows are written past the caches: they are whole lines */
-    bool runs;          /* of k: start and before lie in the second cache, next_sums too */
+    bool runs;          /* of k: start and before are in the second cache, next_sums too */
     const float *next_sums;
     const uint32_t *next_b; /* to be asked for, from here on */
     int64_t b_lines;        /* a step: 2 or 4; in runs 3 */
     const char *next_a[2];  /* rows to be asked for; NULL: none */
 } bp_strip_block;
 
-/** A few rows of the left side, as they lie, by one panel of the right one, which comes from
+/** A few rows of the left side, as they are, by one panel of the right one, which comes from
  * memory: c[rows][32] = start + a b. The bits of a block's sums. */
 #define BP_BF16_FEW 16 /* rows, at most */
 typedef struct bp_bf16_few {

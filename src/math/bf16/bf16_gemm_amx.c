@@ -1,4 +1,4 @@
-/* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
+/* bf16 products by AMX: a block of 32 x 32 sums is in four tile registers, two more hold each
  * side. The left side's panel stays in the first cache; the right side comes from the second by
  * stream loads, which leave the left side's lines where they are. */
 #include "math/bf16/amx_priv.h"

@@ -1,5 +1,5 @@
 /* Weight gradients with AMX: dw[outs][ins] (+)= dyt x. The thread that multiplies transposes its
- * part of dy; x lies in panels. */
+ * part of dy; x is in panels. */
 #ifndef BP_MATH_BF16_BF16_GRADIENT_PRIV_H
 #define BP_MATH_BF16_BF16_GRADIENT_PRIV_H
 

@@ -62,7 +62,7 @@ ALWAYS __m512 part_of_row(const bp_bf16_rows *x, int64_t r, int64_t c, bool halv
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16);
 }
 
-/* Rows of different heads lie between those of one, so each is on a page of its own, where no
+/* Rows of different heads are between those of one, so each is on a page of its own, where no
  * hardware looks ahead: ask for the row AHEAD of the r-th, be it there or not. */
 ALWAYS void fetch_ahead(const bp_bf16_rows *x, int64_t r)
 {
@@ -306,7 +306,7 @@ ALWAYS __m512i key_gradient(const bp_panel_gradient *p, int64_t k, const __m512 
         if (dropped)
             dweight = _mm512_maskz_mul_ps(p->kept[k][half], dweight, factor);
         dscore[half] = _mm512_mul_ps(weight[half], _mm512_sub_ps(dweight, delta[half]));
-        if (masked) /* where nothing is seen, what stands there may be anything */
+        if (masked) /* where nothing is seen, what is there may be anything */
             dscore[half] =
                 _mm512_maskz_mov_ps(lanes_that_see(k, p->keys, p->visible, half), dscore[half]);
         if (dropped)

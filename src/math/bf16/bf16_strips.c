@@ -1,4 +1,4 @@
-/* Our own bf16 products, left side streaming: a block of panels of the left side lies in the second
+/* Our own bf16 products, left side streaming: a block of panels of the left side is in the second
  * cache, a panel of the right side in the first, and each panel of the right side meets all of the
  * block. Up to 768 of k in one run; longer ones in runs, whose sums the second cache holds. */
 #include "math/bf16/bf16_gemm.h"

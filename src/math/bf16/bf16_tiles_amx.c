@@ -1,4 +1,4 @@
-/* bf16 products by AMX: a block of 32 x 32 sums stands in four tile registers, two more hold each
+/* bf16 products by AMX: a block of 32 x 32 sums is in four tile registers, two more hold each
  * side; sums of a block are stored while the next one begins. The right to use the registers is
  * asked for by oneDNN, without whose word this file is not used. */
 #include "math/bf16/amx_priv.h"

@@ -44,7 +44,7 @@ void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
 /** It is of bp_gemm_new_forward: no weight changes any more. */
 bool bp_gemm_is_forward_only(const bp_gemm *gemm);
-/** Forward products read a weight's values where they lie, whenever they run;
+/** Forward products read a weight's values where they are, whenever they run;
  * false: a copy of them. */
 bool bp_gemm_reads_values(const bp_gemm *gemm);
 

@@ -42,7 +42,7 @@ static inline void bp_operand_store(const bp_loops *loops, const bp_operand *to,
         memcpy(y, x, (size_t)n * sizeof *x);
 }
 
-/* What lies between the end of bf16 row r and the next row: products may read it. */
+/* What is between the end of bf16 row r and the next row: products may read it. */
 static inline void bp_operand_end_row(const bp_operand *to, int64_t r)
 {
     if (to->form == BP_OPERAND_BF16 && to->stride > to->columns)
@@ -84,7 +84,7 @@ typedef void bp_row_pass(const void *context, const float *x, int64_t r, int64_t
 void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
                  const bp_bias_gradient *bias);
 
-/* A pass over the sums of a product as they are finished, while caches hold them: they never lie in
+/* A pass over the sums of a product as they are finished, while caches hold them: they are never in
  * memory. It alone decides what is kept of them. */
 typedef struct bp_epilogue {
     bp_row_pass *pass;

@@ -207,7 +207,7 @@ void bp_blocks_square_sum(double *sum, double *scratch, const float *x, int64_t 
         *sum += scratch[k];
 }
 
-/* The part of a row that lies in one block: [*begin, *end) of the run. */
+/* The part of a row that is in one block: [*begin, *end) of the run. */
 typedef struct row_part {
     int64_t row, column, begin, end;
 } row_part;

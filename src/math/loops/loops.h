@@ -210,7 +210,7 @@ const bp_loops *bp_loops_best(void);
 const bp_loops *bp_loops_at(int index);
 
 /* Ask for n floats that are read soon: hardware looks ahead within a page alone. Nothing is read,
- * so they may lie beyond the end. */
+ * so they may be beyond the end. */
 static inline void bp_fetch(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 16)

@@ -1,4 +1,4 @@
-/* Products of few rows: each weight is read once, where it lies, and each sum over k has vectors of
+/* Products of few rows: each weight is read once, where it is, and each sum over k has vectors of
  * partial sums of its own. The bits of a result depend on its row and its column alone, not on how
  * many others there are. */
 #include "math/loops/loops_names_priv.h"

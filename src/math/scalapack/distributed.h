@@ -95,7 +95,7 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
 
 /** The inverse of a symmetric positive definite matrix by Cholesky's factorisation: a [n][n], of
  * which only column >= row is looked at, becomes upper triangular, a a^T being the inverse of what
- * it was; what lies below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
+ * it was; what is below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
  *
  * Errors:     BP_ERR_SOFTWARE it is not positive definite.
  */

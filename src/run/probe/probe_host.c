@@ -20,7 +20,7 @@
 #define TEXT_LIMIT ((int64_t)1 << 22)
 #define COPY_BYTES ((int64_t)32 << 20) /* beyond the caches that a rank has for itself */
 
-/* The value behind "KEY ... :" of the first such line of a /proc file, or "". */
+/* The value after "KEY ... :" of the first such line of a /proc file, or "". */
 static void find_value(char *out, size_t out_bytes, const char *path, const char *key)
 {
     char *text = NULL, *line;
@@ -44,7 +44,7 @@ static void read_features(bp_probe_host *out)
     char *flags = bp_alloc("probe", 16384, 1);
     size_t used = 0;
 
-    flags[0] = ' '; /* and one behind the last word, so that words are found whole */
+    flags[0] = ' '; /* and one after the last word, so that words are found whole */
     find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
     flags[strlen(flags)] = ' ';
     for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {

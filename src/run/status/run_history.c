@@ -27,7 +27,7 @@ typedef struct reader {
     const char *const *keys;
 } reader;
 
-/* A start that goes on from a checkpoint takes back the lines behind it. */
+/* A start that goes on from a checkpoint takes back the lines after it. */
 static void take_line(void *context, const json_t *line, off_t end)
 {
     const reader *self = context;

@@ -15,7 +15,7 @@
 #define BP_RUN_STATUS_WATCH_SECONDS 15.0
 
 /** Read the status of the run in `folder`. docs/formats.md lists the members of *out; what is not
- * known is left out. Members of an ensemble stand in "members", each the same again.
+ * known is left out. Members of an ensemble are in "members", each the same again.
  *
  * watch_seconds: how long a owner that can't be asked, and was not seen for long, is watched.
  * Owns:   *out is the caller's, json_decref(); NULL on failure.

@@ -17,7 +17,7 @@ void bp_backtraces_start(const char *run_dir, const char *host, int rank);
 void bp_backtraces_end(void);
 
 /** From another thread, after bp_backtraces_start() (else nothing is written): write where the main
- * thread stands, by itself and by the kernel's word. Waits a second at most for it. `after`: behind
+ * thread stands, by itself and by the kernel's word. Waits a second at most for it. `after`: after
  * what another rank has written of this one. */
 void bp_backtraces_write(bool after);
 /** What the kernel says of rank `rank`, process `pid` of this host, which can't speak for itself.

@@ -244,7 +244,7 @@ void bp_watchdog_start(MPI_Comm world, double seconds)
 {
     if (depth > 0 || waits_for_run)
         return;
-    stop(); /* what goes on behind another run */
+    stop(); /* what another run left going on */
     bp_mpi_at_end(stop);
     current = watchdog_new(world, seconds);
     meet(current, world);

@@ -270,11 +270,11 @@ static void wait_until(const watchdog *self, double end)
     double seconds = end - bp_clock_now();
     uint64_t woken;
     struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
-                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
+                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is ignored */
 
     if (seconds > 0)
         (void)poll(ways, 2, (int)(seconds * 1000) + 1);
-    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread for ever */
+    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread forever */
 }
 
 void *watchdog_run(void *argument)

@@ -14,7 +14,7 @@ bool bp_conll_is_gap(const char *line, size_t bytes);
  * separators (tabs, or else spaces), never 0. */
 int bp_conll_columns(const char *line, size_t bytes);
 
-/** Is a line in front of a sentence's first word a comment: does it begin with "#", and is it cut
+/** Is a line before a sentence's first word a comment: does it begin with "#", and is it cut
  * otherwise than words are? `columns`: of a line that is a word. */
 bool bp_conll_is_comment(const char *line, size_t bytes, int columns);
 

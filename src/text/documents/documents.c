@@ -367,7 +367,7 @@ static bool is_blank(const span *piece)
     return true;
 }
 
-/* The next piece of the file as it lies there; not found: the file has no more. */
+/* The next piece of the file as it is; not found: the file has no more. */
 static bp_err next_span(bp_documents *documents, span *piece)
 {
     bool by_line = documents->options.format != BP_TEXT_FILE;
@@ -431,7 +431,7 @@ static bp_err add_held(bp_documents *documents)
     return err;
 }
 
-/* A line that is no gap: a word, or a comment, which stands before a sentence. */
+/* A line that is no gap: a word, or a comment, which is before a sentence. */
 static bp_err take_tagged(bp_documents *documents, const span *line)
 {
     bool may_be_comment = documents->start_count == 0 && line->text[0] == '#' &&

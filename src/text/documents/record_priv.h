@@ -30,7 +30,7 @@ typedef struct bp_text_record {
     json_t *object;
     const char **keys; /* jsonl: members that are read [key_count], borrowed from here */
     int key_count;
-    bp_buffer joined; /* texts of a line, one behind the other; words of a sentence */
+    bp_buffer joined; /* texts of a line, one after the other; words of a sentence */
     bp_buffer tags;   /* conll: of words, each ended by a zero byte; squad: context and answers */
     int *columns;     /* tsv: of fields, labels, values, of each kind as asked for */
     int id_column, column_count;
@@ -53,11 +53,11 @@ bp_err bp_tsv_head(bp_text_record *record, const char *line, size_t bytes);
 bp_err bp_tsv_parse(bp_text_record *record, const char *line, size_t bytes);
 
 /** A word and its tag, the first and the last field of a line; the word goes to the end of
- * `joined`, behind a space if it is not the first. Errors: BP_ERR_FORMAT there is one field (but
+ * `joined`, after a space if it is not the first. Errors: BP_ERR_FORMAT there is one field (but
  * no_tags); the tag is no UTF-8, has a zero byte or is too long. */
 bp_err bp_conll_add(bp_text_record *record, const char *line, size_t bytes);
 
-/** Two texts behind each other. Errors: BP_ERR_FORMAT one of them is empty or white space. */
+/** Two texts one after the other. Errors: BP_ERR_FORMAT one of them is empty or white space. */
 bp_err bp_pair_join(bp_text_record *record, const char *const text[2], const size_t bytes[2]);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where sentences begin: at lines, or behind full stops. */
+/* Where sentences begin: at lines, or after full stops. */
 #include "text/documents/sentences_priv.h"
 
 #include "base/err.h"
@@ -97,7 +97,7 @@ static size_t skip_space(const uint8_t *text, size_t bytes, size_t at, int *newl
 
 /* ---- full stops ---- */
 
-/* Is the full stop at text[at] that of an abbreviation? text[word .. at) stands before it. */
+/* Is the full stop at text[at] that of an abbreviation? text[word .. at) is before it. */
 static bool abbreviates(const uint8_t *text, size_t word, size_t at)
 {
     static const char *const WORDS[] = {"Mr",  "Mrs", "Ms",  "Dr",  "Prof", "St",  "Jr",

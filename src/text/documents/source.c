@@ -72,7 +72,7 @@ static bp_err wait_for_input(const bp_text_source *source)
     return BP_OK;
 }
 
-/* More of the file, behind what is there; at its end there is none. */
+/* More of the file, after what is there; at its end there is none. */
 static bp_err read_more(bp_text_source *source)
 {
     for (;;) {

@@ -62,7 +62,7 @@ static size_t byte_of(const char *text, json_int_t at)
     return byte;
 }
 
-/* An answer that stands at character `start` of its context, without the white space around it. */
+/* An answer that is at character `start` of its context, without the white space around it. */
 static bp_err find_answer(size_t answer[2], const char *context, const char *text, json_int_t start,
                           const char *id)
 {
@@ -80,7 +80,7 @@ static bp_err find_answer(size_t answer[2], const char *context, const char *tex
     return BP_OK;
 }
 
-/* Texts of answers to a new list, and where the first one lies in the context; JSON's null: the
+/* Texts of answers to a new list, and where the first one is in the context; JSON's null: the
  * question does not say. */
 static bp_err read_answers(json_t **texts, size_t answer[2], const json_t *question,
                            const char *context, const char *id)

@@ -66,7 +66,7 @@ typedef enum bp_text_format {
     /* of tasks, whose documents hold several texts: */
     BP_TEXT_PAIRS, /* "pairs": two files, a text of each a line; two blank lines are no pair */
     BP_TEXT_TSV,   /* "tsv": a table; its first line names the columns; empty lines as above */
-    BP_TEXT_CONLL, /* "conll": a word a line, its tag behind it; lines without a word end documents
+    BP_TEXT_CONLL, /* "conll": a word a line, its tag after it; lines without a word end documents
                       (conll.h: marks of documents too; comments are left out) */
     BP_TEXT_SQUAD  /* "squad": SQuAD's JSON; a document is a question and its context */
 } bp_text_format;
@@ -79,9 +79,9 @@ bp_err bp_text_format_of(bp_text_format *out, const char *name, bool of_tasks);
 typedef enum bp_sentences {
     BP_SENTENCES_NONE,
     BP_SENTENCES_LINES,      /* a line that is not white space */
-    BP_SENTENCES_PUNCTUATION /* behind a full stop, ! or ? and white space (and none behind those of
+    BP_SENTENCES_PUNCTUATION /* after a full stop, ! or ? and white space (and none after those of
                                 Chinese and Japanese), unless an abbreviation ends with it, or a
-                                lower-case letter follows; and behind an empty line */
+                                lower-case letter follows; and after an empty line */
 } bp_sentences;
 
 /** The rule called `name`. Errors: BP_ERR_USAGE there is none (names them). */
@@ -144,8 +144,8 @@ typedef struct bp_piece {
     size_t tags_bytes;
     /* squad: the context and a JSON list of answers ("null": the question does not say), each
      * ended by a zero byte; NULL: none. starts are of the question and of the words of its context
-     * then (text/unicode/context_words.h); bytes [answer[0], answer[1]) of text are the first answer, 0 and 0:
-     * there is none. */
+     * then (text/unicode/context_words.h); bytes [answer[0], answer[1]) of text are the first
+     * answer, 0 and 0: there is none. */
     const char *spans;
     size_t spans_bytes, answer[2];
     const char *fault; /* what is wrong with the document, whose text is "" then; NULL: nothing */
@@ -155,7 +155,7 @@ typedef struct bp_documents_stats {
     int64_t documents, pieces; /* of all shares, once the end is reached */
     int64_t skipped_lines;     /* empty (lines), blank (jsonl) */
     int64_t text_bytes;        /* read so far, decompressed */
-    int64_t consumed_bytes;    /* of the files, as they lie on the disk, so far ... */
+    int64_t consumed_bytes;    /* of the files, as they are on the disk, so far ... */
     int64_t total_bytes;       /* ... and in all; 0: not known, one is standard input */
 } bp_documents_stats;
 

@@ -148,7 +148,7 @@ typedef struct merging {
     uint32_t *symbol,
         *rank; /* rank[k]: of symbol k and its right neighbour; NONE when merged away */
     uint32_t *left, *right; /* neighbours */
-    uint64_t *heap; /* rank << 32 | place; entries that rank[] no longer confirms are passed over */
+    uint64_t *heap; /* rank << 32 | place; entries that rank[] no longer confirms are skipped */
     int64_t heap_count;
 } merging;
 

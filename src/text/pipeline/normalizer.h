@@ -43,7 +43,7 @@ typedef struct bp_normalizer { /* {0} leaves text as it is */
 bp_err bp_normalizer_read(bp_normalizer *out, const json_t *json, const char *name);
 void bp_normalizer_clear(bp_normalizer *normalizer);
 
-/** Normalize valid UTF-8. The result is `text` itself or lies in one of `scratch`, until the next
+/** Normalize valid UTF-8. The result is `text` itself or is in one of `scratch`, until the next
  * call. *first, the text begins its document, becomes false where its first characters were taken
  * away (Strip; Replace with nothing): Metaspace's "first" counts original places. Errors: those of
  * bp_regex_next; BP_ERR_FORMAT more than BP_NORM_GROWTH times the text; BP_ERR_SYSTEM. */

@@ -37,7 +37,7 @@ static bool are_local(const bp_normalizer *normalizer)
     return true;
 }
 
-/* Steps behind the first that treat the first piece of a document otherwise. */
+/* Steps after the first that treat the first piece of a document otherwise. */
 static bool depend_on_place(const bp_pretokenizer *pre)
 {
     for (int k = 0; k < pre->count; k++)

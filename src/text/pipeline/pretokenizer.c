@@ -135,7 +135,7 @@ static void merge_next(const bp_pre_work *work, bool invert, bp_spans *out)
         bool next = k + 1 < found->count && work->is_match[k + 1] != invert;
         bp_span span = found->data[k];
 
-        if (match && !next && k + 1 < found->count) { /* goes to the one behind it */
+        if (match && !next && k + 1 < found->count) { /* goes to the one after it */
             span.bytes += found->data[k + 1].bytes;
             k++;
         }

@@ -22,7 +22,7 @@ typedef enum bp_pre_kind {
     BP_PRE_METASPACE
 } bp_pre_kind;
 
-/* What becomes of the matches (or with `invert` of what lies between them). */
+/* What becomes of the matches (or with `invert` of what is between them). */
 typedef enum bp_behavior {
     BP_REMOVED,
     BP_ISOLATED,
@@ -52,7 +52,7 @@ typedef struct bp_pretokenizer { /* {0}: the text is one piece */
 } bp_pretokenizer;
 
 /** Read a component and all in it; null is none. Errors: BP_ERR_FORMAT (a component that is not
- * known, by name; its parts; one behind ByteLevel). What was read is released by the caller in any
+ * known, by name; its parts; one after ByteLevel). What was read is released by the caller in any
  * case. */
 bp_err bp_pretokenizer_read(bp_pretokenizer *out, const json_t *json, const char *name);
 void bp_pretokenizer_clear(bp_pretokenizer *pretokenizer);
@@ -78,7 +78,7 @@ typedef struct bp_pre_work {
 } bp_pre_work;
 void bp_pre_work_clear(bp_pre_work *work);
 
-/** Cut valid UTF-8. The pieces are spans of *text, which is the given one or lies in `work`, until
+/** Cut valid UTF-8. The pieces are spans of *text, which is the given one or is in `work`, until
  * the next call. `first`: the text begins its document. Errors: those of bp_regex_next. */
 bp_err bp_pretokenize(const bp_pretokenizer *pretokenizer, bp_pre_work *work, bool first,
                       const char **text, size_t bytes, const bp_spans **pieces);

@@ -296,7 +296,7 @@ static bp_err encode_cut(bp_encoder *encoder, const uint8_t *piece, size_t bytes
 
         if (mark == NULL)
             break;
-        if (at > from) { /* not right behind another mark */
+        if (at > from) { /* not right after another mark */
             err = encode_any(encoder, piece + start, at - start, ids);
             start = at;
         }

@@ -35,7 +35,7 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
     return err;
 }
 
-/* TemplateProcessing: a token before the text is cls (and may be bos), one behind it sep. */
+/* TemplateProcessing: a token before the text is cls (and may be bos), one after it sep. */
 static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const char *name)
 {
     const json_t *part;

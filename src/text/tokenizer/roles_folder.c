@@ -1,4 +1,4 @@
-/* Roles of special tokens by the files that lie beside a tokenizer.json. */
+/* Roles of special tokens by the files that are beside a tokenizer.json. */
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"

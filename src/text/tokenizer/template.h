@@ -13,7 +13,7 @@ typedef struct bp_template {
     int64_t begin_id;
     const char *end;
     int64_t end_id;
-    int second; /* the segment of B and the end behind it */
+    int second; /* the segment of B and the end after it */
 } bp_template;
 /** New reference. */
 json_t *bp_template_json(const bp_template *frame);

@@ -142,7 +142,7 @@ char *bp_tokenizer_text(const bp_tokenizer *tokenizer);
 /** [begin] A end, of two texts [begin] A end B end. */
 typedef struct bp_text_frame {
     int64_t begin, end; /* ids of special tokens; begin -1: none */
-    bool has_segments;  /* B and the end behind it are segment 1; else all are segment 0 */
+    bool has_segments;  /* B and the end after it are segment 1; else all are segment 0 */
 } bp_text_frame;
 /** That text with the post-processor which frames texts so for other programs. If it is another one
  * than before, it keeps that one, and bp_tokenizer_load puts it back: of a text that this program

@@ -42,7 +42,7 @@ struct bp_tokenizer {
     int64_t roles[BP_ROLES];
     bp_ends ends;
     int64_t before; /* the token that the template puts before a text; -1: none */
-    bool has_end;   /* it puts one behind it too */
+    bool has_end;   /* it puts one after it too */
     char *disagreement[BP_DISAGREEMENTS];
     const char *unread; /* name of a file beside it that is no JSON object; NULL: none is */
     struct bp_pipeline *pipeline; /* NULL: byte-level BPE with GPT-2's pattern, words, characters */

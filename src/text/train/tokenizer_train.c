@@ -61,7 +61,7 @@ static bool ends_line(const uint8_t *text, size_t bytes, bool last)
     return bytes == 0 ? last : *text == '\n' || *text == '\r';
 }
 
-/* unigram: a word at the end of a line, with a newline behind it. */
+/* unigram: a word at the end of a line, with a newline after it. */
 static bp_err count_ending(bp_strmap *words, const char *word, size_t bytes)
 {
     bp_buffer text = {0};
@@ -75,7 +75,7 @@ static bp_err count_ending(bp_strmap *words, const char *word, size_t bytes)
 }
 
 /* Count the pieces, words or characters of one part of a document, its last one or not; unigram:
- * words at the end of a line with a newline behind them. Errors: BP_ERR_SYSTEM. */
+ * words at the end of a line with a newline after them. Errors: BP_ERR_SYSTEM. */
 static bp_err count_words(bp_strmap *words, bp_kind kind, const char *text, size_t bytes, bool last)
 {
     const uint8_t *classes = bp_unicode_classes();

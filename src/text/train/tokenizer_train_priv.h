@@ -6,7 +6,7 @@
 #include "text/train/tokenizer_train.h"
 #include "text/unicode/strmap.h"
 
-/** Merges, and their tokens behind those that the tokenizer has: its bytes, or with `pieces` its
+/** Merges, and their tokens after those that the tokenizer has: its bytes, or with `pieces` its
  * characters, which have BP_BERT_PREFIX where they go on in a word. The most frequent pair is
  * merged; of equally frequent ones that of the smaller ids.
  *

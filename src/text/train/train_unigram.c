@@ -41,7 +41,7 @@ static int by_bytes(const void *left, const void *right)
     return order != 0 ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* Words, and how often they stand at the end of a line. */
+/* Words, and how often they are at the end of a line. */
 typedef struct counted {
     bp_strmap words, ends;
 } counted;

@@ -36,7 +36,7 @@ typedef struct bp_letters {
 /** Can a suffix array of 32-bit numbers hold the words? */
 bool bp_unigram_fits(const bp_strmap *words);
 /** The pieces at the start: all letters, and the repeated substrings of words by number times
- * length, of words as they are sorted; line_ends: how often those stand at the end of a line. A
+ * length, of words as they are sorted; line_ends: how often those are at the end of a line. A
  * substring counts as repeated where it goes on in two ways (an inner node of the suffix tree).
  * Scores are logarithms of their shares. */
 void bp_unigram_seed(bp_unigrams *out, const bp_strmap *words, const bp_strmap *line_ends,

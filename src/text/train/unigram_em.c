@@ -226,7 +226,7 @@ static void sweep_block(sweep *self, int block)
     lattice_clear(&scratch);
 }
 
-/* How often each piece is expected, or stands in best splits. Free with bp_free(). */
+/* How often each piece is expected, or is in best splits. Free with bp_free(). */
 static double *count_pieces(const view *v, const bp_strmap *words, bool best)
 {
     int64_t pieces = v->pieces->names.count;

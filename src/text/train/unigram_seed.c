@@ -200,7 +200,7 @@ static void fill_text(suffixes *self, const bp_strmap *words, const bp_strmap *l
 #define DEPTH 64
 _Static_assert(DEPTH > BP_UNIGRAM_LONGEST + 1, "pieces, with the end of their word");
 
-/* Suffixes end with their words; equal ones stand in order. */
+/* Suffixes end with their words; equal ones are in order. */
 static int compare_suffixes(const void *left, const void *right, void *context)
 {
     const uint32_t *text = context, *a = text + *(const uint32_t *)left,

@@ -89,7 +89,7 @@ static bool is_cased(uint32_t c)
     }
 }
 
-/* Is the next character at or behind `at` that is not ignored a cased one? */
+/* Is the next character at or after `at` that is not ignored a cased one? */
 static bool cased_follows(const char *text, size_t bytes, size_t at)
 {
     for (size_t length; at < bytes; at += length) {

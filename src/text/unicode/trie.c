@@ -1,4 +1,4 @@
-/* A trie whose edges lie in one hash table. */
+/* A trie whose edges are in one hash table. */
 #include "text/unicode/trie.h"
 #include "base/mem.h"
 

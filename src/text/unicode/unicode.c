@@ -55,7 +55,7 @@ size_t bp_utf8_encode(uint8_t *out, uint32_t code_point)
     return length;
 }
 
-/* A lead byte never lies inside another sequence, so whatever comes before, the bytes of a
+/* A lead byte is never inside another sequence, so whatever comes before, the bytes of a
  * White_Space character are that character: looking back needs no synchronisation. */
 size_t bp_space_before(const uint8_t *text, size_t end)
 {

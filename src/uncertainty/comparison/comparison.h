@@ -27,7 +27,7 @@ typedef struct comparison_methods {
 /** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method.
  *
  * Local. Clear after an error too.
- * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
+ * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word after ':', a name
  *             that can't name a file, the same name twice.
  */
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text);

@@ -27,7 +27,7 @@ typedef enum comparison_order {
 } comparison_order;
 extern const char *const comparison_order_names[]; /* "confidence", ... */
 
-enum { /* columns of a method's figures; behind them, for each shift and score, three more */
+enum { /* columns of a method's figures; after them, for each shift and score, three more */
        COMPARISON_FIGURE_NLL,
        COMPARISON_FIGURE_ACCURACY,
        COMPARISON_FIGURE_BRIER,
@@ -166,7 +166,7 @@ typedef struct comparison_cost {
 typedef struct comparison_temperature {
     double temperature;
     double before, after; /* NLL a token on that text at temperature 1 and at this one */
-    bool at_edge;         /* the best may lie beyond the temperatures that were looked at */
+    bool at_edge;         /* the best may be beyond the temperatures that were looked at */
     int64_t tokens;
     double noise; /* of regressions: the variance of values' noise */
 } comparison_temperature;
