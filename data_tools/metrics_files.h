@@ -14,7 +14,7 @@ typedef struct answer_file {
     char *text;       /* lines end with a zero byte in it */
     bp_line *lines;   /* [count] */
     int64_t count;
-    int64_t *numbers; /* [count] where the lines are in the file, from 1; of words alone */
+    int64_t *numbers; /* [count] where the lines are in the file, from 1; only for words */
     double *certainty[ANSWER_ORDERS]; /* [count] of texts that generate wrote: log-probability, and
                                          less mutual information, a token; NULL: unknown */
 } answer_file;

@@ -92,7 +92,8 @@ bool bp_config_is_pair(const char *argument);
  * none. Borrowed. */
 const char *bp_nearest_word(const char *word, const char *const *words);
 
-/** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
+/** All required keys are there, and only one of those that exclude each other, else BP_ERR_CONFIG.
+ */
 bp_err bp_config_check(bp_config *config);
 
 /** `require`, whenever required keys are looked for: calls bp_config_require for those that depend
@@ -124,7 +125,7 @@ bool bp_config_bool(const bp_config *config, const char *key);
 /** Resolve a key (model.width from a checkpoint): checked as the user's values are, but not counted
  * as given.
  *
- * Errors: BP_ERR_CONFIG, and the old value stands; BP_ERR_SYSTEM no memory.
+ * Errors: BP_ERR_CONFIG, and the old value stays; BP_ERR_SYSTEM no memory.
  */
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */

@@ -49,7 +49,7 @@ void config_refresh(const bp_config *config);
 
 /** What words of other programs are here (config_words.c). */
 typedef struct config_word {
-    const char *words; /* in lower case, parted by spaces; "score.data" in that section alone */
+    const char *words; /* in lower case, parted by spaces; "score.data" only in that section */
     const char *keys;  /* "train.batch mesh.micro_batch"; NULL: there is none */
     const char *note;  /* what these keys mean, or what is instead of a key; NULL: nothing */
 } config_word;

@@ -82,7 +82,7 @@ bp_err bp_err_advise(bp_err code, const char *remedy);
  * Borrowed until the next failure. */
 const char *bp_err_message(void);
 
-/** The same without the identifier at its end, to stand inside of another text. Borrowed until the
+/** The same without the identifier at its end, to be quoted in another text. Borrowed until the
  * next call. */
 const char *bp_err_text(void);
 

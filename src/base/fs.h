@@ -111,7 +111,7 @@ void bp_dir_sweep(const char *path);
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count);
 void bp_names_free(char ***names, int64_t count);
 
-/** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(). */
+/** "a/b" from "a" and "b" (an absolute b is returned as it is). Free with bp_free(). */
 char *bp_path_join(const char *folder, const char *name);
 /** The same as a value: bp_path_in(folder, "run.json").text. One that is longer than the system
  * takes names no file: whatever is asked of it fails (ENAMETOOLONG). */

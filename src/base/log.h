@@ -39,7 +39,7 @@ void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2
 /** Whether the next progress line is due, `printed` (bp_clock_now) being the time of the last:
  * after 5 seconds on a terminal, after 30 elsewhere. */
 bool bp_log_progress_due(double printed);
-/** One line to standard output alone, and to the file alone. */
+/** One line only to standard output, and only to the file. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Lines to standard output, whoever speaks, for commands that are no jobs: a terminal that is
@@ -52,7 +52,7 @@ void bp_log_keep_progress(void);
 void bp_log_break_progress(void);
 
 /** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
- * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
+ * ..." of an end that was asked for. Only for jobs/ and data_tools/. */
 void bp_err_print(bp_err code);
 
 /** Print "PROGRAM: warning: MESSAGE [IDENTIFIER]" on standard error (only where bp_log_set_speaker

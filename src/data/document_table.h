@@ -12,8 +12,8 @@ typedef struct bp_document_table bp_document_table;
 typedef struct bp_document_table_spec {
     bp_stream *stream;           /* borrowed until bp_document_table_free */
     bp_document_columns columns; /* {0}: none */
-    int64_t run_tokens; /* 0: an entry is a document; else a run of its sentences, as many as there
-                           are in so many tokens, one at least */
+    int64_t run_tokens; /* 0: an entry is a document; else a run of its sentences, as many as fit in
+                           this many tokens, at least one */
 } bp_document_table_spec;
 
 /** Entries in the order of the stream: of a bag a document as often as it was drawn.
@@ -24,7 +24,7 @@ typedef struct bp_document_table_spec {
  */
 bp_err bp_document_table_new(bp_document_table **out, const bp_document_table_spec *spec);
 void bp_document_table_free(bp_document_table **table);
-/** Bytes of one of so many entries, for the plan. */
+/** Bytes of one with this many entries, for the plan. */
 size_t bp_document_table_bytes(int64_t entries);
 
 int64_t bp_document_table_count(const bp_document_table *table);

@@ -20,7 +20,7 @@ typedef struct bp_loader_spec {
     uint64_t seed;
     bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
                          order, epoch after epoch. Not with weights */
-    int64_t member;   /* of the shuffle: 0, since run.member keys the bag alone */
+    int64_t member;   /* of the shuffle: 0, since run.member keys only the bag */
     int64_t bucket;   /* documents, or runs without another one: so many batches' are sorted by
                          length and cut into batches of similar lengths; 0: none are. Not with
                          weights, nor where they repeat */
@@ -67,8 +67,8 @@ double bp_loader_share(const bp_loader *loader, int64_t k);
  * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. With weights: a step takes more
  * windows of some file than it has. */
 bool bp_loader_repeat(const bp_loader *loader);
-/** The examples of step `step` (from 1): a function of (seed, member, step), the maker and the
- * stream alone; any step at any time, quick in order.
+/** The examples of step `step` (from 1): a function only of (seed, member, step), the maker and the
+ * stream; any step at any time, quick in order.
  *
  * Shapes:     *batch is bp_batch_bytes(maker.form, slots); borrowed until the next call.
  * Errors:     those of bp_corpus_file_read.

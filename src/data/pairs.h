@@ -9,7 +9,8 @@
 typedef struct bp_pairs_rule {
     int64_t context; /* the most tokens of a text, its end with it */
     bool ends;       /* an end-of-document token is after each text */
-    int64_t between; /* both texts are in one stream, with so many tokens between them; -1: apart */
+    int64_t
+        between; /* both texts are in one stream, with this many tokens between them; -1: apart */
 } bp_pairs_rule;
 
 /** Pairs; those of them that have a text which, with its end, is longer than the context; and the

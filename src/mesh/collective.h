@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Where the shard of a vector of n elements (or bytes) lies that `rank` of `size` owns after
+/** The first element (or byte) of the shard of a vector of n that `rank` of `size` owns after
  * bp_reduce_scatter.
  *
  * n must be a multiple of `size`. With a power of two the shards are in bit-reversed order of rank

@@ -72,7 +72,7 @@ bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const i
 void bp_ids_within(const char *what, const int32_t *ids, int64_t count, int64_t first,
                    int64_t bound);
 
-/** A value as a target, which is never below 0, and back: to 2^-22 of it. Finite values alone. */
+/** A value as a target, which is never below 0, and back: to 2^-22 of it. Only finite values. */
 int32_t bp_target_of_value(float value);
 float bp_target_value(int32_t target);
 
@@ -95,7 +95,7 @@ typedef struct bp_window_rule {
     int64_t stride;
 } bp_window_rule;
 typedef struct bp_text_window {
-    int64_t question;     /* its first so many tokens */
+    int64_t question;     /* the number of its first tokens that are taken */
     int64_t first, count; /* of the context */
 } bp_text_window;
 int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context);
@@ -138,8 +138,8 @@ struct bp_example_maker {
                        begins window - 1 tokens later. Documents: 0. Runs: tokens of a run, unless
                        its one sentence has more */
     const void *rules; /* of the objective (models/objective.h); borrowed */
-    /** Fill in all of an example: a function of tokens[window], the rules, the step and the slot of
-     * the global batch alone. */
+    /** Fill in all of an example: a function only of tokens[window], the rules, the step and the
+     * slot of the global batch. */
     void (*make)(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                  bp_example *out);
     /** The same of a document, its rules, step and slot. */

@@ -48,7 +48,7 @@ typedef struct bp_group {
     bp_param params[BP_GROUP_PARAMS];
     int count;
     bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
-                        Their gradients are of this rank's rows alone (bp_nn_rows): where rows are
+                        Their gradients are only of this rank's rows (bp_nn_rows): where rows are
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
@@ -57,7 +57,7 @@ typedef struct bp_group {
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     bool added;   /* an adapter's: a model that training starts from need not have it */
-    bool passing; /* of training alone: no model that it starts from has it */
+    bool passing; /* only of training: no model that it starts from has it */
     bool frozen;  /* never updated: no gradients and no moments */
     bool kept;    /* by another checkpoint, which those that are saved name: left out of them */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts

@@ -24,7 +24,7 @@ typedef struct bp_slice {
     float *data; /* product of extent floats; borrowed */
 } bp_slice;
 
-/** Letters of [a-z0-9_.], in parts joined by '/', 1 to 120 in all; no part is empty, of dots alone,
+/** Letters of [a-z0-9_.], in parts joined by '/', 1 to 120 in all; no part is empty, of only dots,
  * or "p0", "p1"... */
 bool bp_tensor_name_is_valid(const char *name);
 

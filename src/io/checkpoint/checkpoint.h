@@ -22,7 +22,7 @@ typedef struct bp_checkpoint_commit {
     const char *parent; /* RUN/checkpoints, there already */
     const char *name;   /* bp_checkpoint_step_name(), or any name for an import */
     int writers;        /* 0: one a node, as it has to be with a snapshot */
-    int64_t file_bytes; /* about so much goes into each of a writer's files, which are written side
+    int64_t file_bytes; /* about the size of each of a writer's files, which are written side
                            by side, 8 of them at most; 0: 512 MiB */
     /* Is the run still this job's, or what it fails with: asked on root just before the rename;
      * NULL: it is. */
@@ -113,7 +113,7 @@ typedef struct bp_checkpoint bp_checkpoint;
  * Errors:     BP_ERR_INPUT no such folder;
  *             BP_ERR_FORMAT with the word "damaged" and the step or file;
  *             BP_ERR_FORMAT an unknown version (named);
- *             of one of an adapter alone BP_ERR_INPUT its base is gone, BP_ERR_FORMAT it is
+ *             of one that holds only an adapter BP_ERR_INPUT its base is gone, BP_ERR_FORMAT it is
  *             another, and those of opening it;
  *             BP_ERR_DENIED, BP_ERR_IO: the same on all ranks.
  */
@@ -158,13 +158,13 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
 bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
                             void *context, bp_checkpoint **out);
 
-/** The newest step in `parent` (RUN/checkpoints), whole or damaged, by the names alone; -1 where
- * there is none, or no such folder. Local. */
+/** The newest step in `parent` (RUN/checkpoints), whole or damaged, judged only by the names; -1
+ * where there is none, or no such folder. Local. */
 int64_t bp_checkpoint_newest_step(const char *parent);
 
 /* ---- what it holds: equal on all ranks; strings are borrowed ---- */
 
-/** What has the tensors that a checkpoint of an adapter alone lacks: it was opened with it, and all
+/** What has the tensors that a checkpoint of only an adapter lacks: it was opened with it, and all
  * below is of both. Named by {"path", "digest"}, "base" of the state. NULL: it is whole. */
 const bp_checkpoint *bp_checkpoint_base(const bp_checkpoint *checkpoint);
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);

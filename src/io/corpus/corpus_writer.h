@@ -134,7 +134,7 @@ typedef struct bp_packed {
 typedef struct bp_packer bp_packer; /* one thread's compressor */
 bp_packer *bp_packer_new(int64_t vocab_size);
 void bp_packer_free(bp_packer **packer);
-/** One zstd frame of a chunk: a function of its bytes alone. */
+/** One zstd frame of a chunk: a function only of its bytes. */
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out);
 
 /** Take in chunk `number`. Errors: BP_ERR_IO. */

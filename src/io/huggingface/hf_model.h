@@ -64,7 +64,7 @@ typedef struct bp_hf_source {
     int part, parts;    /* of it: number `part`, from 0 */
     bool transposed;
 } bp_hf_source;
-/** Of slice k of bp_hf_slices. */
+/** About slice k of bp_hf_slices. */
 bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 
 /** How a folder is written. */

@@ -25,7 +25,7 @@ int64_t hf_tensor_count(const bp_hf_shape *shape);
 /** Tensor k, in the order of their files. */
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k);
 
-/** Does the table's prefix never stand before it? */
+/** Does the table's prefix never precede it? */
 bool hf_name_is_bare(const bp_hf_table *table, const char *name);
 
 /** Is `name` (without the prefix) that of a tensor of the model? */

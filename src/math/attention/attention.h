@@ -22,15 +22,15 @@
 #include <stdint.h>
 
 typedef struct bp_attention_shape {
-    int64_t B, T, H, D;     /* T: query positions; H: the heads on this rank */
-    int64_t K;              /* key positions; 0: T, the queries' own */
-    int64_t key_heads;      /* heads of keys and values; 0: H */
-    int64_t group, before;  /* head h reads key head (h + before) / group: so many heads share one,
-                               and so many of head 0's group are on other ranks; group 0:
-                               H / key_heads */
+    int64_t B, T, H, D; /* T: query positions; H: the heads on this rank */
+    int64_t K;          /* key positions; 0: T, the queries' own */
+    int64_t key_heads;  /* heads of keys and values; 0: H */
+    int64_t group,
+        before; /* head h reads key head (h + before) / group: `group` heads share one, and `before`
+                   of head 0's group are on other ranks; group 0: H / key_heads */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
-    int64_t window;         /* and of those the last so many, itself one of them; 0: all */
+    int64_t window;         /* and of those only the last `window`, itself included; 0: all */
     bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
                                softmax: lse has its thresholds then. By plain loops */
     float scale;            /* of scores; 0: 1/sqrt(D) */
@@ -46,8 +46,9 @@ typedef struct bp_attention_shape {
                                masks are numbered; 0: T and K */
 } bp_attention_shape;
 
-/** Queries [H][D], keys and values [key_heads][D] of a position; so many values lie from position
- * to position. They are float32, or bf16 (halves), where bp_attention_takes_halves. */
+/** Queries [H][D], keys and values [key_heads][D] of a position; the distance from position to
+ * position is this many values. They are float32, or bf16 (halves), where
+ * bp_attention_takes_halves. */
 typedef struct bp_attention_input {
     const void *q, *k, *v; /* of B sequences of T, and of K positions */
     int64_t q_row, kv_row;
@@ -56,7 +57,7 @@ typedef struct bp_attention_input {
 /** Buffers for their gradients, likewise: in the form of the input. */
 typedef struct bp_attention_gradients {
     void *dq, *dk, *dv;
-    float *dbias; /* [B][H] rows as the bias's; with a bias alone */
+    float *dbias; /* [B][H] rows as the bias's; only with a bias */
 } bp_attention_gradients;
 
 /** Those laid out as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */

@@ -31,7 +31,7 @@ typedef struct bp_head_results {
     float *lse; /* [T] */
     const void *dout;
     void *dq;      /* rows as q's, */
-    void *dk, *dv; /* so many values from position to position: */
+    void *dk, *dv; /* distance from position to position: */
     int64_t dkv_row;
     float *dbias; /* as bias: it is added to */
 } bp_head_results;

@@ -1,4 +1,4 @@
-/* Relative positions in buckets: what a score gets by how far a key stands from its query, learned
+/* Relative positions in buckets: what a score gets by the distance of a key from its query, learned
  * for each bucket of distances and each head. Source: Raffel et al. 2020, T5, section 2.1, as its
  * program has it. */
 #ifndef BP_MATH_ATTENTION_RELATIVE_H

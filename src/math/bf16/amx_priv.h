@@ -21,7 +21,7 @@
         x, x, x, x, x, x, x, x                                                                     \
     }
 
-/* Constant, because compilers know of its first bytes alone that the instruction reads them. */
+/* Constant, because compilers know only of its first bytes that the instruction reads them. */
 typedef struct tile_layout {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

@@ -1,9 +1,10 @@
 /* Our own bf16 matrix products with float32 sums, for CPUs with AMX or AVX512_BF16.
  *
  * c[M][N] = a[M][K] b[K][N]: the right side is packed once into panels of 32 columns, the left side
- * lies as it is and is packed panel by panel just before it is read. Every sum begins with what was
- * there (the bias, or c, or 0) and runs over k in order, by pairs or, with AMX, by whole steps of
- * 32, where alone k is cut: so its bits depend neither on M and N nor on threads and cache sizes.
+ * stays as it is and is packed panel by panel just before it is read. Every sum begins with what
+ * was there (the bias, or c, or 0) and runs over k in order, by pairs or, with AMX, by whole steps
+ * of 32; k is cut only between steps: so its bits depend neither on M and N nor on threads and
+ * cache sizes.
  */
 #ifndef BP_MATH_BF16_BF16_GEMM_H
 #define BP_MATH_BF16_BF16_GEMM_H
@@ -93,7 +94,7 @@ typedef struct bp_bf16_kernel {
     const char *name;
     int64_t rows;        /* of a panel of the left side */
     int64_t k_bytes;     /* of the first cache that a column of k takes */
-    int64_t k_blocks;    /* so many blocks of k are summed up before the next rows are taken */
+    int64_t k_blocks;    /* blocks of k that are summed up before the next rows are taken */
     void (*begin)(void); /* in the thread that multiplies, before and after */
     void (*end)(void);
     bp_bf16_pack_left *pack, *pack_transposed;
@@ -172,7 +173,7 @@ typedef struct bp_strip_share {
 } bp_strip_share;
 void bp_bf16_strips(const bp_bf16_kernel *kernel, const bp_bf16_product *product,
                     const bp_strip_share *share, void *scratch);
-/** Of one thread; 64-byte aligned. */
+/** For one thread; 64-byte aligned. */
 size_t bp_bf16_strips_bytes(int64_t M, int64_t K);
 
 #endif

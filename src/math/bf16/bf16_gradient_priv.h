@@ -15,7 +15,7 @@ typedef struct bp_gradient_block {
     const uint32_t *a, *b;
     int64_t steps;
     const float *start;                  /* quarters; NULL: 0 */
-    int64_t start_row;                   /* not 0: start is rows of c, so many floats apart */
+    int64_t start_row;                   /* not 0: start is rows of c, this many floats apart */
     const float *next_start, *next_sums; /* to be asked for; NULL: none */
     float *before;                       /* where the sums in registers go; NULL: nowhere */
     float *c; /* where those in `before` then go, as rows; NULL: nowhere */

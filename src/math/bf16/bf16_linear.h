@@ -35,7 +35,7 @@ void bp_bf16_weight_gradient(const bp_bf16_kernel *kernel, bp_workspace *workspa
                              const bp_operand *dy, const bp_operand *more, const bp_operand *x,
                              bool fresh);
 /** What the products of one weight take of the workspace for at most `rows` rows, with the threads
- * set now; of the forward ones alone, if asked. */
+ * set now; or only of the forward ones, if asked. */
 size_t bp_bf16_workspace_bytes(const bp_bf16_kernel *kernel, int64_t rows, int64_t outs,
                                int64_t ins, bool forward_only);
 

@@ -1,7 +1,7 @@
 /* What attention does between its bf16 products, in vectors of AVX-512: packing, the softmax and
  * its gradient by panels of BP_PANEL queries, and the way back to float32 rows.
  *
- * A panel of scores lies as [key][query]: queries are the lanes, so nothing is summed across.
+ * A panel of scores is [key][query]: queries are the lanes, so nothing is summed across.
  * Scores come in powers of 2 (log2 e is in the queries' scale). D is the head width, Dp that in
  * whole BP_BF16_BLOCKs; what is beyond D, and beyond the rows there are, is written as 0.
  */

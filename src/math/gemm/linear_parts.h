@@ -1,4 +1,4 @@
-/* What the files behind linear.h share, and the rest of this library uses. */
+/* What the files that implement linear.h share, and the rest of this library uses. */
 #ifndef BP_MATH_GEMM_LINEAR_PARTS_H
 #define BP_MATH_GEMM_LINEAR_PARTS_H
 
@@ -22,8 +22,7 @@ typedef enum bp_bf16_form {
     BP_BF16_MIXED
 } bp_bf16_form;
 bp_err bp_gemm_new_form(bp_gemm **out, bp_precision precision, bp_bf16_form form);
-/** Of a gemm of that precision and form, for all products or for forward ones
- * alone. */
+/** For a gemm of that precision and form, for all products or only for forward ones. */
 typedef struct bp_gemm_kind {
     bp_precision precision;
     bp_bf16_form form;
@@ -74,8 +73,8 @@ bp_workspace *bp_gemm_workspace(bp_gemm *gemm, int which);
 void bp_column_sums(float *sums, const float *x, int64_t rows, int64_t columns);
 
 /** y = f(x) row by row, through a library that picks its kernels by the number of rows: `product`
- * is called on blocks of BP_ROW_BLOCK rows alone, the last one filled up with zeros, so that a row
- * is computed the same way however many there are, and wherever it stands: oneDNN's AVX2 kernel
+ * is called only on blocks of BP_ROW_BLOCK rows, the last one filled up with zeros, so that a row
+ * is computed the same way however many there are, and wherever it is: oneDNN's AVX2 kernel
  * takes 6 rows at a time and the rest otherwise, so the block is a multiple of 6 for each of 2, 4,
  * 8, 16 or 32 threads. */
 #define BP_ROW_BLOCK 192

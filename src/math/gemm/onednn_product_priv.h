@@ -37,8 +37,8 @@ typedef struct shape {
     kind what;
     int64_t rows, outs, ins;
     int threads;
-    int64_t left_stride, right_stride; /* elements from row to row of the operands; the right one of
-                                          weight gradients alone */
+    int64_t left_stride, right_stride; /* elements from row to row of the operands; only the right
+                                          one of weight gradients */
     bool halves;                       /* results in bf16 */
 } shape;
 
@@ -108,8 +108,7 @@ const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const
 const bp_q8_weights *bp_weight_q8(const bp_weight *w);
 /** A float32 weight [outs][ins] as it is: its values, or a copy of them rounded. */
 const float *bp_weight_plain(const bp_weight *w);
-/** Of a float32 weight that is reordered for its backward products, while they
- * run. */
+/** Bytes of a float32 weight that is reordered for its backward products, while they run. */
 size_t bp_weight_staged_bytes(int64_t outs, int64_t ins);
 /** The same for our own products. */
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);

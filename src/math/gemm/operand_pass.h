@@ -85,7 +85,7 @@ void bp_run_pass(bp_row_pass *pass, const void *context, const bp_operand *x,
                  const bp_bias_gradient *bias);
 
 /* A pass over the sums of a product as they are finished, while caches hold them: they are never in
- * memory. It alone decides what is kept of them. */
+ * memory. Only the pass decides what is kept of them. */
 typedef struct bp_epilogue {
     bp_row_pass *pass;
     const void *context;

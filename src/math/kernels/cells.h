@@ -20,7 +20,7 @@ typedef struct bp_cell_units {
 
 /** Gradients of such units. */
 typedef struct bp_cell_gradients {
-    float *da, *du; /* [gates][H] of the sums; du: GRU alone, of others it is da */
+    float *da, *du; /* [gates][H] of the sums; du: only for GRU; for others it is da */
     float *dh;      /* of the new state; in a GRU it leaves with what goes past the gates */
     float *dc;      /* LSTM: of the new cell, and then of the one before */
 } bp_cell_gradients;

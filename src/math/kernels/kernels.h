@@ -25,7 +25,7 @@ typedef struct bp_norm {
 } bp_norm;
 
 /** What a branch of a network adds to the rows that it left: base + dropout(branch), as
- * bp_add_dropout; `branch` is NULL: base alone. */
+ * bp_add_dropout; `branch` is NULL: only base. */
 typedef struct bp_residual {
     const float *base, *branch;
     float dropout;
@@ -95,8 +95,8 @@ typedef struct bp_rotary {
     const float *cosine, *sine; /* [T][half] */
     const int32_t *positions;   /* [rows] of each row; NULL: row r is position r mod T */
 } bp_rotary;
-/** In place: x[rows] of `heads` heads of D numbers, so many floats lie from row to row. back: what
- * the gradient goes through. */
+/** In place: x[rows] of `heads` heads of D numbers, `row` floats from row to row. back: what the
+ * gradient goes through. */
 void bp_rotary_turn(float *x, int64_t row, int64_t rows, int64_t heads, int64_t D,
                     const bp_rotary *by, bool back);
 
@@ -125,7 +125,7 @@ void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int6
 void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
                            int64_t C, int64_t first_row, int64_t rows_here);
 /** Rows [first, first + count) of sequences of length T that are one after another: row r is of
- * position (first + r) % T, or positions[r], where that is not NULL: forward alone. */
+ * position (first + r) % T, or positions[r], where that is not NULL: only forward. */
 typedef struct bp_position_rows {
     int64_t first, count, T;
     const int32_t *positions;
@@ -237,8 +237,8 @@ void bp_lamb_apply(const bp_updated *at, const bp_adamw *rule, double trust);
 int64_t bp_block_pieces(int64_t n);
 void bp_blocks_square_sum(double *sum, double *scratch, const float *x, int64_t n, int64_t first);
 
-/** Adafactor: elements [place, place + n) of a matrix with so many columns, at place `first` of the
- * group. Source: Shazeer and Stern 2018, algorithm 4. */
+/** Adafactor: elements [place, place + n) of a matrix with this many columns, at place `first` of
+ * the group. Source: Shazeer and Stern 2018, algorithm 4. */
 typedef struct bp_factored {
     int64_t place, n, columns, first;
     double *row_sums, *column_sums; /* of the whole matrix; += (g scale)^2 + floor */

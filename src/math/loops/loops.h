@@ -43,7 +43,7 @@ typedef struct bp_update_constants {
     float rate, beta1, rest1, beta2, rest2, correction1, correction2, epsilon, decay,
         gradient_scale;
 } bp_update_constants;
-/** Of n parameters; a moment that the rule has not is NULL. */
+/** For n parameters; a moment that the rule has not is NULL. */
 typedef bp_update_sums (*bp_update_loop)(float *w, float *m, float *v, const float *g, int64_t n,
                                          const bp_update_constants *constants);
 
@@ -152,7 +152,7 @@ typedef struct bp_loops {
     void (*lamb_apply)(float *w, const float *m, const float *v, int64_t n,
                        const bp_update_constants *constants);
     /* the sum of (g scale)^2 + floor over a part of a row, each also added to its column (NULL: it
-     * is not); that addition alone */
+     * is not); only that addition */
     double (*factor_sum)(double *columns, const float *g, int64_t n, float scale, float floor);
     void (*factor_columns)(double *columns, const float *g, int64_t n, float scale, float floor);
     /* the sum of squares of g row column[i] */
@@ -170,7 +170,7 @@ typedef struct bp_loops {
     void (*rnn_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
     void (*lstm_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
     void (*gru_backward)(const bp_cell_units *units, const bp_cell_gradients *to);
-    /* A result's bits depend on its row of x and its row of w alone. */
+    /* A result's bits depend only on its row of x and its row of w. */
     void (*dots)(const bp_dots *dots);
     /* y[columns] += weights[0] rows[0] + weights[1] rows[1] + ... in this order */
     void (*weighted_rows)(float *y, const float *weights, const float *rows, int64_t count,
@@ -209,7 +209,7 @@ const bp_loops *bp_loops_best(void);
 /** The index-th set that this CPU can run, from "base" up; NULL beyond the last. */
 const bp_loops *bp_loops_at(int index);
 
-/* Ask for n floats that are read soon: hardware looks ahead within a page alone. Nothing is read,
+/* Ask for n floats that are read soon: hardware prefetches only within a page. Nothing is read,
  * so they may be beyond the end. */
 static inline void bp_fetch(const float *x, int64_t n)
 {

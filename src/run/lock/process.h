@@ -1,5 +1,5 @@
 /* What /proc has of a process. Without memory of its own and without locks, for threads beside a
- * main thread that stands still, and for a child that was made without fork(). Local. */
+ * main thread that hangs, and for a child that was made without fork(). Local. */
 #ifndef BP_RUN_LOCK_PROCESS_H
 #define BP_RUN_LOCK_PROCESS_H
 

@@ -29,7 +29,7 @@ typedef enum run_owner_state { OWNER_ALIVE, OWNER_DEAD, OWNER_UNKNOWN } run_owne
 void run_owner_self(run_owner *out);
 json_t *run_owner_json(const run_owner *owner);
 bp_err run_owner_parse(run_owner *out, const json_t *value, const char *path);
-/* Certain answers alone; all else is OWNER_UNKNOWN. */
+/* Only certain answers; all else is OWNER_UNKNOWN. */
 run_owner_state run_owner_check(const run_owner *owner, const run_owner *self);
 /* "host n1, process 17, Slurm job 4" */
 void run_owner_text(char *out, size_t out_bytes, const run_owner *owner);

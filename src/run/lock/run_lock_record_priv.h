@@ -1,9 +1,9 @@
-/* The lock of a run folder as decisions alone: what to do next, given what the folder shows and
+/* The lock of a run folder, only its decisions: what to do next, given what the folder shows and
  * what this machine's own clock says. run_lock.c does it on files; a simulator does it with jobs
  * that contend, stop, go on and die.
  *
  * The folder holds owner-NNNNNN, numbered from 1; the highest number is the owner. To take the lock
- * is to create the number after the highest, which link(2) grants to one process alone, and to see
+ * is to create the number after the highest, which link(2) grants to only one process, and to see
  * afterwards that no higher one is there.
  */
 #ifndef BP_RUN_LOCK_RUN_LOCK_RECORD_PRIV_H

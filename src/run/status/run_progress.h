@@ -32,8 +32,8 @@ run_progress *run_progress_open(const char *folder, run_lock *lock, const json_t
 /** A line of metrics.jsonl or events.jsonl that was just written. */
 void run_progress_metric(run_progress *progress, const json_t *line);
 void run_progress_event(run_progress *progress, const json_t *line);
-/** What a thread beside the one that runs the job has found: an event, or {"warning": text}. Kept,
- * the newest alone, until run_progress_noted() gives it to the thread that may touch files. Takes
+/** What a thread beside the one that runs the job has found: an event, or {"warning": text}. Only
+ * the newest is kept, until run_progress_noted() gives it to the thread that may touch files. Takes
  * the reference; NULL: nothing. Any thread. */
 void run_progress_note(json_t *line);
 json_t *run_progress_noted(void);
@@ -51,7 +51,7 @@ json_t *run_progress_read(const char *folder);
 /** Keep it in `folder` from now on; false: a run around this one does. start: of run.json. */
 bool run_words_begin(const char *folder, int start);
 void run_words_end(void);
-/** A line of this rank, from a thread beside the one that stands still. */
+/** A line of this rank, from a thread beside the one that hangs. */
 void run_words_keep(int status, const char *line);
 /** What the launcher of start `start` ended with, and why as the batch script knows it ("": it does
  * not): that `bagpipe requeue` was asked is noted in any case. */

@@ -1,5 +1,5 @@
-/* What a run is doing, from its folder alone: for people on a login node. No MPI, no lock, nothing
- * is written; files that a job is writing at this moment are read as far as they are whole.
+/* What a run is doing, read only from its folder: for people on a login node. No MPI, no lock,
+ * nothing is written; files that a job is writing at this moment are read as far as they are whole.
  *
  * Wall-clock times are reported, and decide nothing: whether an owner lives that can't be asked is
  * found by watching its counter.

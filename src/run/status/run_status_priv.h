@@ -10,7 +10,7 @@ typedef enum status_hold {
     HOLD_NONE,   /* nobody ever, or it was let go */
     HOLD_ALIVE,  /* certainly, or its counter was seen to move, or was raised a moment ago */
     HOLD_DEAD,   /* certainly */
-    HOLD_SILENT, /* it can't be asked, and its counter stands still */
+    HOLD_SILENT, /* it can't be asked, and its counter does not change */
 } status_hold;
 
 /* Who can't be asked is watched: how long, until when, and what was seen first. */

@@ -17,7 +17,7 @@
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
 typedef struct watchdog_launcher {
-    pid_t pid; /* 0: this process was started by something else, or alone */
+    pid_t pid; /* 0: this process was started by something else, or without a launcher */
     int64_t start_ticks;
     char name[32];
     bool may_be_killed; /* one of Open MPI's: it may hang itself */
@@ -75,7 +75,7 @@ typedef struct watchdog {
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
-/** Send rank 0 where this rank stands. Of the thread, and of its creator before it begins.
+/** Send rank 0 what this rank is doing. Called by the thread, and by its creator before it begins.
  */
 void watchdog_heartbeat(watchdog *self);
 /** Leave at once, before there is a thread; this rank has the diagnosis, and does not come back. */
@@ -86,7 +86,7 @@ void watchdog_leave_now(watchdog *self);
 /** Stacks, and where this rank speaks the line on standard error, events.jsonl,
  * run.json and log.txt. */
 void watchdog_report(watchdog *self);
-/* The line alone, without any file: was it this rank's to say, and said at once? */
+/* Only the line, without any file: was it this rank's to say, and said at once? */
 bool watchdog_report_line(const watchdog *self);
 
 /* watchdog_launcher.c */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Does the line end a sentence: white space alone, a mark of a new document ("-DOCSTART-" at its
+/** Does the line end a sentence: only white space, a mark of a new document ("-DOCSTART-" at its
  * start), or conlleval's boundary ("-X-" as its first field)? */
 bool bp_conll_is_gap(const char *line, size_t bytes);
 

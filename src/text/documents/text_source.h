@@ -1,16 +1,17 @@
 /* Where text comes from: plain, gzip and zstd files as one run of bytes, and the documents in them.
  *
  * Documents come as pieces, so that none has to fit in memory: nearly all documents are one piece,
- * a long one is cut where its tokenizer gives the same ids (bp_cut). Cuts depend on the text
- * alone, never on ranks or reads, so pieces have numbers that all ranks agree on, and ranks may
- * share them out:
+ * a long one is cut where its tokenizer gives the same ids (bp_cut). Cuts depend only on the text,
+ * never on ranks or reads, so pieces have numbers that all ranks agree on, and ranks may share them
+ * out:
  *
  *     bp_documents_options options = {.format = BP_TEXT_LINES, .cut = bp_tokenizer_cut(tokenizer),
  *                                     .share_rank = rank, .share_size = size};
  *     bp_piece piece;
  *     err = bp_documents_open(&documents, paths, path_count, &options);
- *     while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK && piece.text !=
- * NULL) err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
+ *     while (err == BP_OK && (err = bp_documents_next(documents, &piece)) == BP_OK &&
+ *            piece.text != NULL)
+ *         err = bp_encode_piece(encoder, piece.text, piece.bytes, piece.first, &ids);
  *     bp_documents_close(&documents);
  *
  * Local: no MPI.
@@ -104,7 +105,7 @@ typedef struct bp_documents_options {
     int field_count, label_count, value_count;
     bool no_tags;  /* conll: a line's first field is a word, whose tag is "" */
     bool keep_bad; /* a document whose content is wrong is given with `fault`, and the next ones */
-    bp_sentences sentences; /* pieces say where they begin, and are cut there alone */
+    bp_sentences sentences; /* pieces say where they begin, and are cut only there */
     int share_rank,
         share_size; /* give only pieces whose number is share_rank modulo share_size; 0, 0: all */
     size_t piece_bytes; /* 0: BP_PIECE_BYTES (tests use less) */

@@ -22,7 +22,7 @@ typedef struct bp_decode_step {
     char *pattern, *content; /* METASPACE: the mark; STRIP: what goes; WORDPIECE: the prefix; BPE:
                                 the suffix */
     bp_regex *regex;         /* REPLACE */
-    int64_t start, stop;     /* STRIP: at most so many of `content` at each end */
+    int64_t start, stop;     /* STRIP: at most this many of `content` at each end */
     bool flag;               /* METASPACE: the first space goes; WORDPIECE: clean up */
 } bp_decode_step;
 

@@ -50,7 +50,7 @@ void bp_normalizer_clear(bp_normalizer *normalizer);
 bp_err bp_normalize(const bp_normalizer *normalizer, bp_regex_work *regex, bp_buffer scratch[2],
                     const char **text, size_t *bytes, bool *first);
 
-/* Normalizers may make a text so many times longer, and 64 KiB. */
+/* Normalizers may make a text at most this many times longer, and 64 KiB. */
 #define BP_NORM_GROWTH 32
 static inline size_t bp_norm_most(size_t bytes)
 {

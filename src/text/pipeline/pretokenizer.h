@@ -15,7 +15,7 @@ typedef enum bp_pre_kind {
     BP_PRE_GPT2,
     BP_PRE_LLAMA, /* patterns with a scanner by hand (unicode/scan.h) */
     BP_PRE_SPACE, /* WhitespaceSplit */
-    BP_PRE_BERT,  /* White_Space goes, punctuation stands alone */
+    BP_PRE_BERT,  /* White_Space goes, each punctuation mark is a piece */
     BP_PRE_PUNCTUATION,
     BP_PRE_DIGITS, /* characters of category N */
     BP_PRE_PREFIX, /* ByteLevel's add_prefix_space */

@@ -1,13 +1,17 @@
 /* Tokenizers: BPE, Unigram, WordPiece, words and characters. tokenizer.json in the Hugging Face
  * form.
  *
- * Invalid UTF-8, whatever the kind, is taken one byte at a time: a byte that no valid sequence
- * starts at stands alone, and what follows is looked at anew. Such a byte is not White_Space. bpe
- * it is a piece of its own (its byte token), and the valid stretches around it are encoded each on
- * its own; word  it belongs to its word, which is <unk>, since JSON can't spell it; char  it is
- * <unk>. Where a tokenizer has normalizers or other pre-tokenizers, such a byte is a character that
- * is not assigned, which they see as such: a text is normalized and cut once. The model takes it as
- * an unknown character (its byte token, the unknown one, nothing).
+ * Invalid UTF-8 is taken one byte at a time: a byte at which no valid sequence starts is a
+ * character of its own, and not White_Space.
+ *
+ *     bpe    it is a piece of its own (the token of its byte), and the valid stretches around it
+ *            are encoded each on its own
+ *     word   it belongs to its word, which becomes <unk>, since JSON can't spell it
+ *     char   it becomes <unk>
+ *
+ * Tokenizers with normalizers or other pre-tokenizers see such a byte as a character that is not
+ * assigned, so that a text is normalized and cut once. The model takes it as an unknown character:
+ * the token of its byte, the unknown token, or nothing.
  *
  * A tokenizer may be shared by threads; it is not changed once loaded. Local: no MPI.
  */
@@ -179,7 +183,7 @@ bp_err bp_decode(const bp_tokenizer *tokenizer, const uint32_t *ids, int64_t cou
 /** Append any bytes as people read them: one line of valid UTF-8, from which the bytes can be had
  * back.
  *
- * Characters stand as they are, spaces too, except: \\ is a backslash; \n, \t, \r are newline, tab,
+ * Characters stay as they are, spaces too, except: \\ is a backslash; \n, \t, \r are newline, tab,
  * carriage return; \xNN is a byte of another control character, of a line separator (U+2028,
  * U+2029), or one that is not valid UTF-8.
  */

@@ -8,8 +8,8 @@
 /** Tokens that a file's vocabulary may have: 2^22; tests set it. */
 extern int64_t bp_tokenizer_size_limit;
 
-/** Add the tokens of a JSON object {token: id}, and of an added_tokens list that stand outside it,
- * in order of id.
+/** Add the tokens of a JSON object {token: id}, and those of an added_tokens list that are not in
+ * it, in order of id.
  *
  * Errors: BP_ERR_FORMAT (`name` is the file in the message), BP_ERR_SYSTEM.
  */

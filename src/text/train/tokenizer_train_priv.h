@@ -16,7 +16,7 @@ typedef struct bp_learning {
     const bp_strmap *words; /* key: bytes, value: how often */
     bool pieces;
     int64_t size;      /* of the vocabulary ... */
-    int64_t reserved;  /* ... with so many tokens still to come */
+    int64_t reserved;  /* ... with this many tokens still to come */
     int64_t min_count; /* pairs that occur less are not merged */
     bool progress;
 } bp_learning;

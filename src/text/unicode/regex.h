@@ -41,8 +41,8 @@ bp_regex_matches bp_regex_matches_of(const bp_regex *regex, bp_regex_work *work,
 /** The next one, to start and end; *found is false where there is none.
  *
  * Errors: BP_ERR_FORMAT the pattern takes too long or the text is beyond 2 GiB. The limits are
- * 10,000,000 steps back at one place, so many and 100 a byte in one search, 10,000,000 places to go
- * back to at a time, and 10 seconds of CPU and 10 a MiB in one text (bp_regex_work_begin).
+ * 10,000,000 steps back at one place, as many plus 100 a byte in one search, 10,000,000 places to
+ * go back to at a time, and 10 seconds of CPU and 10 a MiB in one text (bp_regex_work_begin).
  */
 bp_err bp_regex_next(bp_regex_matches *matches, bool *found);
 

@@ -88,11 +88,11 @@ struct comparison_results;
 /** "nll", "accuracy", ...; of regressions "nll", "coverage_95", "mae", "calibration_error",
  * "variance", "mse", "aurc", in the same columns. */
 const char *comparison_figure_name(const struct comparison_results *results, int figure);
-/** Of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
+/** The name of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
 const char *comparison_root_name(const struct comparison_results *results);
 extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
 
-/** Columns with so many shifts, and the column of one figure of detection. */
+/** Columns with `shifts` shifts, and the column of one figure of detection. */
 int64_t comparison_columns(int64_t shifts);
 int64_t comparison_column(int64_t shift, int score, int detection);
 
