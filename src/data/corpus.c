@@ -1,4 +1,4 @@
-/* A corpus: files in order that share one vocabulary. */
+/* A corpus: files in order that share one vocabulary. Streams, scores and tools read it. */
 #include "data/corpus.h"
 
 #include "base/fault.h"

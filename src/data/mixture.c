@@ -1,4 +1,4 @@
-/* Weights of corpora, and how their windows interleave. */
+/* Weights of corpora, and how their windows interleave: loader.c asks which corpus comes next. */
 #include "mixture_priv.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-/* Lines of an open run's journals. */
+/* Lines of an open run's journals: what a job reports while it runs. */
 #include "run/run_folder.h"
 
 #include "run/run_priv.h"

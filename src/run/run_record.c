@@ -1,4 +1,4 @@
-/* run.json: what a run is, and how it ended. */
+/* run.json: what a run is, and how it ended. Written at each start and end. */
 #include "run/run_record_priv.h"
 
 #include "base/clock.h"

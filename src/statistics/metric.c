@@ -1,4 +1,4 @@
-/* Metrics over resamples of documents. */
+/* Metrics over resamples of documents: values, intervals, differences, p-values. */
 #include "statistics/metric.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Words of a line, as each metric cuts them. */
+/* Words of a line, as each metric cuts them: the first step of all. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "text/unicode/characters.h"

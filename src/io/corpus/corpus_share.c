@@ -1,4 +1,4 @@
-/* A rank's share of the input, as records. */
+/* A rank's share of the input, encoded, as records: corpus_build.c joins them in order. */
 #include "corpus_build_priv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Taking in tokens and documents. */
+/* The corpus writer takes in tokens and documents; corpus_commit.c makes the file of them. */
 #include "corpus_writer_priv.h"
 
 #include "base/fs.h"

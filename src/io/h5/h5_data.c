@@ -1,4 +1,4 @@
-/* Datasets and attributes: writing. */
+/* Datasets and attributes: writing. h5_read.c reads them. */
 #include "io/h5/h5_parts.h"
 
 #include "base/fault.h"

@@ -1,4 +1,4 @@
-/* Decoding of LZF, as an HDF5 filter. */
+/* Decoding of LZF, as an HDF5 filter: foreign files of h5py have it. */
 #include "lzf_filter.h"
 
 #include <hdf5.h>

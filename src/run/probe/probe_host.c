@@ -1,4 +1,4 @@
-/* This process's host: processors, memory, limits. */
+/* This process's host: processors, memory, limits. The first of doctor's three steps. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/cores.h"

@@ -1,4 +1,4 @@
-/* The facts of many ranks' hosts, as rows of a report. */
+/* The facts of many ranks' hosts, gathered by doctor, as rows of its report. */
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Stacks of this process in RUN/backtraces/rank-N.txt, for those who ask what a rank is doing: at
+/* Stacks of this process in RUN/stacks/rank-N.txt, for those who ask what a rank is doing: at
  * SIGUSR2 (to the rank, or to mpirun, which hands it on), on the watchdog's word, and when a fatal
  * signal comes. What a handler does is safe at any moment: nothing is allocated, no lock is taken.
  */

@@ -1,6 +1,6 @@
 /* The watchdog: a thread of every rank sends rank 0 once a second what its main thread is doing
  * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
- * named on standard error, every rank writes its stack to RUN/backtraces, and all leave with
+ * named on standard error, every rank writes its stack to RUN/stacks, and all leave with
  * status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more, leave by
  * themselves.
  *
@@ -11,7 +11,7 @@
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
- * RUN/backtraces/rank-N.txt.
+ * RUN/stacks/rank-N.txt.
  *
  * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that
  * ends the process: its main thread can't be asked.

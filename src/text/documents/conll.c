@@ -1,4 +1,4 @@
-/* Lines of CoNLL files that are no words. */
+/* Lines of CoNLL files that are not words; documents.c and bagpipe-data metrics ask. */
 #include "text/documents/conll.h"
 
 #include <string.h>

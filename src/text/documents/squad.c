@@ -1,4 +1,4 @@
-/* Questions of SQuAD's files. */
+/* Questions of SQuAD's files: documents.c asks for one after another. */
 #include "text/documents/squad_priv.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* Added tokens, found in text. */
+/* Added tokens, found in text: the first step of a pipeline. */
 #include "text/pipeline/added.h"
 #include "base/mem.h"
 #include "text/pipeline/load.h"

@@ -1,4 +1,4 @@
-/* Byte pair encoding: the table of merges, and a word to ids. */
+/* Byte pair encoding: the table of merges, and what it makes of one piece. */
 #include "text/pipeline/bpe.h"
 #include "base/mem.h"
 

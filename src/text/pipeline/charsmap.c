@@ -1,4 +1,4 @@
-/* SentencePiece's compiled normalization (Darts-clone's double array). */
+/* SentencePiece's compiled normalization (Darts-clone's double array), a step of normalizer.c. */
 #include "base/mem.h"
 #include "text/pipeline/charsmap_priv.h"
 #include "text/unicode/unicode.h"

@@ -1,4 +1,4 @@
-/* Decoders, read and run. */
+/* Decoders, read from tokenizer.json and run: from tokens back to text. */
 #include "text/pipeline/decoder.h"
 #include "base/mem.h"
 #include "text/pipeline/load.h"

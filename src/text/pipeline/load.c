@@ -1,4 +1,4 @@
-/* Reading the components of tokenizer.json. */
+/* Reading the components of tokenizer.json: what all *_load.c share. */
 #include "text/pipeline/load.h"
 #include "base/mem.h"
 

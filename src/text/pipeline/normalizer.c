@@ -1,4 +1,4 @@
-/* Normalizers, run. */
+/* Normalizers, run: the second step of a pipeline, after added tokens are cut out. */
 #include "text/pipeline/normalizer.h"
 #include "base/mem.h"
 #include "text/unicode/characters.h"

@@ -1,4 +1,4 @@
-/* Models of tokenizer.json: one piece to ids. */
+/* Models of tokenizer.json, run: the last step of a pipeline, one piece to ids. */
 #include "text/pipeline/pieces.h"
 #include "base/mem.h"
 #include "text/unicode/invalid_bytes.h"

@@ -1,4 +1,4 @@
-/* The steps of a tokenizer: their end, and where they let documents be cut. */
+/* A pipeline as a whole: its end, and where it lets documents be cut. */
 #include "text/pipeline/pipeline.h"
 #include "base/mem.h"
 

@@ -1,4 +1,4 @@
-/* Pre-tokenizers, run. */
+/* Pre-tokenizers, run: the third step of a pipeline cuts normalized text into pieces. */
 #include "text/pipeline/pretokenizer.h"
 #include "base/mem.h"
 #include "text/pipeline/normalizer.h"

@@ -1,4 +1,5 @@
-/* Text to ids. */
+/* Text to ids: plain tokenizers by scan.c and a cache of words, others by the steps of the
+ * pipeline. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "text/pipeline/pipeline.h"

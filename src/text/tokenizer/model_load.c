@@ -1,4 +1,4 @@
-/* Models of tokenizer.json: vocabulary, scores, merges. */
+/* A pipeline's model, read from tokenizer.json: vocabulary, scores, merges. */
 #include "base/mem.h"
 #include "text/pipeline/load.h"
 #include "text/tokenizer/pipeline_load_priv.h"

@@ -1,4 +1,4 @@
-/* Tokenizers with steps: read as a whole. */
+/* A tokenizer with a pipeline, read as a whole; tokenizer_load.c reads plain ones. */
 #include "base/mem.h"
 #include "text/pipeline/load.h"
 #include "text/tokenizer/pipeline_load_priv.h"

@@ -1,4 +1,4 @@
-/* Roles of special tokens. */
+/* Roles of special tokens: by template and name, and as checkpoints keep them. */
 #include "text/tokenizer/tokenizer_parts.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Are two hashes of one tokenizer? */
+/* Are two hashes of one tokenizer? Asked when a corpus and a checkpoint meet. */
 #include "base/mem.h"
 #include "text/tokenizer/meaning_priv.h"
 #include "text/tokenizer/tokenizer.h"

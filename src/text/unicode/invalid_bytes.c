@@ -1,4 +1,4 @@
-/* Invalid bytes of a text, hidden as characters. */
+/* Invalid bytes of a text, hidden as characters while a pipeline runs. */
 #include "text/unicode/invalid_bytes.h"
 #include "text/unicode/scan.h"
 

@@ -1,4 +1,4 @@
-/* Regular expressions, by Oniguruma. */
+/* Regular expressions, by Oniguruma, with limits on time and steps. */
 #include "text/unicode/regex.h"
 #include "base/buffer.h"
 #include "base/mem.h"

@@ -1,4 +1,4 @@
-/* Words of text, counted in pieces. */
+/* Words of text, counted in pieces: what a perplexity per word is divided by. */
 #include "text/unicode/tally.h"
 #include "text/unicode/unicode.h"
 

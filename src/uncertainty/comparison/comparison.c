@@ -1,4 +1,4 @@
-/* The lists of a configuration, taken apart. */
+/* The lists of a configuration (models, corpora, shifts), taken apart. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/fs.h"

@@ -1,4 +1,4 @@
-/* Passes with masks of their own. */
+/* Passes with masks of their own: what :dropout and :dropconnect share. */
 #include "uncertainty/methods/passes.h"
 
 #include "base/err.h"
