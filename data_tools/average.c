@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <stdlib.h>

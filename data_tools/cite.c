@@ -33,11 +33,11 @@ typedef struct cite_arguments {
 enum { KEY_K = 'k', KEY_COUNT = 256, KEY_TEMPERATURE, KEY_MEMORY, KEY_ENTRIES, KEY_SOURCE };
 
 static const struct argp_option OPTIONS[] = {
-    {"neighbours", KEY_K, "K", 0, "entries that each token of the text looks at (default: 16)", 0},
+    {"neighbours", KEY_K, "K", 0, "nearest entries of each token of the text (default: 16)", 0},
     {"count", KEY_COUNT, "N", 0, "documents to print (default: 10)", 0},
     {"temperature", KEY_TEMPERATURE, "T", 0, "by which squared distances are divided (default: 1)",
      0},
-    {"entries", KEY_ENTRIES, NULL, 0, "print every entry that a token looks at instead", 0},
+    {"entries", KEY_ENTRIES, NULL, 0, "print every nearest entry of a token instead", 0},
     {"source", KEY_SOURCE, "SOURCE", 0, "of an encoder-decoder: what TEXT is written for", 0},
     {"memory", KEY_MEMORY, "MIB", 0, "of a rank, for keys of the datastore (default: 1024)", 0},
     {0}};
@@ -179,7 +179,7 @@ static int64_t prefix_of(const bp_model_info *info)
 
 /* Behind each token of the text, which its prefix precedes; a target begins with the token that its
  * decoder begins with, and its source ends with the end of a document. */
-static bp_err find_behind(citing *self, bool prefix)
+static bp_err find_following(citing *self, bool prefix)
 {
     const bp_model_info *info = &self->lm->info;
     int64_t count = self->ids.count, length = count + prefix, C = info->states.columns;
@@ -268,7 +268,7 @@ static bp_err find_queries(citing *self)
         return err;
     self->queries =
         bp_alloc("tool.cite", self->ids.count * info->states.columns, sizeof *self->queries);
-    err = info->masks ? find_masked(self) : find_behind(self, prefix);
+    err = info->masks ? find_masked(self) : find_following(self, prefix);
     return bp_agree(MPI_COMM_WORLD, err);
 }
 
@@ -561,18 +561,18 @@ const bp_tool bp_tool_cite = {
     .name = "cite",
     .help = {.name = "bagpipe-data cite",
              .usage = "CHECKPOINT DATASTORE TEXT",
-             .summary = "finds the training documents that stand nearest to a text",
+             .summary = "finds the training documents nearest to a text",
              .text =
-                 "DATASTORE is the file score/states.h5 that bagpipe score wrote of the "
-                 "training text under CHECKPOINT, with score.states=yes.\n"
-                 "Each token of TEXT, in its context, looks at the K nearest entries: by what "
-                 "follows it, and of a masked model by its own place, where it is masked. Their "
-                 "weights are proportional to exp(-d / T), d being squared distances, and sum "
-                 "to 1. A document's share is the weight of its entries, as a mean over the "
-                 "tokens of the text.\n"
-                 "A line has the share, the squared distance of the document's nearest entry, "
-                 "the document's number and id, the entry's position in it, and the text that "
-                 "ends with the entry's token. Of an encoder-decoder the position is that in the "
+                 "DATASTORE is the file score/states.h5 that bagpipe score wrote of the training "
+                 "text under CHECKPOINT, with score.states=yes.\n"
+                 "Each token of TEXT, in its context, is compared with the entries of the "
+                 "datastore, of which the K nearest count. A token is found by what follows it; "
+                 "with a masked model, by its own masked place. Their weights are proportional to "
+                 "exp(-d / T), d being squared distances, and sum to 1. A document's share is the "
+                 "weight of its entries, as a mean over the tokens of the text.\n"
+                 "A line has the share, the squared distance of the document's nearest entry, the "
+                 "document's number and id, the entry's position in it, and the text that ends "
+                 "with the entry's token. For an encoder-decoder, the position is that in the "
                  "document's target, and the line ends with its source and the target up to the "
                  "entry's token. Under mpirun ranks share the datastore out.",
              .options = OPTIONS,

@@ -13,7 +13,7 @@
 
 #define MANIFEST_BYTES (INT64_C(1) << 30)
 
-/* A folder of scores is none, even where it lies in the run folder of a training. */
+/* A folder of scores is none, even where it is in the run folder of a training. */
 static bool has(const char *folder, const char *name)
 {
     bool there = bp_path_exists(bp_path_in(folder, name).text);

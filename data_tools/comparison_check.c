@@ -182,8 +182,8 @@ static bp_err check_tokens(comparison *c, const convention *a, const convention 
         return BP_OK;
     if (one->token_hash == NULL || other->token_hash == NULL) {
         remark(c,
-               "%s an older version, which kept no hashes of tokens: that the texts are the "
-               "same is known by ids and counts alone",
+               "%s an older version, which kept no hashes of tokens: only ids and counts show that "
+               "the texts are the same",
                one->token_hash != NULL     ? "B is of"
                : other->token_hash != NULL ? "A is of"
                                            : "A and B are of");

@@ -8,7 +8,7 @@
 #include "io/corpus/corpus_convert.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <errno.h>
@@ -46,12 +46,11 @@ static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0, "the corpus to write (required)", 1},
     {"format", KEY_FORMAT, "text|lines|jsonl|tsv|pairs|conll|squad|hdf5", 0,
      "what a FILE holds: text, one document (the default); lines, a document a line, empty lines "
-     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; "
-     "tsv, fields with tabs between them, whose names stand in the first line; pairs, two FILEs "
-     "with a source and its target a line; conll, a word and its tag a line, documents parted by "
-     "empty "
-     "lines; squad, SQuAD's JSON: questions, their contexts and answers; hdf5, the tokens "
-     "of a corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
+     "are skipped and counted; jsonl, a JSON object a line, with \"text\" and perhaps \"id\"; tsv, "
+     "fields with tabs between them, whose names are in the first line; pairs, two FILEs with a "
+     "source and its target a line; conll, a word and its tag a line, documents parted by empty "
+     "lines; squad, SQuAD's JSON: questions, their contexts and answers; hdf5, the tokens of a "
+     "corpus that another program wrote: /tokens, /doc_start and the attribute vocab_size",
      1},
     {"text-field", KEY_TEXT_FIELD, "NAME", 0,
      "with jsonl: the field that holds the text (default text)", 1},
@@ -70,7 +69,7 @@ static const struct argp_option OPTIONS[] = {
      "model)",
      1},
     {"sentences", KEY_SENTENCES, "none|lines|punctuation", 0,
-     "with text, lines and jsonl: keep where sentences begin: at each line, or behind full stops "
+     "with text, lines and jsonl: keep where sentences begin: at each line, or after full stops "
      "(default none)",
      1},
     {"bos", KEY_BOS, NULL, 0,
@@ -411,43 +410,40 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_corpus = {
     .name = "corpus",
-    .help = {.name = "bagpipe-data corpus",
-             .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
-             .summary = "makes a compressed corpus (HDF5) of text",
-             .text =
-                 "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it "
-                 "reaches one rank alone, so with several ranks it is refused. The corpus "
-                 "depends on the text "
-                 "alone: it has the same bytes at any number of ranks, and under mpirun it is "
-                 "made faster.\n"
-                 "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl "
-                 "it is an error. An empty file (text) and an empty \"text\" (jsonl) are "
-                 "documents without a token of text. Fields of jsonl and squad that nobody asks "
-                 "for are not read, whatever they hold.\n"
-                 "Names of special tokens are text, as for tiktoken's encode_ordinary; with "
-                 "--special they are the tokens, as for Hugging Face's library: for texts in the "
-                 "form of a chat template, say, of which nobody else wrote a part.\n"
-                 "--format pairs and tsv make the documents of tasks: a document is a line, its "
-                 "texts behind one another; files of pairs have as many lines and no empty one. "
-                 "The first field of a line of conll "
-                 "is the word, the last one its tag. A question of squad without the member "
-                 "\"answers\" is one whose answers are not known.\n"
-                 "--format hdf5 keeps ids and documents as they are: /tokens of any integer "
-                 "type (gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], "
-                 "vocab_size, and where they are there eod_id, tokenizer_hash, doc_bytes, "
-                 "doc_words, doc_id and labels. A damaged file cannot harm the process that "
-                 "asks: another one reads it.",
-             .options = OPTIONS,
-             .examples =
-                 "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
-                 "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
-                 "      --label genre --out brown.h5 brown.jsonl\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format pairs \\\n"
-                 "      --out de.h5 a.de a.en\n"
-                 "  bagpipe-data corpus --tokenizer t.json --format tsv \\\n"
-                 "      --fields a,b --label class --value score --out pairs.h5 pairs.tsv\n"
-                 "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
-                 "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data corpus",
+         .usage = "--tokenizer FILE --out FILE.h5 [OPTION...] FILE...",
+         .summary = "makes a compressed corpus (HDF5) of text",
+         .text =
+             "A FILE may be compressed with gzip or zstd. The FILE - is standard input; it reaches "
+             "only one rank, so with several ranks it is refused. The corpus depends only on the "
+             "text: it has the same bytes at any number of ranks, and under mpirun it is made "
+             "faster.\n"
+             "Invalid UTF-8 is kept byte for byte and counted in text and lines; in jsonl it is an "
+             "error. An empty file (text) and an empty \"text\" (jsonl) are documents without a "
+             "token of text. Fields of jsonl and squad that nobody asks for are not read, whatever "
+             "they hold.\n"
+             "Names of special tokens are text, as for tiktoken's encode_ordinary; with --special "
+             "they are the tokens, as for Hugging Face's library: for texts in the form of a chat "
+             "template, say, of which nobody else wrote a part.\n"
+             "--format pairs and tsv make the documents of tasks: a document is a line, its texts "
+             "one after another; files of pairs have as many lines and no empty one. The first "
+             "field of a line of conll is the word, the last one its tag. A question of squad "
+             "without the member \"answers\" is one whose answers are not known.\n"
+             "--format hdf5 keeps ids and documents as they are: /tokens of any integer type "
+             "(gzip, lzf, shuffle or zstd, or none), /doc_start [documents + 1], vocab_size, and "
+             "where they are there eod_id, tokenizer_hash, doc_bytes, doc_words, doc_id and "
+             "labels. A damaged file cannot harm the process that asks: another one reads it.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data corpus --tokenizer t.json --out train.h5 train.txt.zst\n"
+                     "  bagpipe-data corpus --tokenizer t.json --format lines --out a.h5 a.txt\n"
+                     "  mpirun -n 4 bagpipe-data corpus --tokenizer t.json --format jsonl \\\n"
+                     "      --label genre --out brown.h5 brown.jsonl\n"
+                     "  bagpipe-data corpus --tokenizer t.json --format pairs \\\n"
+                     "      --out de.h5 a.de a.en\n"
+                     "  bagpipe-data corpus --tokenizer t.json --format tsv \\\n"
+                     "      --fields a,b --label class --value score --out pairs.h5 pairs.tsv\n"
+                     "  bagpipe-data corpus --format hdf5 --out train.h5 tokens-from-h5py.h5\n"
+                     "  zcat part-*.gz | bagpipe-data corpus --tokenizer t.json --out all.h5 -\n",
+         .statuses = STATUSES},
     .run = run};

@@ -5,7 +5,7 @@
 #include "file_tool.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "token_table.h"
 #include "tools.h"
 
@@ -119,11 +119,12 @@ const bp_tool bp_tool_encode = {
     .help = {.name = "bagpipe-data encode",
              .usage = "--tokenizer FILE [--special] TEXT...\n--tokenizer FILE [--special] -",
              .summary = "prints the tokens of texts",
-             .text = "It prints CSV, a row a token: the number of the text, from 1, the token's "
-                     "id, and the token's text, in which \\n, \\t, \\r and \\xNN stand for "
-                     "other characters, and \\\\ for a backslash. - is standard input, each line a "
-                     "text. Texts are encoded as bagpipe-data corpus does: names of special tokens "
-                     "are text (but with --special), and no special token is added.",
+             .text =
+                 "It prints CSV, a row a token: the number of the text, from 1, the token's id, "
+                 "and the token's text, in which \\n, \\t, \\r and \\xNN mean other characters, "
+                 "and \\\\ a backslash. - is standard "
+                 "input, each line a text. Texts are encoded as bagpipe-data corpus does: names of "
+                 "special tokens are text (but with --special), and no special token is added.",
              .options = OPTIONS,
              .examples = "  bagpipe-data encode --tokenizer tokenizer.json \"The ship sails.\"\n"
                          "  bagpipe-data encode --tokenizer tokenizer.json - < texts.txt\n",

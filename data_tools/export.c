@@ -8,7 +8,7 @@
 #include "models/adapter.h"
 #include "models/family.h"
 #include "models/task.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <string.h>
@@ -326,15 +326,11 @@ const bp_tool bp_tool_export = {
                     "vectors, of a "
                     "checkpoint",
          .text =
-             "The folder gets config.json, model.safetensors, and the checkpoint's "
-             "tokenizer.json where it keeps one. transformers loads it with "
-             "from_pretrained(FOLDER) "
-             "of the class that config.json names, or AutoModelForCausalLM's; of a transformer, "
-             "rnn, "
-             "lstm or gru, which it does not have, bagpipe alone reads the folder. The tokenizer "
-             "of an "
-             "encoder-decoder, or of a model with the head of a task, frames texts as its training "
-             "did.\n"
+             "The folder gets config.json, model.safetensors, and the checkpoint's tokenizer.json "
+             "where it keeps one. transformers loads it with from_pretrained(FOLDER) of the class "
+             "that config.json names, or AutoModelForCausalLM's; it has no transformer, rnn, lstm "
+             "or gru: only bagpipe reads their folders. The tokenizer of an encoder-decoder, or of "
+             "a model with the head of a task, frames texts as its training did.\n"
              "An ELMo becomes a folder of bilm-tf's: options.json, weights.hdf5, and the words in "
              "vocab.txt and tokenizer.json.\n"
              "An n-gram model becomes an ARPA file, whose words are the tokenizer's; with "

@@ -33,7 +33,8 @@ enum { FILE_TOOL_HEAD = 'n', FILE_TOOL_TOKENIZER = 256 }; /* keys of the options
 bp_err file_tool_run(const file_tool *tool, int argc, char **argv);
 
 /** The trainings among `folders` side by side as CSV, the best first.
- *  Errors: those of bp_history_read; a name that is no training is an error where it is alone. */
+ *  Errors: those of bp_history_read; a name that is not a training is an error if it is the only
+ * one. */
 bp_err table_of_runs(char *const *folders, int count, const file_options *options);
 
 typedef enum path_kind {
@@ -49,7 +50,7 @@ typedef enum path_kind {
  *  Errors: BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT "damaged": neither HDF5 nor JSON. */
 bp_err path_kind_of(path_kind *kind, bp_user_block *block, const char *path);
 
-/** Does the name end so, behind something? */
+/** Does the name end with this, after at least one character? */
 bool has_suffix(const char *name, const char *suffix);
 
 /** Paths of all datasets of a file, in the order of names, groups followed to a depth of 8. Free

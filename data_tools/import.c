@@ -8,7 +8,7 @@
 #include "import_files.h"
 #include "io/huggingface/hf_model.h"
 #include "models/family.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <stdio.h>
@@ -282,7 +282,7 @@ static void report(const bp_hf_model *model, const exchange_arguments *arguments
     if (r.left > names)
         bp_log("  and %lld more: --list names them", (long long)(r.left - names));
     if (tokenizer == NULL)
-        bp_log("tokenizer: none; of a corpus only the size of its vocabulary is checked");
+        bp_log("tokenizer: none; only the size of the vocabulary of a corpus is checked");
     else
         bp_log("tokenizer: %s, %lld tokens, hash %s", bp_tokenizer_kind(tokenizer),
                (long long)bp_tokenizer_size(tokenizer), bp_tokenizer_hash(tokenizer));

@@ -138,9 +138,9 @@ static void warn_of_left(const char *folder, const char *type)
             bp_buffer_printf(&left, "%s%s", left.bytes > 0 ? ", " : "", FILES[k]);
     if (left.bytes > 0)
         BP_WARN("import.tokenizer_left",
-                "the tokenizer of %s is left out, since of a %s tokenizer.json alone is read: in "
-                "%s; make it with transformers (AutoTokenizer.from_pretrained, save_pretrained) "
-                "and give it with --tokenizer",
+                "the tokenizer of %s is left out: for a %s, only tokenizer.json is read: in %s; "
+                "make it with transformers (AutoTokenizer.from_pretrained, save_pretrained) and "
+                "give it with --tokenizer",
                 left.data, type, folder);
     bp_buffer_clear(&left);
 }
@@ -271,7 +271,7 @@ static bp_err fail_file(const char *path)
         if (bytes >= KINDS[k].bytes && memcmp(head, KINDS[k].magic, KINDS[k].bytes) == 0)
             return fail_kind(path, KINDS[k].what, KINDS[k].remedy);
     if (is_safetensors(head, bytes))
-        return fail_kind(path, "a safetensors file alone",
+        return fail_kind(path, "only a safetensors file",
                          "give its folder, with config.json beside model.safetensors");
     if (is_headless_arpa(head, bytes))
         return fail_kind(path, "an ARPA file without the line \\data\\",

@@ -4,7 +4,7 @@
 #define BP_DATA_TOOLS_IMPORT_FILES_H
 
 #include "base/err.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /** The folder's tokenizer: tokenizer.json, else the files of the model_type's own class, where it
  * is known; *out NULL: there is none. Files that are left out are named by a warning. Owns: *out is

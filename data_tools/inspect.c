@@ -7,7 +7,7 @@
 #include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
 #include "run/status/run_history.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -418,7 +418,7 @@ static bp_err inspect_unfinished(const char *folder)
 {
     bp_history run;
     bp_err err = bp_history_read(&run, folder);
-    int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean stands behind */
+    int64_t members = run.curve_count > 0 ? run.curve_count - 1 : 0; /* the mean is last */
     int width = NAME_WIDTH;
 
     for (int64_t m = 0; m < members && err == BP_OK; m++)
@@ -520,16 +520,16 @@ static bp_err run(int argc, char **argv)
 
 const bp_tool bp_tool_inspect = {
     .name = "inspect",
-    .help = {.name = "bagpipe-data inspect",
-             .usage = "FILE...",
-             .summary = "prints what files hold",
-             .text =
-                 "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a "
-                 "tokenizer.json, an ensemble.json, a checkpoint, or a run folder: of that, its "
-                 "newest checkpoint, "
-                 "the names of its results and their tables, or the members of an ensemble with "
-                 "the last and the best step and loss of each.",
-             .examples = "  bagpipe-data inspect train.h5\n"
-                         "  bagpipe-data inspect runs/small\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data inspect",
+         .usage = "FILE...",
+         .summary = "prints what files hold",
+         .text =
+             "A FILE is a corpus, a table of scores (documents.h5, tokens.h5), a tokenizer.json, "
+             "an ensemble.json, a checkpoint, or a run folder. For a run folder it prints the "
+             "newest checkpoint, the names of its results and their tables, or the members of an "
+             "ensemble with the last and the best step and loss of each.",
+         .examples = "  bagpipe-data inspect train.h5\n"
+                     "  bagpipe-data inspect runs/small\n",
+         .statuses = STATUSES},
     .run = run};

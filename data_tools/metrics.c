@@ -43,15 +43,15 @@ static const struct argp_option OPTIONS[] = {
      "or spans (required)",
      0},
     {"reference", KEY_REFERENCE, "FILE", 0,
-     "what is right, a document a line (required, except for perplexity); of texts there may be "
-     "several",
+     "what is right, a document a line (required, except for perplexity); there may be several for "
+     "texts",
      0},
     {"hypothesis", KEY_HYPOTHESIS, "FILE", 0, "what a system says, a document a line (required)",
      0},
     {"against", KEY_AGAINST, "FILE", 0, "what another system says: a paired bootstrap", 0},
     {"words", KEY_WORDS, "13a|zh|none", 0,
      "bleu, meteor: words as mteval-v13a.pl cuts them (the default), Chinese characters apart, or "
-     "what stands between white space",
+     "the words between white space",
      0},
     {"wordnet", KEY_WORDNET, "FOLDER", 0,
      "meteor: WordNet's files (default " BP_WORDNET_FOLDER "; without them no synonyms)", 0},
@@ -195,7 +195,7 @@ typedef struct metrics_kind {
     const bp_metric *metric;
     bool several; /* references */
     bp_err (*count)(answers_of *, const inputs *, const answer_file *);
-    size_t answers;        /* where they lie in answers_of; they begin with the documents */
+    size_t answers;        /* where they are in answers_of; they begin with the documents */
     const char *signature; /* sacreBLEU's, for the number of references and the words; NULL: none */
     bool needs_model, needs_no_reference;
 } metrics_kind;
@@ -487,8 +487,8 @@ static bp_err check(const metrics_arguments *arguments, const metrics_kind *kind
                        arguments->hypothesis == NULL ? "--hypothesis" : "--reference");
     if (arguments->files.count > 0)
         return BP_FAIL(BP_ERR_USAGE, "command.not_understood",
-                       "'%s' is not understood: at the command line; files stand behind "
-                       "--reference, --hypothesis and --against",
+                       "'%s' is not understood: at the command line; files follow --reference, "
+                       "--hypothesis and --against",
                        arguments->files.list[0]);
     if (kind->needs_model && arguments->model.model == NULL)
         return BP_FAIL(BP_ERR_USAGE, "command.no_input",
@@ -551,14 +551,12 @@ const bp_tool bp_tool_metrics = {
                       "--kind KIND --model CHECKPOINT OPTION...",
              .summary = "measures translations, summaries, labels, tags and answers",
              .text =
-                 "Line n of each file is of document n; a hypothesis may be the outputs.jsonl of "
-                 "generate, of whose surest texts it prints the figures too. It prints JSON: each "
-                 "figure with its 95 % "
-                 "interval by a bootstrap over documents (sentences of tags), and with --against "
-                 "the differences, hypothesis less against, on the same resamples: wins is the "
-                 "share of resamples in which the hypothesis is better. On a terminal the figures "
-                 "stand "
-                 "on standard error too, a line each.\n"
+                 "Line n of each file belongs to document n. A hypothesis may be the outputs.jsonl "
+                 "of generate: then figures of its surest texts are printed too. It prints JSON: "
+                 "each figure with its 95 % interval by a bootstrap over documents (sentences of "
+                 "tags), and with --against the differences, hypothesis less against, on the same "
+                 "resamples: wins is the share of resamples in which the hypothesis is better. On "
+                 "a terminal the figures stand on standard error too, a line each.\n"
                  "bleu: sacreBLEU's, 0 to 100, with its signature. chrf: chrF2, 0 to 100. rouge: "
                  "F, precision and recall of ROUGE-1, 2 and L, 0 to 1, without stemming. meteor: 0 "
                  "to 1, by words, stems and WordNet's synonyms.\n"

@@ -5,10 +5,11 @@
 #include "metrics_files.h"
 #include "statistics/metric.h"
 
-/** Of texts that generate wrote: {ORDER: {"coverage": [...], FIGURE: [...], ...}, ...}, the figures
- * of the documents with the highest log-probability a token ("logprob"), and of an ensemble with
- * the lowest mutual information a token, for each twentieth of them. NULL: the file is another. New
- * reference. Source: El-Yaniv and Wiener 2010, risk and coverage; the figures are of sets. */
+/** For texts that generate wrote: {ORDER: {"coverage": [...], FIGURE: [...], ...}, ...}, the
+ * figures of the documents with the highest log-probability a token ("logprob"), and of an ensemble
+ * with the lowest mutual information a token, for each twentieth of them. NULL: the file is
+ * another. New reference. Source: El-Yaniv and Wiener 2010, risk and coverage; the figures are of
+ * sets. */
 json_t *metrics_coverage(const bp_metric *metric, const void *answers, const answer_file *file);
 
 #endif

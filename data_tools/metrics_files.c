@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "text/characters.h"
-#include "text/conll.h"
+#include "text/documents/conll.h"
+#include "text/unicode/characters.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,8 +86,8 @@ static void take_certainty(answer_file *file, const json_t *line, int64_t number
     }
 }
 
-/* A line of generate's outputs.jsonl; *next: the index of the text behind those taken. A further
- * text of a prompt is passed over. */
+/* A line of generate's outputs.jsonl; *next: the index of the text after those taken. A further
+ * text of a prompt is skipped. */
 static bp_err take_output(bp_buffer *out, answer_file *file, const json_t *line, int64_t *next,
                           int64_t *left_out)
 {

@@ -14,13 +14,13 @@ typedef struct answer_file {
     char *text;       /* lines end with a zero byte in it */
     bp_line *lines;   /* [count] */
     int64_t count;
-    int64_t *numbers; /* [count] where the lines lie in the file, from 1; of words alone */
+    int64_t *numbers; /* [count] where the lines are in the file, from 1; only for words */
     double *certainty[ANSWER_ORDERS]; /* [count] of texts that generate wrote: log-probability, and
                                          less mutual information, a token; NULL: unknown */
 } answer_file;
 
 /** The lines of a file: "\n" or "\r\n" ends one, and the last need not be ended. `texts`: U+0000
- * may stand in them.
+ * are allowed in them.
  *
  * Errors:     BP_ERR_INPUT, BP_ERR_DENIED; BP_ERR_FORMAT there is none, or one is not valid UTF-8;
  * clear after an error too. */
@@ -30,7 +30,7 @@ void answer_file_clear(answer_file *file);
  * another number of lines. */
 bp_err answer_files_match(answer_file *one, answer_file *other);
 /** Of CoNLL's columns: keep words, and one empty line between sentences; comments and marks of
- * documents (text/conll.h) are left out, as blank lines are at both ends. */
+ * documents (text/documents/conll.h) are left out, as blank lines are at both ends. */
 void answer_file_keep_words(answer_file *file);
 
 /** Codes of labels: [count] of each file, bp_free(). Errors: BP_ERR_FORMAT an empty line. */

@@ -7,13 +7,14 @@
 #include "io/checkpoint/checkpoint.h"
 #include "math/math.h"
 #include "models/open.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/tally.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Texts are matched in groups of about so many tokens, whose states lie in memory together. */
+/* Texts are matched in groups of about so many tokens, whose states are in memory together. */
 #define GROUP_TOKENS 16384
 
 struct metrics_model {

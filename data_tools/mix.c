@@ -32,7 +32,7 @@ static const bp_help_row STATUSES[] = {
     {"65", "the texts, their tokenizers or the scored tokens differ, there is no scored token, "
            "weights are of other models, or a file is damaged"},
     {"66", "a file is missing; the scores were made without score.tokens=yes"},
-    {"71", "memory is short"},
+    {"71", "out of memory"},
     {"73, 74, 77", "an output cannot be written"},
     {0}};
 

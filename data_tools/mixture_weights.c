@@ -46,7 +46,7 @@ static bp_err wrong_weights(const char *path, const char *what)
                    "%s: at %s; fit the weights again with bagpipe-data mix", what, path);
 }
 
-/* One of them is of the model whose scores stand in its place. */
+/* One of them is of the model whose scores are in its place. */
 static bp_err read_weight(double *weight, const json_t *one, const mixture_part *part,
                           const char *path)
 {

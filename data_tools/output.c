@@ -2,7 +2,7 @@
 #include "output.h"
 
 #include "mesh/mesh.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -9,7 +9,7 @@
 bp_err bp_output_is_not(const char *out, const char *input);
 
 /** Refuse standard input ("-") among the files of text if it is named twice, or if there are
- * several ranks: a launcher hands it to one of them alone. Errors: BP_ERR_USAGE. Local, the same on
+ * several ranks: a launcher hands it to only one of them. Errors: BP_ERR_USAGE. Local, the same on
  * all ranks. */
 bp_err bp_stdin_check(char *const *files, int count);
 

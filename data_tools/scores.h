@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "io/h5/h5.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -171,7 +171,7 @@ static bp_err print_table(const char *path, const file_options *options)
 }
 
 static const struct argp_option OPTIONS[] = {
-    {"head", FILE_TOOL_HEAD, "N", 0, "print the first N rows alone", 0},
+    {"head", FILE_TOOL_HEAD, "N", 0, "print only the first N rows", 0},
     {"tokenizer", FILE_TOOL_TOKENIZER, "FILE", 0,
      "of tokens.h5: the tokenizer.json, where the scored corpus keeps none", 0},
     {0}};

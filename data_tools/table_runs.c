@@ -26,7 +26,7 @@ static int compare_reals(double a, double b)
     return a < b ? -1 : a > b;
 }
 
-/* By validation; runs without it behind those with it, by their last loss. */
+/* By validation; runs without it after those with it, by their last loss. */
 static int compare_rows(const void *a, const void *b)
 {
     const table_row *x = a, *y = b;

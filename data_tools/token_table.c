@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "scores.h"
 #include "table_columns.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

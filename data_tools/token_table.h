@@ -3,7 +3,7 @@
 #define BP_DATA_TOOLS_TOKEN_TABLE_H
 
 #include "file_tool.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /** Is it a tokens.h5 with the ids of its tokens? Older versions did not keep them; of such a file a
  * warning says so. */

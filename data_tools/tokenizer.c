@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "mesh/mesh.h"
 #include "output.h"
-#include "text/trainer.h"
+#include "text/train/tokenizer_train.h"
 #include "tools.h"
 
 #include <argp.h>
@@ -422,38 +422,38 @@ static bp_err run(int argc, char **argv)
     else if (err == BP_OK)
         err = bp_agree(MPI_COMM_WORLD, root ? convert(&arguments) : BP_OK);
     if (arguments.specials != NULL)
-        bp_free(arguments.specials[0]); /* all names lie in the first one's text */
+        bp_free(arguments.specials[0]); /* all names are in the text of the first */
     bp_free(arguments.specials);
     return err;
 }
 
 const bp_tool bp_tool_tokenizer = {
     .name = "tokenizer",
-    .help = {.name = "bagpipe-data tokenizer",
-             .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
-                      "--kind word --out tokenizer.json FILE...\n"
-                      "--vocab FILE --merges FILE --out tokenizer.json\n"
-                      "--vocab vocab.txt [--cased] --out tokenizer.json\n"
-                      "--from FILE --out tokenizer.json",
-             .summary = "trains a tokenizer on text, or converts one",
-             .text =
-                 "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed "
-                 "with gzip or zstd. The FILE - is standard input, which is read once; it reaches "
-                 "one rank alone, so with several ranks it is refused. The result depends on the "
-                 "text alone: it has the same "
-                 "bytes at any number of ranks, and under mpirun the text is read faster.\n"
-                 "<|endoftext|> is the last id. In vocabularies of words and characters <unk> "
-                 "is id 0; in unigram ones <pad>, </s> and <unk> are ids 0 to 2, and </s> ends a "
-                 "document; in wordpiece ones [PAD], [UNK], [CLS], [SEP] and [MASK] are ids 0 to "
-                 "4, [SEP] ends a document, and text is in lower case without accents unless "
-                 "--cased is given. If the text has fewer words than N, or (bpe, wordpiece) no "
-                 "more pairs "
-                 "that occur twice, the vocabulary is smaller than N, and a warning says so.",
-             .options = OPTIONS,
-             .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
-                         "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
-                         "      --format lines --out words.json train.txt\n"
-                         "  zcat part-*.gz | bagpipe-data tokenizer --size 8000 --out t.json -\n"
-                         "  bagpipe-data tokenizer --vocab v.json --merges m.txt --out gpt2.json\n",
-             .statuses = STATUSES},
+    .help =
+        {.name = "bagpipe-data tokenizer",
+         .usage = "--size N --out tokenizer.json [OPTION...] FILE...\n"
+                  "--kind word --out tokenizer.json FILE...\n"
+                  "--vocab FILE --merges FILE --out tokenizer.json\n"
+                  "--vocab vocab.txt [--cased] --out tokenizer.json\n"
+                  "--from FILE --out tokenizer.json",
+         .summary = "trains a tokenizer on text, or converts one",
+         .text =
+             "It writes tokenizer.json in the Hugging Face form. A FILE may be compressed with "
+             "gzip or zstd. The FILE - is standard input, which is read once; it reaches only one "
+             "rank, so with several ranks it is refused. The result depends only on the text: it "
+             "has the same bytes at any number of ranks, and under mpirun the text is read "
+             "faster.\n"
+             "<|endoftext|> is the last id. In vocabularies of words and characters <unk> is id 0; "
+             "in unigram ones <pad>, </s> and <unk> are ids 0 to 2, and </s> ends a document; in "
+             "wordpiece ones [PAD], [UNK], [CLS], [SEP] and [MASK] are ids 0 to 4, [SEP] ends a "
+             "document, and text is in lower case without accents unless --cased is given. If the "
+             "text has fewer words than N, or (bpe, wordpiece) no more pairs that occur twice, the "
+             "vocabulary is smaller than N, and a warning says so.",
+         .options = OPTIONS,
+         .examples = "  bagpipe-data tokenizer --size 8000 --out tokenizer.json train.txt.zst\n"
+                     "  mpirun -n 4 bagpipe-data tokenizer --kind word --size 30000 \\\n"
+                     "      --format lines --out words.json train.txt\n"
+                     "  zcat part-*.gz | bagpipe-data tokenizer --size 8000 --out t.json -\n"
+                     "  bagpipe-data tokenizer --vocab v.json --merges m.txt --out gpt2.json\n",
+         .statuses = STATUSES},
     .run = run};

@@ -29,7 +29,7 @@ enum { KEY_TOKENIZER = 256, KEY_COUNT, KEY_FIRST };
 
 static const struct argp_option OPTIONS[] = {
     {"count", KEY_COUNT, "N", 0, "words to print (default: 10)", 1},
-    {"first", KEY_FIRST, "N", 0, "look at the N most frequent words alone (default: all)", 2},
+    {"first", KEY_FIRST, "N", 0, "use only the N most frequent words (default: all)", 2},
     {"tokenizer", KEY_TOKENIZER, "FILE", 0,
      "the model's tokenizer.json, where the checkpoint keeps none", 3},
     {0}};
@@ -268,7 +268,7 @@ static double cosine(const space *self, int64_t a, int64_t b)
     return sum;
 }
 
-static bp_err judge_line(const space *self, char *line, double *given, double *found, bool *counts)
+static bp_err check_line(const space *self, char *line, double *given, double *found, bool *counts)
 {
     char *words[3];
     int64_t a, b;
@@ -285,7 +285,7 @@ static bp_err judge_line(const space *self, char *line, double *given, double *f
 }
 
 /* Two words and a number a line; a first line without a number is a head. */
-static bp_err judge_file(const space *self, char *text, const char *path)
+static bp_err check_file(const space *self, char *text, const char *path)
 {
     int64_t capacity = 0, pairs = 0, left = 0;
     double *given = NULL, *found = NULL;
@@ -302,7 +302,7 @@ static bp_err judge_file(const space *self, char *text, const char *path)
             given = bp_realloc("tool.vectors", given, capacity, sizeof *given);
             found = bp_realloc("tool.vectors", found, capacity, sizeof *found);
         }
-        if (judge_line(self, line, &given[pairs], &found[pairs], &counts) != BP_OK) {
+        if (check_line(self, line, &given[pairs], &found[pairs], &counts) != BP_OK) {
             if (n > 1)
                 err = wrong_line(path, n, "it is not two words and a number");
             continue;
@@ -374,7 +374,7 @@ static bp_err act(const space *self, const vectors_arguments *arguments)
     if (strcmp(action, "nearest") == 0)
         return nearest(self, words, count, arguments->count);
     if (strcmp(action, "similarity") == 0)
-        return with_file(self, words[0], judge_file);
+        return with_file(self, words[0], check_file);
     return count == 1 ? with_file(self, words[0], answer_file)
                       : analogy(self, words, arguments->count);
 }

@@ -6,7 +6,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/corpus/corpus_file.h"
 #include "mesh/mesh.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools.h"
 
 #include <limits.h>

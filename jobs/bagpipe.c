@@ -51,7 +51,7 @@ static bool is_option(const char *word, const char *name)
     return strncmp(word, name, length) == 0 && (word[length] == '\0' || word[length] == '=');
 }
 
-/* The number of an option, argv[*at], behind its '=' or in the next word: `least` to a million. */
+/* The number of an option, argv[*at], after its '=' or in the next word: `least` to a million. */
 static bp_err parse_number(int64_t *out, int64_t least, int argc, char **argv, int *at)
 {
     const char *option = argv[*at], *text = strchr(option, '=');

@@ -147,13 +147,13 @@ static void look_at_hosts(doctor *self)
     BP_MPI(MPI_Gather(&own, (int)sizeof own, MPI_BYTE, all, (int)sizeof own, MPI_BYTE, 0,
                       self->world));
     if (self->rows)
-        self->host_count = bp_probe_judge_hosts(self->rows, all, size);
+        self->host_count = bp_probe_check_hosts(self->rows, all, size);
     bp_free(all);
 }
 
 /* ---- MPI and libraries ---- */
 
-static void judge_mpi(const doctor *self)
+static void check_mpi(const doctor *self)
 {
     static const struct {
         int level;
@@ -184,7 +184,7 @@ static void judge_mpi(const doctor *self)
                      "none: one rank, as without mpirun; start it as the job is to be started");
 }
 
-static void judge_libraries(const doctor *self)
+static void check_libraries(const doctor *self)
 {
     unsigned int major = 0, minor = 0, release = 0;
     bool known = H5get_libversion(&major, &minor, &release) >= 0;
@@ -203,7 +203,7 @@ static void judge_libraries(const doctor *self)
 /* ---- the bits of a sum over ranks ---- */
 
 /* Values whose sum depends on the order of additions have one sum on all ranks. */
-static bp_err judge_bits(const doctor *self)
+static bp_err check_bits(const doctor *self)
 {
     static const int64_t sizes[] = {1000, 65536}; /* they go different ways */
     float *x = bp_alloc("doctor", sizes[1], sizeof *x);
@@ -310,7 +310,7 @@ static bp_err look_at_folder(const doctor *self)
                          "use a run.dir that all hosts share", "%s", bp_err_message());
         else if (self->rows && bp_comm_size(self->world) == 1)
             bp_probe_add(self->rows, BP_PROBE_NOTE, "seen by others", NULL,
-                         "not tried: there is one rank alone");
+                         "not tried: there is only one rank");
         else if (self->rows)
             bp_probe_add(self->rows, BP_PROBE_OK, "seen by others", NULL,
                          "a file of rank 0 is seen by all ranks, on %d host%s", self->host_count,
@@ -364,7 +364,7 @@ static void print_rows(const doctor *self)
 }
 
 /* Besides what was found before, which is the failure to report. */
-static bp_err judge_config(const doctor *self, const bp_option *const *tables, bp_err before)
+static bp_err check_config(const doctor *self, const bp_option *const *tables, bp_err before)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     const bp_doctor_config what = {.path = self->target,
@@ -376,7 +376,7 @@ static bp_err judge_config(const doctor *self, const bp_option *const *tables, b
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
     if (self->rows && self->config)
-        err = bp_doctor_judge_config(self->rows, self->config, &what);
+        err = bp_doctor_check_config(self->rows, self->config, &what);
     err = bp_agree(self->world, err);
     if (before != BP_OK)
         bp_err_set_message(message);
@@ -393,15 +393,15 @@ static bp_err examine(doctor *self, const bp_option *const *tables)
         self->rows = json_array();
     look_at_hosts(self);
     if (self->rows) {
-        judge_mpi(self);
+        check_mpi(self);
         bp_probe_leftovers(self->rows);
     }
-    err = judge_bits(self);
+    err = check_bits(self);
     if (err == BP_OK)
         err = look_at_folder(self);
-    err = judge_config(self, tables, err);
+    err = check_config(self, tables, err);
     if (self->rows)
-        judge_libraries(self); /* last: who asks HDF5 first can't set it up any more */
+        check_libraries(self); /* last: who asks HDF5 first can't set it up any more */
     if (self->rows && self->json) {
         json_t *report =
             json_pack("{s:i, s:i, s:i, s:O}", "status", (int)err, "ranks",

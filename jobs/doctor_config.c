@@ -44,7 +44,7 @@ static const bp_job *job_of(const bp_config *read)
     return NULL;
 }
 
-static void judge_mesh(findings *self, const bp_config *config, int ranks)
+static void check_mesh(findings *self, const bp_config *config, int ranks)
 {
     bp_mesh_shape shape = bp_mesh_shape_of(config);
     bp_err err = bp_mesh_shape_fit(&shape, ranks);
@@ -62,7 +62,7 @@ static void judge_mesh(findings *self, const bp_config *config, int ranks)
         note(self, err);
 }
 
-static void judge_path(findings *self, const char *key, const char *path)
+static void check_path(findings *self, const char *key, const char *path)
 {
     bool is_there = bp_path_exists(path);
     const char *missing = is_there ? "it can't be read" : "there is no such file";
@@ -76,7 +76,7 @@ static void judge_path(findings *self, const char *key, const char *path)
 }
 
 /* A path or a glob, as bp_corpus_open takes it. */
-static void judge_item(findings *self, const char *key, char *item)
+static void check_item(findings *self, const char *key, char *item)
 {
     glob_t found = {0};
     size_t bytes;
@@ -88,43 +88,43 @@ static void judge_item(findings *self, const char *key, char *item)
     if (item[0] == '\0')
         return;
     if (strpbrk(item, "*?[") == NULL || bp_path_exists(item) || glob(item, 0, NULL, &found) != 0)
-        judge_path(self, key, item);
+        check_path(self, key, item);
     for (size_t k = 0; k < found.gl_pathc; k++)
-        judge_path(self, key, found.gl_pathv[k]);
+        check_path(self, key, found.gl_pathv[k]);
     globfree(&found);
 }
 
 /* The whole list may be one file whose name has a comma. */
-static void judge_corpora(findings *self, const char *key, const char *value)
+static void check_corpora(findings *self, const char *key, const char *value)
 {
     char *list = bp_path_exists(value) ? NULL : bp_strdup(value), *rest;
 
     if (list == NULL) {
-        judge_path(self, key, value);
+        check_path(self, key, value);
         return;
     }
     for (char *item = strtok_r(list, ",", &rest); item != NULL; item = strtok_r(NULL, ",", &rest))
-        judge_item(self, key, item);
+        check_item(self, key, item);
     bp_free(list);
 }
 
-static void judge_files(void *context, const bp_option *option, const char *value)
+static void check_files(void *context, const bp_option *option, const char *value)
 {
     static const struct {
         const char *key;
-        void (*judge)(findings *self, const char *key, const char *value);
-    } FILES[] = {{"corpus.train", judge_corpora},
-                 {"corpus.valid", judge_corpora},
-                 {"score.corpus", judge_corpora},
-                 {"tokenizer.path", judge_path},
-                 {"model.init", judge_path}};
+        void (*check)(findings *self, const char *key, const char *value);
+    } FILES[] = {{"corpus.train", check_corpora},
+                 {"corpus.valid", check_corpora},
+                 {"score.corpus", check_corpora},
+                 {"tokenizer.path", check_path},
+                 {"model.init", check_path}};
 
     for (size_t k = 0; value != NULL && value[0] != '\0' && k < sizeof FILES / sizeof FILES[0]; k++)
         if (strcmp(option->key, FILES[k].key) == 0)
-            FILES[k].judge(context, option->key, value);
+            FILES[k].check(context, option->key, value);
 }
 
-bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doctor_config *what)
+bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doctor_config *what)
 {
     findings self = {.rows = rows};
     const bp_job *job = job_of(read);
@@ -150,8 +150,8 @@ bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doct
     }
     if (err == BP_OK) {
         bp_probe_add(rows, BP_PROBE_OK, "configuration", NULL, "%s takes it", job->name);
-        judge_mesh(&self, config, what->ranks);
-        bp_config_each(config, judge_files, &self);
+        check_mesh(&self, config, what->ranks);
+        bp_config_each(config, check_files, &self);
         err = self.first;
         if (err != BP_OK)
             bp_err_set_message(self.message);

@@ -15,12 +15,12 @@ typedef struct bp_doctor_config {
     const bp_option *const *tables; /* all keys that a configuration may have, NULL-ended */
 } bp_doctor_config;
 
-/** Can the job of this configuration start on so many ranks? Rows for the job's own check (the job
- * is the one whose keys are given), the mesh, and the files that it names, which must be there and
- * may be read; none is opened. Local.
+/** Can the job of this configuration start on this number of ranks? Rows for the job's own check
+ * (the job is the one whose keys are given), the mesh, and the files that it names, which must be
+ * there and may be read; none is opened. Local.
  *
  * read: the configuration, read without a job.
  * Errors: BP_ERR_CONFIG, BP_ERR_INPUT, BP_ERR_DENIED of the first row that fails; BP_ERR_SYSTEM. */
-bp_err bp_doctor_judge_config(json_t *rows, const bp_config *read, const bp_doctor_config *what);
+bp_err bp_doctor_check_config(json_t *rows, const bp_config *read, const bp_doctor_config *what);
 
 #endif

@@ -118,8 +118,8 @@ static bp_err print_program_help(FILE *out)
         .usage = "JOB CONFIG.ini [section.key=value ...] [OPTION...]\nCOMMAND [ARGUMENT...]\n"
                  "help JOB|COMMAND",
         .summary = "trains language models and ensembles of them, and scores corpora",
-        .text = "A job runs on one rank as it stands, and on N ranks under mpirun -n N or srun. "
-                "The programs for text, corpora and tables are in bagpipe-data.",
+        .text = "A job runs on one rank as it is, and on N ranks under mpirun -n N or srun. The "
+                "programs for text, corpora and tables are in bagpipe-data.",
         .list_head = "Jobs and commands:",
         .list = list,
         .options = OPTIONS,

@@ -18,7 +18,7 @@ enum { KEY_X = 256 };
 static const struct argp_option OPTIONS[] = {
     {"out", 'o', "FILE", 0,
      "write FILE: a page (.html) with plots over steps, tokens and hours, figures, and the keys "
-     "that differ; or the plots alone (.svg, .png). Default: RUN/index.html of one run, " HERE
+     "that differ; or only the plots (.svg, .png). Default: RUN/index.html of one run, " HERE
      " of several",
      0},
     {"x", KEY_X, "AXIS", 0, "the axis of a picture: steps|tokens|hours (default steps)", 0},
@@ -38,7 +38,7 @@ const bp_help bp_plot_help = {
     .text = "RUN is the run folder of pretrain or ensemble; its job may be running. The plots show "
             "loss, validation loss, learning rate, gradient norm and tokens a second. The command "
             "needs no MPI, takes no lock and writes only FILE. Plots need gnuplot; a page without "
-            "it has the tables alone.",
+            "it has only the tables.",
     .options = OPTIONS,
     .examples = "  bagpipe plot runs/small\n"
                 "  bagpipe plot runs/small runs/large --out both.html\n"

@@ -25,7 +25,7 @@ const bp_job bp_job_score = {
     .name = "score",
     .help = "computes the log-probability of every token of corpora under a model or an ensemble",
     .text = "It writes score/summary.json, score/documents.h5 and, with score.tokens=yes, "
-            "score/tokens.h5 into run.dir. The same command again computes what is missing. Of a "
+            "score/tokens.h5 into run.dir. The same command again computes what is missing. For a "
             "fine-tuned model it writes score/summary.json, score/predictions.csv and "
             "score/index.html; a corpus without labels has predictions and no figures.",
     .examples = "  mpirun -n 4 bagpipe score score.ini run.dir=runs/scored score.tokens=yes\n"

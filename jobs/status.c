@@ -14,7 +14,7 @@
 #define STATUS_INDENT 13 /* of its texts */
 
 static const struct argp_option OPTIONS[] = {
-    {"json", 0, NULL, 0, "print an object with all that is known; of several runs an array", 0},
+    {"json", 0, NULL, 0, "print an object with all that is known; an array for several runs", 0},
     {0}};
 
 static const bp_help_row STATUSES[] = {{"0", "done, whatever the state"},
@@ -29,13 +29,12 @@ const bp_help bp_status_help = {
     .summary = "prints what runs are doing, and what to do next",
     .text = "RUN is a run folder. For each one it prints the state, progress, time left, the last "
             "checkpoint, and restarts with the time they cost. It needs no MPI, takes no lock and "
-            "writes nothing: it may be called at any time, on any machine that sees the "
-            "folder; under Slurm it asks squeue. Of several names, those that are no runs are "
-            "ignored and counted.\n"
+            "writes nothing: it may be called at any time, on any machine that sees the folder; "
+            "under Slurm it asks squeue. Among several names, those that are not runs are ignored "
+            "and counted.\n"
             "States: running; starting; finished; stopped, and by what (the same command resumes); "
             "failed; queued, Slurm starts its job again; dead, its job is gone; silent, its host "
-            "cannot be asked from here, and its "
-            "counter, which rises every 10 s, stands still.",
+            "cannot be asked from here, and its counter, which rises every 10 s, stands still.",
     .options = OPTIONS,
     .examples = "  bagpipe status runs/*\n"
                 "  bagpipe status runs/small --json\n",

@@ -5,18 +5,20 @@
  *     static void empty_file_is_read_as_nothing(void **state)
  *     {
  *         (void)state;
- *         const char *path = bp_test_path("empty");            // in a fresh folder, removed at the
- * end bp_test_expect(bp_file_write(path, "", 0), BP_OK);   // shows the message when it is another
- * code bp_test_expect(bp_file_read("/none", 9, &data, &bytes), BP_ERR_INPUT);
- *         bp_test_message_has("/none");                        // of the last failure
+ *         const char *path = bp_test_path("empty"); // in a fresh folder, removed at the end
+ *         bp_test_expect(bp_file_write(path, "", 0), BP_OK); // shows the message of another code
+ *         bp_test_expect(bp_file_read("/none", 9, &data, &bytes), BP_ERR_INPUT);
+ *         bp_test_message_has("/none"); // of the last failure
  *     }
  *
  *     int main(void)
  *     {
- *         static const struct CMUnitTest tests[] =
- * {cmocka_unit_test(empty_file_is_read_as_nothing)}; return BP_TEST_RUN(tests);
+ *         static const struct CMUnitTest tests[] = {
+ *             cmocka_unit_test(empty_file_is_read_as_nothing)};
+ *         return BP_TEST_RUN(tests);
  *     }
  *
+ * CMOCKA_TEST_FILTER=empty_* runs only the tests whose name matches (* and ? match any characters).
  * The run fails if bp_alloc's balance is not zero at its end: tests free what they allocate. Under
  * MPI include bp_test_mpi.h instead. A test that needs what is not there calls bp_test_skip("why");
  * when all of a program's tests did, it exits with 77, which CTest shows as skipped.
@@ -70,6 +72,15 @@ typedef struct bp_test_run_state {
     bool agreed_failure; /* the failure under way is known to all ranks */
 } bp_test_run_state;
 static bp_test_run_state bp_test_state;
+
+/* Before main(): cmocka 1.1 has the filter, but does not read it from the environment. */
+__attribute__((constructor)) static void bp_test_take_filter(void)
+{
+    const char *filter = getenv("CMOCKA_TEST_FILTER");
+
+    if (filter != NULL)
+        cmocka_set_test_filter(filter);
+}
 
 /** Skip this test, with the reason on standard output. Does not come back. Under MPI all ranks must
  * do it. */

@@ -248,7 +248,7 @@ const char *bp_nearest_word(const char *word, const char *const *words)
     return nearest;
 }
 
-/* The entry behind a getter: asking for a key that is in no table, as another type, or for a number
+/* The entry for a getter: asking for a key that is in no table, as another type, or for a number
  * that is not set, is our bug. */
 static const config_entry *typed(const bp_config *config, const char *key, bp_option_type type,
                                  bp_option_type or_type)
@@ -479,7 +479,7 @@ static void check_one(bp_config *config, int64_t first, int64_t end, bool needed
     bp_free(pairs);
 }
 
-/* The first entry behind those that exclude each other with entry `first`. */
+/* The first entry after those that exclude each other with entry `first`. */
 static int64_t end_of_group(const bp_config *config, int64_t first)
 {
     int64_t end = first + 1;

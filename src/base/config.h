@@ -18,7 +18,7 @@ typedef enum bp_option_type {
     BP_OPTION_REAL,
     BP_OPTION_BOOL,   /* yes, no (true, false, 1, 0 are read too) */
     BP_OPTION_CHOICE, /* one of `choices` */
-    BP_OPTION_BYTES   /* an integer with KiB, MiB, GiB, k, M or G behind it */
+    BP_OPTION_BYTES   /* an integer with KiB, MiB, GiB, k, M or G after it */
 } bp_option_type;
 
 typedef struct bp_option {
@@ -40,7 +40,7 @@ typedef struct bp_option {
 /** Beside or instead of these: only where bp_config_require asks for it. */
 #define BP_REQUIRED_ASKED 4
 
-/** Where a row's value stands in the struct of its table: int64_t (INT, BYTES), double, bool, or
+/** Where a row's value is in the struct of its table: int64_t (INT, BYTES), double, bool, or
  * const char * (STRING, CHOICE). */
 #define BP_AT(keys, field) (1 + (int)offsetof(keys, field))
 
@@ -70,9 +70,9 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
 /** Read an INI file (NULL: none), then `count` arguments "section.key=value", which win; the last
  * of several wins.
  *
- * The file: [section], key = value, comments from a ';' or '#' at a line's start or a ' ;' behind a
+ * The file: [section], key = value, comments from a ';' or '#' at a line's start or a ' ;' after a
  * value; UTF-8 with or without a byte order mark; lines of at most 199 bytes (inih's limit), where
- * a value goes on in the next line behind a backslash (what stands at both ends is joined without a
+ * a value goes on in the next line after a backslash (what is at both ends is joined without a
  * space). "key =" leaves a key without a default unset. Before the first [section] keys are written
  * in full. Numbers are decimal, finite, and in range. Values hold no control characters, no ';' or
  * '#' after a space, and no backslash at the end, so that config.ini can hold them.
@@ -85,14 +85,15 @@ bp_err bp_config_derive(bp_config **out, const bp_config *from, const bp_option 
 bp_err bp_config_read(bp_config *config, const char *path, int count, char *const *arguments);
 
 /** Is this argument a pair, as bp_config_read takes it? Else it may be the name of a file: what
- * stands before its first '=' has a '/', or no '.' and a file is called so. */
+ * precedes its first '=' has a '/', or no '.' and a file is called so. */
 bool bp_config_is_pair(const char *argument);
 
 /** The one of `words` (NULL-ended) that `word` is a misspelling of, most likely; "" where there are
  * none. Borrowed. */
 const char *bp_nearest_word(const char *word, const char *const *words);
 
-/** All required keys there, and one alone of those that exclude each other, else BP_ERR_CONFIG. */
+/** All required keys are there, and only one of those that exclude each other, else BP_ERR_CONFIG.
+ */
 bp_err bp_config_check(bp_config *config);
 
 /** `require`, whenever required keys are looked for: calls bp_config_require for those that depend
@@ -124,7 +125,7 @@ bool bp_config_bool(const bp_config *config, const char *key);
 /** Resolve a key (model.width from a checkpoint): checked as the user's values are, but not counted
  * as given.
  *
- * Errors: BP_ERR_CONFIG, and the old value stands; BP_ERR_SYSTEM no memory.
+ * Errors: BP_ERR_CONFIG, and the old value stays; BP_ERR_SYSTEM no memory.
  */
 bp_err bp_config_set(bp_config *config, const char *key, const char *value);
 bp_err bp_config_set_int(bp_config *config, const char *key, int64_t value); /* of an INT key */
@@ -145,7 +146,7 @@ void bp_config_each(const bp_config *config,
 /** The INI text of every key as resolved (config.ini), and the keys' part of --help (help.h). Free
  * with bp_free(); NULL: no memory.
  *
- * Values stand in one canonical form (numbers as short as they read back the same, bytes in their
+ * Values are in one canonical form (numbers as short as they read back the same, bytes in their
  * largest whole unit, yes and no; so do those that the getters and bp_config_each give), and
  * bp_config_read of the text gives the same text. A key that is not set is a comment.
  */

@@ -49,7 +49,7 @@ void config_refresh(const bp_config *config);
 
 /** What words of other programs are here (config_words.c). */
 typedef struct config_word {
-    const char *words; /* in lower case, parted by spaces; "score.data" in that section alone */
+    const char *words; /* in lower case, parted by spaces; "score.data" only in that section */
     const char *keys;  /* "train.batch mesh.micro_batch"; NULL: there is none */
     const char *note;  /* what these keys mean, or what is instead of a key; NULL: nothing */
 } config_word;
@@ -61,7 +61,7 @@ void config_advise(bp_buffer *out, const bp_config *config, const char *key);
 
 /** Check `value` and put it into the entry, in canonical form.
  *
- * `where` stands in the message: "run.ini:12". An empty value unsets what has no default.
+ * `where` is in the message: "run.ini:12". An empty value unsets what has no default.
  * Errors: BP_ERR_CONFIG, BP_ERR_SYSTEM.
  */
 bp_err config_assign(config_entry *entry, const char *value, config_source source,
@@ -76,7 +76,7 @@ void config_describe_bounds(bp_buffer *out, const bp_option *option);
 void config_add_missing(bp_config *config);
 
 /** The longest line of an INI file, without its line break: what inih takes by default, and
- * Debian's can't exceed. A value goes on in the next line behind a backslash at the line's end. */
+ * Debian's can't exceed. A value goes on in the next line after a backslash at the line's end. */
 #define CONFIG_LINE_BYTES 199
 
 #endif

@@ -84,7 +84,7 @@ static bool is_space(char c)
     return c != 0 && strchr(SPACES, c) != NULL;
 }
 
-/* "[name]" with nothing but a comment behind it, and a name that inih keeps whole. */
+/* "[name]" with nothing but a comment after it, and a name that inih keeps whole. */
 static bool is_section(const char *line, size_t bytes)
 {
     const char *close = memchr(line, ']', bytes);

@@ -25,7 +25,7 @@ static bool may_cut(const char *value, size_t at)
     return value[at - 1] != ' ' && strchr(" ;#", value[at]) == NULL;
 }
 
-/* "name = value", in lines that the reader takes: behind a comma if it can be. */
+/* "name = value", in lines that the reader takes: after a comma if it can be. */
 static void add_pair(bp_buffer *out, const char *name, const char *value)
 {
     size_t capacity = CONFIG_LINE_BYTES - 1; /* and the backslash */

@@ -96,7 +96,7 @@ const config_word config_words[] = {
     {"dtype torch_dtype", "math.precision", NULL},
     {"bf16 fp16 fp32 half amp mixed_precision", "math.precision", "bf16 or f32"},
     {"n_threads num_threads nthreads cpus", "math.threads", NULL},
-    {"device gpu gpus cuda", NULL, "there is nothing to choose: it runs on processors alone"},
+    {"device gpu gpus cuda", NULL, "there is nothing to choose: it runs only on processors"},
     {"tp tp_size tensor_parallel tensor_parallel_size tensor_model_parallel_size", "mesh.tensor",
      NULL},
     {"pp pp_size pipeline_parallel pipeline_parallel_size "

@@ -37,10 +37,10 @@ static bool is_decimal(const char *text, size_t bytes)
 
     at += digits;
     if (at < bytes && text[at] == '.') {
-        size_t behind = digits_at(text, bytes, at + 1);
+        size_t after = digits_at(text, bytes, at + 1);
 
-        at += 1 + behind;
-        digits += behind;
+        at += 1 + after;
+        digits += after;
     }
     if (digits == 0)
         return false;
@@ -53,7 +53,7 @@ static bool is_decimal(const char *text, size_t bytes)
     return digits > 0 && at == bytes;
 }
 
-/* With a zero byte behind it. */
+/* With a zero byte after it. */
 static bool copy_decimal(char copy[NUMBER_BYTES], const char *text, size_t bytes)
 {
     if (bytes >= NUMBER_BYTES || !is_decimal(text, bytes))

@@ -1,5 +1,4 @@
-/* The loop of bp_digest_add, which each instruction set compiles for itself. Private to src/base.
- */
+/* The loop of bp_digest_add, which each instruction set compiles for itself. */
 #ifndef BP_BASE_DIGEST_PRIV_H
 #define BP_BASE_DIGEST_PRIV_H
 

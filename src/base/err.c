@@ -40,7 +40,7 @@ static size_t escape(char *out, size_t used, const char *text, size_t bytes)
     return used;
 }
 
-/* Append a line, with the identifier that it ends with ("": none, or it stands in the line). */
+/* Append a line, with the identifier that it ends with ("": none, or it is in the line). */
 static size_t add_line(char *out, size_t used, const char *line, size_t bytes, const char *id)
 {
     char last[64] = "";
@@ -71,7 +71,7 @@ static void add_lines(char out[BP_ERR_MESSAGE_BYTES], const char *text, bool lin
     while (lines && length > 0 && text[length - 1] == '\n')
         length--;
     out[0] = 0;
-    for (size_t at = 0; at < length; at++) { /* behind a line stands its break */
+    for (size_t at = 0; at < length; at++) { /* each line is followed by its break */
         size_t bytes = lines ? strcspn(text + at, "\n") : length - at;
         if (at + bytes > length)
             bytes = length - at;
@@ -245,7 +245,7 @@ bp_err bp_err_prefix(bp_err code, const char *format, ...)
     return bp_err_wrap(code, "%s: %s", context, bp_err_text());
 }
 
-/* Where the last "at" or "in" of the message begins, behind which a remedy would stand. */
+/* Where the last "at" or "in" of the message begins, after which a remedy would stand. */
 static const char *place_of(const char *text)
 {
     for (const char *next = text; next != NULL; next = strstr(next + 1, ": "))

@@ -1,7 +1,7 @@
 /* Errors: fail locally, agree, leave together.
  *
  * A function that can fail returns a `bp_err`; its value is the exit status (sysexits) that the
- * program leaves with. The message of the last failure stands in a buffer of the calling thread.
+ * program leaves with. The message of the last failure is in a buffer of the calling thread.
  */
 #ifndef BP_BASE_ERR_H
 #define BP_BASE_ERR_H
@@ -74,7 +74,7 @@ bp_err bp_err_wrap(bp_err code, const char *format, ...) __attribute__((format(p
 /** Put "CONTEXT: " before the message of the current failure; returns `code` unchanged. */
 bp_err bp_err_prefix(bp_err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Put "; REMEDY" behind the message of a BP_ERR_FORMAT that names none yet; returns `code`
+/** Put "; REMEDY" after the message of a BP_ERR_FORMAT that names none yet; returns `code`
  * unchanged. What a family of messages has in common is said where they leave their module. */
 bp_err bp_err_advise(bp_err code, const char *remedy);
 
@@ -82,7 +82,7 @@ bp_err bp_err_advise(bp_err code, const char *remedy);
  * Borrowed until the next failure. */
 const char *bp_err_message(void);
 
-/** The same without the identifier at its end, to stand inside of another text. Borrowed until the
+/** The same without the identifier at its end, to be quoted in another text. Borrowed until the
  * next call. */
 const char *bp_err_text(void);
 

@@ -5,12 +5,11 @@
  *     BP_FAULT=step.end:40@0=kill        rank 0 dies by SIGKILL when its 40th step ends
  *     BP_FAULT=a=enospc,b:2+=delay0.5    several, parted by commas; "2+": from the second on
  *
- * "name" alone is the first call, on every rank. What happens: `fail` (the default: the operation
- * reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to itself),
- * `stop` (SIGSTOP), `spin` (never comes back), `bug` (BP_ASSERT), `delaySECONDS`. Where a point has
- * no way to fail (bp_fault_point), only the last five mean anything, and others are a bug of the
- * specification.
- * Unarmed, a call costs one load.
+ * "name" without a number is the first call, on every rank. What happens: `fail` (the default: the
+ * operation reports a failure), `eio`, `enospc` (the same, with that errno), `kill` (SIGKILL to
+ * itself), `stop` (SIGSTOP), `spin` (never comes back), `bug` (BP_ASSERT), `delaySECONDS`. Where a
+ * point has no way to fail (bp_fault_point), only the last five mean anything, and others are a bug
+ * of the specification. Unarmed, a call costs one load.
  */
 #ifndef BP_BASE_FAULT_H
 #define BP_BASE_FAULT_H

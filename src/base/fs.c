@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever; on regular files it does
+/* O_NONBLOCK: opening a FIFO that nobody writes to would wait forever; on regular files it does
  * nothing. */
 bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
 {
@@ -28,7 +28,7 @@ bp_err bp_file_open(const char *path, int *out, int64_t *size_bytes)
         err = bp_fail_errno(BP_ERR_IO, "can't look at", path);
     else if (S_ISDIR(status.st_mode))
         err = bp_fail(BP_ERR_INPUT, "file.is_folder",
-                      "a folder stands where a file is needed: at %s; name a file", path);
+                      "a folder is where a file is needed: at %s; name a file", path);
     else if (!S_ISREG(status.st_mode))
         err = bp_fail(BP_ERR_INPUT, "file.not_regular",
                       "not a regular file (a pipe, socket or device): at %s; name a file", path);

@@ -93,9 +93,11 @@ int64_t bp_file_size(const char *path); /* -1 when there is none */
  *
  * Errors: BP_ERR_DENIED; BP_ERR_CREATE; BP_ERR_IO. */
 bp_err bp_dir_make(const char *path);
+/** Rename a folder without replacing another: BP_ERR_CREATE where the target exists; BP_ERR_IO. */
+bp_err bp_rename_new(const char *from, const char *to);
 /** fsync a folder or a file by path. */
 bp_err bp_path_sync(const char *path);
-/** fsync the folder that `path` lies in, so that its name survives a power cut. */
+/** fsync the folder that `path` is in, so that its name survives a power cut. */
 bp_err bp_path_sync_parent(const char *path);
 /** Remove a folder and all in it; a missing one is fine. */
 bp_err bp_dir_remove(const char *path);
@@ -109,7 +111,7 @@ void bp_dir_sweep(const char *path);
 bp_err bp_dir_list(const char *path, char ***names, int64_t *count);
 void bp_names_free(char ***names, int64_t count);
 
-/** "a/b" from "a" and "b" (an absolute b stands alone). Free with bp_free(). */
+/** "a/b" from "a" and "b" (an absolute b is returned as it is). Free with bp_free(). */
 char *bp_path_join(const char *folder, const char *name);
 /** The same as a value: bp_path_in(folder, "run.json").text. One that is longer than the system
  * takes names no file: whatever is asked of it fails (ENAMETOOLONG). */

@@ -22,7 +22,7 @@ static bp_err make_one(const char *path)
         return BP_OK;
     if (errno == EEXIST)
         return bp_fail(BP_ERR_CREATE, "file.in_the_way",
-                       "a file stands where a folder is needed: at %s; move it away", path);
+                       "a file is where a folder is needed: at %s; move it away", path);
     return bp_fail_create("can't make the folder", path);
 }
 
@@ -133,4 +133,23 @@ void bp_dir_sweep(const char *path)
         bp_free(litter);
     }
     bp_names_free(&names, count);
+}
+
+/* Where the file system has no rename that refuses to replace, one looks first: whoever commits
+ * holds the run's lock, and rename does not replace a folder that has files in it. */
+bp_err bp_rename_new(const char *from, const char *to)
+{
+    struct stat status;
+
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return BP_OK;
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (lstat(to, &status) == 0)
+            errno = EEXIST;
+        else if (rename(from, to) == 0)
+            return BP_OK;
+    }
+    return errno == EEXIST || errno == ENOTEMPTY
+               ? bp_fail_create("can't put a folder in place", to)
+               : bp_fail_errno(BP_ERR_IO, "can't put a folder in place", to);
 }

@@ -14,9 +14,8 @@ static _Atomic(const char *) collective = "";
 static _Atomic int depth;
 static _Thread_local bool is_beside;
 static bp_phase_listener *phase_listener;
-static int64_t entered_at; /* the outermost collective at work */
-static int64_t marked_at,
-    marked_wait; /* what lies before them is counted in `busy`, or not at all */
+static int64_t entered_at;             /* the outermost collective at work */
+static int64_t marked_at, marked_wait; /* what precedes them is counted in `busy`, or not at all */
 
 static const char *const PHASE_NAMES[BP_PHASES] = {"start",      "load",  "step",  "validate",
                                                    "checkpoint", "score", "merge", "fit",

@@ -1,5 +1,5 @@
 /* What this process is doing, in a few numbers that a watchdog's thread may read at any moment: the
- * phase, the step, how often something has moved on, and the collective it stands in.
+ * phase, the step, how often something has moved on, and the collective it is in.
  *
  * The main thread writes, and pays a few relaxed stores and a look at the clock for it; what it
  * writes is never torn, but two fields read together may be a moment apart. */
@@ -53,7 +53,7 @@ typedef struct bp_heartbeat {
     int64_t progress;       /* only grows */
     int64_t collectives;    /* entered so far */
     const char *collective; /* the one at work, or the last one; "" before the first */
-    bool waits;             /* it stands in it */
+    bool waits;             /* this rank is in that collective */
     int64_t waited_ns;      /* spent in collectives that are over */
     int64_t steps;          /* bp_heartbeat_step() calls in BP_PHASE_STEP */
     int64_t commit_ns;      /* that the last checkpoint took; 0: none yet */

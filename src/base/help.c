@@ -84,7 +84,7 @@ static void add_option(bp_buffer *out, const struct argp_option *option)
     bp_free(text);
 }
 
-/* --help stands before the first group. */
+/* --help is before the first group. */
 static void add_options(bp_buffer *out, const struct argp_option *options)
 {
     static const struct argp_option HELP = {"help", 'h', NULL, 0, "print this text", 0};
@@ -134,10 +134,14 @@ char *bp_help_text(const bp_help *help)
     if (help->keys != NULL) {
         char *keys = bp_config_help(help->keys);
 
-        bp_buffer_printf(&out,
-                         "\nKeys:\nA key stands in CONFIG.ini, under its [section], or on the "
-                         "command line as\nsection.key=value, which wins.\n%s",
-                         keys);
+        bp_buffer_printf(
+            &out,
+            "\n"
+            "Keys:\n"
+            "A key is set in CONFIG.ini, under its [section], or on the command line as\n"
+            "section.key=value, which wins.\n"
+            "%s",
+            keys);
         bp_free(keys);
     }
     if (help->examples != NULL)

@@ -1,7 +1,7 @@
 /* --help of programs, jobs and tools, all in one form: usage, what it does, options, keys,
- * examples, exit status. Prose is wrapped to 79 columns; examples stand as they were written, so
- * that they can be copied. The man pages are made of it (help/pages.sh), and bash completion reads
- * it.
+ * examples, exit status. Prose is wrapped to 79 columns; examples are printed as they were written,
+ * so that they can be copied. The man pages are made of it (help/pages.sh), and bash completion
+ * reads it.
  */
 #ifndef BP_BASE_HELP_H
 #define BP_BASE_HELP_H

@@ -82,7 +82,7 @@ static bool skip_value(scanner *self)
             depth--;
         }
         if (depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']'))
-            return false; /* behind a comma */
+            return false; /* after a comma */
     } while (depth > 0);
     return true;
 }
@@ -110,14 +110,14 @@ static bool is_wanted(const scanner *self, const char *text, size_t bytes)
 
 static bool keep_value(scanner *self, int depth);
 
-/* Blank a member out, with the comma behind it, or the one before it. */
+/* Blank a member out, with the comma after it, or the one before it. */
 static bool keep_members(scanner *self, int depth)
 {
-    char *comma = NULL; /* behind the last member that is kept */
+    char *comma = NULL; /* after the last member that is kept */
     bool more = !take(self, '}');
 
     while (more) {
-        char *from, *behind;
+        char *from, *after;
         bool wanted;
 
         skip_white(self);
@@ -127,7 +127,7 @@ static bool keep_members(scanner *self, int depth)
         wanted = is_wanted(self, from, (size_t)(self->at - from));
         if (!take(self, ':') || !(wanted ? keep_value(self, depth + 1) : skip_value(self)))
             return false;
-        behind = self->at;
+        after = self->at;
         more = take(self, ',');
         if (!more && !take(self, '}'))
             return false;
@@ -135,10 +135,10 @@ static bool keep_members(scanner *self, int depth)
             comma = more ? self->at - 1 : NULL;
         } else {
             if (more)
-                behind = self->at;
+                after = self->at;
             else if (comma != NULL)
                 *comma = ' ';
-            for (char *c = from; c < behind; c++)
+            for (char *c = from; c < after; c++)
                 *c = *c == '\n' ? '\n' : ' '; /* lines of messages stay what they are too */
         }
     }

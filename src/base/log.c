@@ -25,7 +25,7 @@ static struct {
 } channels[] = {[BP_LOG_JOB] = {true, -1}, [BP_LOG_MEMBER] = {false, -1}};
 static _Atomic bp_log_channel at = BP_LOG_JOB;
 static char member[64];     /* whose lines BP_LOG_MEMBER's are */
-static bool progress_shown; /* the terminal's cursor stands behind a progress line */
+static bool progress_shown; /* the terminal's cursor is after a progress line */
 
 void bp_log_set_speaker(bool speaks)
 {
@@ -206,7 +206,7 @@ static int fitting_bytes(const char *line, int columns)
     return fit;
 }
 
-/* Plain lines, broken between words where the terminal is narrower, and going on behind `goes_on`
+/* Plain lines, broken between words where the terminal is narrower, and going on after `goes_on`
  * spaces; columns 0: not broken. */
 static void print_lines(const char *text, int columns, int goes_on)
 {

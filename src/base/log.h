@@ -12,14 +12,14 @@ void bp_log_set_speaker(bool speaks);
 bool bp_log_speaks(void);
 
 /** A job within a job has a channel of its own: its lines go to its own file and not to standard
- * output, and its warnings stand on standard error behind its name. All functions here act on the
- * channel in use; the speaker and the file are a channel's own. */
+ * output, and its warnings go to standard error, preceded by its name. All functions here act on
+ * the channel in use; the speaker and the file are a channel's own. */
 typedef enum bp_log_channel { BP_LOG_JOB, BP_LOG_MEMBER } bp_log_channel;
 /** Switch; returns the channel that was in use. */
 bp_log_channel bp_log_use(bp_log_channel channel);
 /** Whose lines those of BP_LOG_MEMBER are ("m03"), and does this rank speak for it? */
 void bp_log_set_member(const char *name, bool speaks);
-/** What stands before warnings: the member's name, or "". */
+/** What precedes warnings: the member's name, or "". */
 const char *bp_log_prefix(void);
 
 /** Also append to this file from now on (NULL: stop), each line with the time before it. A disk
@@ -39,11 +39,11 @@ void bp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2
 /** Whether the next progress line is due, `printed` (bp_clock_now) being the time of the last:
  * after 5 seconds on a terminal, after 30 elsewhere. */
 bool bp_log_progress_due(double printed);
-/** One line to standard output alone, and to the file alone. */
+/** One line only to standard output, and only to the file. */
 void bp_log_screen_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bp_log_file_only(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Lines to standard output, whoever speaks, for commands that are no jobs: a terminal that is
- * narrower gets them broken between words, and going on behind `goes_on` spaces. */
+ * narrower gets them broken between words, and going on after `goes_on` spaces. */
 void bp_print_lines(const char *text, int goes_on);
 /** Let the progress line on a terminal stay: what comes next begins a new line. */
 void bp_log_keep_progress(void);
@@ -52,7 +52,7 @@ void bp_log_keep_progress(void);
 void bp_log_break_progress(void);
 
 /** Print "PROGRAM: error[CODE]: MESSAGE" (a line a fault) on standard error, or "PROGRAM: stopped:
- * ..." of an end that was asked for. For jobs/ and data_tools/ alone. */
+ * ..." of an end that was asked for. Only for jobs/ and data_tools/. */
 void bp_err_print(bp_err code);
 
 /** Print "PROGRAM: warning: MESSAGE [IDENTIFIER]" on standard error (only where bp_log_set_speaker

@@ -14,7 +14,7 @@
 #define MAX_LABELS 1024 /* a power of two; labels are literals in the code, a few hundred */
 #define MAGIC      UINT64_C(0xba6b1bea110ca7ed)
 
-/* What stands in the 64 bytes before the memory handed out. */
+/* What is in the 64 bytes before the memory handed out. */
 typedef struct block_head {
     uint64_t magic;
     void *raw;        /* what calloc or bp_pages_take gave, */
@@ -75,8 +75,8 @@ static block_head *head_of(void *p)
     return head;
 }
 
-/* Zeroed, behind ALIGN bytes for its head. Large blocks are fresh pages, which cost nothing until
- * they are touched. */
+/* Zeroed; ALIGN bytes for its head precede it. Large blocks are fresh pages, which cost nothing
+ * until they are touched. */
 static char *take_block(size_t bytes, void **raw, size_t *raw_bytes)
 {
     char *p = bytes >= BP_PAGES_LEAST ? bp_pages_take(bytes, ALIGN, raw, raw_bytes) : NULL;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /** n objects of `size` bytes, zeroed, aligned to 64 bytes (n = 0 gives a valid pointer). Large
- * blocks begin at, and lie in, huge pages where the system has them. Never NULL: out of memory ends
+ * blocks begin at, and are in, huge pages where the system has them. Never NULL: out of memory ends
  * the job (BP_ERR_SYSTEM, one line, all ranks leave).
  *
  * `label` is a string literal such as "corpus.doc_start"; the balance is kept by label. Free with

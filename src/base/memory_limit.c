@@ -21,7 +21,7 @@ static const group_files VERSION_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_
                                       "memory.usage_in_bytes", "total_inactive_file ",
                                       "total_active_file "};
 
-/* The number behind `name` at the start of a line of a file; -1: there is none. */
+/* The number after `name` at the start of a line of a file; -1: there is none. */
 static int64_t read_named(const char *path, const char *name)
 {
     char line[256];

@@ -18,7 +18,7 @@ typedef struct bp_memory_limit {
  * - in a Slurm job, the memory that it asked for: SLURM_MEM_PER_NODE, or SLURM_MEM_PER_CPU times
  *   SLURM_CPUS_ON_NODE.
  *
- * root: stands before each path; "" is the system, tests have a tree of files of their own.
+ * root: precedes each path; "" is the system, tests have a tree of files of their own.
  * held_bytes: what the job's processes on this node hold now. Local. */
 bp_memory_limit bp_memory_limit_read(const char *root, int64_t held_bytes);
 

@@ -1,16 +1,16 @@
 /* Large blocks of memory, straight from the system, in huge pages where they are had. Two files
- * stand behind this: pages_huge.c, and pages_plain.c for builds whose sanitizer is to see every
- * block. */
+ * implement this: pages_huge.c, and pages_plain.c for builds whose sanitizer is to see every block.
+ */
 #ifndef BP_BASE_PAGES_H
 #define BP_BASE_PAGES_H
 
 #include <stddef.h>
 
-/** From so many bytes on a block is taken here. */
+/** Blocks of at least this many bytes are taken here. */
 #define BP_PAGES_LEAST ((size_t)4 << 20)
 
-/** `bytes` zeroed bytes, untouched: a page costs memory when it is first written to, and lies near
- * the thread that does. Before them lie `before` bytes (64 at most) that are the caller's too.
+/** `bytes` zeroed bytes, untouched: a page costs memory when it is first written to, and is near
+ * the thread that does. They follow `before` bytes (at most 64) that are the caller's too.
  * NULL: memory is short, or the file says that blocks are not to come from here. *raw and
  * *raw_bytes are what bp_pages_free takes. */
 void *bp_pages_take(size_t bytes, size_t before, void **raw, size_t *raw_bytes);

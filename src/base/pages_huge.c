@@ -1,5 +1,5 @@
 /* Blocks that begin where a huge page does. Whole huge pages alone are asked for (madvise: the
- * kernel may say never, or have none), and what is behind the block is given back, so that no more
+ * kernel may say never, or have none), and what is after the block is given back, so that no more
  * gets resident than the block has bytes. */
 #include "base/pages.h"
 

@@ -31,9 +31,9 @@ void bp_signals_stack(void);
 /** The calling thread leaves requests to stop and to print its stack to the main one, which has a
  * stack for handlers: for threads that compute beside it. */
 void bp_signals_leave(void);
-/** Calls the watches first, where there are any. On the thread that uses MPI alone. */
+/** Calls the watches first, where there are any. Only on the thread that uses MPI. */
 bool bp_signals_stop_asked(void);
-/** The same as if USR1 had come, for another reason. The first reason stands, but TERM's. */
+/** The same as if USR1 had come, for another reason. The first reason is kept, but for TERM's. */
 void bp_signals_ask_stop(bp_stop reason);
 /** Why this process was asked to stop. */
 bp_stop bp_signals_stop_reason(void);

@@ -20,7 +20,7 @@ typedef struct frame {
 
 struct bp_trace_thread_state {
     bp_trace_track track;
-    int depth;    /* open spans; frame 0 is what lies in none */
+    int depth;    /* open spans; frame 0 is what is in none */
     int64_t mark; /* up to which time is counted */
     frame frames[DEPTH];
     bp_trace_count counts[BP_TRACE_KINDS];
@@ -41,7 +41,7 @@ static int64_t capacity, used, dropped;
 static const struct {
     const char *name;
     bp_trace_kind counts_as;
-    bool whole; /* what lies within counts as its own, but for what is whole itself */
+    bool whole; /* what is within counts as its own, but for what is whole itself */
 } KINDS[BP_TRACE_KINDS] = {
     [BP_TRACE_OTHER] = {"other", BP_TRACE_OTHER, false},
     [BP_TRACE_STEP] = {"step", BP_TRACE_OTHER, false},
@@ -171,7 +171,7 @@ void bp_trace_record(bool on)
 }
 
 /* What has passed since the mark is the innermost span's own. */
-static int64_t settle(bp_trace_thread_state *self)
+static int64_t charge_time(bp_trace_thread_state *self)
 {
     int64_t now = bp_trace_clock();
 
@@ -183,7 +183,7 @@ static int64_t settle(bp_trace_thread_state *self)
 void bp_trace_enter(bp_trace_kind kind, double flops, double bytes)
 {
     bp_trace_thread_state *self = bp_trace_here;
-    int64_t now = settle(self);
+    int64_t now = charge_time(self);
     const frame *outer = &self->frames[self->depth];
     bool inside = self->depth > 0 && KINDS[outer->counts_as].whole && !KINDS[kind].whole;
     bp_trace_kind within = inside ? outer->counts_as : KINDS[kind].counts_as;
@@ -220,7 +220,7 @@ static void keep(bp_trace_kind kind, bp_trace_track track, const frame *span, in
 void bp_trace_leave(void)
 {
     bp_trace_thread_state *self = bp_trace_here;
-    int64_t now = settle(self);
+    int64_t now = charge_time(self);
     const frame *span = &self->frames[self->depth];
     bp_trace_count *count = &self->counts[span->counts_as];
 
@@ -270,7 +270,7 @@ void bp_trace_counts(bp_trace_track track, bp_trace_count counts[BP_TRACE_KINDS]
     const bp_trace_thread_state *self = &threads[track];
 
     BP_ASSERT(is_on && bp_trace_here == &threads[BP_TRACE_COMPUTE]);
-    (void)settle(bp_trace_here);
+    (void)charge_time(bp_trace_here);
     take(true);
     memcpy(counts, self->counts, sizeof self->counts);
     take(false);

@@ -6,7 +6,7 @@
  *
  *     BP_TRACE(BP_TRACE_NORM, 0, 8.0 * (double)(rows * C));
  *
- * and cost one predictable branch where nothing is traced. They stand in functions that the thread
+ * and cost one predictable branch where nothing is traced. They are in functions that the thread
  * of control calls, never within a parallel region.
  */
 #ifndef BP_BASE_TRACE_H
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 typedef enum bp_trace_kind {
-    BP_TRACE_OTHER,           /* what lies in no span */
+    BP_TRACE_OTHER,           /* what is in no span */
     BP_TRACE_STEP,            /* a step: its own time counts as OTHER's */
     BP_TRACE_PASS_FORWARD,    /* a micro-batch through a stage: as OTHER */
     BP_TRACE_PASS_BACKWARD,   /* as OTHER */

@@ -34,7 +34,7 @@ typedef struct bench {
 
 /* ---- measure.c ---- */
 
-/** The middle of repeats, and where eight in ten of them lie. */
+/** The median of repeats, and the range of eight in ten of them. */
 typedef struct bp_spread {
     double median, low, high;
     int64_t repeats; /* 0: nothing was measured */
@@ -70,7 +70,7 @@ bp_spread bench_together(const bench_task *task, double seconds, bool barrier, M
  * Owns: a new reference on the coordinator, NULL elsewhere. */
 json_t *bench_gather(const bench *self, const bp_spread *rate, const char *unit, bp_spread *total);
 
-/** Measures for about so many seconds: amounts a second. */
+/** Measures for about `seconds` seconds: amounts a second. */
 typedef bp_spread (*bench_meter)(void *context, double seconds);
 
 /** The meter of a bench_task, which is its context. */
@@ -96,7 +96,7 @@ int64_t bench_ranks(const bench *self);
 
 /** Hosts, memory, what all ranks' CPUs can do; "machine" of the result. Collective over world. */
 void bench_find_machine(bench *self);
-/** node_ranks and rank_bytes; plan: of a job to come, for which this one rank stands. Collective
+/** node_ranks and rank_bytes; plan: of a planned job, which this one rank represents. Collective
  * over world. */
 void bench_find_memory(bench *self, const bp_planned_world *plan);
 
@@ -124,9 +124,9 @@ bp_err bench_exchange(bench *self);
 bp_err bench_plan_models(bench *self);
 /** "models". Errors: BP_ERR_SYSTEM, BP_ERR_STOPPED. */
 bp_err bench_models(bench *self);
-/** Why a model that takes so many bytes on a rank (0: not known yet) is left out, in `why`; ""
+/** Why a model that takes this many bytes on a rank (0: not known yet) is left out, in `why`; ""
  * where it is not. Pure. */
-void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
+void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double bytes, char *why, size_t why_bytes);
 
 /** A line on a model: the memory that its training takes on the largest rank, or why it is left

@@ -161,7 +161,7 @@ static json_t *whole_figure(const bench *self, const bp_spread *seconds, int64_t
     return figure;
 }
 
-void bench_judge_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
+void bench_check_fit(const bench *self, const bp_engine_spec *spec, const bp_model_shape *shape,
                      double bytes, char *why, size_t why_bytes)
 {
     const bp_mesh_shape *mesh = &self->mesh_shape;
@@ -222,7 +222,7 @@ bp_err bench_plan_models(bench *self)
         double bytes = 0;
         char why[160];
 
-        bench_judge_fit(self, &spec, shape, 0, why, sizeof why);
+        bench_check_fit(self, &spec, shape, 0, why, sizeof why);
         if (self->named[k] && why[0] == '\0')
             err = plan_model(self, &spec, shape, &bytes);
         err = bp_agree(self->mesh->world, err);
@@ -288,7 +288,7 @@ static bp_err bench_model(bench *self, int number, json_t *list)
     if (err != BP_OK)
         return err;
     bp_mem_resident_peak_reset();
-    bench_judge_fit(self, &spec, &model->shape, bytes, why, sizeof why);
+    bench_check_fit(self, &spec, &model->shape, bytes, why, sizeof why);
     object = self->result ? model_json(model, &spec, bytes) : NULL;
     if (list)
         (void)json_array_append_new(list, object);
@@ -314,7 +314,7 @@ void bench_log_model(const bench *self, int number)
     bp_engine_spec spec = engine_spec(self, &model->shape);
     char why[160];
 
-    bench_judge_fit(self, &spec, &model->shape, self->plan_bytes[number], why, sizeof why);
+    bench_check_fit(self, &spec, &model->shape, self->plan_bytes[number], why, sizeof why);
     if (why[0] != '\0')
         bp_log("%-7s left out: %s", model->name, why);
     else

@@ -22,7 +22,7 @@ const bp_bench_model *bp_bench_model_at(int number);
  * model, given back in *wrong (borrowed from the list, to the next comma). */
 bool bp_bench_models_named(const char *list, bool named[BP_BENCH_MODELS], const char **wrong);
 
-/** FLOPs of scoring a token: forward alone, a third of bp_model_train_flops. */
+/** FLOPs of scoring a token: only forward, a third of bp_model_train_flops. */
 double bp_bench_score_flops(const bp_model_shape *shape);
 
 /** The token for a uniform draw u from [0, 1): Zipf's law, P(k) about 1 / (k + 1), so that made-up
@@ -38,7 +38,7 @@ typedef struct bp_bench_matrix {
 /** Attention's q, k and v together, its output; the MLP's two; the head. */
 void bp_bench_matrices(const bp_model_shape *shape, bp_bench_matrix matrices[BP_BENCH_MATRICES]);
 
-/** FLOPs of one form of all those products on so many rows. */
+/** FLOPs of one form of all those products on `rows` rows. */
 double bp_bench_form_flops(const bp_model_shape *shape, int64_t rows);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
-#include "text/trainer.h"
+#include "text/train/tokenizer_train.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ static char *make_text(int64_t bytes)
 
 /* ---- the tokenizer ---- */
 
-/* On the coordinator: the file's, or one trained on text that lies in the run folder meanwhile. */
+/* On the coordinator: the file's, or one trained on text that is in the run folder meanwhile. */
 static bp_err find_tokenizer(const bench *self, const char *text, bp_tokenizer **out)
 {
     static const bp_trainer_options OPTIONS = {

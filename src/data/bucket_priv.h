@@ -12,12 +12,12 @@
 typedef struct bp_bucket_spec {
     bp_order *order;                /* borrowed, as the table */
     const bp_document_table *table; /* whose entries are the order's windows */
-    bool apart;                     /* each text of a document lies in a stream of its own, */
-    int64_t capacity;               /* which has so many places */
+    bool apart;                     /* each text of a document is in a stream of its own, */
+    int64_t capacity;               /* the number of its places */
     int64_t steps;                  /* of an epoch */
     int64_t batches, batch;         /* of a pool, and slots of a batch */
     int64_t first_slot, slots;      /* this rank's */
-    /** Where tokens of an entry of the epoch's list lie, until the next call. */
+    /** Tokens of an entry of the epoch's list; valid until the next call. */
     bp_err (*find)(void *context, int64_t epoch, int64_t entry, const int32_t **tokens);
     void *context;
 } bp_bucket_spec;
@@ -25,7 +25,7 @@ typedef struct bp_bucket_spec {
 typedef struct bp_bucket bp_bucket;
 void bp_bucket_new(bp_bucket **out, const bp_bucket_spec *spec);
 void bp_bucket_free(bp_bucket **bucket);
-/** Bytes of one, about, where a document has so many tokens on average. */
+/** Bytes of one, about, if a document has this many tokens on average. */
 size_t bp_bucket_bytes(int64_t batches, int64_t batch, int64_t slots, int64_t tokens);
 
 /** The document of this rank's slot `slot` in a step, and its tokens, valid until another pool's

@@ -1,11 +1,11 @@
-/* A corpus: files in order that share one vocabulary. */
+/* A corpus: files in order that share one vocabulary. Streams, scores and tools read it. */
 #include "data/corpus.h"
 
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "io/h5/user_block.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -61,9 +61,9 @@ const bp_option bp_corpus_options[] = {
      .min = 0,
      .max = 1e6,
      .unit = "batches",
-     .help = "examples that are documents, pairs, or runs of sentences with noise: those of so "
-             "many batches are sorted by length and cut into batches of similar lengths, which are "
-             "padded to their longest; 0: as they come, padded to model.context",
+     .help = "examples that are documents, pairs, or runs of sentences with noise: the examples of "
+             "this number of batches are sorted by length and cut into batches of similar lengths, "
+             "which are padded to their longest; 0: as they come, padded to model.context",
      .at = BP_AT(bp_corpus_keys, bucket)},
     {.key = NULL}};
 
@@ -215,14 +215,14 @@ void bp_corpus_close(bp_corpus **corpus)
     *corpus = NULL;
 }
 
-typedef struct peek {
+typedef struct first_file {
     bool is_done;
     int64_t vocab_size;
-} peek;
+} first_file;
 
-static bp_err peek_at_first(void *context, const char *path)
+static bp_err read_first(void *context, const char *path)
 {
-    peek *self = context;
+    first_file *self = context;
     bp_corpus_file *file = NULL;
     bp_user_block block;
     bp_err err;
@@ -242,8 +242,8 @@ static bp_err peek_at_first(void *context, const char *path)
 
 bp_err bp_corpus_read_vocab_size(const char *list, int64_t *vocab_size)
 {
-    peek self = {.is_done = false};
-    bp_err err = take_list(peek_at_first, &self, list);
+    first_file self = {.is_done = false};
+    bp_err err = take_list(read_first, &self, list);
 
     *vocab_size = self.vocab_size;
     return err;

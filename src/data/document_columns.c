@@ -1,4 +1,4 @@
-/* Columns of documents: classes, numbers, tags. */
+/* Columns of documents: classes, numbers, tags; read once for the examples of tasks. */
 #include "data/document_columns.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-/* Documents, or runs of sentences, of a stream: where they lie, and what is known of them. */
+/* Documents, or runs of sentences, of a stream: where they are, and what is known of them. */
 #include "data/document_table.h"
 
 #include "base/mem.h"

@@ -12,8 +12,8 @@ typedef struct bp_document_table bp_document_table;
 typedef struct bp_document_table_spec {
     bp_stream *stream;           /* borrowed until bp_document_table_free */
     bp_document_columns columns; /* {0}: none */
-    int64_t run_tokens; /* 0: an entry is a document; else a run of its sentences, as many as there
-                           are in so many tokens, one at least */
+    int64_t run_tokens; /* 0: an entry is a document; else a run of its sentences, as many as fit in
+                           this many tokens, at least one */
 } bp_document_table_spec;
 
 /** Entries in the order of the stream: of a bag a document as often as it was drawn.
@@ -24,7 +24,7 @@ typedef struct bp_document_table_spec {
  */
 bp_err bp_document_table_new(bp_document_table **out, const bp_document_table_spec *spec);
 void bp_document_table_free(bp_document_table **table);
-/** Bytes of one of so many entries, for the plan. */
+/** Bytes of one with this many entries, for the plan. */
 size_t bp_document_table_bytes(int64_t entries);
 
 int64_t bp_document_table_count(const bp_document_table *table);
@@ -35,7 +35,7 @@ int64_t bp_document_table_document(const bp_document_table *table, int64_t entry
 /** Tokens of an entry that are read: no more than BP_DOCUMENT_MOST. */
 int64_t bp_document_table_tokens(const bp_document_table *table, int64_t entry);
 /** What a document is sorted by among others, of the tokens that fit into a context: all of
- * them; or, where each of its texts lies in a stream of its own (`apart`), those of its longest
+ * them; or, where each of its texts is in a stream of its own (`apart`), those of its longest
  * text, and of two as long those of all texts. */
 int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, bool apart,
                                  int64_t context);
@@ -43,7 +43,7 @@ int64_t bp_document_table_length(const bp_document_table *table, int64_t entry, 
 void bp_document_table_file(const bp_document_table *table, int64_t k, int64_t *first,
                             int64_t *count);
 
-/** Entry `entry`, whose tokens (as many as are read) lie at `tokens`, with `other` (NULL: none)
+/** Entry `entry`, whose tokens (as many as are read) are at `tokens`, with `other` (NULL: none)
  * beside it. Borrowed until two calls later. */
 const bp_document *bp_document_table_describe(bp_document_table *table, int64_t entry,
                                               const int32_t *tokens, const bp_document *other);

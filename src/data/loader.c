@@ -47,7 +47,7 @@ struct bp_loader {
     bp_mixture mixture;       /* with weights */
     bp_document_table *table; /* of documents; NULL: of windows */
     bp_bucket *bucket;        /* NULL: documents come as the order has them */
-    char *ring;               /* [BP_LOADER_DEPTH] batches; step s lies at s mod BP_LOADER_DEPTH */
+    char *ring;               /* [BP_LOADER_DEPTH] batches; step s is at s mod BP_LOADER_DEPTH */
     size_t batch_bytes;
 
     pthread_t helper;
@@ -70,7 +70,7 @@ static bool is_weighted(const bp_loader *loader)
 
 /* ---- blocks ---- */
 
-/* Block `block` lies in the stream from *first on; how many tokens it has. */
+/* Block `block` is in the stream from *first on; how many tokens it has. */
 static int64_t block_tokens(const bp_loader *loader, const source *from, int64_t block,
                             int64_t *first)
 {

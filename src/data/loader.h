@@ -20,7 +20,7 @@ typedef struct bp_loader_spec {
     uint64_t seed;
     bool in_sequence; /* windows are not shuffled: a slot reads its stretch of the stream in
                          order, epoch after epoch. Not with weights */
-    int64_t member;   /* of the shuffle: 0, since run.member keys the bag alone */
+    int64_t member;   /* of the shuffle: 0, since run.member keys only the bag */
     int64_t bucket;   /* documents, or runs without another one: so many batches' are sorted by
                          length and cut into batches of similar lengths; 0: none are. Not with
                          weights, nor where they repeat */
@@ -31,7 +31,7 @@ typedef struct bp_loader_spec {
  * Without weights slot b of step s reads its own stretch of an epoch's windows. With weights the
  * windows of all steps, slot by slot, are one list of entries, of which each file has its share,
  * evenly spread; the k-th entry of a file with W windows is entry k mod W of its epoch k / W. So a
- * rank that has some of the slots decodes all blocks that its windows lie in: nearly all there are.
+ * rank that has some of the slots decodes all blocks that its windows are in: nearly all there are.
  *
  * Holds blocks of 64 Ki tokens, 256 KiB each: at most 4 a slot, or with weights 4 a file, never
  * more than there are; and three steps of batches. A token is copied twice: to its block, and from
@@ -67,8 +67,8 @@ double bp_loader_share(const bp_loader *loader, int64_t k);
  * step s takes entry ((s-1)B + b) mod W of epoch ((s-1)B + b) / W. With weights: a step takes more
  * windows of some file than it has. */
 bool bp_loader_repeat(const bp_loader *loader);
-/** The examples of step `step` (from 1): a function of (seed, member, step), the maker and the
- * stream alone; any step at any time, quick in order.
+/** The examples of step `step` (from 1): a function only of (seed, member, step), the maker and the
+ * stream; any step at any time, quick in order.
  *
  * Shapes:     *batch is bp_batch_bytes(maker.form, slots); borrowed until the next call.
  * Errors:     those of bp_corpus_file_read.

@@ -1,4 +1,4 @@
-/* The memory of a loader, for the plan. */
+/* The memory of a loader, for the plan; loader.c takes it. */
 #include "bucket_priv.h"
 #include "data/loader.h"
 #include "loader_priv.h"

@@ -1,4 +1,4 @@
-/* Weights of corpora, and how their windows interleave. */
+/* Weights of corpora, and how their windows interleave: loader.c asks which corpus comes next. */
 #include "mixture_priv.h"
 
 #include "base/buffer.h"
@@ -14,7 +14,7 @@
 
 /* ---- corpus.weights ---- */
 
-/* A number at *text, decimal and not negative; *text is moved behind it and the comma, to NULL at
+/* A number at *text, decimal and not negative; *text is moved past it and the comma, to NULL at
  * the end. */
 static bool take_number(const char **text, double *out)
 {
@@ -117,7 +117,7 @@ static void share_out(bp_mixture *mixture, const double *weights)
     bp_free(remainder);
 }
 
-/* What a corpus lacks of its share behind entry n, times the cycle: (n+1) count - cycle taken. The
+/* What a corpus lacks of its share after entry n, times the cycle: (n+1) count - cycle taken. The
  * sum over all corpora is one cycle, so that one lacks something, and none ever has an entry too
  * many: at the end of the cycle each has its count. */
 static void interleave(bp_mixture *mixture, int64_t *taken)

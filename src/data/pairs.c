@@ -1,4 +1,4 @@
-/* Are documents pairs, and do they fit? */
+/* Checks, before training, that documents are pairs and fit the model. */
 #include "data/pairs.h"
 
 #include <inttypes.h>

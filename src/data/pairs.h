@@ -8,8 +8,9 @@
 /** What a model asks of pairs. */
 typedef struct bp_pairs_rule {
     int64_t context; /* the most tokens of a text, its end with it */
-    bool ends;       /* an end-of-document token stands behind each text */
-    int64_t between; /* both texts lie in one stream, with so many tokens between them; -1: apart */
+    bool ends;       /* an end-of-document token is after each text */
+    int64_t
+        between; /* both texts are in one stream, with this many tokens between them; -1: apart */
 } bp_pairs_rule;
 
 /** Pairs; those of them that have a text which, with its end, is longer than the context; and the

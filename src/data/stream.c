@@ -293,7 +293,7 @@ static bp_err read_plain(bp_stream *stream, int64_t first, int64_t count, int32_
     return err;
 }
 
-/* Read from token `first` on, which lies in the block of `place`, to the block's end: *read tokens,
+/* Read from token `first` on, which is in the block of `place`, to the block's end: *read tokens,
  * at most `count`. */
 static bp_err read_block(bp_stream *stream, int64_t place, int64_t first, int64_t count,
                          int32_t *tokens, int64_t *read)

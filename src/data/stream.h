@@ -19,12 +19,12 @@ typedef struct bp_stream_spec {
                               all together are one */
 } bp_stream_spec;
 
-/** How a bag's documents lie in its stream. 1: each document as often as drawn, its copies next to
- * each other; 2: in passes, as bp_stream_new says. */
+/** How a bag's documents are ordered in its stream. 1: each document as often as drawn, its copies
+ * next to each other; 2: in passes, as bp_stream_new says. */
 #define BP_BAG_VERSION 2
 
 /** Pass r of a bag (r = 1, 2, ...) holds, in corpus order, the documents drawn at least r times;
- * one pass follows the other. So the copies of a document stand apart.
+ * one pass follows the other. So the copies of a document are far apart.
  *
  * Owns:       *out is the caller's, bp_stream_free(); NULL after an error.
  * Errors:     BP_ERR_FORMAT a bag of fewer than 2 documents; BP_ERR_SYSTEM memory; what reading

@@ -1,6 +1,6 @@
 /* The library of matrix products, by name. */
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include "math/math.h"
 
 #include <stdio.h>

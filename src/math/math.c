@@ -2,7 +2,7 @@
 #include "math/math.h"
 #include "base/clock.h"
 #include "base/signals.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/threads_priv.h"
 #include <omp.h>
 #include <string.h>

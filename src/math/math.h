@@ -30,7 +30,7 @@ const char *bp_math_cpu(void);
 /** GEMM speed of this process in FLOP/s, measured for `seconds`, in fewer than 0.1 by a smaller
  * product; 0 where it can't be measured. */
 double bp_math_gemm_peak(bp_precision precision, double seconds);
-/** The peak: FLOP/s of all threads multiplying random operands in registers alone, which no product
+/** The peak: FLOP/s of all threads multiplying random operands only in registers, which no product
  * exceeds: AMX tiles or VDPBF16PS in bf16, fused multiply-adds in float32 (in bf16 too where
  * products are computed so). The best of some rounds in `seconds`; 0 where there is no bf16. */
 double bp_math_peak(bp_precision precision, double seconds);

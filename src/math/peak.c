@@ -2,9 +2,9 @@
  * random, because the clock depends on how many bits change: on an Emerald Rapids AMX multiplies
  * zeros a fifth faster. */
 #include "base/clock.h"
-#include "math/gemm/bf16_gemm_priv.h"
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/bf16/bf16_gemm.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include "math/math.h"
 
 #define ROUND_TIMES 200000 /* a round takes milliseconds: forking is a thousandth of it */

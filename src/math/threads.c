@@ -48,7 +48,7 @@ static bool overlaps(const bp_cores *a, const bp_cores *b)
 int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
 {
     const bp_core_claim *mine = &all[rank];
-    int total = 0, before = 0, cores[BP_CORES_MOST], workspace = bp_cores_count(&mine->mask);
+    int total = 0, before = 0, cores[BP_CORES_MOST], available = bp_cores_count(&mine->mask);
 
     for (int r = 0; r < ranks; r++) {
         bool same = memcmp(&all[r].mask, &mine->mask, sizeof mine->mask) == 0;
@@ -59,7 +59,7 @@ int bp_core_choose(int *out, const bp_core_claim *all, int ranks, int rank)
         total += all[r].threads;
         before += r < rank ? all[r].threads : 0;
     }
-    if (!mine->may_bind || total > workspace || (mine->whole && total < workspace))
+    if (!mine->may_bind || total > available || (mine->whole && total < available))
         return 0;
     int count = bp_cores_in_order(cores, &mine->mask, total);
     BP_ASSERT(before + mine->threads <= count);

@@ -19,7 +19,7 @@ int bp_math_threads(void);
 /** Threads for this rank: `asked` (math.threads) if it is not 0, else OMP_NUM_THREADS, else its
  * fair share of the cores that it may use, since ranks of a node that are not bound would otherwise
  * each take all of them. The first call in a process, over all of its job's ranks, also chooses the
- * cores that bp_math_set_threads binds so many threads to (threads_priv.h), unless the user has
+ * cores that bp_math_set_threads binds the threads to (threads_priv.h), unless the user has
  * said where they run (OMP_PROC_BIND, OMP_PLACES ...). Collective over `comm`. */
 int bp_math_threads_for(MPI_Comm comm, int asked);
 /** Warn, in one line and once a process, of computing ranks with more threads than cores, each by

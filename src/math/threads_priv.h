@@ -8,11 +8,12 @@
 typedef struct bp_core_claim {
     bp_cores mask;
     int threads;
-    bool whole;    /* the mask is the whole host: nobody has said that it is ours alone */
+    bool whole;    /* the mask is the whole host: nobody has said that it is only ours */
     bool may_bind; /* no user has said where threads run, and no quota is less than the mask */
 } bp_core_claim;
 
-/** Of every core that this rank may use, its share among the ranks of the node that may use it too.
+/** The sum, over the cores that this rank may use, of its share among the ranks of the node that
+ * may use it too.
  */
 double bp_core_fair_share(const bp_core_claim *all, int ranks, int rank);
 

@@ -52,10 +52,9 @@ static void warn_of_pmi(const bp_launcher *launcher)
 {
     if (IS_OPEN_MPI && launcher->srun && !launcher->mpirun && launcher->pmi && !launcher->pmix &&
         launcher->first)
-        (void)fprintf(stderr,
-                      "bagpipe: srun offers PMI-2 or PMI-1, and many builds of Open MPI know PMIx "
-                      "alone; if MPI does not start now, use srun --mpi=pmix, or mpirun "
-                      "(BAGPIPE_LAUNCH in slurm/site.env)\n");
+        (void)fprintf(stderr, "bagpipe: srun offers PMI-2 or PMI-1, and many builds of Open MPI "
+                              "know only PMIx; if MPI does not start now, use srun --mpi=pmix, or "
+                              "mpirun (BAGPIPE_LAUNCH in slurm/site.env)\n");
 }
 
 static double start_seconds = 600;

@@ -82,7 +82,7 @@ typedef struct two_ways {
     int64_t started, finished; /* pieces */
 } two_ways;
 
-/* The next piece that is there: bytes [*first, *first + the result); 0 behind the end. */
+/* The next piece that is there: bytes [*first, *first + the result); 0 after the end. */
 static int64_t next_piece(two_ways *way, int64_t *first)
 {
     while (way->started * PIECE_BYTES < way->bytes && way->started - way->finished < UNDER_WAY) {

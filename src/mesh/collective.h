@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Where the shard of a vector of n elements (or bytes) lies that `rank` of `size` owns after
+/** The first element (or byte) of the shard of a vector of n that `rank` of `size` owns after
  * bp_reduce_scatter.
  *
- * n must be a multiple of `size`. With a power of two the shards lie in bit-reversed order of rank
+ * n must be a multiple of `size`. With a power of two the shards are in bit-reversed order of rank
  * (what halving recursively, neighbours first, leaves); else in rank order.
  */
 int64_t bp_shard_first(int64_t n, int rank, int size);
@@ -29,7 +29,7 @@ int64_t bp_reduce_scatter_scratch(int64_t n, int size);
 
 /** The inverse: each rank's shard goes to all. In place. */
 void bp_all_gather_shards(float *x, int64_t n, MPI_Comm comm);
-/** The same of any elements: shards lie at bp_shard_first(bytes, rank, size); `bytes` is a multiple
+/** The same of any elements: shards are at bp_shard_first(bytes, rank, size); `bytes` is a multiple
  * of `size`. */
 void bp_all_gather_bytes(void *x, int64_t bytes, MPI_Comm comm);
 

@@ -25,7 +25,7 @@ typedef struct bp_long_call {
  * An MPI that allows no two threads at a time, or a system without a further thread on some rank:
  * the work is done by the calling thread, and nobody asks.
  *
- * Collective: over `comm`, which is the caller's alone; `stop` is NULL on all ranks or on none.
+ * Collective: over `comm`, which only the caller uses; `stop` is NULL on all ranks or on none.
  */
 bool bp_long_call_run(MPI_Comm comm, const bp_long_call *call);
 

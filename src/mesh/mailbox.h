@@ -15,8 +15,8 @@
  * Sent messages are kept until the receiver has matched them, and their number has no limit: a
  * sender that waited here could wait for a rank that waits for it. There are few. Questions and
  * reports of progress are answered before the next one; what is not answered is a line of metrics
- * or a report of a member, some hundred bytes at most once a step. A receiver that stands still is
- * ended by the watchdog; until then a thousand steps a second leave less than 1 MB a second here.
+ * or a report of a member, some hundred bytes at most once a step. A receiver that hangs is ended
+ * by the watchdog; until then a thousand steps a second leave less than 1 MB a second here.
  *
  * The end: bp_mailbox_free drops what still comes until all messages of this rank were matched,
  * enters a nonblocking barrier, and goes on dropping until all ranks have entered it. Then no

@@ -85,7 +85,7 @@ bp_err bp_mesh_shape_plan(bp_mesh_shape *shape, int ranks);
 bp_err bp_mesh_new(bp_mesh **out, MPI_Comm comm, const bp_mesh_shape *shape);
 
 /** The mesh that a configuration asks for, and its fitted shape. One process that plans a job to
- * come (plan; NULL: it is this one) has a mesh of its own alone, and the shape is that of the job.
+ * come (plan; NULL: it is this one) has a mesh of only itself, and the shape is that of the job.
  *
  * Collective: over `world`. Errors: BP_ERR_CONFIG, those of bp_mesh_shape_fit.
  */
@@ -101,8 +101,8 @@ void bp_mesh_free(bp_mesh **mesh); /* collective over world */
  * of their own. Print the error and call bp_mpi_finish all the same.
  */
 bp_err bp_mpi_start(int *argc, char ***argv);
-/** Let bp_mpi_start wait so many seconds for the other ranks (base/start_limit.h), where it is not
- * 600; 0: without an end. Before it. */
+/** Let bp_mpi_start wait this many seconds for the other ranks (base/start_limit.h), where it is
+ * not 600; 0: without an end. Before it. */
 void bp_mpi_start_within(double seconds);
 void bp_mpi_finish(void);
 /** Let bp_mpi_finish() call this when MPI has ended; NULL: nothing. */

@@ -10,7 +10,7 @@ typedef struct bp_mesh_search {
     bp_mesh_shape mesh; /* fitted: the one that does not fit */
     int nodes;          /* of the job */
     int node_ranks;     /* of the fullest */
-    int members_most;   /* that may lie side by side where a mesh is chosen; 0: as many as now */
+    int members_most;   /* that may be side by side where a mesh is chosen; 0: as many as now */
     const bp_config *config; /* which of mesh.* did the user give? */
     /** Would the job take this mesh, and would it fit? Ranks fill the nodes one after another. */
     bool (*fits)(void *context, const bp_mesh_shape *mesh, int nodes);

@@ -39,7 +39,7 @@ typedef struct bp_rank_memory {
  * others are about to give back, as a job that has just ended, is waited for some seconds.
  *
  * Collective: over `comm`; `config` is equal on all ranks (run.memory, where it has that key).
- * Shapes:     all[size], on the root alone. */
+ * Shapes:     all[size], only on the root. */
 void bp_node_memory_find(bp_node_memory *out, MPI_Comm comm, const bp_config *config,
                          const bp_rank_memory *all);
 

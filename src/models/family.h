@@ -16,7 +16,7 @@
 #include "models/objective.h"
 #include "models/task_shape.h"
 #include "nn/distill.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 extern const bp_option bp_model_options[]; /* model.* */
 

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "mesh/mesh.h"
 #include "models/task_shape.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <stdint.h>
 
 typedef struct bp_model bp_model;

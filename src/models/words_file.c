@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 #define PART_BYTES ((size_t)1 << 20)
 

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /** A file in memory, read only, without its byte order mark; one of gzip or zstd decompressed.
  * `text` has no zero byte at its end. */

@@ -6,9 +6,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
+#include "run/status/run_progress.h"
 #include "run/stop_request.h"
 
 #include <errno.h>
@@ -170,7 +170,7 @@ json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start)
     return list;
 }
 
-/* ---- the diagnosis ---- */
+/* ---- why the last start ended ---- */
 
 /* What a launcher ends with when a rank was killed, by the kernel or a bug and not by a person, or
  * when a node was lost. */

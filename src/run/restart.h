@@ -28,8 +28,8 @@ bp_err bp_restart_check(const json_t *before, const char *folder);
  * ("after"); where it is unknown, Slurm is asked, in some seconds. */
 json_t *bp_restart_list(const json_t *before, const char *folder, int64_t start);
 
-/** How many starts in a row, up to the last one, have committed nothing, where those are so many
- * that another one would not help; else 0. record: run.json. */
+/** How many starts in a row, up to the last one, have committed nothing, if another one would not
+ * help; else 0. record: run.json. */
 int64_t bp_restart_stuck(const json_t *record, const char *folder);
 
 typedef struct bp_restart_case {

@@ -1,11 +1,11 @@
 /* A configuration compared with what the run began with: what may change on a resume, and what
  * changes bits. */
-#include "run/run_compare_priv.h"
+#include "run/run_compare.h"
 
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <ini.h>
 #include <stdlib.h>

@@ -15,10 +15,10 @@
 #include "base/signals.h"
 #include "mesh/collective.h"
 #include "run/restart.h"
-#include "run/run_compare_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/run_compare.h"
+#include "run/run_fields.h"
 #include "run/run_record_priv.h"
-#include "run/run_shared_priv.h"
+#include "run/run_shared.h"
 #include "run/watchdog/watchdog.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ static bp_err begin_record(bp_run *run, const bp_config *config, const bp_run_sp
     return err;
 }
 
-/* A line of an owner that was fenced off would stand between those of the one that follows it, and
+/* A line of an owner that was fenced off would be between those of the one that follows it, and
  * a cut of its would take that one's away. A disk that can't be read for a moment says nothing of
  * an owner. */
 bp_err bp_run_check_owner(void *context)
@@ -88,7 +88,7 @@ bool bp_run_still_owner(void *run)
 }
 
 /* A disk that can't be read stops nobody who does not write. */
-static bp_err look_in_passing(void *context)
+static bp_err poll_owner(void *context)
 {
     const bp_run *run = context;
     bp_err err = run_lock_check(run->lock);
@@ -281,7 +281,7 @@ static bp_err open_folder(bp_run *run, const bp_config *config, const bp_run_spe
     }
     if (err == BP_OK && !run->finished) {
         run->stop_request = bp_stop_request_new(run->folder, config);
-        bp_stop_request_owner(run->stop_request, look_in_passing, run);
+        bp_stop_request_owner(run->stop_request, poll_owner, run);
     }
     run_pairs_clear(&pairs);
     json_decref(before);

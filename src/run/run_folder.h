@@ -1,5 +1,5 @@
-/* The run folder: who holds it, what it is a run of, and its journals. The coordinator alone
- * touches its files.
+/* The run folder: who holds it, what it is a run of, and its journals. Only the coordinator touches
+ * its files.
  *
  *     config.ini      every key as resolved            metrics.jsonl   step lines
  *     run.json        job, versions, mesh, exit state   events.jsonl    everything else
@@ -55,9 +55,8 @@ void bp_run_end_reason(bp_run *run, const char *reason);
  * this call too: what closing fails with is then a warning.
  *
  * Collective: over mesh->world.
- * Errors:     of an exit_state BP_OK alone: BP_ERR_BUSY and others of bp_run_check_owner, the run
- *             was not this job's any more; BP_ERR_IO, BP_ERR_DENIED. The lock is let go all the
- *             same.
+ * Errors:     only with an exit_state of BP_OK: BP_ERR_BUSY and others of bp_run_check_owner, the
+ * run was not this job's any more; BP_ERR_IO, BP_ERR_DENIED. The lock is let go all the same.
  */
 bp_err bp_run_close(bp_run **run, bp_err exit_state);
 
@@ -65,7 +64,7 @@ bp_err bp_run_close(bp_run **run, bp_err exit_state);
  * leave a line start_failed in events.jsonl, for `bagpipe status`. Nothing is written where there
  * is no run yet, where another job holds it, or might, or where this process has opened a run,
  * which has written its end itself. What can't be written is left out; the last failure's message
- * stays. Local; for one rank alone. */
+ * stays. Local; only for one rank. */
 void bp_run_start_failed(const char *run_dir, bp_err code);
 
 /** The last job here ended with "finished", and no key differs from its but those of `other_bits`.
@@ -140,7 +139,7 @@ bp_err bp_run_sample(bp_run *run, const json_t *line);
  * borrowed). Errors: as bp_run_metric. */
 bp_err bp_run_event(bp_run *run, const char *name, const json_t *members);
 
-/** How far the job is, for `bagpipe status`: members of status.json ("units_done": 7), which stand
+/** How far the job is, for `bagpipe status`: members of status.json ("units_done": 7), which stay
  * there until the next call replaces them; borrowed. What can't be written is warned of once. run:
  * NULL: does nothing. */
 void bp_run_progress(bp_run *run, const json_t *members);
@@ -149,7 +148,7 @@ void bp_run_progress(bp_run *run, const json_t *members);
 void bp_run_needs(bp_run *run, double seconds);
 
 /** Cut metrics.jsonl, and samples.jsonl where it is, back to what led to `step` (-1: nothing): what
- * comes behind the last line with a `step` <= it goes. Lines before that can't be read stay, and
+ * comes after the last line with a `step` <= it goes. Lines before that can't be read stay, and
  * are warned of, as are lines and commits that are missing (-1: a file that is missing).
  * An event makes TensorBoard drop what was cut off.
  *

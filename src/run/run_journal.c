@@ -1,12 +1,12 @@
 /* metrics.jsonl and events.jsonl: lines appended whole, cut back to a checkpoint's step on
  * resume. */
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -173,14 +173,14 @@ struct cutting {
     int64_t stay;           /* how many these are */
 };
 
-/* Steps that have a line and lie behind `last`, up to the one that is cut at. */
+/* Steps that have a line and come after `last`, up to the one that is cut at. */
 static int64_t lines_due(const struct cutting *self)
 {
     return self->every <= 0 ? 0 : self->step / self->every - self->last / self->every;
 }
 
 /* A line that can't be read has no step: its place says whether it led to the checkpoint. Before a
- * line that did, it stays; behind the last one that did, only where others are due. */
+ * line that did, it stays; after the last one that did, only where others are due. */
 static void weigh_line(void *context, const json_t *line, off_t end)
 {
     struct cutting *self = context;

@@ -1,11 +1,11 @@
-/* Lines of an open run's journals. */
+/* Lines of an open run's journals: what a job reports while it runs. */
 #include "run/run_folder.h"
 
 #include "run/run_priv.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 #include "run/run_tensorboard_priv.h"
 
 bp_err bp_run_sync(bp_run *run)

@@ -1,11 +1,11 @@
-/* A run that is open. Private to src/run. */
+/* A run that is open. */
 #ifndef BP_RUN_RUN_PRIV_H
 #define BP_RUN_RUN_PRIV_H
 
 #include "mesh/mesh.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_journal_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_journal.h"
+#include "run/status/run_progress.h"
 #include "run/stop_request.h"
 
 struct bp_run {

@@ -1,4 +1,4 @@
-/* run.json: what a run is, and how it ended. */
+/* run.json: what a run is, and how it ended. Written at each start and end. */
 #include "run/run_record_priv.h"
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "run/restart.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <stdio.h>
 #include <string.h>

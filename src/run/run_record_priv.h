@@ -1,4 +1,4 @@
-/* run.json. Private to src/run; local. */
+/* run.json. Local. */
 #ifndef BP_RUN_RUN_RECORD_PRIV_H
 #define BP_RUN_RUN_RECORD_PRIV_H
 

@@ -1,7 +1,7 @@
 /* Does every rank see the run folder that rank 0 has made? A folder on a disk of a node's own is
  * there on each node, too, perhaps with files of an earlier run; so ranks look for a file that only
  * this start has made. */
-#include "run/run_shared_priv.h"
+#include "run/run_shared.h"
 
 #include "base/clock.h"
 #include "base/fs.h"

@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
 #include "run/run_folder.h"
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static json_t *read_record(const char *run_dir)
     return record;
 }
 
-/* Asked without the lock: a start that is about to fail must not stand in the way of one that goes
+/* Asked without the lock: a start that is about to fail must not be in the way of one that goes
  * on, nor take the place of the owner that died, which `bagpipe status` reports. */
 static bool is_free(const char *run_dir)
 {
@@ -52,9 +52,9 @@ static bool is_free(const char *run_dir)
     bool is = false;
 
     bp_dir_refresh(bp_path_in(run_dir, "lock").text);
-    if (run_lock_look(run_dir, &owner, &heartbeat) == BP_OK) {
+    if (run_lock_read(run_dir, &owner, &heartbeat) == BP_OK) {
         run_owner_self(&self);
-        is = run_owner_judge(&owner, &self) == OWNER_DEAD; /* released ones, too */
+        is = run_owner_check(&owner, &self) == OWNER_DEAD; /* released ones, too */
     }
     bp_free(heartbeat);
     return is;

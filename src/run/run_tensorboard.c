@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "mesh/mesh.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,11 +1,10 @@
-/* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Private to src/run;
- * local. */
+/* The figures of metrics.jsonl for TensorBoard, in RUN/tensorboard. Local. */
 #ifndef BP_RUN_RUN_TENSORBOARD_PRIV_H
 #define BP_RUN_RUN_TENSORBOARD_PRIV_H
 
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
-/** A new event file, behind all that are there; it begins by saying that training starts at `step`:
+/** A new event file, after all that are there; it begins by saying that training starts at `step`:
  * TensorBoard drops values of that step and later ones in earlier files. Close with
  * run_journal_close(), after an error too.
  *

@@ -22,8 +22,8 @@
 
 const bp_option bp_slurm_options[] = {
     {"slurm.margin", BP_OPTION_INT, "120", 0, 1e6, NULL, "seconds",
-     "a job stops so long ahead of its time limit, and earlier by two steps and a checkpoint; a "
-     "quarter of its time at most; 0: it does not look at the limit",
+     "a job stops this long before its time limit, and earlier by two steps and a checkpoint; at "
+     "most a quarter of its time; 0: the limit is not regarded",
      false, .at = BP_AT(bp_slurm_keys, margin)},
     {NULL, BP_OPTION_STRING, NULL, 0, 0, NULL, NULL, NULL, false},
 };
@@ -97,7 +97,7 @@ static void stop(bp_stop_request *self, bp_stop reason, const char *format, cons
     (void)bp_log_use(before);
 }
 
-static void look_at_owner(bp_stop_request *self)
+static void check_owner(bp_stop_request *self)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err err;
@@ -126,7 +126,7 @@ static void look(void *context)
     } else if (now >= self->next) {
         self->next = now + LOOK_SECONDS;
         if (!bp_path_exists(self->path)) {
-            look_at_owner(self);
+            check_owner(self);
             return;
         }
         (void)snprintf(halted_by, sizeof halted_by, "%s", self->path);

@@ -1,4 +1,4 @@
-/* Bins of confidence, and figures of their sums. */
+/* Bins of confidence, and figures of their sums: what a score page and a comparison print. */
 #include "statistics/calibration.h"
 
 #include <math.h>

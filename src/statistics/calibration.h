@@ -52,7 +52,7 @@ typedef struct bp_calibration_gaps {
                                       * tokens within one need not be */
     double widen;                    /* of deviations of resamples: for few documents */
 } bp_calibration_gaps;
-/** Of documents[n], each once. */
+/** For documents[n], each once. */
 bp_calibration_gaps bp_calibration_gaps_of(const bp_calibration *documents, int64_t n);
 
 /** The squared calibration error without its bias: a little below 0 where the truth is near 0. Its

@@ -1,4 +1,4 @@
-/* Correlation of two lists. */
+/* Correlation of two lists: for regressions and word vectors. */
 #include "statistics/correlation.h"
 
 #include "base/mem.h"

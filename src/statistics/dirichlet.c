@@ -1,4 +1,4 @@
-/* Closed forms of Dirichlet distributions. */
+/* Closed forms of Dirichlet distributions, for prior networks. */
 #include "statistics/dirichlet.h"
 
 #include <math.h>

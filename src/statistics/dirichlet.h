@@ -16,7 +16,7 @@ double bp_dirichlet_term(double alpha, double beta, double beta0);
 double bp_dirichlet_slope(double alpha, double alpha0, double beta, double beta0);
 double bp_dirichlet_kl(const double *beta, const double *alpha, int64_t classes);
 
-/** Of a class: the sum of these over classes + ln alpha0 - digamma(alpha0 + 1) is the mutual
+/** For a class: the sum of these over classes + ln alpha0 - digamma(alpha0 + 1) is the mutual
  * information of a class and the probabilities. Source: the same, eq. 16. */
 double bp_dirichlet_information(double alpha, double alpha0);
 /** The differential entropy: the sum of these over classes - ln Gamma(alpha0). Source: the same,

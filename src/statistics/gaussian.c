@@ -1,4 +1,4 @@
-/* Gaussian predictions of values. */
+/* Gaussian predictions of values, for regressions. */
 #include "statistics/gaussian.h"
 
 #include <math.h>

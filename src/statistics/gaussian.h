@@ -4,10 +4,10 @@
 
 #include <stdint.h>
 
-/** Minus the log density of a value that differs from the mean by so much, in nats. */
+/** Minus the log density of a value that differs from the mean by `error`, in nats. */
 double bp_gaussian_nll(double error, double variance);
-/** How much of the density lies nearer to the mean than that value: it is in the central interval
- * of a level if this is at most the level. */
+/** The share of the density that is nearer to the mean than that value: it is in the central
+ * interval of a level if this is at most the level. */
 double bp_gaussian_within(double error, double variance);
 /** The variance of noise, beside those of the predictions, that minimises the mean of
  * bp_gaussian_nll(errors[k], variances[k] + noise): 0 or more; errors of n > 0 predictions. Found

@@ -1,4 +1,4 @@
-/* Metrics over resamples of documents. */
+/* Metrics over resamples of documents: values, intervals, differences, p-values. */
 #include "statistics/metric.h"
 
 #include "base/mem.h"
@@ -80,7 +80,7 @@ json_t *bp_metric_json(const bp_metric *metric, const bp_figure *figures)
 
 /* ---- two systems ---- */
 
-static void set_verdict(bp_figure_pair *pair, const double *one, const double *other,
+static void set_p_value(bp_figure_pair *pair, const double *one, const double *other,
                         int64_t stride, bool lower)
 {
     double mean = 0, wins = 0, beyond = 0, n = 0;
@@ -116,7 +116,7 @@ static bp_err set_pair(bp_figure_pair *pair, double one, double other, const dou
     pair->difference = (bp_figure){one - other, {NAN, NAN}};
     pair->wins = pair->p_value = NAN;
     if (err == BP_OK && values != NULL) {
-        set_verdict(pair, values, others, stride, lower);
+        set_p_value(pair, values, others, stride, lower);
         err = bp_interval_of_difference(&pair->difference.interval, values, others, BP_RESAMPLES,
                                         stride);
     }

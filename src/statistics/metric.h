@@ -41,7 +41,7 @@ typedef struct bp_figure_pair {
     /* The share of resamples in which `one` is the better, equal ones counted half (Koehn 2004,
      * Statistical significance tests for machine translation evaluation, section 4). */
     double wins;
-    /* Two-sided: how often a difference at least this large comes from resampling alone, deviations
+    /* Two-sided: how often a difference at least this large comes only from resampling, deviations
      * taken from the mean of all, plus one of each (Riezler and Maxwell 2005, On some pitfalls in
      * automatic evaluation and significance testing for MT, figure 2). */
     double p_value;

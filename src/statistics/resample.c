@@ -1,4 +1,4 @@
-/* Draws, resamples over threads, percentile intervals. */
+/* The bootstrap: draws, resamples over threads, percentile intervals. */
 #include "statistics/resample.h"
 
 #include "base/heartbeat.h"

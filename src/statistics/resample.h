@@ -38,7 +38,7 @@ typedef struct bp_bootstrap {
 } bp_bootstrap;
 
 /** values[resamples][width]: the statistic of every resample. Equal whatever the number of threads.
- * NaN in all resamples where a value rests on one document alone, which has no spread: where it is
+ * NaN in all resamples where a value rests on only one document, which has no spread: where it is
  * defined in just those resamples that hold that document.
  *
  * Errors:     BP_ERR_SYSTEM memory.

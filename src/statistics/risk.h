@@ -19,10 +19,9 @@ typedef struct bp_risk {
     double area_error, area_nll;
 } bp_risk;
 
-/** `order` is by uncertainty; counts: how often each document counts, NULL: once. Of no tokens all
- * is NaN.
- * Source: El-Yaniv and Wiener 2010 (JMLR 11), risk and coverage; AURC: Geifman, Uziel and El-Yaniv
- * 2019 (arXiv:1805.08206), with the error rate and with the NLL as the loss. */
+/** `order` is by uncertainty; counts: how often each document counts, NULL: once. Without tokens
+ * all are NaN. Source: El-Yaniv and Wiener 2010 (JMLR 11), risk and coverage; AURC: Geifman, Uziel
+ * and El-Yaniv 2019 (arXiv:1805.08206), with the error rate and with the NLL as the loss. */
 void bp_risk_of(bp_risk *out, const bp_token_order *order, const int32_t *counts);
 
 #endif

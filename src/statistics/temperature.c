@@ -1,4 +1,5 @@
-/* The minimum of a convex function that is known, with two derivatives, at some points. */
+/* The best temperature: the minimum of a convex function known, with two derivatives, at some
+ * points. */
 #include "statistics/temperature.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Of f(b) = log sum_v p_v^b - b log p(target), which is convex in b and the NLL of a token at
- * temperature 1/b: sums over tokens at ascending b, and of its first two derivatives.
+/** Sums over tokens, at ascending b, of f(b) = log sum_v p_v^b - b log p(target), which is convex
+ * in b and the NLL of a token at temperature 1/b, and of its first two derivatives.
  *
  * Between two points f is taken for the quintic with these six values (Hermite). */
 typedef struct bp_temperature_sums {

@@ -1,4 +1,4 @@
-/* Sorting tokens by a score. */
+/* Sorting tokens by a score, for risk.c, detection.c and pages. */
 #include "statistics/token_order.h"
 
 #include "base/mem.h"

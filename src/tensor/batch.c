@@ -1,4 +1,4 @@
-/* Batches: where their arrays lie in one block of bytes, and how examples are filled in. */
+/* Batches: where their arrays are in one block of bytes, and how examples are filled in. */
 #include "tensor/batch.h"
 
 #include "base/err.h"

@@ -1,6 +1,6 @@
 /* Batches: what a network is given, and what it is asked for.
  *
- * A batch lies in one block of bytes, so that it travels between ranks as one message. Its examples
+ * A batch is in one block of bytes, so that it travels between ranks as one message. Its examples
  * are made from windows of the corpus by an example maker, on the data loader's helper thread. Pure
  * functions; no HDF5, no MPI.
  */
@@ -29,7 +29,7 @@ typedef struct bp_batch {
     struct {
         int64_t T;
         const int32_t *inputs;   /* [B][T] */
-        const int32_t *lengths;  /* [B]: what lies behind is padding; NULL: all places count */
+        const int32_t *lengths;  /* [B]: what follows is padding; NULL: all places count */
         const int32_t *segments; /* [B][T]; NULL: there are none */
     } stream[BP_STREAMS];
     struct {
@@ -42,7 +42,7 @@ typedef struct bp_batch {
 } bp_batch;
 
 size_t bp_batch_bytes(const bp_batch_form *form, int64_t B);
-/** The batch that lies in `bytes`, of bp_batch_bytes. */
+/** The batch that is in `bytes`, of bp_batch_bytes. */
 bp_batch bp_batch_over(const bp_batch_form *form, int64_t B, const void *bytes);
 /** Examples [first, first + count) of it. */
 bp_batch bp_batch_part(const bp_batch *all, int64_t first, int64_t count);
@@ -52,9 +52,10 @@ static inline int64_t bp_batch_fit_step(int64_t T)
     return T > 128 ? (T / 16 + 7) / 8 * 8 : 8;
 }
 /** The batch with micro-batches of `rows` examples (the last maybe fewer) as short as their longest
- * example: rows move together within each, in `bytes` (of bp_batch_bytes; `all` may lie there).
- * What lies behind an example's length counts for nothing; of a stream without lengths, behind the
- * last scored target. bp_batch_part gives micro-batches then, and counts of targets are as before.
+ * example: rows move together within each, in `bytes` (of bp_batch_bytes; `all` may be there).
+ * What follows an example's length counts for nothing; of a stream without lengths, what follows
+ * the last scored target. bp_batch_part gives micro-batches then, and counts of targets are as
+ * before.
  *
  * Shapes: fits[ceil(B / rows)][BP_STREAMS], borrowed by the result; counts[2]: places that are
  * computed, and those of examples, are added. */
@@ -71,7 +72,7 @@ bp_batch bp_batch_of_places(int64_t B, int64_t T, const int32_t *inputs, const i
 void bp_ids_within(const char *what, const int32_t *ids, int64_t count, int64_t first,
                    int64_t bound);
 
-/** A value as a target, which is never below 0, and back: to 2^-22 of it. Finite values alone. */
+/** A value as a target, which is never below 0, and back: to 2^-22 of it. Only finite values. */
 int32_t bp_target_of_value(float value);
 float bp_target_value(int32_t target);
 
@@ -94,7 +95,7 @@ typedef struct bp_window_rule {
     int64_t stride;
 } bp_window_rule;
 typedef struct bp_text_window {
-    int64_t question;     /* its first so many tokens */
+    int64_t question;     /* the number of its first tokens that are taken */
     int64_t first, count; /* of the context */
 } bp_text_window;
 int64_t bp_windows_count(const bp_window_rule *rule, int64_t question, int64_t context);
@@ -118,7 +119,7 @@ typedef struct bp_document {
     int32_t label;     /* its class; -1: none, or none that was asked for */
     float value;       /* NAN: none */
     int64_t window;    /* of windows over a document: which one the example is of */
-    int64_t answer[2]; /* its first token, and the one behind its last; 0, 0: none */
+    int64_t answer[2]; /* its first token, and the one after its last; 0, 0: none */
     const struct bp_document *other; /* of runs: one of another document; NULL: there is no other */
 } bp_document;
 
@@ -137,8 +138,8 @@ struct bp_example_maker {
                        begins window - 1 tokens later. Documents: 0. Runs: tokens of a run, unless
                        its one sentence has more */
     const void *rules; /* of the objective (models/objective.h); borrowed */
-    /** Fill in all of an example: a function of tokens[window], the rules, the step and the slot of
-     * the global batch alone. */
+    /** Fill in all of an example: a function only of tokens[window], the rules, the step and the
+     * slot of the global batch. */
     void (*make)(const bp_example_maker *self, const int32_t *tokens, int64_t step, int64_t slot,
                  bp_example *out);
     /** The same of a document, its rules, step and slot. */
@@ -146,7 +147,7 @@ struct bp_example_maker {
                           int64_t slot, bp_example *out);
 };
 
-/** Make example b of the B that lie in `bytes`; `slot` is its place in the global batch. */
+/** Make example b of the B that are in `bytes`; `slot` is its place in the global batch. */
 void bp_example_make(const bp_example_maker *maker, const int32_t *tokens, int64_t step,
                      int64_t slot, void *bytes, int64_t B, int64_t b);
 /** The same of a document. */

@@ -35,7 +35,7 @@ typedef struct bp_param {
     bool fresh;         /* what the gradient holds counts for nothing: the next product
                        writes it, instead of adding to it (bp_params_take_fresh) */
     bp_init init;
-    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values lie within +- this */
+    float init_std;     /* of BP_INIT_NORMAL; BP_INIT_UNIFORM: values are within +- this */
     const float *given; /* [shape] of BP_INIT_GIVEN; borrowed; NULL: zeros */
     int64_t place;      /* of its first element in the group */
     float *value;       /* [extent], set by bp_network_bind_values */
@@ -43,12 +43,12 @@ typedef struct bp_param {
                            or the group is frozen */
 } bp_param;
 
-/** Parameters that lie one after another in memory, without gaps: fused products rely on it. */
+/** Parameters that are one after another in memory, without gaps: fused products rely on it. */
 typedef struct bp_group {
     bp_param params[BP_GROUP_PARAMS];
     int count;
     bool replicated; /* equal on all tensor ranks: layer norms, biases after a row split, positions.
-                        Their gradients are of this rank's rows alone (bp_nn_rows): where rows are
+                        Their gradients are only of this rank's rows (bp_nn_rows): where rows are
                         shared out, the engine sums them over tensor ranks */
     bool
         tied; /* held by the first and by the last pipeline stage: gradients are summed over both */
@@ -57,7 +57,7 @@ typedef struct bp_group {
     bool partial; /* replicated, and each tensor rank has a part of its gradients, of all rows: the
                      engine always sums them over tensor ranks */
     bool added;   /* an adapter's: a model that training starts from need not have it */
-    bool passing; /* of training alone: no model that it starts from has it */
+    bool passing; /* only of training: no model that it starts from has it */
     bool frozen;  /* never updated: no gradients and no moments */
     bool kept;    /* by another checkpoint, which those that are saved name: left out of them */
     bool published; /* of all ranks that hold these values (one data rank's view), this one counts
@@ -84,7 +84,7 @@ bp_param *bp_group_add_vector_part(bp_group *group, const char *name, int64_t n,
 bp_param *bp_group_add_matrix_part(bp_group *group, const char *name, int64_t rows, int64_t columns,
                                    float init_std, int axis, int64_t first, int64_t count);
 
-/** Whether the next product writes the gradients of `count` params, which lie one after another;
+/** Whether the next product writes the gradients of `count` params, which are one after another;
  * only once. */
 bool bp_params_take_fresh(bp_param *params, int count);
 

@@ -1,4 +1,5 @@
-/* Slices of logical tensors: what they cover, where they meet, and how they lie in memory. */
+/* Slices of logical tensors: what they cover, where they meet, and how they are laid out in memory.
+ */
 #include "tensor/slice.h"
 
 #include <math.h>
@@ -122,7 +123,7 @@ int64_t bp_checked_volume(int dims, const int64_t *extent)
 }
 
 /* The longest run that is contiguous both in the slice and in the whole tensor: the last dimension,
- * and those before it for as long as all behind them are covered whole. Returns the dimension where
+ * and those before it for as long as all after them are covered whole. Returns the dimension where
  * the run begins. */
 static int run_dimension(const bp_slice *slice, int64_t *run)
 {
@@ -188,7 +189,7 @@ bool bp_slice_part(bp_part *part, const bp_slice *slice, int64_t limit, int64_t 
 {
     int64_t inner = 1, outer = 1, step, per_row, rest;
     int cut =
-        slice->dims - 1; /* the dimension that is cut: those behind it whole, those before single */
+        slice->dims - 1; /* the dimension that is cut: those after it whole, those before single */
 
     for (int d = 0; d < slice->dims; d++)
         if (slice->extent[d] == 0)

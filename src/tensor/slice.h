@@ -1,4 +1,4 @@
-/* A slice of a logical tensor: what of it lies in a rank's memory, where slices meet, and how one
+/* A slice of a logical tensor: what of it is in a rank's memory, where slices meet, and how one
  * is cut into contiguous parts. What layers, optimizers and checkpoints share. Local: no MPI. */
 #ifndef BP_TENSOR_SLICE_H
 #define BP_TENSOR_SLICE_H
@@ -13,7 +13,7 @@
 #define BP_TENSOR_DIMS       4
 #define BP_TENSOR_NAME       121
 
-/** A slice of a logical tensor (float32) that lies contiguously, row-major, in this rank's memory.
+/** A slice of a logical tensor (float32) that is contiguous, row-major, in this rank's memory.
  * An empty slice is fine. */
 typedef struct bp_slice {
     char name[BP_TENSOR_NAME]; /* "h.3.attn.q.weight", "adamw.m/h.3.attn.q.weight"; [a-z0-9_./] */
@@ -24,7 +24,7 @@ typedef struct bp_slice {
     float *data; /* product of extent floats; borrowed */
 } bp_slice;
 
-/** Letters of [a-z0-9_.], in parts joined by '/', 1 to 120 in all; no part is empty, of dots alone,
+/** Letters of [a-z0-9_.], in parts joined by '/', 1 to 120 in all; no part is empty, of only dots,
  * or "p0", "p1"... */
 bool bp_tensor_name_is_valid(const char *name);
 
@@ -56,7 +56,7 @@ void bp_slice_digest_part(bp_digest *digest, const bp_slice *slice, int64_t firs
 /** True where all values are finite. */
 bool bp_are_finite(const float *values, int64_t count);
 
-/** Cut a slice into parts that lie contiguously in its memory: part `k` has `count` floats from
+/** Cut a slice into parts that are contiguous in its memory: part `k` has `count` floats from
  * `first` on and is the sub-slice (start, size), relative to the slice. False when there is no part
  * k. Parts are at most `limit` floats. */
 typedef struct bp_part {

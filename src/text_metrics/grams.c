@@ -1,4 +1,4 @@
-/* N-grams: sorted lists, and what they have in common. */
+/* N-grams: sorted lists, and what they have in common. For BLEU, chrF and ROUGE. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "text_metrics/words_priv.h"

@@ -1,7 +1,7 @@
 /* METEOR: words aligned exactly, then by their stems, then as synonyms. */
 #include "base/hash.h"
 #include "base/mem.h"
-#include "text/characters.h"
+#include "text/unicode/characters.h"
 #include "text_metrics/porter_priv.h"
 #include "text_metrics/words_priv.h"
 

@@ -211,7 +211,7 @@ static void see_synset(const text_file *data, int64_t place,
 
     if (place < 0 || place + 16 > (int64_t)data->bytes)
         return;
-    at = data->text + place + 13; /* behind the place, the lexicographer's file and the part */
+    at = data->text + place + 13; /* after the place, the lexicographer's file and the part */
     count = strtol(at, &end, 16);
     for (at = end; count > 0 && *at == ' '; count--) {
         size_t length = strcspn(++at, " \n"), name = strcspn(at, "( \n");
@@ -230,7 +230,7 @@ static void see_entry(const bp_wordnet *self, int part, const char *entry,
     char *at;
     long synsets, signs;
 
-    if (entry[0] != ' ' || entry[1] == '\0') /* the file ends behind a word */
+    if (entry[0] != ' ' || entry[1] == '\0') /* the file ends after a word */
         return;
     synsets = strtol(entry + 2, &at, 10);
     signs = strtol(at, &at, 10);

@@ -1,7 +1,7 @@
-/* Words of a line, as each metric cuts them. */
+/* Words of a line, as each metric cuts them: the first step of all. */
 #include "base/hash.h"
 #include "base/mem.h"
-#include "text/characters.h"
+#include "text/unicode/characters.h"
 #include "text_metrics/words_priv.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static bool is_point(char c)
 }
 
 /* ASCII that always stands alone: all punctuation but ' , - and . */
-static bool stands_alone(char c)
+static bool is_punctuation(char c)
 {
     return strchr("{|}~[\\]^_`!\"#$%&()*+:;<=>?@/", c) != NULL && c != '\0';
 }
@@ -94,10 +94,10 @@ static void replace(bp_words *words, const char *from, const char *to)
  * and puts what they become; bytes of longer characters behave as one that is no digit. */
 typedef size_t (*rewrite)(bp_buffer *out, const char *in, size_t bytes);
 
-static size_t rule_alone(bp_buffer *out, const char *in, size_t bytes)
+static size_t rule_always(bp_buffer *out, const char *in, size_t bytes)
 {
     (void)bytes;
-    if (stands_alone(in[0]))
+    if (is_punctuation(in[0]))
         bp_buffer_printf(out, " %c ", in[0]);
     else
         bp_buffer_add(out, in, 1);
@@ -113,7 +113,7 @@ static size_t rule_before(bp_buffer *out, const char *in, size_t bytes)
     return 2;
 }
 
-static size_t rule_behind(bp_buffer *out, const char *in, size_t bytes)
+static size_t rule_after(bp_buffer *out, const char *in, size_t bytes)
 {
     if (bytes < 2 || !is_point(in[0]) || is_digit(in[1])) {
         bp_buffer_add(out, in, 1);
@@ -135,7 +135,7 @@ static size_t rule_dash(bp_buffer *out, const char *in, size_t bytes)
 
 static void apply_rules(bp_words *words)
 {
-    static const rewrite rules[] = {rule_alone, rule_before, rule_behind, rule_dash};
+    static const rewrite rules[] = {rule_always, rule_before, rule_after, rule_dash};
 
     for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
         bp_buffer *in = &words->text[0], *out = &words->text[1], other;
@@ -150,7 +150,7 @@ static void apply_rules(bp_words *words)
     split(words, words->text[0].data, words->text[0].bytes);
 }
 
-/* sacreBLEU's ranges. Two of them were meant to lie beyond U+FFFF, but "\u20000" to "\u2a6d6" are
+/* sacreBLEU's ranges. Two of them were meant to be beyond U+FFFF, but "\u20000" to "\u2a6d6" are
  * strings of two characters in Python: what is compared with them is within U+2001 and U+2A6D. */
 static bool is_chinese(uint32_t c)
 {
@@ -263,7 +263,7 @@ void bp_words_of_answer(bp_words *words, bp_line line)
     bp_text_lowercase(lower, line.text, line.bytes);
     for (size_t k = 0; k < lower->bytes; k++)
         if (lower->data[k] == '\0' ||
-            (!stands_alone(lower->data[k]) && strchr("',-.", lower->data[k]) == NULL))
+            (!is_punctuation(lower->data[k]) && strchr("',-.", lower->data[k]) == NULL))
             lower->data[kept++] = lower->data[k];
     lower->bytes = kept;
     drop_articles(out, lower);

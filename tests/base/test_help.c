@@ -61,7 +61,7 @@ static void every_part_has_its_place(void **state)
         "  -q, --quiet            say less\n"
         "\n"
         "Keys:\n"
-        "A key stands in CONFIG.ini, under its [section], or on the command line as\n"
+        "A key is set in CONFIG.ini, under its [section], or on the command line as\n"
         "section.key=value, which wins.\n"
         "\n"
         "[train]\n"

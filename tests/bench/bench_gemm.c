@@ -7,9 +7,9 @@
  * for a peak that is best by chance. */
 #include "base/clock.h"
 #include "bench_arrays.h"
-#include "math/gemm/bf16_gemm_priv.h"
+#include "math/bf16/bf16_gemm.h"
 #include "math/gemm/linear.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -90,33 +90,33 @@ static void model_that_does_not_fit_is_left_out_with_the_reason(void **state)
     bp_engine_spec spec = {.batch = 6, .micro_batch = 1, .schedule = BP_1F1B, .chunks = 4};
     char why[160];
 
-    bench_judge_fit(&self, &spec, gpt2, 2e9, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 2e9, why, sizeof why);
     assert_string_equal(why, "");
-    bench_judge_fit(&self, &spec, gpt2, 3221225472.0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 3221225472.0, why, sizeof why);
     assert_string_equal(why, "it takes 3.0 GiB on each rank, and there are 2.0 GiB");
     self.mesh_shape.tensor = 5;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "mesh.tensor = 5"));
     self.mesh_shape.tensor = 3;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_string_equal(why, "");
     spec.sequence_parallel = BP_SEQUENCE_PARALLEL_YES;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "1 x 1024 rows do not divide among mesh.tensor = 3"));
     self.mesh_shape = (bp_mesh_shape){.pipeline = 15, .data = 1, .tensor = 1};
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "14 blocks"));
     self.mesh_shape.pipeline = 4;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_string_equal(why, "");
     spec.schedule = BP_INTERLEAVED;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "mesh.pipeline = 4 x mesh.chunks = 4"));
     spec.chunks = 2;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_non_null(strstr(why, "bench.micro_batches = 6 is no multiple of mesh.pipeline = 4"));
     self.mesh_shape.pipeline = 3;
-    bench_judge_fit(&self, &spec, gpt2, 0, why, sizeof why);
+    bench_check_fit(&self, &spec, gpt2, 0, why, sizeof why);
     assert_string_equal(why, "");
 }
 

@@ -41,7 +41,7 @@ static void end_world(world *w)
     bp_corpus_close(&w->corpus);
 }
 
-static bp_loader *make_lanes(const world *w, int64_t first_slot, int64_t slots)
+static bp_loader *make_loader(const world *w, int64_t first_slot, int64_t slots)
 {
     bp_loader_spec spec = {.stream = w->stream,
                            .maker = window_maker(w->context, slots),
@@ -78,7 +78,7 @@ static void steps_are_the_plain_loops_steps(void **state)
 {
     toy_corpus toy = {.documents = 700, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "lanes.h5", 1000, 6); /* 11 blocks, 3 buffers, 699 windows */
-    bp_loader *loader = make_lanes(&w, 0, 6);
+    bp_loader *loader = make_loader(&w, 0, 6);
     int32_t *got = bp_alloc("test", 6 * 1001, sizeof(*got));
 
     assert_int_equal(w.windows, 699);
@@ -128,7 +128,7 @@ static void any_step_at_any_time(void **state)
     static const int64_t steps[] = {117, 1, 2, 3, 50, 49, 50, 51, 1000000007, 116, 117, 118};
     toy_corpus toy = {.documents = 700, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "any.h5", 1000, 6);
-    bp_loader *loader = make_lanes(&w, 0, 6);
+    bp_loader *loader = make_loader(&w, 0, 6);
     int32_t *got = bp_alloc("test", 6 * 1001, sizeof(*got));
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
@@ -145,7 +145,7 @@ static void an_epoch_has_every_window_once(void **state)
     toy_corpus toy = {.documents = 1, .length = 400000, .vocab_size = 60000, .eod_id = 59999};
     world w =
         make_world(&toy, "epoch.h5", 100, 7); /* 4,000 windows, 571 a batch slot, 3 left over */
-    bp_loader *loader = make_lanes(&w, 0, 7);
+    bp_loader *loader = make_loader(&w, 0, 7);
     int32_t *got = bp_alloc("test", 7 * 101, sizeof(*got));
     int left[2][3];
 
@@ -185,7 +185,7 @@ static void slots_do_not_depend_on_who_owns_them(void **state)
     toy_corpus toy = {.documents = 300, .length = 999, .vocab_size = 1000, .eod_id = 999};
     world w = make_world(&toy, "ranks.h5", WINDOW - 1, SLOTS);
     static int32_t want[STEPS][SLOTS][WINDOW], got[SLOTS][WINDOW];
-    bp_loader *loader = make_lanes(&w, 0, SLOTS);
+    bp_loader *loader = make_loader(&w, 0, SLOTS);
 
     for (int step = 0; step < STEPS; step++)
         bp_test_expect(read_windows(loader, step + 1, want[step][0]), BP_OK);
@@ -194,7 +194,7 @@ static void slots_do_not_depend_on_who_owns_them(void **state)
         int slots = SLOTS / ranks;
 
         for (int rank = 0; rank < ranks; rank++) {
-            loader = make_lanes(&w, rank * slots, slots);
+            loader = make_loader(&w, rank * slots, slots);
             for (int step = 0; step < STEPS; step++) {
                 bp_test_expect(read_windows(loader, step + 1, got[0]), BP_OK);
                 assert_memory_equal(got, want[step][rank * slots], (size_t)slots * sizeof(got[0]));
@@ -209,7 +209,7 @@ static void more_slots_than_windows_repeat(void **state)
 {
     toy_corpus toy = {.documents = 5, .length = 9, .vocab_size = 100, .eod_id = 99};
     world w = make_world(&toy, "few.h5", 10, 11); /* 4 windows for 11 slots */
-    bp_loader *loader = make_lanes(&w, 2, 9);
+    bp_loader *loader = make_loader(&w, 2, 9);
     int32_t *got = bp_alloc("test", 9 * 11, sizeof(*got));
 
     assert_int_equal(w.windows, 4);
@@ -227,7 +227,7 @@ static void wide_vocabularies_and_long_windows(void **state)
 {
     toy_corpus toy = {.documents = 2, .length = 200000, .vocab_size = 200000, .eod_id = 199999};
     world w = make_world(&toy, "wide.h5", 100000, 2); /* windows longer than a block */
-    bp_loader *loader = make_lanes(&w, 0, 2);
+    bp_loader *loader = make_loader(&w, 0, 2);
     int32_t *got = bp_alloc("test", 2 * 100001, sizeof(*got));
 
     assert_int_equal(w.windows, 4);
@@ -240,12 +240,12 @@ static void wide_vocabularies_and_long_windows(void **state)
     end_world(&w);
 }
 
-static void blocks_are_decoded_once_but_where_lanes_meet(void **state)
+static void blocks_are_decoded_once_but_where_slots_meet(void **state)
 {
     toy_corpus toy = {.documents = 1, .length = 40 * SPAN, .vocab_size = 20000, .eod_id = 19999};
     world w = make_world(&toy, "spans.h5", 1024, 4);
     int64_t length = w.windows / 4, blocks = (w.windows - 1) * 1024 / SPAN + 1;
-    bp_loader *loader = make_lanes(&w, 0, 4);
+    bp_loader *loader = make_loader(&w, 0, 4);
     int32_t *got = bp_alloc("test", 4 * 1025, sizeof(*got));
 
     for (int64_t step = 1; step <= length - 3;
@@ -274,7 +274,7 @@ static void damage_is_reported_by_the_step_that_meets_it(void **state)
 {
     toy_corpus toy = {.documents = 1, .length = 8 * SPAN, .vocab_size = 20000, .eod_id = 19999};
     world w = make_world(&toy, "spoilt.h5", 1024, 1);
-    bp_loader *loader = make_lanes(&w, 0, 1);
+    bp_loader *loader = make_loader(&w, 0, 1);
     int32_t *got = bp_alloc("test", 1025, sizeof(*got));
     int64_t step = 1;
     bp_err err;
@@ -295,7 +295,7 @@ static void damage_is_reported_by_the_step_that_meets_it(void **state)
 static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
 {
     bp_stream_spec stream_spec = {.corpus = corpus, .bag = true, .seed = 1, .weights = weights};
-    bp_loader_spec lanes_spec = {.maker = window_maker(10, 2), .batch = 2, .slots = 2};
+    bp_loader_spec slots_spec = {.maker = window_maker(10, 2), .batch = 2, .slots = 2};
     bp_stream *stream = NULL;
     bp_loader *loader = NULL;
     int32_t got[22];
@@ -304,9 +304,9 @@ static bp_err build_all(bp_corpus *corpus, const double *weights, int n)
     snprintf(fault, sizeof(fault), "base.alloc:%d", n);
     bp_fault_arm(fault);
     bp_err err = bp_stream_new(&stream, &stream_spec);
-    lanes_spec.stream = stream;
+    slots_spec.stream = stream;
     if (err == BP_OK)
-        err = bp_loader_new(&loader, &lanes_spec);
+        err = bp_loader_new(&loader, &slots_spec);
     if (err == BP_OK)
         err = read_windows(loader, 1, got);
     bp_fault_arm(NULL);
@@ -365,7 +365,7 @@ int main(void)
         cmocka_unit_test(slots_do_not_depend_on_who_owns_them),
         cmocka_unit_test(more_slots_than_windows_repeat),
         cmocka_unit_test(wide_vocabularies_and_long_windows),
-        cmocka_unit_test(blocks_are_decoded_once_but_where_lanes_meet),
+        cmocka_unit_test(blocks_are_decoded_once_but_where_slots_meet),
         cmocka_unit_test(damage_is_reported_by_the_step_that_meets_it),
         cmocka_unit_test(short_memory_is_71_wherever_it_strikes),
         cmocka_unit_test(too_few_tokens_are_65),

@@ -229,7 +229,7 @@ static int32_t *plain_steps(const world *w, int64_t steps)
     return out;
 }
 
-static bp_loader *make_lanes(const world *w, int64_t first_slot, int64_t slots)
+static bp_loader *make_loader(const world *w, int64_t first_slot, int64_t slots)
 {
     bp_loader_spec spec = {.stream = w->stream,
                            .maker = window_maker(w->context, slots),
@@ -250,7 +250,7 @@ static void check_ranks(const world *w, int ranks, int64_t steps, const int32_t 
     int32_t *got = bp_alloc("test", slots * window, sizeof(*got));
 
     for (int rank = 0; rank < ranks; rank++) {
-        bp_loader *loader = make_lanes(w, rank * slots, slots);
+        bp_loader *loader = make_loader(w, rank * slots, slots);
 
         for (int64_t s = 0; s < steps; s++) {
             bp_test_expect(read_windows(loader, s + 1, got), BP_OK);
@@ -286,7 +286,7 @@ static void any_step_at_any_time(void **state)
     static const int64_t steps[] = {300, 1, 2, 299, 300, 17, 16, 17, 250};
     world w = make_world("any", weights, false);
     int32_t *want = plain_steps(&w, 300), *got = bp_alloc("test", 8 * 101, sizeof(*got));
-    bp_loader *loader = make_lanes(&w, 0, 8);
+    bp_loader *loader = make_loader(&w, 0, 8);
 
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         bp_test_expect(read_windows(loader, steps[i], got), BP_OK);
@@ -302,7 +302,7 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
 {
     static const double weights[FILES] = {2, 0, 1}, small[FILES] = {0, 1, 1};
     world w = make_world("count", weights, false);
-    bp_loader *loader = make_lanes(&w, 0, 8);
+    bp_loader *loader = make_loader(&w, 0, 8);
     bp_example_maker maker = window_maker(w.context, 8);
     size_t estimated, taken;
 
@@ -320,7 +320,7 @@ static void windows_and_memory_are_those_of_the_files_with_weights(void **state)
 
     w = make_world("small", small, false); /* 12 windows of the second file */
     w.batch = 100;                         /* half of them a step */
-    loader = make_lanes(&w, 0, 8);
+    loader = make_loader(&w, 0, 8);
     assert_true(bp_loader_repeat(loader));
     bp_loader_free(&loader);
     end_world(&w);

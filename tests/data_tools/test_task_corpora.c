@@ -4,7 +4,7 @@
 #include "data_tools/tool_run.h"
 #include "io/corpus/corpus_file.h"
 #include "io/corpus/corpus_writer.h"
-#include "text/answers.h"
+#include "text/tokenizer/answers.h"
 
 static const char TABLE[] = "id\ta\tb\tclass\tscore\n"
                             "p1\tthe cat\tthe hat\tyes\t1.5\n"
@@ -390,7 +390,7 @@ static void questions_that_do_not_fit_are_refused(void **state)
         const char *text, *said;
     } cases[] = {
         {SQUAD("the cat", "\"answers\": [{\"text\": \"hat\", \"answer_start\": 0}]"),
-         "'hat' does not stand at character 0 ... question q1: at bad.json ... "
+         "'hat' ... character 0 ... question q1: at bad.json ... "
          "[squad.other_answer]"},
         {SQUAD("the cat", "\"answers\": [{\"text\": \"cat\", \"answer_start\": 99}]"),
          "[squad.other_answer]"},

@@ -2,7 +2,7 @@
 #include "bp_test.h"
 #include "data_tools/tool_run.h"
 #include "text/gpt2_pair.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <sys/stat.h>
 
 static void expect(int ranks, const char *arguments, int status, const char *said)

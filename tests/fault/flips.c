@@ -20,8 +20,8 @@
 #include "io/h5/user_block.h"
 #include "job/parts.h"
 #include "mesh/mesh.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_journal_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_journal.h"
 
 #include <fcntl.h>
 #include <stdio.h>

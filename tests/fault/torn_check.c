@@ -7,8 +7,8 @@
 #include "base/signals.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/mesh.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_journal_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/run_journal.h"
 
 #include <stdio.h>
 #include <string.h>

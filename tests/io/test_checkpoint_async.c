@@ -22,10 +22,10 @@ static void build(model_slices *slices, bool filled)
     model_build(slices, mesh, bp_comm_rank(COMM), filled);
 }
 
-static int64_t file_bytes; /* of save_behind's files */
+static int64_t file_bytes; /* of save_async's files */
 
 /* Begin, and spoil the values before the end. */
-static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
+static bp_err save_async(bp_snapshot *snapshot, bool give_up)
 {
     bp_digest digests[MODEL_BOXES];
     bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"),
@@ -34,20 +34,20 @@ static bp_err save_behind(bp_snapshot *snapshot, bool give_up)
                                    .digests = digests,
                                    .file_bytes = file_bytes};
     json_t *state = json_pack("{s:i}", "step", 7);
-    bp_async_checkpoint *saving = NULL;
+    bp_async_checkpoint *pending = NULL;
     model_slices slices, copies;
 
     build(&slices, true);
     copies = slices;
     bp_test_check(COMM, bp_snapshot_take(snapshot, copies.list, copies.count, digests) == -1);
-    bp_err err = bp_checkpoint_begin(&saving, COMM, &commit, copies.list, copies.count, state);
+    bp_err err = bp_checkpoint_begin(&pending, COMM, &commit, copies.list, copies.count, state);
     for (int64_t k = 0; k < slices.count; k++)
         memset(slices.list[k].data, 0x3f,
                (size_t)bp_slices_floats(&slices.list[k], 1) * sizeof(float));
     if (err == BP_OK && give_up)
-        bp_checkpoint_cancel(saving);
+        bp_checkpoint_cancel(pending);
     if (err == BP_OK)
-        err = bp_checkpoint_finish(&saving);
+        err = bp_checkpoint_finish(&pending);
     json_decref(state);
     model_clear(&slices);
     return err;
@@ -99,7 +99,7 @@ static void it_is_the_same_as_one_that_was_waited_for(void **state)
     bp_checkpoint_commit commit = {.parent = bp_test_path("checkpoints"), .name = STEP};
     json_t *step = json_pack("{s:i}", "step", 7);
     bp_snapshot *snapshot = new_snapshot();
-    char *waited, *behind;
+    char *waited, *async;
     model_slices slices;
 
     fresh_parent();
@@ -111,10 +111,10 @@ static void it_is_the_same_as_one_that_was_waited_for(void **state)
     waited = manifest();
     for (int time = 0; time < 2; time++) { /* one snapshot serves them all */
         fresh_parent();
-        bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
-        behind = manifest();
-        bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, behind) == 0);
-        bp_free(behind);
+        bp_test_check_err(COMM, save_async(snapshot, false), BP_OK);
+        async = manifest();
+        bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, async) == 0);
+        bp_free(async);
         check_values();
     }
     bp_free(waited);
@@ -129,9 +129,9 @@ static void check_same(const bp_checkpoint_commit *waits, bp_slice *slices, int6
     bp_digest digests[4];
     int64_t held = bp_comm_rank(COMM) == bp_comm_size(COMM) - 1 ? count : 0;
     bp_snapshot *snapshot = NULL;
-    bp_async_checkpoint *saving;
+    bp_async_checkpoint *pending;
     json_t *step = json_object();
-    char *waited, *behind;
+    char *waited, *async;
 
     fresh_parent();
     bp_test_check_err(COMM, bp_checkpoint_save(COMM, &commit, slices, held, step), BP_OK);
@@ -143,12 +143,13 @@ static void check_same(const bp_checkpoint_commit *waits, bp_slice *slices, int6
     bp_test_check(COMM, bp_snapshot_take(snapshot, copies, held, digests) == -1);
     commit.snapshot = snapshot;
     commit.digests = digests;
-    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, copies, held, step), BP_OK);
-    bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
-    behind = manifest();
-    bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, behind) == 0);
+    bp_test_check_err(COMM, bp_checkpoint_begin(&pending, COMM, &commit, copies, held, step),
+                      BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_finish(&pending), BP_OK);
+    async = manifest();
+    bp_test_check(COMM, !bp_comm_is_root(COMM) || strcmp(waited, async) == 0);
     bp_free(waited);
-    bp_free(behind);
+    bp_free(async);
     json_decref(step);
     bp_snapshot_free(&snapshot);
 }
@@ -207,11 +208,11 @@ static void failure_of_one_of_several_helpers_ends_them_all(void **state)
         (void)snprintf(fault, sizeof fault, "ckpt.shard_close:%d@0", file);
         fresh_parent();
         bp_fault_arm(fault);
-        bp_test_check_err(COMM, save_behind(snapshot, false), BP_ERR_IO);
+        bp_test_check_err(COMM, save_async(snapshot, false), BP_ERR_IO);
         bp_fault_arm(NULL);
         bp_test_check(COMM, names_left() == 0);
     }
-    bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+    bp_test_check_err(COMM, save_async(snapshot, false), BP_OK);
     bp_test_check(COMM, bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00001.h5")));
     file_bytes = 0;
     check_values();
@@ -228,7 +229,7 @@ static void copies_that_no_neighbour_can_read_are_written_by_their_ranks(void **
     snapshot = new_snapshot();
     bp_fault_arm(NULL);
     bp_test_check(COMM, bp_snapshot_is_shared(snapshot) == (bp_comm_size(COMM) == 1));
-    bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+    bp_test_check_err(COMM, save_async(snapshot, false), BP_OK);
     bp_test_check(COMM,
                   bp_path_exists(bp_test_path("checkpoints/" STEP "/shard-00001.h5")) != alone);
     check_values();
@@ -245,10 +246,10 @@ static void failure_of_a_helper_is_shared_and_leaves_nothing(void **state)
     for (size_t k = 0; k < sizeof faults / sizeof faults[0]; k++) {
         fresh_parent();
         bp_fault_arm(faults[k]);
-        bp_test_check_err(COMM, save_behind(snapshot, false), k == 0 ? BP_ERR_CREATE : BP_ERR_IO);
+        bp_test_check_err(COMM, save_async(snapshot, false), k == 0 ? BP_ERR_CREATE : BP_ERR_IO);
         bp_fault_arm(NULL);
         bp_test_check(COMM, names_left() == 0);
-        bp_test_check_err(COMM, save_behind(snapshot, false), BP_OK);
+        bp_test_check_err(COMM, save_async(snapshot, false), BP_OK);
     }
     bp_snapshot_free(&snapshot);
 }
@@ -259,7 +260,7 @@ static void one_that_is_given_up_leaves_nothing(void **state)
 
     fresh_parent();
     bp_fault_arm("ckpt.shard_open@0=delay0.2"); /* it is not written before it is given up */
-    bp_test_check_err(COMM, save_behind(snapshot, true), BP_ERR_STOPPED);
+    bp_test_check_err(COMM, save_async(snapshot, true), BP_ERR_STOPPED);
     bp_fault_arm(NULL);
     bp_test_check(COMM, names_left() == 0);
     bp_snapshot_free(&snapshot);
@@ -275,7 +276,7 @@ static double idle_seconds(bool left_alone)
         .parent = bp_test_path("checkpoints"), .name = STEP, .busy_seconds = &busy_seconds};
     int64_t held = bp_comm_is_root(COMM) ? 1 : 0;
     bp_snapshot *snapshot = NULL;
-    bp_async_checkpoint *saving;
+    bp_async_checkpoint *pending;
     bp_slice slice = model_whole("a", 2, shape, true), copy = slice;
     bp_digest digest;
 
@@ -286,11 +287,11 @@ static double idle_seconds(bool left_alone)
     commit.snapshot = snapshot;
     commit.digests = &digest;
     json_t *step = json_object();
-    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, held, step), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_begin(&pending, COMM, &commit, &copy, held, step), BP_OK);
     began = bp_clock_now();
-    while (left_alone && bp_checkpoint_poll(saving) == BP_ASYNC_CHECKPOINT_WRITES)
+    while (left_alone && bp_checkpoint_poll(pending) == BP_ASYNC_CHECKPOINT_WRITES)
         bp_clock_sleep(0.01);
-    bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_finish(&pending), BP_OK);
     double idle = bp_clock_now() - began - busy_seconds;
     bp_test_check(COMM, busy_seconds > 0);
     MPI_Bcast(&idle, 1, MPI_DOUBLE, 0, COMM);
@@ -322,7 +323,7 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
     int64_t held = bp_comm_is_root(COMM) ? 1 : 0;
     bp_snapshot *snapshot = NULL;
     bp_checkpoint *checkpoint;
-    bp_async_checkpoint *saving;
+    bp_async_checkpoint *pending;
     bp_slice slice = model_whole("a", 2, shape, true), copy = slice;
     bp_digest digest;
     json_t *step = json_object();
@@ -335,8 +336,8 @@ static void copy_that_is_spoilt_before_it_is_written_is_found(void **state)
         copy.data[123456] = 1.5f;
     commit.snapshot = snapshot;
     commit.digests = &digest;
-    bp_test_check_err(COMM, bp_checkpoint_begin(&saving, COMM, &commit, &copy, held, step), BP_OK);
-    bp_test_check_err(COMM, bp_checkpoint_finish(&saving), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_begin(&pending, COMM, &commit, &copy, held, step), BP_OK);
+    bp_test_check_err(COMM, bp_checkpoint_finish(&pending), BP_OK);
     bp_test_check_err(COMM,
                       bp_checkpoint_open(COMM, bp_test_path("checkpoints/" STEP), &checkpoint),
                       BP_ERR_FORMAT);

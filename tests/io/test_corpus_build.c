@@ -5,7 +5,8 @@
 #include "base/signals.h"
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_file.h"
-#include "text/trainer.h"
+#include "text/train/tokenizer_train.h"
+#include "text/unicode/tally.h"
 
 #include <inttypes.h>
 #include <signal.h>

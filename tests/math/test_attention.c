@@ -3,8 +3,8 @@
 #include "base/err.h"
 #include "math/attention/attention.h"
 #include "math/attention/relative.h"
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include "math/math.h"
 #include "math_test.h"
 

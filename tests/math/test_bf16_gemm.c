@@ -3,14 +3,14 @@
 #define BP_AMX_EMULATED
 #define bp_bf16_kernel_amx     emulated_amx
 #define bp_gradient_kernel_amx emulated_gradient
-#include "math/gemm/bf16_gemm_amx.c"
-#include "math/gemm/bf16_gradient_amx.c"
+#include "math/bf16/bf16_gemm_amx.c"
+#include "math/bf16/bf16_gradient_amx.c"
 #include "math/math.h"
 #undef bp_bf16_kernel_amx
 #undef bp_gradient_kernel_amx
 
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include "math_test.h"
 
 extern const bp_bf16_kernel bp_bf16_kernel_amx;

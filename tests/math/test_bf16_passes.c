@@ -1,6 +1,6 @@
 /* What attention does between its bf16 products, against plain loops. */
-#include "math/gemm/bf16_passes_priv.h"
-#include "math/gemm/linear_priv.h"
+#include "math/bf16/bf16_passes.h"
+#include "math/gemm/linear_parts.h"
 #include "math_test.h"
 
 static const bp_bf16_passes *passes = &bp_bf16_passes_avx512;

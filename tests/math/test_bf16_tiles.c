@@ -2,10 +2,10 @@
  * emulated everywhere. */
 #define BP_AMX_EMULATED
 #define bp_bf16_tiles_amx emulated_amx
-#include "math/gemm/bf16_tiles_amx.c"
+#include "math/bf16/bf16_tiles_amx.c"
 #undef bp_bf16_tiles_amx
 
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math_test.h"
 
 extern const bp_bf16_tiles bp_bf16_tiles_amx;

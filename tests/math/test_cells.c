@@ -2,7 +2,7 @@
  * every instruction set, and a row's bits its own. */
 #include "base/err.h"
 #include "math/gemm/step.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include "math/threads.h"
 #include "math_test.h"
 

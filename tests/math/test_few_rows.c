@@ -2,8 +2,8 @@
  * whatever else is in the call, however many threads there are, wherever the cache has a position.
  */
 #include "math/attention/cached.h"
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include "math/threads.h"
 #include "math_test.h"
 

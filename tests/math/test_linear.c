@@ -1,9 +1,9 @@
 /* Linear maps against plain loops in float64, in float32 and bf16. */
 #include "base/err.h"
 #include "base/fault.h"
-#include "math/gemm/bf16_gemm_priv.h"
+#include "math/bf16/bf16_gemm.h"
 #include "math/gemm/linear.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "math_test.h"
 

@@ -1,8 +1,8 @@
 /* Products whose sums go through an activation at once: in every form and precision what the
  * product and the pass give one after the other. */
-#include "math/gemm/bf16_linear_priv.h"
+#include "math/bf16/bf16_linear.h"
 #include "math/gemm/linear.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "math_test.h"
 

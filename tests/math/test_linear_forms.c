@@ -1,7 +1,7 @@
 /* bf16 products that oneDNN and our own kernels share: who multiplies, who makes copies, and what
  * neither does fast. */
 #include "math/gemm/linear.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "math_test.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The inner loops of every instruction set that this CPU has: accurate, and the same bits. */
 #include "base/err.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include "math_test.h"
 
 static void exp_is_accurate(void **state)

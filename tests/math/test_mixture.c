@@ -1,7 +1,7 @@
 /* The mixture of an ensemble's distributions against plain loops in float64, by every instruction
  * set that this CPU has. */
-#include "math/kernels/loops_priv.h"
 #include "math/kernels/mixture.h"
+#include "math/loops/loops.h"
 #include "math/math.h"
 #include "math_test.h"
 

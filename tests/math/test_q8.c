@@ -2,7 +2,7 @@
  * weights themselves, and the same bits with every instruction set, however many rows and threads
  * there are. */
 #include "math/gemm/q8_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include "math/threads.h"
 #include "math_test.h"
 

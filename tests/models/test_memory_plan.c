@@ -4,7 +4,7 @@
 #include "bp_test_mpi.h"
 
 #include "base/rng.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include "models/bert/bert.h"
 #include "models/gpt/gpt.h"

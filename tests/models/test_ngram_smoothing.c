@@ -59,7 +59,7 @@ static void make(ngram_twin *twin, int order, int at, const int32_t *tokens)
                       BP_OK);
 }
 
-static double sum_behind(const ngram_twin *twin, const int32_t *history, int n)
+static double sum_after(const ngram_twin *twin, const int32_t *history, int n)
 {
     double sum = 0;
 
@@ -98,14 +98,14 @@ static void probabilities_add_up_to_one(void **unused)
             for (int64_t end = 0; end < TOKENS; end++) {
                 int n = history_at(tokens, end, order - 1, history);
 
-                if (fabs(sum_behind(&twin, history, n) - 1) > 1e-9)
+                if (fabs(sum_after(&twin, history, n) - 1) > 1e-9)
                     fail_msg("%s of order %d: %.12g behind token %d", CASES[c].name, order,
-                             sum_behind(&twin, history, n), (int)end);
+                             sum_after(&twin, history, n), (int)end);
             }
             for (int k = 0; k < RANDOM; k++) { /* most of them were never seen */
                 for (int j = 0; j < order - 1; j++)
                     history[j] = (int32_t)draw(V - 1);
-                double sum = sum_behind(&twin, history, order - 1);
+                double sum = sum_after(&twin, history, order - 1);
 
                 if (CASES[c].smoothing == NGRAM_MLE && sum == 0)
                     continue;

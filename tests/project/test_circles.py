@@ -1,4 +1,4 @@
-"""No circle between files: a file is X.c with X.h and X_priv.h, and an arrow is an #include."""
+"""No circle between files: a file is X.c with X.h, X_parts.h and X_priv.h, and an arrow is an #include."""
 import re
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ INCLUDE = re.compile(r'#include "([^"]+)"')
 
 
 def unit_of(path):
-    return path.parent / re.sub(r"(_priv)?\.[ch]$", "", path.name)
+    return path.parent / re.sub(r"(_priv|_parts)?\.[ch]$", "", path.name)
 
 
 def arrows(source):

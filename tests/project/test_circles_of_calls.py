@@ -32,8 +32,6 @@ models/decoding.c models/decoding_step.c
 
 run/run_folder.c run/run_lines.c
 
-text/roles.c text/tokenizer.c
-
 train/engine/engine.c train/engine/plan.c
 
 infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
@@ -42,13 +40,9 @@ io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/ch
 
 io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
 
-text/model_load.c text/pipeline.c text/tokenizer_load.c
-
 train/engine/optimizer.c train/engine/optimizer_inject.c train/engine/optimizer_layerwise.c
 
 infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
-
-text/train_bpe.c text/train_unigram.c text/train_wordpiece.c text/train_words.c text/trainer.c
 
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
 nn/transformer_params.c

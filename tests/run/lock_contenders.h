@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -39,7 +39,7 @@ static void expect(const bp_probe_host ranks[RANKS], const char *check, const ch
     bool found = false;
     size_t k;
 
-    bp_probe_judge_hosts(rows, ranks, RANKS);
+    bp_probe_check_hosts(rows, ranks, RANKS);
     json_array_foreach(rows, k, row)
     {
         const char *text = json_string_value(json_object_get(row, "text"));
@@ -138,7 +138,7 @@ static void hosts_that_differ_are_warned_of(void **state)
     ranks[2].file_bytes = 1 << 20;
     expect(ranks, "limits", "warn", "on n1 no file may be larger");
     ranks[7].group_bytes = (int64_t)2 << 30;
-    expect(ranks, "memory", "ok", "n3 has 8.0 GiB, of which the control group allows 2.0: 1.0 GiB");
+    expect(ranks, "memory", "ok", "n3 has 8.0 GiB; the control group allows 2.0: 1.0 GiB");
     for (int r = 1; r < RANKS; r++)
         (void)snprintf(ranks[r].host, sizeof ranks[r].host, "n1");
     expect(ranks, "ranks", "warn", "up to 7 each");

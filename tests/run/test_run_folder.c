@@ -2,7 +2,7 @@
 #include "run/run_opening.h"
 
 #include "base/log.h"
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 
 #include <fcntl.h>
 #include <signal.h>

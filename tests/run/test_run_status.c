@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/json.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/status/run_progress.h"
 #include "run/status/run_status.h"
 #include "run/status/run_status_priv.h"
 

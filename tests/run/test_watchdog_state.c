@@ -105,7 +105,7 @@ static void job_init(job *j, uint64_t seed)
         j->ranks[r] = (one_rank){.next_heartbeat = chance_between(0, HEARTBEAT), .arrives = -1};
     j->coordinator = bp_watch_new(&spec);
     spec.size = 1;
-    spec.silence_alone = true;
+    spec.only_silence = true;
     j->other = bp_watch_new(&spec);
     begin_step(j);
 }
@@ -182,9 +182,9 @@ static void send_heartbeats(job *j)
         }
         if (rank->arrives >= 0 && j->time >= rank->arrives) {
             rank->arrives = -1;
-            bp_watch_hear(j->coordinator, r, &rank->under_way, j->time);
+            bp_watch_receive(j->coordinator, r, &rank->under_way, j->time);
             if (r == 0)
-                bp_watch_hear(j->other, r, &rank->under_way, j->time);
+                bp_watch_receive(j->other, r, &rank->under_way, j->time);
         }
     }
 }
@@ -226,9 +226,10 @@ static bool play(job *j, bp_watch_diagnosis *diagnosis, double *took)
         suspend_all(j);
         run_job(j);
         send_heartbeats(j);
-        if (!watcher_stopped && bp_watch_judge(j->coordinator, j->time, diagnosis))
+        if (!watcher_stopped && bp_watch_diagnose(j->coordinator, j->time, diagnosis))
             break;
-        if (j->size > 1 && !is_out(j, 1, STOPPED) && bp_watch_judge(j->other, j->time, diagnosis))
+        if (j->size > 1 && !is_out(j, 1, STOPPED) &&
+            bp_watch_diagnose(j->other, j->time, diagnosis))
             break;
         *took = j->time - j->faulted_at;
         if (j->faulted_at < 0 ? j->time > PEACE + 5000 : *took > patience(j))
@@ -292,10 +293,10 @@ static void time_that_nobody_saw_does_not_count(void **state)
     (void)state;
     bp_watch_clock clock = {.leap = 2};
 
-    assert_true(bp_watch_clock_look(&clock, 100) == 0);
-    assert_true(bp_watch_clock_look(&clock, 101) == 1);
-    assert_true(bp_watch_clock_look(&clock, 5000) == 3);
-    assert_true(bp_watch_clock_look(&clock, 4000) == 3); /* nor does it run backwards */
+    assert_true(bp_watch_clock_poll(&clock, 100) == 0);
+    assert_true(bp_watch_clock_poll(&clock, 101) == 1);
+    assert_true(bp_watch_clock_poll(&clock, 5000) == 3);
+    assert_true(bp_watch_clock_poll(&clock, 4000) == 3); /* nor does it run backwards */
 }
 
 /* It may be that a firewall keeps its heartbeats: then the others go on. */
@@ -313,14 +314,14 @@ static void rank_that_was_never_heard_is_named_once_nobody_goes_on(void **state)
             waits.progress++;
             moved = now;
         }
-        bp_watch_hear(watch, 0, &waits, now);
-        bp_watch_hear(watch, 2, &waits, now);
-        assert_false(bp_watch_judge(watch, now, &diagnosis));
+        bp_watch_receive(watch, 0, &waits, now);
+        bp_watch_receive(watch, 2, &waits, now);
+        assert_false(bp_watch_diagnose(watch, now, &diagnosis));
     }
     for (; !stuck && now < 200 * SECONDS; now += HEARTBEAT) {
-        bp_watch_hear(watch, 0, &waits, now);
-        bp_watch_hear(watch, 2, &waits, now);
-        stuck = bp_watch_judge(watch, now, &diagnosis);
+        bp_watch_receive(watch, 0, &waits, now);
+        bp_watch_receive(watch, 2, &waits, now);
+        stuck = bp_watch_diagnose(watch, now, &diagnosis);
     }
     assert_true(stuck);
     assert_int_equal(diagnosis.rank, 1);
@@ -337,22 +338,22 @@ static void rank_that_left_is_not_missed(void **state)
     bp_watch_heartbeat heartbeat = {.phase = BP_PHASE_END};
     bp_watch_diagnosis diagnosis;
 
-    bp_watch_hear(watch, 1, &heartbeat, 0);
+    bp_watch_receive(watch, 1, &heartbeat, 0);
     bp_watch_leave(watch, 1);
     for (double now = 0; now < 10 * SECONDS; now += HEARTBEAT) {
         heartbeat.progress++;
-        bp_watch_hear(watch, 0, &heartbeat, now);
-        assert_false(bp_watch_judge(watch, now, &diagnosis));
+        bp_watch_receive(watch, 0, &heartbeat, now);
+        assert_false(bp_watch_diagnose(watch, now, &diagnosis));
     }
     bp_watch_free(&watch);
 }
 
 /* What other ranks ask of rank 0: that it is there, however long it computes. */
-static void silence_alone_is_looked_for(void **state)
+static void only_silence_is_looked_for(void **state)
 {
     (void)state;
     bp_watch_spec spec = {
-        .size = 1, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT, .silence_alone = true};
+        .size = 1, .seconds = SECONDS, .heartbeat_seconds = HEARTBEAT, .only_silence = true};
     bp_watch *watch;
     bp_watch_heartbeat heartbeat = {.phase = BP_PHASE_STEP};
     bp_watch_diagnosis diagnosis;
@@ -362,11 +363,11 @@ static void silence_alone_is_looked_for(void **state)
     watch = bp_watch_new(&spec);
     for (; now < 50 * SECONDS; now += HEARTBEAT) {
         heartbeat.waits = now > 20 * SECONDS;
-        bp_watch_hear(watch, 0, &heartbeat, now);
-        assert_false(bp_watch_judge(watch, now, &diagnosis));
+        bp_watch_receive(watch, 0, &heartbeat, now);
+        assert_false(bp_watch_diagnose(watch, now, &diagnosis));
     }
     for (; !silent && now < 60 * SECONDS; now += HEARTBEAT)
-        silent = bp_watch_judge(watch, now, &diagnosis);
+        silent = bp_watch_diagnose(watch, now, &diagnosis);
     assert_true(silent && now < 51.1 * SECONDS);
     assert_int_equal(diagnosis.rank, 0);
     assert_int_equal(diagnosis.reason, BP_WATCH_SILENT);
@@ -389,13 +390,13 @@ static void long_steps_are_waited_for(void **state)
             heartbeat.progress++;
             moved = now;
         }
-        bp_watch_hear(watch, 0, &heartbeat, now);
-        stuck = bp_watch_judge(watch, now, &diagnosis);
+        bp_watch_receive(watch, 0, &heartbeat, now);
+        stuck = bp_watch_diagnose(watch, now, &diagnosis);
     }
     assert_false(stuck);
     for (; !stuck; now += HEARTBEAT) {
-        bp_watch_hear(watch, 0, &heartbeat, now);
-        stuck = bp_watch_judge(watch, now, &diagnosis);
+        bp_watch_receive(watch, 0, &heartbeat, now);
+        stuck = bp_watch_diagnose(watch, now, &diagnosis);
     }
     assert_true(now - moved > 900 && now - moved < 1100);
     bp_watch_free(&watch);
@@ -412,9 +413,9 @@ static void walk(bp_watch *watch, bp_watch_heartbeat heartbeats[], int size, int
         heartbeats[r].step = heartbeats[r].steps += 25;
         heartbeats[r].progress += 25;
         heartbeats[r].busy_ns += (int64_t)(25 * 1e7 * (r == slow ? factor : 1));
-        bp_watch_hear(watch, r, &heartbeats[r], *now);
+        bp_watch_receive(watch, r, &heartbeats[r], *now);
     }
-    assert_false(bp_watch_judge(watch, *now, &diagnosis));
+    assert_false(bp_watch_diagnose(watch, *now, &diagnosis));
     *now += HEARTBEAT;
 }
 
@@ -493,11 +494,11 @@ static void thousand_ranks_may_say_anything(void **state)
                                             .waits = chance_below(2) == 1};
 
             if (chance_below(10) > 0 && (r != SILENT || tick < 10))
-                bp_watch_hear(watch, r, &heartbeat, now);
+                bp_watch_receive(watch, r, &heartbeat, now);
         }
         if (tick == 20)
             bp_watch_leave(watch, 999);
-        if (bp_watch_judge(watch, now, &diagnosis)) {
+        if (bp_watch_diagnose(watch, now, &diagnosis)) {
             assert_in_range(diagnosis.rank, 0, MANY - 2);
             diagnoses++;
         }
@@ -517,7 +518,7 @@ int main(void)
         cmocka_unit_test(time_that_nobody_saw_does_not_count),
         cmocka_unit_test(rank_that_was_never_heard_is_named_once_nobody_goes_on),
         cmocka_unit_test(rank_that_left_is_not_missed),
-        cmocka_unit_test(silence_alone_is_looked_for),
+        cmocka_unit_test(only_silence_is_looked_for),
         cmocka_unit_test(long_steps_are_waited_for),
         cmocka_unit_test(slow_rank_is_reported_once_a_stretch),
         cmocka_unit_test(only_peers_are_compared),

@@ -4,8 +4,8 @@
 
 #include "bp_test.h"
 #include "pattern_twin.h"
-#include "text/scan_priv.h"
-#include "text/unicode_priv.h"
+#include "text/unicode/scan.h"
+#include "text/unicode/unicode.h"
 
 /* Pieces of text with invalid bytes: each of them alone, and each valid stretch by the pattern on
  * its own. */

@@ -1,4 +1,4 @@
-/* GPT-2's pattern as it is written, run by Oniguruma: the twin of src/text/scan.c. */
+/* GPT-2's pattern as it is written, run by Oniguruma: the twin of src/text/unicode/scan.c. */
 #ifndef BP_TESTS_TEXT_PATTERN_TWIN_H
 #define BP_TESTS_TEXT_PATTERN_TWIN_H
 

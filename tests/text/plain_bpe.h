@@ -1,9 +1,9 @@
 /* Byte-pair encoding as the paper's algorithm 1 reads: everything is counted and looked at anew for
- * each merge. The twin of src/text/bpe.c and train_bpe.c. */
+ * each merge. The twin of src/text/pipeline/bpe.c and text/train/train_bpe.c. */
 #ifndef BP_TESTS_TEXT_PLAIN_BPE_H
 #define BP_TESTS_TEXT_PLAIN_BPE_H
 
-#include "text/bpe_priv.h"
+#include "text/pipeline/bpe.h"
 #include <string.h>
 
 /** Merge symbols[count] in place with merges in order of rank, each from left to right; the new

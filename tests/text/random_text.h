@@ -4,7 +4,7 @@
 #define BP_TESTS_TEXT_RANDOM_TEXT_H
 
 #include "base/rng.h"
-#include "text/unicode_priv.h"
+#include "text/unicode/unicode.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

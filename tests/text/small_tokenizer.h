@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 #include "bp_test.h"
-#include "text/tokenizer_priv.h"
-#include "text/unicode_priv.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/unicode/unicode.h"
 
 /* In order of the file. Ids 256.. are: "Ġa", "ab", "abc"; then <|endoftext|>. */
 typedef struct small_parts {

@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "bp_test.h"
 #include "random_text.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 /* What the pieces of all documents say, in one string: "id|label|text;" a document, pieces joined.
  */

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "bp_test.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

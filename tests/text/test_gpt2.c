@@ -4,7 +4,7 @@
 #include "bp_test.h"
 #include "gpt2_ids.h"
 #include "pattern_pieces.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static bp_tokenizer *load_gpt2(void)
 {

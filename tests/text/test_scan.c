@@ -2,7 +2,7 @@
 #include "bp_test.h"
 #include "pattern_pieces.h"
 #include "random_text.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 static void every_known_character_has_its_class(void **state)
 {

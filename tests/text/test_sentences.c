@@ -2,7 +2,7 @@
 #include "base/buffer.h"
 #include "bp_test.h"
 #include "random_text.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 /* The text with | where a sentence begins, but the first. */
 static char *marked(const char *text, bp_sentences rule, size_t piece_bytes)

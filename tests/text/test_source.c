@@ -2,7 +2,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "bp_test.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 #include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>

@@ -1,7 +1,8 @@
 /* Counts of words, against Python's, and in pieces against the whole. */
 #include "bp_test.h"
 #include "random_text.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/tally.h"
 
 static bp_text_counts count(const char *text, size_t bytes)
 {

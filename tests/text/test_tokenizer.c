@@ -1,6 +1,7 @@
 /* tokenizer.json: what is read, what is refused and why, and the one way it is written. */
 #include "small_tokenizer.h"
-#include "text/tokenizer_priv.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/tokenizer/vocab_load_priv.h"
 
 static void the_canonical_text_reads_back_to_the_byte(void **state)
 {

@@ -1,7 +1,7 @@
 /* Tables and pairs: documents of several texts, with labels and values, to however many shares. */
 #include "base/buffer.h"
 #include "bp_test.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 /* Documents of all shares in order, "id|text|text|label|value;" each. */
 static bp_err tell(bp_buffer *out, const char *const *paths, int count,

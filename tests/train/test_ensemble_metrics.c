@@ -107,7 +107,7 @@ static void a_line_waits_for_all_members(void **state)
     end(&f);
 }
 
-static void lines_behind_a_checkpoint_wait_until_the_member_goes_on(void **state)
+static void lines_after_a_checkpoint_wait_until_the_member_goes_on(void **state)
 {
     fixture f;
 
@@ -188,7 +188,7 @@ static void the_others_go_on_without_a_member_that_diverged(void **state)
     end(&f);
 }
 
-static void the_others_go_on_behind_a_member_that_ended_early(void **state)
+static void the_others_go_on_after_a_member_that_ended_early(void **state)
 {
     static const ensemble_end ends[] = {ENSEMBLE_ENDED_EARLY, ENSEMBLE_TRAINED};
 
@@ -274,11 +274,11 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_waits_for_all_members),
-        cmocka_unit_test(lines_behind_a_checkpoint_wait_until_the_member_goes_on),
+        cmocka_unit_test(lines_after_a_checkpoint_wait_until_the_member_goes_on),
         cmocka_unit_test(a_member_that_goes_on_from_an_older_checkpoint_takes_its_lines_back),
         cmocka_unit_test(steps_that_not_all_members_have_are_left_out),
         cmocka_unit_test(the_others_go_on_without_a_member_that_diverged),
-        cmocka_unit_test(the_others_go_on_behind_a_member_that_ended_early),
+        cmocka_unit_test(the_others_go_on_after_a_member_that_ended_early),
         cmocka_unit_test(a_file_longer_than_a_block_is_read_through),
         cmocka_unit_test(a_line_without_end_is_damage),
         cmocka_unit_test(a_file_that_can_not_be_read_is_an_error),

@@ -8,7 +8,7 @@
 #include "mesh/collective.h"
 #include "models/open_priv.h"
 #include "nn/layers.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "infer/generate/prompt_text.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 #include <inttypes.h>
 #include <stdio.h>

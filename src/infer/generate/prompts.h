@@ -5,8 +5,8 @@
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/hash.h"
-#include "text/ids.h"
-#include "text/tokenizer.h"
+#include "text/pipeline/ids.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdint.h>
 

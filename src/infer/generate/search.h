@@ -14,7 +14,7 @@
 
 #include "infer/generate/choice.h"
 #include "infer/generate/stops.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>

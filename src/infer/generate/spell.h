@@ -3,7 +3,7 @@
 #define BP_INFER_GENERATE_SPELL_H
 
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /** bp_decode of what a model wrote: ids beyond the tokenizer's vocabulary have no text (a model may
  * have more outcomes than its tokenizer tokens). Errors: BP_ERR_SYSTEM. */

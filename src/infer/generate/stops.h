@@ -3,7 +3,7 @@
 #define BP_INFER_GENERATE_STOPS_H
 
 #include "base/err.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stddef.h>

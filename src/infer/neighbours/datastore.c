@@ -5,7 +5,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>

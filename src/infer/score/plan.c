@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "data/pairs.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 

@@ -11,7 +11,7 @@
 #include "mesh/collective.h"
 #include "models/open.h"
 #include "models/weights.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "base/run_options.h"
 #include "io/corpus/corpus_writer.h"
 #include "statistics/task_metrics.h"
-#include "text/answers.h"
+#include "text/tokenizer/answers.h"
 #include "text_metrics/text_metrics.h"
 
 #include <inttypes.h>

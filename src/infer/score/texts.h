@@ -5,7 +5,7 @@
 
 #include "infer/score/windows.h"
 #include "models/model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /** Text k is tokens [starts[k], starts[k + 1]). */
 typedef struct bp_token_texts {

@@ -22,7 +22,7 @@ typedef struct bp_checkpoint_commit {
     const char *parent; /* RUN/checkpoints, there already */
     const char *name;   /* bp_checkpoint_step_name(), or any name for an import */
     int writers;        /* 0: one a node, as it has to be with a snapshot */
-    int64_t file_bytes; /* about so much goes into each of a writer's files, which are written side
+    int64_t file_bytes; /* about the size of each of a writer's files, which are written side
                            by side, 8 of them at most; 0: 512 MiB */
     /* Is the run still this job's, or what it fails with: asked on root just before the rename;
      * NULL: it is. */
@@ -35,7 +35,7 @@ typedef struct bp_checkpoint_commit {
     /* root: a sealed file (io/h5/user_block.h) on the file system of `parent`, which becomes the
      * checkpoint's BP_CHECKPOINT_ATTACHMENT: it is moved there. Only without slices; NULL: none */
     const char *attachment;
-    /* bp_checkpoint_begin: what all slices' data lie in, and are written from; NULL: nothing is
+    /* bp_checkpoint_begin: what all slices' data are in, and are written from; NULL: nothing is
      * written before bp_checkpoint_finish. */
     const struct bp_snapshot *snapshot;
     /* Set by bp_checkpoint_finish: busy time of the slowest helper of all ranks in seconds, without
@@ -87,16 +87,16 @@ typedef enum bp_async_checkpoint_state {
     BP_ASYNC_CHECKPOINT_WRITES,
     BP_ASYNC_CHECKPOINT_FAILED
 } bp_async_checkpoint_state;
-bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *saving);
+bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending);
 
 /** Have this rank's helper stop as soon as it can: bp_checkpoint_finish will be BP_ERR_STOPPED, if
  * it was not done. Local. */
-void bp_checkpoint_cancel(bp_async_checkpoint *saving);
+void bp_checkpoint_cancel(bp_async_checkpoint *pending);
 
 /** Wait for the helpers, then put the checkpoint in place. Collective: over the communicator of
- * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *saving is NULL then, too.
+ * begin. Errors: those of bp_checkpoint_save; BP_ERR_STOPPED given up. *pending is NULL then, too.
  */
-bp_err bp_checkpoint_finish(bp_async_checkpoint **saving);
+bp_err bp_checkpoint_finish(bp_async_checkpoint **pending);
 
 /** "step-000000001200". */
 void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step);
@@ -113,7 +113,7 @@ typedef struct bp_checkpoint bp_checkpoint;
  * Errors:     BP_ERR_INPUT no such folder;
  *             BP_ERR_FORMAT with the word "damaged" and the step or file;
  *             BP_ERR_FORMAT an unknown version (named);
- *             of one of an adapter alone BP_ERR_INPUT its base is gone, BP_ERR_FORMAT it is
+ *             of one that holds only an adapter BP_ERR_INPUT its base is gone, BP_ERR_FORMAT it is
  *             another, and those of opening it;
  *             BP_ERR_DENIED, BP_ERR_IO: the same on all ranks.
  */
@@ -127,7 +127,7 @@ bool bp_checkpoint_is_folder(const char *path);
 /** CHECKPOINT as users give it: a step folder, an imported folder, a run folder (its newest that
  * verifies), or RUN/checkpoints/best.
  *
- * A damaged one is passed over with a warning, and is BP_ERR_FORMAT where none older is left.
+ * A damaged one is skipped with a warning, and is BP_ERR_FORMAT where none older is left.
  *
  * Collective, Owns: as bp_checkpoint_open.
  * Errors:     those of bp_checkpoint_open; BP_ERR_INPUT a folder without any checkpoint.
@@ -158,13 +158,13 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
 bp_err bp_checkpoint_newest(MPI_Comm comm, const char *parent, bp_err (*check_owner)(void *context),
                             void *context, bp_checkpoint **out);
 
-/** The newest step in `parent` (RUN/checkpoints), whole or damaged, by the names alone; -1 where
- * there is none, or no such folder. Local. */
+/** The newest step in `parent` (RUN/checkpoints), whole or damaged, judged only by the names; -1
+ * where there is none, or no such folder. Local. */
 int64_t bp_checkpoint_newest_step(const char *parent);
 
 /* ---- what it holds: equal on all ranks; strings are borrowed ---- */
 
-/** What has the tensors that a checkpoint of an adapter alone lacks: it was opened with it, and all
+/** What has the tensors that a checkpoint of only an adapter lacks: it was opened with it, and all
  * below is of both. Named by {"path", "digest"}, "base" of the state. NULL: it is whole. */
 const bp_checkpoint *bp_checkpoint_base(const bp_checkpoint *checkpoint);
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint);
@@ -173,6 +173,11 @@ const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint);
  * and of an attachment; hexadecimal. */
 const char *bp_checkpoint_digest(const bp_checkpoint *checkpoint);
 bool bp_checkpoint_has(const bp_checkpoint *checkpoint, const char *tensor);
+/** The tensor of a slice is there. Local. Errors: BP_ERR_FORMAT it is missing, or has another
+ * shape. */
+bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice);
+/** The communicator that it was opened on. Borrowed. */
+MPI_Comm bp_checkpoint_comm(const bp_checkpoint *checkpoint);
 /** The tokenizer.json kept in it (verified with it), NULL: none. */
 const char *bp_checkpoint_tokenizer(const bp_checkpoint *checkpoint);
 
@@ -189,7 +194,7 @@ bp_slice bp_checkpoint_tensor(const bp_checkpoint *checkpoint, int64_t k);
 /** Fill slices from the pieces.
  *
  * Collective: over the communicator of open.
- * Errors:     BP_ERR_FORMAT a tensor is missing, has another shape, or lies in a file otherwise
+ * Errors:     BP_ERR_FORMAT a tensor is missing, has another shape, or is in a file otherwise
  *             than the manifest says; BP_ERR_SOFTWARE a slice that leaves its tensor;
  *             BP_ERR_IO, BP_ERR_SYSTEM: the same on all ranks.
  */

@@ -17,7 +17,7 @@ static bp_err look_for(const json_t *base, const char *folder)
         err = bp_json_get_string(base, "digest", &digest, folder);
     if (err == BP_OK && !bp_path_exists(path))
         err = BP_FAIL(BP_ERR_INPUT, "checkpoint.no_base",
-                      "the checkpoint holds an adapter alone, and the model that it adapts is not "
+                      "the checkpoint holds only an adapter, and the model that it adapts is not "
                       "at %s: at %s; put the checkpoint with the digest %.12s... back there",
                       path, folder, digest);
     return err;
@@ -50,8 +50,9 @@ bp_err bp_checkpoint_open_base(bp_checkpoint *checkpoint)
         return BP_OK;
     err = bp_agree(comm, bp_comm_is_root(comm) ? look_for(named, checkpoint->folder) : BP_OK);
     if (err == BP_OK)
-        err = bp_checkpoint_open_alone(comm, json_string_value(json_object_get(named, "path")),
-                                       &checkpoint->base, &(bool){false});
+        err =
+            bp_checkpoint_open_without_base(comm, json_string_value(json_object_get(named, "path")),
+                                            &checkpoint->base, &(bool){false});
     return err == BP_OK ? check_base(checkpoint, named) : err;
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PEEK_LIMIT ((int64_t)256 << 20)
+#define METADATA_LIMIT ((int64_t)256 << 20)
 
 /* ---- the newest that verifies ---- */
 
@@ -266,11 +266,11 @@ bp_err bp_checkpoint_open_any(MPI_Comm comm, const char *path, bp_checkpoint **o
 }
 
 /* NULL where it can't be read: whoever opens it will say why. */
-static void peek(const char *folder, json_t **manifest)
+static void read_manifest(const char *folder, json_t **manifest)
 {
     char *file = bp_path_join(folder, "manifest.json");
 
-    if (bp_json_load_plain(manifest, file, PEEK_LIMIT) != BP_OK)
+    if (bp_json_load_plain(manifest, file, METADATA_LIMIT) != BP_OK)
         *manifest = NULL;
     bp_free(file);
 }
@@ -293,13 +293,13 @@ bp_err bp_checkpoint_read_metadata(const char *path, char **folder, json_t **man
     *manifest = NULL;
     if (err == BP_OK && parent == NULL) {
         *folder = bp_strdup(path);
-        peek(*folder, manifest);
+        read_manifest(*folder, manifest);
     } else if (err == BP_OK) {
         err = bp_dir_list(parent, &list.names, &list.count);
         list.at = list.count;
     }
     while (err == BP_OK && *manifest == NULL && (step = next_older(&list, parent)) != NULL) {
-        peek(step, manifest);
+        read_manifest(step, manifest);
         if (*manifest != NULL || *folder == NULL) {
             bp_free(*folder);
             *folder = step;

@@ -16,25 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where the file system has no rename that refuses to replace, one looks first: whoever commits
- * holds the run's lock, and rename does not replace a folder that has files in it. */
-bp_err bp_rename_new(const char *from, const char *to)
-{
-    struct stat status;
-
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
-        return BP_OK;
-    if (errno == EINVAL || errno == ENOSYS) {
-        if (lstat(to, &status) == 0)
-            errno = EEXIST;
-        else if (rename(from, to) == 0)
-            return BP_OK;
-    }
-    return errno == EEXIST || errno == ENOTEMPTY
-               ? bp_fail_create("can't put a folder in place", to)
-               : bp_fail_errno(BP_ERR_IO, "can't put a folder in place", to);
-}
-
 void bp_checkpoint_step_name(char out[BP_STEP_NAME], int64_t step)
 {
     (void)snprintf(out, BP_STEP_NAME, "step-%012" PRId64, step);

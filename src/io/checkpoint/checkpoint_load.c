@@ -14,14 +14,14 @@
 /* ---- slices from pieces ---- */
 
 /* One read: a piece that a slice meets. */
-struct errand {
+struct request {
     const bp_manifest_tensor *tensor;
     const bp_manifest_piece *piece;
     const bp_slice *slice;
 };
 
-struct errands {
-    struct errand *list;
+struct requests {
+    struct request *list;
     int64_t count, capacity;
 };
 
@@ -53,8 +53,15 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
                    wanted, checkpoint->folder);
 }
 
+bp_err bp_checkpoint_check_tensor(const bp_checkpoint *checkpoint, const bp_slice *slice)
+{
+    const bp_manifest_tensor *tensor;
+
+    return bp_checkpoint_find_tensor(checkpoint, slice, &tensor);
+}
+
 static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
-                      struct errands *errands)
+                      struct requests *requests)
 {
     int64_t offset[BP_TENSOR_DIMS], extent[BP_TENSOR_DIMS];
     const bp_manifest_tensor *tensor;
@@ -69,9 +76,9 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
         if (!bp_slice_intersect(slice->dims, piece->offset, piece->extent, slice->offset,
                                 slice->extent, offset, extent))
             continue;
-        errands->list = bp_grow("load.errands", errands->list, &errands->capacity,
-                                errands->count + 1, sizeof *errands->list);
-        errands->list[errands->count++] = (struct errand){tensor, piece, slice};
+        requests->list = bp_grow("load.requests", requests->list, &requests->capacity,
+                                 requests->count + 1, sizeof *requests->list);
+        requests->list[requests->count++] = (struct request){tensor, piece, slice};
     }
     return err;
 }
@@ -79,7 +86,7 @@ static bp_err collect(const bp_checkpoint *checkpoint, const bp_slice *slice,
 /* By file and then as the file was written, so that each is opened once and read forwards. */
 static int compare_errands(const void *a, const void *b)
 {
-    const struct errand *p = a, *q = b;
+    const struct request *p = a, *q = b;
 
     if (p->piece->file != q->piece->file)
         return p->piece->file < q->piece->file ? -1 : 1;
@@ -99,33 +106,33 @@ static bp_err open_file(const bp_checkpoint *checkpoint, int64_t file, bp_h5 **o
 
 static bp_err load_local(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count)
 {
-    struct errands errands = {NULL, 0, 0};
+    struct requests requests = {NULL, 0, 0};
     bp_h5 *reader = NULL;
     bp_err err = BP_OK;
 
     for (int64_t k = 0; k < count && err == BP_OK; k++)
-        err = collect(checkpoint, &slices[k], &errands);
-    if (errands.count > 0)
-        qsort(errands.list, (size_t)errands.count, sizeof *errands.list, compare_errands);
-    for (int64_t k = 0; k < errands.count && err == BP_OK; k++) {
-        const struct errand *errand = &errands.list[k];
+        err = collect(checkpoint, &slices[k], &requests);
+    if (requests.count > 0)
+        qsort(requests.list, (size_t)requests.count, sizeof *requests.list, compare_errands);
+    for (int64_t k = 0; k < requests.count && err == BP_OK; k++) {
+        const struct request *request = &requests.list[k];
 
-        if (k == 0 || errand->piece->file != errand[-1].piece->file) {
+        if (k == 0 || request->piece->file != request[-1].piece->file) {
             bp_h5_drop(&reader);
-            err = open_file(checkpoint, errand->piece->file, &reader);
+            err = open_file(checkpoint, request->piece->file, &reader);
         }
         if (err == BP_OK)
-            err = bp_shard_read(reader, errand->tensor, errand->piece, errand->slice);
+            err = bp_shard_read(reader, request->tensor, request->piece, request->slice);
     }
     bp_h5_drop(&reader);
-    bp_free(errands.list);
+    bp_free(requests.list);
     return err;
 }
 
 typedef bp_err (*take_slices)(const bp_checkpoint *checkpoint, const bp_slice *slices,
                               int64_t count);
 
-/* Of the checkpoint those that lie in it, and of its base those that lie there. */
+/* Of the checkpoint those that are in it, and of its base those that are there. */
 static bp_err take_both(const bp_checkpoint *checkpoint, const bp_slice *slices, int64_t count,
                         take_slices take)
 {

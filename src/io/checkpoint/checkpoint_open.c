@@ -225,8 +225,8 @@ static bp_err make_handle(bp_checkpoint **out, MPI_Comm comm, const char *folder
     return err;
 }
 
-bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *given, bp_checkpoint **out,
-                                bool *foreign)
+bp_err bp_checkpoint_open_without_base(MPI_Comm comm, const char *given, bp_checkpoint **out,
+                                       bool *foreign)
 {
     char *text = NULL, *folder = bp_strdup(given);
     bp_err err = BP_OK;
@@ -260,7 +260,7 @@ bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *given, bp_checkpoint 
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
                                  bool *foreign)
 {
-    bp_err err = bp_checkpoint_open_alone(comm, folder, out, foreign);
+    bp_err err = bp_checkpoint_open_without_base(comm, folder, out, foreign);
 
     if (err != BP_OK || !json_object_get((*out)->manifest->state, "base"))
         return err;
@@ -298,6 +298,11 @@ void bp_checkpoint_close(bp_checkpoint **checkpoint)
 const json_t *bp_checkpoint_state(const bp_checkpoint *checkpoint)
 {
     return checkpoint->manifest->state;
+}
+
+MPI_Comm bp_checkpoint_comm(const bp_checkpoint *checkpoint)
+{
+    return checkpoint->comm;
 }
 
 const char *bp_checkpoint_folder(const bp_checkpoint *checkpoint)

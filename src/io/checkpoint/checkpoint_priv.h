@@ -1,5 +1,4 @@
-/* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders.
- * Private to src/io/checkpoint. */
+/* What the files of the checkpoint share: geometry of slices, the manifest, shards, folders. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_PRIV_H
 
@@ -10,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BP_MANIFEST_VERSION       3 /* of an adapter alone */
+#define BP_MANIFEST_VERSION       3 /* of only an adapter */
 #define BP_MANIFEST_VERSION_WHOLE 2
 #define BP_MANIFEST_LIMIT_BYTES   ((int64_t)64 << 20)
 #define BP_MANIFEST_FILE_NAME     24  /* "shard-00000.h5", "tokenizer.json" */
@@ -82,7 +81,7 @@ void bp_digest_text(char out[33], const bp_digest *digest);
 
 /** One slice of one rank, as it travels to the root and to the writers. */
 typedef struct bp_plan_slice {
-    bp_slice slice;   /* its data are its holder's alone */
+    bp_slice slice;   /* its data are only its holder's */
     int64_t index;    /* in its holder's list */
     int64_t place;    /* in its holder's snapshot, if there is one */
     int writer;       /* rank of its writer in the communicator of the save */
@@ -107,7 +106,7 @@ typedef struct bp_plan {
 
 /** Share out the writing and check that the slices of all ranks tile every tensor.
  *
- * writers:      0: one a node, else so many groups of neighbouring ranks.
+ * writers:      0: one a node, else the number of groups of neighbouring ranks.
  * file_bytes:   as in bp_checkpoint_commit.
  * slices[count]: this rank's, with slice, index, place and digest.
  * Collective:   over `comm`; writers and file_bytes are equal on all ranks.
@@ -120,7 +119,7 @@ void bp_plan_clear(bp_plan *plan);
 /* --- shard.c: one HDF5 file of pieces -----------------------------------------------------------
  */
 
-/** Of memory, which a shard takes while it is written. */
+/** Memory that a shard takes while it is written. */
 #define BP_SHARD_BLOCK_BYTES ((size_t)8 << 20)
 
 /* create, add..., lay_out, write..., seal, read_back..., free. Errors: BP_ERR_IO, and create's
@@ -181,8 +180,8 @@ struct bp_checkpoint {
 bp_err bp_checkpoint_open_folder(MPI_Comm comm, const char *folder, bp_checkpoint **out,
                                  bool *foreign);
 /** The same without its base, if it has one. */
-bp_err bp_checkpoint_open_alone(MPI_Comm comm, const char *folder, bp_checkpoint **out,
-                                bool *foreign);
+bp_err bp_checkpoint_open_without_base(MPI_Comm comm, const char *folder, bp_checkpoint **out,
+                                       bool *foreign);
 
 /* ---- checkpoint_base.c ---- */
 
@@ -210,8 +209,6 @@ bp_err bp_checkpoint_find_tensor(const bp_checkpoint *checkpoint, const bp_slice
 
 /* ---- checkpoint_folder.c ---- */
 
-/** Rename without replacing: BP_ERR_CREATE where the target exists. */
-bp_err bp_rename_new(const char *from, const char *to);
 /** True for "step-" and 12 digits; *step is the number. */
 bool bp_step_of_name(const char *name, int64_t *step);
 

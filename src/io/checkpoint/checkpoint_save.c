@@ -22,13 +22,14 @@
 /* ---- the plan: this rank's slices, described ---- */
 
 /* Empty slices are left out. */
-static bp_err describe_slices(const bp_async_checkpoint *saving, bp_plan_slice *out, int64_t *count)
+static bp_err describe_slices(const bp_async_checkpoint *pending, bp_plan_slice *out,
+                              int64_t *count)
 {
-    const bp_checkpoint_commit *commit = &saving->commit;
+    const bp_checkpoint_commit *commit = &pending->commit;
 
     *count = 0;
-    for (int64_t k = 0; k < saving->count; k++) {
-        const bp_slice *slice = &saving->slices[k];
+    for (int64_t k = 0; k < pending->count; k++) {
+        const bp_slice *slice = &pending->slices[k];
 
         if (bp_slice_check(slice) != BP_OK)
             return bp_err_prefix(BP_ERR_SOFTWARE, "a slice to save");
@@ -52,58 +53,58 @@ static bp_err describe_slices(const bp_async_checkpoint *saving, bp_plan_slice *
 }
 
 /* From copies that nobody else can read each rank writes itself. */
-static int writers_of(const bp_async_checkpoint *saving)
+static int writers_of(const bp_async_checkpoint *pending)
 {
-    const bp_checkpoint_commit *commit = &saving->commit;
+    const bp_checkpoint_commit *commit = &pending->commit;
 
     if (commit->snapshot == NULL)
         return commit->writers;
     BP_ASSERT(commit->writers == 0); /* who can read whose copy is settled already */
-    return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(saving->comm);
+    return bp_snapshot_is_shared(commit->snapshot) ? 0 : bp_comm_size(pending->comm);
 }
 
-static bp_err plan(bp_async_checkpoint *saving)
+static bp_err plan(bp_async_checkpoint *pending)
 {
-    bp_plan_slice *slices = bp_alloc("save.slices", saving->count, sizeof *slices);
+    bp_plan_slice *slices = bp_alloc("save.slices", pending->count, sizeof *slices);
     int64_t count;
-    bp_err err = bp_agree(saving->comm, describe_slices(saving, slices, &count));
+    bp_err err = bp_agree(pending->comm, describe_slices(pending, slices, &count));
 
     if (err == BP_OK)
-        err = bp_plan_init(&saving->plan, saving->comm, writers_of(saving),
-                           saving->commit.file_bytes, slices, count);
+        err = bp_plan_init(&pending->plan, pending->comm, writers_of(pending),
+                           pending->commit.file_bytes, slices, count);
     bp_free(slices);
-    if (err == BP_OK && saving->root)
-        bp_commit_expect(&saving->steps, saving->plan.manifest->file_count);
+    if (err == BP_OK && pending->root)
+        bp_commit_expect(&pending->steps, pending->plan.manifest->file_count);
     return err;
 }
 
 /* ---- the hidden folder ---- */
 
-static bp_err make_hidden(bp_async_checkpoint *saving)
+static bp_err make_hidden(bp_async_checkpoint *pending)
 {
     bp_err err = BP_OK;
 
-    if (saving->root && bp_path_exists(saving->final))
+    if (pending->root && bp_path_exists(pending->final))
         err = BP_FAIL(BP_ERR_CREATE, "file.in_the_way",
-                      "something is there already: at %s; move it away", saving->final);
-    else if (saving->root && bp_fault("ckpt.mkdir_tmp"))
-        err = bp_fail_create("can't create the folder", saving->final);
-    else if (saving->root)
-        err = bp_hidden_make(saving->final, BP_HIDDEN_FOLDER, &saving->hidden, &saving->lock);
-    err = bp_agree(saving->comm, err);
+                      "something is there already: at %s; move it away", pending->final);
+    else if (pending->root && bp_fault("ckpt.mkdir_tmp"))
+        err = bp_fail_create("can't create the folder", pending->final);
+    else if (pending->root)
+        err = bp_hidden_make(pending->final, BP_HIDDEN_FOLDER, &pending->hidden, &pending->lock);
+    err = bp_agree(pending->comm, err);
     if (err == BP_OK)
-        bp_bcast_text(&saving->hidden, 0, saving->comm);
+        bp_bcast_text(&pending->hidden, 0, pending->comm);
     return err;
 }
 
 /* ---- size and hash of the closed files, and digests of what is in them, to the root ---- */
 
-static bp_err end_writing(bp_async_checkpoint *saving)
+static bp_err end_writing(bp_async_checkpoint *pending)
 {
-    if (saving->commit.snapshot == NULL)
-        return bp_async_checkpoint_write(saving);
-    bp_err err = bp_async_checkpoint_wait(saving);
-    bp_barrier_asleep("barrier", saving->comm); /* helpers of low priority need cores */
+    if (pending->commit.snapshot == NULL)
+        return bp_async_checkpoint_write(pending);
+    bp_err err = bp_async_checkpoint_wait(pending);
+    bp_barrier_asleep("barrier", pending->comm); /* helpers of low priority need cores */
     return err;
 }
 
@@ -113,65 +114,65 @@ typedef struct tally {
     bp_digest digest;
 } tally;
 
-static void take_report(bp_async_checkpoint *saving, const bp_receipt *receipt, const tally *list)
+static void take_report(bp_async_checkpoint *pending, const bp_receipt *receipt, const tally *list)
 {
-    bp_manifest *manifest = saving->plan.manifest;
+    bp_manifest *manifest = pending->plan.manifest;
 
     for (int64_t k = 0; k < receipt->files; k++) {
         bp_manifest_file *file = &manifest->files[receipt->shard + k];
 
         file->bytes = receipt->file[k].bytes;
         memcpy(file->xxh3, receipt->file[k].xxh3, sizeof file->xxh3);
-        bp_commit_report(&saving->steps);
+        bp_commit_report(&pending->steps);
     }
     for (int64_t k = 0; k < receipt->pieces; k++)
         bp_digest_merge(&manifest->tensors[list[k].tensor].digest, &list[k].digest);
 }
 
 /* One writer after the other: there is one a node. */
-static bp_err collect_reports(bp_async_checkpoint *saving)
+static bp_err collect_reports(bp_async_checkpoint *pending)
 {
-    const bp_plan *plan = &saving->plan;
-    int size = saving->root ? bp_comm_size(saving->comm) : 0;
+    const bp_plan *plan = &pending->plan;
+    int size = pending->root ? bp_comm_size(pending->comm) : 0;
     bp_receipt *all = bp_alloc("save.receipts", size, sizeof *all);
     tally *list = bp_alloc("save.tallies", plan->count, sizeof *list);
 
     for (int64_t k = 0; k < plan->count; k++)
         list[k] = (tally){plan->pieces[k].tensor, plan->pieces[k].digest};
-    BP_MPI_WAIT("gather", MPI_Gather(&saving->mine, (int)sizeof *all, MPI_BYTE, all,
-                                     (int)sizeof *all, MPI_BYTE, 0, saving->comm));
-    if (!saving->root && plan->count > 0)
-        bp_send(list, plan->count * (int64_t)sizeof *list, 0, TAG_TALLIES, saving->comm);
+    BP_MPI_WAIT("gather", MPI_Gather(&pending->mine, (int)sizeof *all, MPI_BYTE, all,
+                                     (int)sizeof *all, MPI_BYTE, 0, pending->comm));
+    if (!pending->root && plan->count > 0)
+        bp_send(list, plan->count * (int64_t)sizeof *list, 0, TAG_TALLIES, pending->comm);
     for (int rank = 0; rank < size; rank++) {
         if (rank > 0 && all[rank].pieces > 0) {
             list = bp_realloc("save.tallies", list, all[rank].pieces, sizeof *list);
             bp_recv(list, all[rank].pieces * (int64_t)sizeof *list, rank, TAG_TALLIES,
-                    saving->comm);
+                    pending->comm);
         }
-        take_report(saving, &all[rank], list);
+        take_report(pending, &all[rank], list);
     }
     bp_free(list);
     bp_free(all);
-    if (!bp_commit_is_reported(&saving->steps))
+    if (!bp_commit_is_reported(&pending->steps))
         return BP_FAIL(BP_ERR_SOFTWARE, "checkpoint.lost_report",
                        "%lld of %lld files of a checkpoint were reported",
-                       (long long)saving->steps.reports, (long long)saving->steps.writers);
+                       (long long)pending->steps.reports, (long long)pending->steps.writers);
     return BP_OK;
 }
 
 /* ---- the root: files looked at, listed, and put in place ---- */
 
 /* It sees what the writers wrote, from its own node: every shard, whole, a plain file. */
-static bp_err recheck(const bp_async_checkpoint *saving)
+static bp_err recheck(const bp_async_checkpoint *pending)
 {
-    const bp_manifest *manifest = saving->plan.manifest;
+    const bp_manifest *manifest = pending->plan.manifest;
     bp_err err = BP_OK;
 
     if (bp_fault("ckpt.verify"))
-        return bp_fail_errno(BP_ERR_IO, "can't look at what was just written", saving->hidden);
+        return bp_fail_errno(BP_ERR_IO, "can't look at what was just written", pending->hidden);
     for (int64_t k = 0; k < manifest->file_count && err == BP_OK; k++) {
         const bp_manifest_file *file = &manifest->files[k];
-        char *path = bp_path_join(saving->hidden, file->name);
+        char *path = bp_path_join(pending->hidden, file->name);
         struct stat status;
 
         if (lstat(path, &status) != 0)
@@ -185,10 +186,10 @@ static bp_err recheck(const bp_async_checkpoint *saving)
     return err;
 }
 
-static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, const char *text,
+static bp_err write_beside(const bp_async_checkpoint *pending, const char *name, const char *text,
                            char sha256[BP_SHA256_HEX])
 {
-    char *path = bp_path_join(saving->hidden, name);
+    char *path = bp_path_join(pending->hidden, name);
     bp_err err = bp_file_write(path, text, strlen(text));
 
     bp_sha256_of(text, strlen(text), sha256);
@@ -196,36 +197,36 @@ static bp_err write_beside(const bp_async_checkpoint *saving, const char *name, 
     return err;
 }
 
-static bp_err write_tokenizer(const bp_async_checkpoint *saving)
+static bp_err write_tokenizer(const bp_async_checkpoint *pending)
 {
-    bp_manifest *manifest = saving->plan.manifest;
+    bp_manifest *manifest = pending->plan.manifest;
     bp_manifest_file *file =
         &manifest->files[manifest->file_count]; /* the plan left an entry for it */
-    const char *text = saving->commit.tokenizer;
+    const char *text = pending->commit.tokenizer;
 
     if (text == NULL)
         return BP_OK;
     (void)snprintf(file->name, sizeof file->name, "tokenizer.json");
     file->bytes = (int64_t)strlen(text);
     manifest->file_count++;
-    return write_beside(saving, file->name, text, file->sha256);
+    return write_beside(pending, file->name, text, file->sha256);
 }
 
 /* The file is not on disk under its new name before the hidden folder is. */
-static bp_err take_attachment(const bp_async_checkpoint *saving)
+static bp_err take_attachment(const bp_async_checkpoint *pending)
 {
-    bp_manifest *manifest = saving->plan.manifest;
+    bp_manifest *manifest = pending->plan.manifest;
     bp_manifest_file *file = &manifest->files[manifest->file_count];
     bp_user_block block;
     bp_err err;
 
-    if (saving->commit.attachment == NULL)
+    if (pending->commit.attachment == NULL)
         return BP_OK;
     BP_ASSERT(manifest->file_count == 0); /* files are listed by name */
-    err = bp_user_block_read(&block, saving->commit.attachment);
+    err = bp_user_block_read(&block, pending->commit.attachment);
     if (err == BP_OK)
-        err = bp_rename_new(saving->commit.attachment,
-                            bp_path_in(saving->hidden, BP_CHECKPOINT_ATTACHMENT).text);
+        err = bp_rename_new(pending->commit.attachment,
+                            bp_path_in(pending->hidden, BP_CHECKPOINT_ATTACHMENT).text);
     if (err != BP_OK)
         return err;
     (void)snprintf(file->name, sizeof file->name, "%s", BP_CHECKPOINT_ATTACHMENT);
@@ -235,30 +236,30 @@ static bp_err take_attachment(const bp_async_checkpoint *saving)
     return BP_OK;
 }
 
-static bp_err write_manifest(const bp_async_checkpoint *saving)
+static bp_err write_manifest(const bp_async_checkpoint *pending)
 {
     char *text = NULL, sha256[BP_SHA256_HEX], line[BP_SHA256_HEX + 20], ignored[BP_SHA256_HEX];
     bp_err err;
 
-    saving->plan.manifest->state = json_incref(saving->state);
-    err = bp_manifest_text(saving->plan.manifest, &text);
+    pending->plan.manifest->state = json_incref(pending->state);
+    err = bp_manifest_text(pending->plan.manifest, &text);
     if (err == BP_OK)
-        err = write_beside(saving, "manifest.json", text, sha256);
+        err = write_beside(pending, "manifest.json", text, sha256);
     if (err == BP_OK && bp_fault("ckpt.manifest_half"))
-        err = bp_fail_errno(BP_ERR_IO, "can't write", saving->hidden);
+        err = bp_fail_errno(BP_ERR_IO, "can't write", pending->hidden);
     if (err == BP_OK) {
         (void)snprintf(line, sizeof line, "%s  manifest.json\n", sha256);
-        err = write_beside(saving, "manifest.sha256", line, ignored);
+        err = write_beside(pending, "manifest.sha256", line, ignored);
     }
     bp_free(text);
     if (err == BP_OK && bp_fault("ckpt.manifest_fsync"))
-        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", saving->hidden);
-    return err == BP_OK ? bp_path_sync(saving->hidden) : err;
+        err = bp_fail_errno(BP_ERR_IO, "can't bring to disk", pending->hidden);
+    return err == BP_OK ? bp_path_sync(pending->hidden) : err;
 }
 
-static bp_err ask_owner(const bp_async_checkpoint *saving)
+static bp_err ask_owner(const bp_async_checkpoint *pending)
 {
-    const bp_checkpoint_commit *commit = &saving->commit;
+    const bp_checkpoint_commit *commit = &pending->commit;
 
     return commit->check_owner == NULL ? BP_OK : commit->check_owner(commit->context);
 }
@@ -267,13 +268,13 @@ static bp_err ask_owner(const bp_async_checkpoint *saving)
 
 /* Nothing hidden is left. What can't be removed now goes at the next start (bp_checkpoints_clean).
  * The first failure is the one to report. */
-static bp_err remove_hidden(const bp_async_checkpoint *saving)
+static bp_err remove_hidden(const bp_async_checkpoint *pending)
 {
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err err;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    err = bp_dir_remove(saving->hidden);
+    err = bp_dir_remove(pending->hidden);
     if (err != BP_OK)
         bp_warn_failure("what is left of a checkpoint stays: %s", bp_err_text());
     bp_err_set_message(message);
@@ -282,14 +283,14 @@ static bp_err remove_hidden(const bp_async_checkpoint *saving)
 
 /* Of a job that has lost the run the next owner sweeps the files away: that is what to report of
  * `err`. */
-static bp_err explain(const bp_async_checkpoint *saving, bp_err err)
+static bp_err explain(const bp_async_checkpoint *pending, bp_err err)
 {
-    bool at_files = saving->steps.step > BP_COMMIT_MAKE && saving->steps.step != BP_COMMIT_OWNER;
+    bool at_files = pending->steps.step > BP_COMMIT_MAKE && pending->steps.step != BP_COMMIT_OWNER;
     char message[BP_ERR_MESSAGE_BYTES];
     bp_err lost;
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    lost = at_files ? ask_owner(saving) : BP_OK;
+    lost = at_files ? ask_owner(pending) : BP_OK;
     if (lost == BP_OK)
         bp_err_set_message(message);
     return lost == BP_OK ? err : lost;
@@ -297,150 +298,150 @@ static bp_err explain(const bp_async_checkpoint *saving, bp_err err)
 
 /* ---- all of it ---- */
 
-static bp_err take_step_of_root(const bp_async_checkpoint *saving)
+static bp_err take_step_of_root(const bp_async_checkpoint *pending)
 {
     bp_err err;
 
-    switch (saving->steps.step) {
+    switch (pending->steps.step) {
     case BP_COMMIT_SYNC_MADE:
-        return bp_path_sync(saving->parent);
+        return bp_path_sync(pending->parent);
     case BP_COMMIT_RECHECK:
-        return recheck(saving);
+        return recheck(pending);
     case BP_COMMIT_LIST:
-        err = take_attachment(saving);
+        err = take_attachment(pending);
         if (err == BP_OK)
-            err = write_tokenizer(saving);
-        return err == BP_OK ? write_manifest(saving) : err;
+            err = write_tokenizer(pending);
+        return err == BP_OK ? write_manifest(pending) : err;
     case BP_COMMIT_OWNER:
         return bp_fault("ckpt.fence_check")
-                   ? bp_fail_errno(BP_ERR_IO, "can't look at the lock", saving->parent)
-                   : ask_owner(saving);
+                   ? bp_fail_errno(BP_ERR_IO, "can't look at the lock", pending->parent)
+                   : ask_owner(pending);
     case BP_COMMIT_PLACE:
         return bp_fault("ckpt.rename")
                    ? BP_FAIL(BP_ERR_IO, "fault.injected", "can't rename (fault injected)")
-                   : bp_rename_new(saving->hidden, saving->final);
+                   : bp_rename_new(pending->hidden, pending->final);
     case BP_COMMIT_SYNC_PLACED:
         return bp_fault("ckpt.fsync_dir")
                    ? BP_FAIL(BP_ERR_IO, "fault.injected",
                              "can't bring the folder to disk (fault injected)")
-                   : bp_path_sync(saving->parent);
+                   : bp_path_sync(pending->parent);
     default:
-        return remove_hidden(saving);
+        return remove_hidden(pending);
     }
 }
 
-static bp_err take_step(bp_async_checkpoint *saving)
+static bp_err take_step(bp_async_checkpoint *pending)
 {
-    switch (saving->steps.step) {
+    switch (pending->steps.step) {
     case BP_COMMIT_PLAN:
-        return plan(saving);
+        return plan(pending);
     case BP_COMMIT_MAKE:
-        return make_hidden(saving);
+        return make_hidden(pending);
     case BP_COMMIT_WRITE:
-        return end_writing(saving);
+        return end_writing(pending);
     case BP_COMMIT_REPORTS:
-        return collect_reports(saving);
+        return collect_reports(pending);
     default:
-        return saving->root ? take_step_of_root(saving) : BP_OK;
+        return pending->root ? take_step_of_root(pending) : BP_OK;
     }
 }
 
 /* Step after step up to `until`, or to the end. */
-static bp_err advance(bp_async_checkpoint *saving, bp_commit_step until)
+static bp_err advance(bp_async_checkpoint *pending, bp_commit_step until)
 {
     bp_err first = BP_OK;
 
-    while (!bp_commit_is_over(&saving->steps) && saving->steps.step != until) {
-        bp_err err = bp_agree(saving->comm, take_step(saving));
+    while (!bp_commit_is_over(&pending->steps) && pending->steps.step != until) {
+        bp_err err = bp_agree(pending->comm, take_step(pending));
 
         if (err != BP_OK && first == BP_OK)
-            first = bp_agree(saving->comm, saving->root ? explain(saving, err) : BP_OK);
-        bp_commit_next(&saving->steps, err == BP_OK);
+            first = bp_agree(pending->comm, pending->root ? explain(pending, err) : BP_OK);
+        bp_commit_next(&pending->steps, err == BP_OK);
     }
     return first;
 }
 
-static void free_saving(bp_async_checkpoint **at)
+static void free_pending(bp_async_checkpoint **at)
 {
-    bp_async_checkpoint *saving = *at;
+    bp_async_checkpoint *pending = *at;
 
     *at = NULL;
-    BP_ASSERT(atomic_load(&saving->left) == 0);
-    bp_plan_clear(&saving->plan);
-    json_decref(saving->state);
-    bp_free(saving->parent);
-    bp_free(saving->name);
-    if (saving->lock >= 0)
-        (void)close(saving->lock);
-    bp_free(saving->hidden);
-    bp_free(saving->final);
-    bp_free(saving);
+    BP_ASSERT(atomic_load(&pending->left) == 0);
+    bp_plan_clear(&pending->plan);
+    json_decref(pending->state);
+    bp_free(pending->parent);
+    bp_free(pending->name);
+    if (pending->lock >= 0)
+        (void)close(pending->lock);
+    bp_free(pending->hidden);
+    bp_free(pending->final);
+    bp_free(pending);
 }
 
 bp_err bp_checkpoint_begin(bp_async_checkpoint **out, MPI_Comm comm,
                            const bp_checkpoint_commit *commit, const bp_slice *slices,
                            int64_t count, const json_t *state)
 {
-    bp_async_checkpoint *saving = bp_alloc("save", 1, sizeof *saving);
+    bp_async_checkpoint *pending = bp_alloc("save", 1, sizeof *pending);
     bp_err err;
 
     BP_ASSERT(commit->snapshot == NULL || commit->digests != NULL || count == 0);
-    saving->comm = comm;
-    saving->lock = -1;
-    saving->root = bp_comm_is_root(comm);
-    saving->commit = *commit;
-    saving->plan.group = MPI_COMM_NULL;
-    saving->commit.parent = saving->parent = bp_strdup(commit->parent);
-    saving->commit.name = saving->name = bp_strdup(commit->name);
-    saving->final = bp_path_join(saving->parent, saving->name);
-    saving->slices = slices;
-    saving->count = count;
-    saving->state = json_incref((json_t *)state); /* a count: the content stays as it is */
-    bp_commit_begin(&saving->steps);
-    err = advance(saving, BP_COMMIT_WRITE);
+    pending->comm = comm;
+    pending->lock = -1;
+    pending->root = bp_comm_is_root(comm);
+    pending->commit = *commit;
+    pending->plan.group = MPI_COMM_NULL;
+    pending->commit.parent = pending->parent = bp_strdup(commit->parent);
+    pending->commit.name = pending->name = bp_strdup(commit->name);
+    pending->final = bp_path_join(pending->parent, pending->name);
+    pending->slices = slices;
+    pending->count = count;
+    pending->state = json_incref((json_t *)state); /* a count: the content stays as it is */
+    bp_commit_begin(&pending->steps);
+    err = advance(pending, BP_COMMIT_WRITE);
     if (err != BP_OK)
-        free_saving(&saving);
+        free_pending(&pending);
     else if (commit->snapshot != NULL)
-        bp_async_checkpoint_start(saving);
-    *out = saving;
+        bp_async_checkpoint_start(pending);
+    *out = pending;
     return err;
 }
 
-bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *saving)
+bp_async_checkpoint_state bp_checkpoint_poll(const bp_async_checkpoint *pending)
 {
-    return (bp_async_checkpoint_state)atomic_load(&saving->look);
+    return (bp_async_checkpoint_state)atomic_load(&pending->look);
 }
 
-void bp_checkpoint_cancel(bp_async_checkpoint *saving)
+void bp_checkpoint_cancel(bp_async_checkpoint *pending)
 {
-    atomic_store(&saving->given_up, true);
+    atomic_store(&pending->given_up, true);
 }
 
 /* busy_seconds excludes sleeps: they end when somebody waits, so no estimate can count on them. */
 bp_err bp_checkpoint_finish(bp_async_checkpoint **at)
 {
-    bp_async_checkpoint *saving = *at;
-    bp_err err = advance(saving, BP_COMMIT_DONE);
+    bp_async_checkpoint *pending = *at;
+    bp_err err = advance(pending, BP_COMMIT_DONE);
 
-    if (saving->commit.busy_seconds != NULL) {
+    if (pending->commit.busy_seconds != NULL) {
         float busy_seconds = 0;
 
-        for (int k = 0; k < saving->plan.files; k++)
-            busy_seconds = fmaxf(busy_seconds, (float)saving->jobs[k].busy_seconds);
-        bp_all_max(&busy_seconds, 1, saving->comm);
-        *saving->commit.busy_seconds = (double)busy_seconds;
+        for (int k = 0; k < pending->plan.files; k++)
+            busy_seconds = fmaxf(busy_seconds, (float)pending->jobs[k].busy_seconds);
+        bp_all_max(&busy_seconds, 1, pending->comm);
+        *pending->commit.busy_seconds = (double)busy_seconds;
     }
-    free_saving(at);
+    free_pending(at);
     return err;
 }
 
 bp_err bp_checkpoint_save(MPI_Comm comm, const bp_checkpoint_commit *commit, const bp_slice *slices,
                           int64_t count, const json_t *state)
 {
-    bp_async_checkpoint *saving;
+    bp_async_checkpoint *pending;
     bp_checkpoint_commit at_once = *commit;
 
     at_once.snapshot = NULL;
-    bp_err err = bp_checkpoint_begin(&saving, comm, &at_once, slices, count, state);
-    return err == BP_OK ? bp_checkpoint_finish(&saving) : err;
+    bp_err err = bp_checkpoint_begin(&pending, comm, &at_once, slices, count, state);
+    return err == BP_OK ? bp_checkpoint_finish(&pending) : err;
 }

@@ -1,4 +1,4 @@
-/* What the files that save a checkpoint share. Private to src/io/checkpoint. */
+/* What the files that save a checkpoint share. */
 #ifndef BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 #define BP_IO_CHECKPOINT_CHECKPOINT_SAVE_PRIV_H
 
@@ -21,7 +21,7 @@ typedef struct bp_receipt {
 
 /* One file on its way to disk, of this rank. */
 typedef struct bp_file_job {
-    struct bp_async_checkpoint *saving;
+    struct bp_async_checkpoint *pending;
     int number; /* among the rank's */
     struct bp_file_receipt *receipt;
     bp_plan_slice *pieces;
@@ -66,11 +66,11 @@ struct bp_async_checkpoint {
 
 /** Write this rank's files, and serve its group's writer, all at once. Collective over plan.group.
  */
-bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending);
 /** Begin to write from the snapshot, in a helper thread for each file that this rank has to write;
  * what fails is found by bp_async_checkpoint_wait. Local. */
-void bp_async_checkpoint_start(bp_async_checkpoint *saving);
+void bp_async_checkpoint_start(bp_async_checkpoint *pending);
 /** All helpers have ended; the worst of their errors, with its message. Local. */
-bp_err bp_async_checkpoint_wait(bp_async_checkpoint *saving);
+bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending);
 
 #endif

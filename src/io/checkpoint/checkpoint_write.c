@@ -1,6 +1,7 @@
 /* Writing the files of a checkpoint. At once: the writer of a group asks the others for their
- * slices, part by part, while all wait. Or behind: a thread of the writer reads the copies that the
- * ranks of its node have taken, makes no call of MPI, and steps aside for those that compute. */
+ * slices, part by part, while all wait. Or asynchronously: a thread of the writer reads the copies
+ * that the ranks of its node have taken, makes no call of MPI, and steps aside for those that
+ * compute. */
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/fault.h"
@@ -27,29 +28,30 @@
 #define PACE_MOST_SECONDS  60.0 /* then it is finished as fast as nice 19 allows */
 
 /* Data of slice `index`, from memory or by commit.fetch. */
-static bp_err find_data(const bp_async_checkpoint *saving, int64_t index, const float **data)
+static bp_err find_data(const bp_async_checkpoint *pending, int64_t index, const float **data)
 {
-    const bp_checkpoint_commit *commit = &saving->commit;
+    const bp_checkpoint_commit *commit = &pending->commit;
 
-    *data = saving->slices[index].data;
+    *data = pending->slices[index].data;
     if (*data != NULL)
         return BP_OK;
-    return commit->fetch(commit->context, &saving->slices[index], index, data);
+    return commit->fetch(commit->context, &pending->slices[index], index, data);
 }
 
 /* Something is done; is more wanted? */
-static bp_err go_on(bp_async_checkpoint *saving)
+static bp_err go_on(bp_async_checkpoint *pending)
 {
-    (void)atomic_fetch_add(&saving->moved, 1);
+    (void)atomic_fetch_add(&pending->moved, 1);
     bp_heartbeat_progress();
-    return atomic_load(&saving->given_up) ? BP_FAIL(BP_ERR_STOPPED, "checkpoint.cancelled",
-                                                    "a checkpoint is given up: at %s", saving->name)
-                                          : BP_OK;
+    return atomic_load(&pending->given_up)
+               ? BP_FAIL(BP_ERR_STOPPED, "checkpoint.cancelled", "a checkpoint is given up: at %s",
+                         pending->name)
+               : BP_OK;
 }
 
 /* ---- the parts of a piece ---- */
 
-static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
+static bp_err ask_part(bp_async_checkpoint *pending, const bp_plan_slice *piece, int64_t k,
                        const bp_part *part, float *scratch)
 {
     int64_t request[2] = {piece->index, k};
@@ -57,30 +59,30 @@ static bp_err ask_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, 
     int got;
 
     BP_MPI_WAIT("send", MPI_Send(request, 2, MPI_INT64_T, piece->group_rank, TAG_REQUEST,
-                                 saving->plan.group));
+                                 pending->plan.group));
     BP_MPI_WAIT("recv", MPI_Recv(scratch, bp_mpi_count(part->count), MPI_FLOAT, piece->group_rank,
-                                 TAG_PART, saving->plan.group, &status));
+                                 TAG_PART, pending->plan.group, &status));
     BP_MPI(MPI_Get_count(&status, MPI_FLOAT, &got));
-    saving->refused = got != part->count;
-    if (saving->refused)
+    pending->refused = got != part->count;
+    if (pending->refused)
         return BP_FAIL(BP_ERR_SYSTEM, "tensor.not_given",
                        "the rank that holds tensor '%s' can't give it", piece->slice.name);
     return BP_OK;
 }
 
 /* base: the data of a piece that this rank holds itself; NULL: another's. */
-static bp_err get_part(bp_async_checkpoint *saving, const bp_plan_slice *piece, int64_t k,
+static bp_err get_part(bp_async_checkpoint *pending, const bp_plan_slice *piece, int64_t k,
                        const bp_part *part, const float *base, float *scratch, const float **values)
 {
-    bp_err err = go_on(saving);
+    bp_err err = go_on(pending);
 
     if (err != BP_OK)
         return err;
-    if (saving->commit.snapshot != NULL)
-        return bp_snapshot_read(saving->commit.snapshot, piece->group_rank,
+    if (pending->commit.snapshot != NULL)
+        return bp_snapshot_read(pending->commit.snapshot, piece->group_rank,
                                 piece->place + part->first, part->count, scratch, values);
     *values = base != NULL ? base + part->first : scratch;
-    return base != NULL ? BP_OK : ask_part(saving, piece, k, part, scratch);
+    return base != NULL ? BP_OK : ask_part(pending, piece, k, part, scratch);
 }
 
 /* What was not looked at before goes into the digest of its tensor, and has to be finite. */
@@ -102,11 +104,11 @@ static bp_err count_part(bp_plan_slice *piece, const bp_part *part, const float 
  * little in each step rather than much in one, and disks that many jobs share see no burst. */
 static void keep_pace(bp_file_job *job)
 {
-    const bp_async_checkpoint *saving = job->saving;
-    double share = PACE_SHARE / saving->plan.files;
+    const bp_async_checkpoint *pending = job->pending;
+    double share = PACE_SHARE / pending->plan.files;
 
-    while (saving->commit.snapshot != NULL && !atomic_load(&saving->awaited) &&
-           !atomic_load(&saving->given_up)) {
+    while (pending->commit.snapshot != NULL && !atomic_load(&pending->awaited) &&
+           !atomic_load(&pending->given_up)) {
         double used = bp_clock_thread() - job->used - PACE_FREE_SECONDS;
         double since = bp_clock_now() - job->began;
 
@@ -119,17 +121,17 @@ static void keep_pace(bp_file_job *job)
 
 static bp_err write_piece(bp_file_job *job, bp_shard *shard, bp_plan_slice *piece, float *scratch)
 {
-    bp_async_checkpoint *saving = job->saving;
+    bp_async_checkpoint *pending = job->pending;
     const float *base = NULL, *values;
     bp_part part;
     bp_err err = BP_OK;
 
-    if (saving->commit.snapshot == NULL && piece->group_rank == 0)
-        err = find_data(saving, piece->index, &base);
+    if (pending->commit.snapshot == NULL && piece->group_rank == 0)
+        err = find_data(pending, piece->index, &base);
     for (int64_t k = 0; err == BP_OK && bp_slice_part(&part, &piece->slice, BP_PART_FLOATS, k);
          k++) {
-        err = get_part(saving, piece, k, &part, base, scratch, &values);
-        if (err == BP_OK && saving->commit.snapshot == NULL)
+        err = get_part(pending, piece, k, &part, base, scratch, &values);
+        if (err == BP_OK && pending->commit.snapshot == NULL)
             err = count_part(piece, &part, values);
         if (err == BP_OK)
             err = bp_shard_write(shard, piece, &part, values);
@@ -159,7 +161,7 @@ static bp_err lay_out(bp_file_job *job, bp_shard *shard)
     if (err == BP_OK)
         err = bp_shard_lay_out(shard);
     qsort(job->pieces, (size_t)job->count, sizeof *job->pieces, by_address);
-    if (job->saving->commit.snapshot != NULL) {
+    if (job->pending->commit.snapshot != NULL) {
         bp_cores_step_aside();
         job->began = bp_clock_now();
         job->used = bp_clock_thread();
@@ -174,7 +176,7 @@ static bp_err read_back(bp_file_job *job, bp_shard *shard)
     bp_err err = BP_OK;
 
     while (err == BP_OK && more) {
-        err = go_on(job->saving);
+        err = go_on(job->pending);
         if (err == BP_OK)
             err = bp_shard_read_back(shard, &more, job->receipt->xxh3, &job->receipt->bytes);
         if (err == BP_OK)
@@ -185,8 +187,8 @@ static bp_err read_back(bp_file_job *job, bp_shard *shard)
 
 static bp_err write_file(bp_file_job *job)
 {
-    const bp_async_checkpoint *saving = job->saving;
-    char *path = bp_sprintf("%s/shard-%05d.h5", saving->hidden, saving->plan.shard + job->number);
+    const bp_async_checkpoint *pending = job->pending;
+    char *path = bp_sprintf("%s/shard-%05d.h5", pending->hidden, pending->plan.shard + job->number);
     bp_shard *shard = NULL;
     float *scratch = bp_alloc("save.part", BP_PART_FLOATS, sizeof *scratch);
     bp_err err = bp_shard_create(&shard, path);
@@ -206,18 +208,18 @@ static bp_err write_file(bp_file_job *job)
 }
 
 /* A job for each file, with its run of the pieces. */
-static void list_jobs(bp_async_checkpoint *saving)
+static void list_jobs(bp_async_checkpoint *pending)
 {
-    const bp_plan *plan = &saving->plan;
+    const bp_plan *plan = &pending->plan;
     int64_t k = 0;
 
-    saving->mine = (bp_receipt){.shard = plan->shard, .files = plan->files, .pieces = plan->count};
+    pending->mine = (bp_receipt){.shard = plan->shard, .files = plan->files, .pieces = plan->count};
     for (int number = 0; number < plan->files; number++) {
-        bp_file_job *job = &saving->jobs[number];
+        bp_file_job *job = &pending->jobs[number];
 
-        job->saving = saving;
+        job->pending = pending;
         job->number = number;
-        job->receipt = &saving->mine.file[number];
+        job->receipt = &pending->mine.file[number];
         job->pieces = plan->pieces + k;
         while (k < plan->count && plan->pieces[k].shard == plan->shard + number)
             k++;
@@ -228,7 +230,7 @@ static void list_jobs(bp_async_checkpoint *saving)
 /* ---- at once ---- */
 
 /* Give parts until the writer has enough. A part that can't be had goes as an empty message. */
-static bp_err serve_requests(const bp_async_checkpoint *saving)
+static bp_err serve_requests(const bp_async_checkpoint *pending)
 {
     bp_err err = BP_OK;
 
@@ -238,53 +240,53 @@ static bp_err serve_requests(const bp_async_checkpoint *saving)
         bp_part part;
         int count = 0;
 
-        BP_MPI_WAIT("recv", MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, saving->plan.group,
+        BP_MPI_WAIT("recv", MPI_Recv(request, 2, MPI_INT64_T, 0, TAG_REQUEST, pending->plan.group,
                                      MPI_STATUS_IGNORE));
         if (request[0] < 0)
             return err;
         if (err == BP_OK)
-            err = find_data(saving, request[0], &data);
+            err = find_data(pending, request[0], &data);
         if (err == BP_OK) {
             BP_ASSERT(
-                bp_slice_part(&part, &saving->slices[request[0]], BP_PART_FLOATS, request[1]));
+                bp_slice_part(&part, &pending->slices[request[0]], BP_PART_FLOATS, request[1]));
             count = bp_mpi_count(part.count);
             data += part.first;
         }
-        BP_MPI_WAIT("send", MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, saving->plan.group));
+        BP_MPI_WAIT("send", MPI_Send(data, count, MPI_FLOAT, 0, TAG_PART, pending->plan.group));
     }
 }
 
-bp_err bp_async_checkpoint_write(bp_async_checkpoint *saving)
+bp_err bp_async_checkpoint_write(bp_async_checkpoint *pending)
 {
     const int64_t end[2] = {-1, 0};
     bp_err err = BP_OK;
 
-    list_jobs(saving);
-    if (bp_comm_rank(saving->plan.group) != 0)
-        return serve_requests(saving);
-    for (int k = 0; k < saving->plan.files && err == BP_OK; k++)
-        err = write_file(&saving->jobs[k]);
-    for (int rank = 1; rank < bp_comm_size(saving->plan.group); rank++)
-        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, saving->plan.group));
-    return saving->refused ? BP_OK : err; /* the owner reports why */
+    list_jobs(pending);
+    if (bp_comm_rank(pending->plan.group) != 0)
+        return serve_requests(pending);
+    for (int k = 0; k < pending->plan.files && err == BP_OK; k++)
+        err = write_file(&pending->jobs[k]);
+    for (int rank = 1; rank < bp_comm_size(pending->plan.group); rank++)
+        BP_MPI_WAIT("send", MPI_Send(end, 2, MPI_INT64_T, rank, TAG_REQUEST, pending->plan.group));
+    return pending->refused ? BP_OK : err; /* the owner reports why */
 }
 
-/* ---- behind ---- */
+/* ---- asynchronous ---- */
 
 /* One that has failed makes the others' work useless. */
 static void ended(bp_file_job *job, bp_err err)
 {
-    bp_async_checkpoint *saving = job->saving;
+    bp_async_checkpoint *pending = job->pending;
     int writes = BP_ASYNC_CHECKPOINT_WRITES;
 
     job->err = err;
     if (err != BP_OK) {
         (void)snprintf(job->message, sizeof job->message, "%s", bp_err_message());
-        atomic_store(&saving->given_up, true);
-        atomic_store(&saving->look, BP_ASYNC_CHECKPOINT_FAILED);
+        atomic_store(&pending->given_up, true);
+        atomic_store(&pending->look, BP_ASYNC_CHECKPOINT_FAILED);
     }
-    if (atomic_fetch_sub(&saving->left, 1) == 1) /* no failure is overwritten */
-        (void)atomic_compare_exchange_strong(&saving->look, &writes, BP_ASYNC_CHECKPOINT_DONE);
+    if (atomic_fetch_sub(&pending->left, 1) == 1) /* no failure is overwritten */
+        (void)atomic_compare_exchange_strong(&pending->look, &writes, BP_ASYNC_CHECKPOINT_DONE);
 }
 
 /* A timeline shows the first file's. */
@@ -308,14 +310,14 @@ static void *run_helper(void *argument)
     return NULL;
 }
 
-void bp_async_checkpoint_start(bp_async_checkpoint *saving)
+void bp_async_checkpoint_start(bp_async_checkpoint *pending)
 {
-    list_jobs(saving);
-    atomic_store(&saving->left, saving->plan.files);
-    atomic_store(&saving->look,
-                 saving->plan.files > 0 ? BP_ASYNC_CHECKPOINT_WRITES : BP_ASYNC_CHECKPOINT_DONE);
-    for (int k = 0; k < saving->plan.files; k++) {
-        bp_file_job *job = &saving->jobs[k];
+    list_jobs(pending);
+    atomic_store(&pending->left, pending->plan.files);
+    atomic_store(&pending->look,
+                 pending->plan.files > 0 ? BP_ASYNC_CHECKPOINT_WRITES : BP_ASYNC_CHECKPOINT_DONE);
+    for (int k = 0; k < pending->plan.files; k++) {
+        bp_file_job *job = &pending->jobs[k];
         bp_err err = bp_thread_start(&job->helper, "checkpoint", run_helper, job);
 
         job->helped = err == BP_OK;
@@ -326,23 +328,23 @@ void bp_async_checkpoint_start(bp_async_checkpoint *saving)
 
 /* What helpers get done counts as this rank's progress while it waits, and only then: a rank whose
  * step hangs is found whatever its helpers do. */
-bp_err bp_async_checkpoint_wait(bp_async_checkpoint *saving)
+bp_err bp_async_checkpoint_wait(bp_async_checkpoint *pending)
 {
     const bp_file_job *worst = NULL;
     long seen = -1;
 
     BP_TRACE(BP_TRACE_WRITER_WAIT, 0, 0);
-    atomic_store(&saving->awaited, true);
-    while (atomic_load(&saving->left) > 0) {
-        long moved = atomic_load(&saving->moved);
+    atomic_store(&pending->awaited, true);
+    while (atomic_load(&pending->left) > 0) {
+        long moved = atomic_load(&pending->moved);
 
         if (moved != seen)
             bp_heartbeat_progress();
         seen = moved;
         bp_clock_sleep(POLL_SECONDS);
     }
-    for (int k = 0; k < saving->plan.files; k++) {
-        bp_file_job *job = &saving->jobs[k];
+    for (int k = 0; k < pending->plan.files; k++) {
+        bp_file_job *job = &pending->jobs[k];
 
         if (job->helped)
             BP_CHECK(pthread_join(job->helper, NULL) == 0);

@@ -1,4 +1,4 @@
-/* The commit of a checkpoint as decisions alone: which operation comes next, given how the one
+/* The commit of a checkpoint, only its decisions: which operation comes next, given how the one
  * before it went. No file, no message and no clock: checkpoint_save.c does the operations, over MPI
  * and on disks; a simulator does them where both break.
  *

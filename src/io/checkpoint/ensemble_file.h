@@ -38,7 +38,7 @@ bool bp_ensemble_is_unfinished(const char *path);
 bp_err bp_ensemble_list_load(bp_ensemble_list *list, const char *path);
 void bp_ensemble_list_clear(bp_ensemble_list *list);
 
-/** Write `folder`/ensemble.json, whole and by rename; members' paths stand in it as they are given
+/** Write `folder`/ensemble.json, whole and by rename; members' paths are in it as they are given
  * (relative to `folder`).
  *
  * Errors: BP_ERR_CREATE, BP_ERR_DENIED, BP_ERR_IO, BP_ERR_SYSTEM.

@@ -50,7 +50,7 @@ void bp_head_samples_close(bp_head_samples **file)
 
 /* ---- writing ---- */
 
-/* The attributes of a file, with where they stand in its info. */
+/* The attributes of a file, with where they are in its info. */
 static const struct attribute {
     const char *name;
     size_t at, bytes; /* bytes: of a text; 0: a number */
@@ -96,7 +96,7 @@ bp_err bp_head_samples_create(bp_head_samples **out, const char *path,
     return err;
 }
 
-/* Where rows lie in the dataset. */
+/* Where rows are in the dataset. */
 static int64_t place_of(const bp_head_samples_info *info, int64_t sample, int64_t first,
                         int64_t count)
 {

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ bp_err bp_manifest_check_tiles(const bp_manifest_tensor *tensor, const bp_manife
                        "tensor '%s' has more than 2^40 elements", tensor->name);
     if (tensor->count > PIECES_OF_TENSOR_MAX)
         return BP_FAIL(BP_ERR_FORMAT, "manifest.too_large",
-                       "tensor '%s' lies in %lld pieces, %d are the most", tensor->name,
+                       "tensor '%s' has %lld pieces, %d are the most", tensor->name,
                        (long long)tensor->count, PIECES_OF_TENSOR_MAX);
     for (int64_t i = 0; i < tensor->count; i++) {
         const bp_manifest_piece *a = &pieces[i];
@@ -279,7 +279,7 @@ static bp_err parse_head(bp_manifest *manifest, const json_t *entry, const char 
                        name, path);
     if (strcmp(dtype, "float32") != 0)
         return BP_FAIL(BP_ERR_FORMAT, "manifest.unknown_dtype",
-                       "tensor '%s' has dtype '%.20s', float32 alone is known: in %s", name, dtype,
+                       "tensor '%s' has dtype '%.20s', only float32 is known: in %s", name, dtype,
                        path);
     if (manifest->tensor_count > 0 && strcmp(tensor[-1].name, name) >= 0)
         return BP_FAIL(BP_ERR_FORMAT, "manifest.not_sorted",

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/xxh.h"
 #include "io/checkpoint/checkpoint_priv.h"
-#include "io/h5/h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #define ALIGN         ((size_t)4096) /* what all disks and file systems are content with */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "values are written as they lie in memory");
+               "values are written as they are in memory");
 
 struct bp_shard {
     char *path;
@@ -355,7 +355,7 @@ static hid_t select_box(int dims, const int64_t *whole, const int64_t *offset, c
         count[d] = (hsize_t)size[d];
     }
     space = H5Screate_simple(dims, extent, NULL);
-    (void)H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL); /* it lies inside */
+    (void)H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count, NULL); /* it is inside */
     return space;
 }
 

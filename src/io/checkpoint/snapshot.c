@@ -1,4 +1,4 @@
-/* The copy lies in a file without a name (memfd), so that a neighbour may open it by the number of
+/* The copy is in a file without a name (memfd), so that a neighbour may open it by the number of
  * this process and of the descriptor. Nothing of it is left behind by a process that is killed. */
 #include "io/checkpoint/snapshot.h"
 
@@ -214,7 +214,7 @@ static bool copy_part(float *to, const bp_slice *slice, int64_t first, int64_t c
     return finite;
 }
 
-/* What lies in floats [first, end) of all slices, one after another. copy: where they go, or NULL:
+/* What is in floats [first, end) of all slices, one after another. copy: where they go, or NULL:
  * they are only looked at. Returns the first slice with a value that is not finite, or `count`. */
 static int64_t pass_range(float *copy, const bp_slice *slices, int64_t count, bp_digest *digests,
                           int64_t first, int64_t end)

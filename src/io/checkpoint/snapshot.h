@@ -19,7 +19,7 @@ void bp_snapshot_free(bp_snapshot **snapshot);
 
 /** Copy the slices, by all threads: from here on their `data` is the copy. Local.
  *
- * digests[count]: set, of each slice as it lies in the ranks' memory, so that a copy that is
+ * digests[count]: set, of each slice as it is in the ranks' memory, so that a copy that is
  * damaged before it is written is found when it is read. Returns the first slice with a value that
  * is not finite, -1 where there is none.
  */
@@ -35,9 +35,9 @@ int64_t bp_slices_not_finite(const bp_slice *slices, int64_t count);
 /* ---- for checkpoint_save.c and checkpoint_write.c ---- */
 
 /** Rank 0 of the ranks of a node (MPI_COMM_TYPE_SHARED, in the order of the communicator) reads all
- * of theirs, on every node. Else each rank reads its own alone. Equal on all ranks. */
+ * of theirs, on every node. Else each rank reads only its own. Equal on all ranks. */
 bool bp_snapshot_is_shared(const bp_snapshot *snapshot);
-/** Where in the copy `data` lies, as bp_snapshot_take gave it. */
+/** Where `data` is in the copy, as bp_snapshot_take gave it. */
 int64_t bp_snapshot_place(const bp_snapshot *snapshot, const float *data);
 /** `count` values from `place` on of the copy of rank `rank` of the node: a pointer into this
  * rank's own copy, or `scratch`, filled. From any thread.

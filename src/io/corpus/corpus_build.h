@@ -1,14 +1,14 @@
-/* Text to a corpus file, alone or by many ranks: the same bytes at any number of them.
+/* Text to a corpus file, by one or many ranks: the same bytes at any number of them.
  *
- * Every rank reads the input and encodes the pieces that fall to it (text/text_source.h); rank 0
- * joins them in order, hands full chunks round to be compressed, and writes. Memory does not grow
- * with the corpus. */
+ * Every rank reads the input and encodes the pieces that fall to it (text/documents/text_source.h);
+ * rank 0 joins them in order, hands full chunks round to be compressed, and writes. Memory does not
+ * grow with the corpus. */
 #ifndef BP_IO_CORPUS_CORPUS_BUILD_H
 #define BP_IO_CORPUS_CORPUS_BUILD_H
 
 #include "mesh/mesh.h"
-#include "text/text_source.h"
-#include "text/tokenizer.h"
+#include "text/documents/text_source.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef struct bp_corpus_build {
     const char *const *paths; /* the input [path_count] */
@@ -28,8 +28,8 @@ typedef struct bp_corpus_build {
     const char *sentences_name; /* of the rule, kept in the file */
     const bp_tokenizer *tokenizer;
     bool skips_bad;        /* bad documents are left out: with `skip_list`, at most ... */
-    int64_t skip_count;    /* ... so many, or, below 0, ... */
-    double skip_percent;   /* ... so many of a hundred */
+    int64_t skip_count;    /* ... this number, or, if it is below 0, ... */
+    double skip_percent;   /* ... this percentage */
     const char *skip_list; /* path: a line of JSON for each, {"file", "line", "id", "reason"} */
     const char *tool;      /* who makes the file: "bagpipe-data 0.1.0" */
     const char *out;
@@ -46,8 +46,8 @@ typedef struct bp_corpus_built {
     int64_t skipped_bad;     /* documents that are left out */
 } bp_corpus_built;
 
-/** Build the corpus file `build->out`. Of documents that are left out /source/skipped_bad has the
- * number; where there are none, a list of before is removed.
+/** Build the corpus file `build->out`. /source/skipped_bad has the number of
+ * documents that are left out; where there are none, a list of before is removed.
  *
  * Collective: over `comm`; `build` is equal on all ranks, and all can read the input: BP_TEXT_STDIN
  * is for one rank.

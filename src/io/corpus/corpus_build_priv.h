@@ -8,6 +8,7 @@
 
 #include "io/corpus/corpus_build.h"
 #include "io/corpus/corpus_writer.h"
+#include "text/unicode/tally.h"
 
 /* ---- records ---- */
 
@@ -20,17 +21,17 @@ typedef enum bp_record_kind {
 
 typedef struct bp_record {
     uint64_t bytes;      /* of the record with all that follows it, a multiple of 8 */
-    uint64_t text_bytes; /* of the texts behind it: id, labels, each behind its bp_label_type, and
+    uint64_t text_bytes; /* of the texts after it: id, labels, each after its bp_label_type, and
                             tags of words, context and answers, or a failure's message; of a bad
                             document its id and what is wrong */
     int64_t number;      /* of the piece */
-    int64_t id_count;    /* of token ids behind the texts */
-    int64_t start_count; /* of segments behind the ids: where they begin among them, uint32 */
-    int64_t value_count; /* of float32 behind those */
+    int64_t id_count;    /* of token ids after the texts */
+    int64_t start_count; /* of segments after the ids: where they begin among them, uint32 */
+    int64_t value_count; /* of float32 after those */
     bp_text_tally tally;
     int32_t kind;      /* bp_record_kind */
     int32_t last;      /* the piece ends its document */
-    int64_t is_tagged; /* segments are words, with tags behind the labels */
+    int64_t is_tagged; /* segments are words, with tags after the labels */
     int64_t answer[2]; /* tokens of the piece: where it begins and ends */
     int32_t err;       /* of a failure */
     int32_t file;      /* of its line ... */
@@ -42,7 +43,7 @@ typedef struct bp_batch { /* {0} is an empty one */
     size_t bytes, capacity;
 } bp_batch;
 
-/** Texts and ids of a record lie behind it. */
+/** Texts and ids of a record follow it. */
 static inline const char *bp_record_text(const bp_record *record)
 {
     return (const char *)(record + 1);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define SLOTS   12 /* the chunk in use, those ahead, and a few behind for lanes that meet */
+#define SLOTS   12 /* the chunk in use, those ahead, and a few after for lanes that meet */
 #define AHEAD   6
 #define HELPERS 2
 
@@ -39,7 +39,7 @@ typedef struct slot {
 
 typedef struct decoder { /* of one thread */
     ZSTD_DCtx *context;
-    void *packed; /* a chunk as it lies in the file */
+    void *packed; /* a chunk as it is in the file */
 } decoder;
 
 struct bp_chunks {
@@ -268,7 +268,7 @@ static slot *give_slot(bp_chunks *chunks, int64_t chunk)
     return oldest;
 }
 
-/* Ask for chunk and, in order, for those behind it; the slot of `chunk` is returned, WORKING if it
+/* Ask for chunk and, in order, for those after it; the slot of `chunk` is returned, WORKING if it
  * is the caller's to decode. */
 static slot *ask(bp_chunks *chunks, int64_t chunk, bool in_order, bool *is_mine)
 {

@@ -1,4 +1,4 @@
-/* Chunks of /tokens, decoded by helper threads ahead of use. Private to src/io/corpus.
+/* Chunks of /tokens, decoded by helper threads ahead of use.
  *
  * A chunk is read with pread(2) at its place in /checksums, compared with its hash and
  * decompressed, without HDF5. When chunks are asked for in order, two helper threads decode those

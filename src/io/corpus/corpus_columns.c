@@ -254,7 +254,7 @@ bp_err bp_corpus_read_attributes(bp_corpus_file *file, bp_h5 *h5)
 
 /* ---- reading ---- */
 
-/* Numbers as they lie in a file of ours: little-endian uint32 or uint64. */
+/* Numbers as they are in a file of ours: little-endian uint32 or uint64. */
 static bp_err widen(const bp_corpus_file *file, const bp_column *column, int64_t count,
                     int64_t *values)
 {

@@ -4,7 +4,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

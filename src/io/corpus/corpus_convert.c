@@ -4,7 +4,7 @@
 
 #include "corpus_file_priv.h"
 #include "io/h5/h5_apart.h"
-#include "io/h5/h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "base/fs.h"
 #include "base/hidden.h"

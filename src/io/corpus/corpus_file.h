@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* A rank's share of the input, as records. */
+/* A rank's share of the input, encoded, as records: corpus_build.c joins them in order. */
 #include "corpus_build_priv.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 _Static_assert(BP_TEXT_FIELD_BYTES <= BP_CORPUS_ID_BYTES &&
                    BP_TEXT_FIELD_BYTES <= BP_CORPUS_LABEL_BYTES,
                "what the text allows, a corpus holds");
-_Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned behind each other");
+_Static_assert(sizeof(bp_record) % 8 == 0, "records stay aligned one after another");
 
 static size_t padded(size_t bytes)
 {
@@ -21,7 +21,7 @@ void bp_batch_clear(bp_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* Append an empty record, with `words` of 4 bytes behind its texts; its head is filled in,
+/* Append an empty record, with `words` of 4 bytes after its texts; its head is filled in,
  * the caller writes what follows. */
 static bp_record *add_record(bp_batch *batch, bp_record_kind kind, size_t text_bytes, int64_t words)
 {

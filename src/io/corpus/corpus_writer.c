@@ -1,4 +1,4 @@
-/* Taking in tokens and documents. */
+/* The corpus writer takes in tokens and documents; corpus_commit.c makes the file of them. */
 #include "corpus_writer_priv.h"
 
 #include "base/fs.h"
@@ -6,7 +6,7 @@
 #include "base/hidden.h"
 #include "base/mem.h"
 #include "io/h5/zstd_filter.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -228,7 +228,7 @@ void bp_corpus_writer_add_extent(bp_corpus_writer *writer, const bp_extent *exte
     writer->extents[writer->extent_count++] = *extent;
 }
 
-/* The chunk that was filled (the last one with zeros behind) goes to be compressed. */
+/* The chunk that was filled (the last one with zeros after) goes to be compressed. */
 static bp_err hand_out(bp_corpus_writer *writer)
 {
     size_t filled = (size_t)writer->raw_tokens * writer->token_bytes;
@@ -419,7 +419,7 @@ static bp_err add_text(bp_corpus_writer *writer, const char *text, uint64_t *at)
     return bp_spill_add(writer->span_texts, text, bytes);
 }
 
-/* Questions behind one another share their context. */
+/* Questions one after another share their context. */
 static bp_err add_span(bp_corpus_writer *writer, const bp_corpus_row *row)
 {
     uint64_t numbers[BP_CORPUS_SPAN] = {(uint64_t)row->answer[0], (uint64_t)row->answer[1]};

@@ -79,7 +79,7 @@ bp_err bp_corpus_writer_tokens(bp_corpus_writer *writer, const uint32_t *ids, in
  * Errors: as above. */
 bp_err bp_corpus_writer_segment(bp_corpus_writer *writer);
 
-/** Numbers of a document in /spans: the answer's first token and the one behind its last, counted
+/** Numbers of a document in /spans: the answer's first token and the one after its last, counted
  * from the document's first; where in /span_texts its context and its answers begin. */
 #define BP_CORPUS_SPAN 4
 enum { BP_SPAN_FIRST, BP_SPAN_END, BP_SPAN_CONTEXT, BP_SPAN_ANSWERS };
@@ -134,7 +134,7 @@ typedef struct bp_packed {
 typedef struct bp_packer bp_packer; /* one thread's compressor */
 bp_packer *bp_packer_new(int64_t vocab_size);
 void bp_packer_free(bp_packer **packer);
-/** One zstd frame of a chunk: a function of its bytes alone. */
+/** One zstd frame of a chunk: a function only of its bytes. */
 bp_err bp_packer_pack(bp_packer *packer, const void *raw, bp_packed *out);
 
 /** Take in chunk `number`. Errors: BP_ERR_IO. */

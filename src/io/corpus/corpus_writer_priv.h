@@ -7,7 +7,7 @@
 #include "extents.h"
 #include "io/corpus/corpus_writer.h"
 #include "io/corpus/spill.h"
-#include "io/h5/h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 typedef struct label_column {
     bp_dictionary values;
@@ -36,7 +36,7 @@ struct bp_corpus_writer {
     int64_t tag_count;
     bp_spill *spans, *span_texts; /* BP_CORPUS_SPAN uint64 a document; texts */
     int64_t span_bytes;           /* of the texts so far */
-    char *context;                /* the last one, and where it stands in them */
+    char *context;                /* the last one, and where it is in them */
     int64_t context_at;
     bp_spill *segments;                       /* uint64 a segment: its first token */
     int64_t segment_count, document_segments; /* of all documents, of those before the open one */

@@ -1,5 +1,4 @@
-/* A dictionary: texts numbered in the order in which they first come. Local: no MPI. Private to
- * src/io/corpus. */
+/* A dictionary: texts numbered in the order in which they first come. Local: no MPI. */
 #ifndef BP_IO_CORPUS_DICTIONARY_H
 #define BP_IO_CORPUS_DICTIONARY_H
 

@@ -1,4 +1,4 @@
-/* Stretches of a file and their hashes. */
+/* Stretches of a file and their hashes: /checksums, for writer, reader and verify. */
 #include "extents.h"
 
 #include "base/fs.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(bp_extent) == 24, "rows are read as they lie in the file");
+_Static_assert(sizeof(bp_extent) == 24, "rows are read as they are in the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
 void bp_extents_clear(bp_extents *extents)

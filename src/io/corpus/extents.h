@@ -1,7 +1,6 @@
 /* Extents: the table /checksums of a corpus file. Every row is a stretch of the file with its hash;
- * what no row covers is hashed as one, and that hash stands in the user block. So all can be
- * checked piece by piece as it is read, and HDF5's own structures before HDF5 sees them. Private to
- * src/io/corpus. */
+ * what no row covers is hashed as one, and that hash is in the user block. So all can be
+ * checked piece by piece as it is read, and HDF5's own structures before HDF5 sees them. */
 #ifndef BP_IO_CORPUS_EXTENTS_H
 #define BP_IO_CORPUS_EXTENTS_H
 
@@ -28,11 +27,11 @@ void bp_extents_clear(bp_extents *extents);
 /** Sort `order`. Errors: BP_ERR_FORMAT "damaged": rows that overlap or reach beyond the file. */
 bp_err bp_extents_sort(bp_extents *extents, int64_t file_bytes, const char *path);
 
-/** Read `count` rows that lie at `offset` of the file, and sort. */
+/** Read `count` rows that are at `offset` of the file, and sort. */
 bp_err bp_extents_read(bp_extents *extents, int fd, int64_t offset, int64_t count,
                        int64_t file_bytes, const char *path);
 
-/** XXH3-128 of all bytes behind the user block that no row covers, in ascending order. */
+/** XXH3-128 of all bytes after the user block that no row covers, in ascending order. */
 bp_err bp_extents_outside(const bp_extents *extents, int fd, int64_t file_bytes, const char *path,
                           char hash[BP_USER_BLOCK_HASH]);
 

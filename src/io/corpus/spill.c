@@ -1,4 +1,4 @@
-/* Bytes in memory, then in an unlinked file. */
+/* Bytes in memory, then in an unlinked file: columns of a corpus until its commit. */
 #include "io/corpus/spill.h"
 
 #include "base/fs.h"

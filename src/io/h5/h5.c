@@ -1,5 +1,5 @@
 /* HDF5 files: the library's state, opening, closing, and its error stack as one message. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "base/fs.h"
 #include "base/mem.h"

@@ -75,7 +75,7 @@ void bp_h5_unlock(void);
 bp_err bp_h5_fail(bp_h5 *file, const char *verb, const char *name);
 
 /* ---- files that are there whole or not at all: written as PATH.tmp, sealed, renamed, on the disk.
- * For folders that one job holds alone (the run lock), so that one temporary name will do: what a
+ * For folders that only one job holds (the run lock), so that one temporary name will do: what a
  * killed job left is overwritten ---- */
 
 typedef struct bp_h5_draft {
@@ -131,7 +131,7 @@ bp_err bp_h5_make_group(bp_h5 *file, const char *name);
 /* ---- reading: BP_ERR_FORMAT where something is missing or of another kind, with name and file
  * ---- */
 
-bool bp_h5_has(bp_h5 *file, const char *name); /* a dataset or group behind hard links alone */
+bool bp_h5_has(bp_h5 *file, const char *name); /* a dataset or group, reached only by hard links */
 /** The same, and an error where a soft or external link is in the way: BP_ERR_FORMAT. */
 bp_err bp_h5_find(bp_h5 *file, const char *name, bool *found);
 bool bp_h5_is_group(bp_h5 *file, const char *name);
@@ -146,7 +146,7 @@ typedef struct bp_h5_shape {
     bool is_real;    /* floating point; else integers */
     bool is_signed;
     size_t width;   /* bytes of a value as stored */
-    int64_t offset; /* where a contiguous dataset lies in the file (user block counted); -1: chunked
+    int64_t offset; /* where a contiguous dataset is in the file (user block counted); -1: chunked
                        or empty */
 } bp_h5_shape;
 bp_err bp_h5_shape_of(bp_h5 *file, const char *name, bp_h5_shape *shape);

@@ -62,7 +62,7 @@ static void be_child(const bp_h5_apart *job, int pipe)
 }
 
 /* How a child ended that reported nothing. */
-static bp_err judge(const bp_h5_apart *job, int status)
+static bp_err check_status(const bp_h5_apart *job, int status)
 {
     const char *path = job->path;
 
@@ -126,7 +126,7 @@ bp_err bp_h5_run_apart(const bp_h5_apart *job)
     else
         err = wait_for(child, job, &status);
     if (err == BP_OK && read(pipe[0], &report, sizeof report) != (ssize_t)sizeof report) {
-        err = judge(job, status);
+        err = check_status(job, status);
     } else if (err == BP_OK && report.err != BP_OK) {
         report.message[sizeof report.message - 1] = '\0';
         bp_err_set_message(report.message);

@@ -20,7 +20,7 @@ typedef struct bp_h5_apart {
     size_t result_bytes;
 } bp_h5_apart;
 
-/** Seconds that a file of so many bytes may take, `least` for a small one. */
+/** Seconds that a file of `file_bytes` bytes may take, `least` for a small one. */
 double bp_h5_apart_seconds(double least, long long file_bytes);
 
 /** Do the work in a child process and wait for it.

@@ -1,5 +1,5 @@
 /* Whole arrays of foreign files, of sizes that are known before. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "base/buffer.h"
 

@@ -1,7 +1,7 @@
 /* Lengths of a foreign dataset's chunks. HDF5 1.10 copies as many bytes as a chunk should have from
  * what its filters made, however many these are: memory of the process where they are fewer. So
  * every chunk is taken as it is stored, and its filters are undone here first. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
 #include "io/h5/zstd_filter.h"
@@ -13,7 +13,7 @@
 
 #define FILTERS_MAX    32   /* HDF5's own limit: a bit of the mask each */
 #define SCANNED_CHUNKS 1000 /* so many are asked one by one in any case */
-#define CHECKSUM_BYTES 4    /* Fletcher32's, behind the data */
+#define CHECKSUM_BYTES 4    /* Fletcher32's, after the data */
 #define LZF_RATIO      264  /* bytes that one of LZF's may stand for, at most */
 #define SLACK_BYTES                                                                                \
     4096 /* beyond a chunk's size: what filters may add to data that they can't compress */
@@ -57,7 +57,7 @@ static bool inflate_chunk(chunk_data *chunk, size_t limit)
     return done;
 }
 
-/* Bytes k of all values lie side by side; what is left of the last value lies behind them. */
+/* Bytes k of all values are side by side; what is left of the last value follows them. */
 static bool unshuffle_chunk(chunk_data *chunk, size_t width)
 {
     size_t values = width > 1 ? chunk->bytes / width : 0;

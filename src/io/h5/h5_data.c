@@ -1,5 +1,5 @@
-/* Datasets and attributes: writing. */
-#include "h5_priv.h"
+/* Datasets and attributes: writing. h5_read.c reads them. */
+#include "io/h5/h5_parts.h"
 
 #include "base/fault.h"
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* Datasets and attributes: reading. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "base/fs.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* Checks of a foreign dataset before it is read: what a file that nobody vouches for must not make
  * the HDF5 library do. */
-#include "h5_priv.h"
+#include "io/h5/h5_parts.h"
 
 #include "io/h5/lzf_filter.h"
 #include "io/h5/zstd_filter.h"
@@ -33,7 +33,7 @@ static bp_err walk_filters(bp_h5 *file, const char *name, hid_t creation)
     return BP_OK;
 }
 
-/* All of a contiguous dataset lies inside the file. */
+/* All of a contiguous dataset is inside the file. */
 static bp_err walk_contiguous(bp_h5 *file, const char *name, hid_t dataset, uint64_t bytes)
 {
     haddr_t offset = H5Dget_offset(dataset);
@@ -89,7 +89,7 @@ static bp_err walk_layout(bp_h5 *file, const char *name, hid_t dataset, hid_t cr
 {
     if (H5Pget_external_count(creation) != 0)
         return BP_FAIL(BP_ERR_FORMAT, "h5.external",
-                       "%s lies in other files (external storage): at %s; " COPY_IT, name,
+                       "%s is in other files (external storage): at %s; " COPY_IT, name,
                        file->path);
     switch (H5Pget_layout(creation)) {
     case H5D_COMPACT:

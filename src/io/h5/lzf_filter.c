@@ -1,4 +1,4 @@
-/* Decoding of LZF, as an HDF5 filter. */
+/* Decoding of LZF, as an HDF5 filter: foreign files of h5py have it. */
 #include "lzf_filter.h"
 
 #include <hdf5.h>
@@ -40,7 +40,7 @@ size_t bp_lzf_decode(void *out, size_t capacity, const void *data, size_t bytes)
         if (back > (size_t)(at - start) || length > capacity - (size_t)(at - start))
             return 0;
         for (size_t k = 0; k < length; k++, at++)
-            *at = *(at - back); /* NOLINT: what lies before `at` was written here */
+            *at = *(at - back); /* NOLINT: what is before `at` was written here */
     }
     return (size_t)(at - start);
 }

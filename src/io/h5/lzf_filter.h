@@ -1,4 +1,4 @@
-/* HDF5's filter 32000 (LZF, h5py's `compression="lzf"`), decoding alone: foreign corpora may
+/* HDF5's filter 32000 (LZF, h5py's `compression="lzf"`), only decoding: foreign corpora may
  * have it. Source: the LZF format of Marc Lehmann's liblzf; cd_values of h5py's lzf_filter: [2] is
  * the chunk's bytes. */
 #ifndef BP_IO_H5_LZF_FILTER_H

@@ -51,7 +51,7 @@ bp_err bp_user_block_seal(bp_user_block *block, const char *path);
 /** The same by a descriptor for reading and writing; `path` is for messages. */
 bp_err bp_user_block_seal_fd(bp_user_block *block, int fd, const char *path);
 
-/** The 512 bytes of `block`, as they stand in a file. */
+/** The 512 bytes of `block`, as they are in a file. */
 void bp_user_block_text(const bp_user_block *block, char text[BP_USER_BLOCK_BYTES]);
 
 /** Read the block of the open file `fd` (`path` is for messages) and compare its length with the

@@ -1,7 +1,7 @@
 /* HDF5's registered filter 32015 (zstd), for use inside the program and as a loadable plugin.
  *
  * One zstd frame a chunk; cd_values[0] is the level (3 where it is missing), as the registered
- * plugin has it. This file and zstd_filter.c stand alone: the plugin links neither bagpipe nor
+ * plugin has it. This file and zstd_filter.c use nothing else: the plugin links neither bagpipe nor
  * libhdf5. Source: filter registry of The HDF Group, 32015; calling convention in H5Zpublic.h.
  */
 #ifndef BP_IO_H5_ZSTD_FILTER_H

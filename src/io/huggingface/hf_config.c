@@ -140,10 +140,10 @@ static bp_err read_choice(double *out, const member *found, const bp_hf_size *si
         return err;
     *out = strcmp(word, "default") == 0 ? 0 : hf_choice_of(size, word);
     if (*out < 0)
-        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                      "\"%s\" is \"%.40s\"; this program's %s knows %s alone: at %s; give another "
-                      "model",
-                      size->theirs, word, table->kind, size->words, path);
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "huggingface.unsupported",
+            "\"%s\" is \"%.40s\"; this program's %s knows only %s: at %s; give another model",
+            size->theirs, word, table->kind, size->words, path);
     return err;
 }
 
@@ -380,11 +380,11 @@ static bp_err check_setting(const bp_hf_shape *shape, const bp_hf_setting *setti
     if (value && !is_taken(shape, setting, value)) {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
 
-        err = BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                      "\"%s\" is %s%.80s; this program's %s knows %s%s alone: at %s; give "
-                      "another model",
-                      setting->key, given ? "" : "missing, which means ", text ? text : "",
-                      shape->table->kind, is_list ? "lists of " : "", setting->is + is_list, path);
+        err = BP_FAIL(
+            BP_ERR_FORMAT, "huggingface.unsupported",
+            "\"%s\" is %s%.80s; this program's %s knows only %s%s: at %s; give another model",
+            setting->key, given ? "" : "missing, which means ", text ? text : "",
+            shape->table->kind, is_list ? "lists of " : "", setting->is + is_list, path);
         free(text); /* of jansson */
     }
     json_decref(value);
@@ -456,15 +456,15 @@ static bp_err check_problem(const bp_hf_shape *shape, const json_t *config, cons
     if (task && strcmp(task, TASK_VALUE) == 0 && bp_hf_size_of(shape, "outcomes") != 1)
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
                        "\"problem_type\" is \"regression\" with more than one outcome; this "
-                       "program's %s knows one alone: at %s; give another model",
+                       "program's %s knows only one: at %s; give another model",
                        shape->table->kind, path);
     if (task && strcmp(task, TASK_CLASSES) == 0 && type &&
         strcmp(type, "single_label_classification") != 0)
-        return BP_FAIL(BP_ERR_FORMAT, "huggingface.unsupported",
-                       "\"problem_type\" is \"%.40s\"; this program's %s knows "
-                       "\"single_label_classification\" and \"regression\" alone: at %s; give "
-                       "another model",
-                       type, shape->table->kind, path);
+        return BP_FAIL(
+            BP_ERR_FORMAT, "huggingface.unsupported",
+            "\"problem_type\" is \"%.40s\"; this program's %s knows only "
+            "\"single_label_classification\" and \"regression\": at %s; give another model",
+            type, shape->table->kind, path);
     return BP_OK;
 }
 

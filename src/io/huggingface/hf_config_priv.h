@@ -1,4 +1,4 @@
-/* config.json, by tables. Private to src/io/huggingface. */
+/* config.json, by tables. */
 #ifndef BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_CONFIG_PRIV_H
 
@@ -37,7 +37,7 @@ bool hf_is_set_by(const bp_hf_setting *settings, const char *key);
 /** Each key is one that the table reads, a setting, or known to change nothing; null is no key.
  * Errors: BP_ERR_FORMAT the names of others. */
 bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const char *path);
-/** Of objects that sizes lie in each member is a size's. Errors: BP_ERR_FORMAT. */
+/** In objects that sizes are in, each member belongs to a size. Errors: BP_ERR_FORMAT. */
 bp_err hf_config_check_members(const bp_hf_table *table, json_t *config, const char *path);
 
 /** Does a model have what is there only if a flag is set, "!FLAG": is not? NULL: any has. */

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_priv.h"
+#include "io/checkpoint/checkpoint.h"
 #include "io/huggingface/hf_config_priv.h"
 #include "io/huggingface/hf_model_priv.h"
 #include "io/huggingface/safetensors.h"
@@ -245,10 +245,9 @@ static bp_err check_tensor(const bp_checkpoint *checkpoint, const hf_tensor *the
     bp_err err = BP_OK;
 
     for (int p = 0; p < theirs->parts && err == BP_OK; p++) {
-        const bp_manifest_tensor *tensor;
         bp_slice slice = slice_of(theirs, p, NULL);
 
-        err = bp_checkpoint_find_tensor(checkpoint, &slice, &tensor);
+        err = bp_checkpoint_check_tensor(checkpoint, &slice);
     }
     return err;
 }
@@ -350,7 +349,7 @@ static bp_err write_file(layout *all, bp_checkpoint *checkpoint, int64_t file, c
     return err;
 }
 
-/* Which tensor lies in which file. */
+/* Which tensor is in which file. */
 static bp_err write_index(const layout *all, const char *folder)
 {
     int64_t bytes = all->values * bp_safetensors_element_bytes(all->options->dtype);
@@ -432,7 +431,7 @@ bp_err bp_hf_export(bp_checkpoint *checkpoint, const char *out, const bp_hf_expo
     int lock = -1;
     bp_err err = read_shape(&shape, checkpoint, options->model, tables);
 
-    BP_ASSERT(bp_comm_size(checkpoint->comm) == 1);
+    BP_ASSERT(bp_comm_size(bp_checkpoint_comm(checkpoint)) == 1);
     if (err == BP_OK && lstat(out, &status) == 0)
         err = BP_FAIL(BP_ERR_CREATE, "file.in_the_way",
                       "something is there already: at %s; move it away", out);

@@ -78,7 +78,7 @@ const bp_safetensor *hf_find(const bp_hf_model *model, const char *name, bp_safe
     return NULL;
 }
 
-/* Every tensor of the map lies in the file that the map names. */
+/* Every tensor of the map is in the file that the map names. */
 static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
 {
     const char *name;
@@ -98,7 +98,7 @@ static bp_err check_map(const bp_hf_model *model, json_t *map, const char *path)
     return BP_OK;
 }
 
-/* No tensor lies in two files. */
+/* No tensor is in two files. */
 static bp_err check_once(const bp_hf_model *model, const char *path)
 {
     for (int64_t f = 1; f < model->file_count; f++)
@@ -154,7 +154,7 @@ static const char *const ANYWHERE[] = {"_orig_mod.", "_fsdp_wrapped_module.",
                                        "_checkpoint_wrapped_module.", "_forward_module.", NULL},
                          *const BEFORE[] = {"module.", "base_model.model.", NULL};
 
-/* Take off the first of `parts` that stands at `at`; false: none does. */
+/* Take off the first of `parts` that is at `at`; false: none does. */
 static bool take_off(char *at, const char *const *parts)
 {
     for (; *parts; parts++) {
@@ -180,7 +180,7 @@ static void unwrap(char *name)
     }
 }
 
-/* Tensors that a PEFT adapter holds, or stand beside one. */
+/* Tensors that a PEFT adapter holds, or that are beside one. */
 static bool is_of_adapter(const char *name)
 {
     return strstr(name, ".lora_A.") || strstr(name, ".lora_B.") || strstr(name, ".base_layer.");
@@ -235,7 +235,7 @@ static bp_err fail_weights(const char *folder)
 
     if (has(folder, "adapter_model.safetensors"))
         return BP_FAIL(BP_ERR_FORMAT, "huggingface.adapter",
-                       "there are the tensors of an adapter alone: in %s; merge it into its model "
+                       "there are only the tensors of an adapter: in %s; merge it into its model "
                        "(PEFT's merge_and_unload) and save that",
                        folder);
     for (int k = 0; OTHERS[k]; k++)

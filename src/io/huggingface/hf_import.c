@@ -89,7 +89,7 @@ static bool has_prefix(const bp_hf_model *model, const char *prefix)
     return false;
 }
 
-/* What stands before the first tensor's name, where nothing known does. */
+/* What precedes the first tensor's name, where nothing known does. */
 static bp_err fail_first(const bp_hf_model *model, const char *first, const char *full)
 {
     for (int64_t f = 0; f < model->file_count; f++)

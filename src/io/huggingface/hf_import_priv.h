@@ -1,5 +1,4 @@
-/* An opened Hugging Face folder, as the files that open it share it. Private to src/io/huggingface.
- */
+/* An opened Hugging Face folder, as the files that open it share it. */
 #ifndef BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_IMPORT_PRIV_H
 
@@ -17,7 +16,7 @@ struct bp_hf_model {
     bool headless;    /* tensors of the head are not there */
     char wrapper[64]; /* what was taken off names: "_orig_mod.module." */
     bp_slice *slices; /* ours ... */
-    int64_t *from;    /* ... and of each, which of theirs it lies in, and as which part */
+    int64_t *from;    /* ... and of each, which of theirs it is in, and as which part */
     int *part;
     int64_t slice_count;
     const char **left;    /* names of those that nobody knows, */

@@ -115,7 +115,7 @@ bool hf_is_set_by(const bp_hf_setting *settings, const char *key)
     return false;
 }
 
-/* Is it one of the names in "a|b.c", or the object that one lies in? */
+/* Is it one of the names in "a|b.c", or the object that one is in? */
 static bool is_name_in(const char *names, const char *key)
 {
     size_t bytes = strlen(key);
@@ -157,7 +157,7 @@ bp_err hf_config_check_unknown(const bp_hf_table *table, json_t *config, const c
     return err;
 }
 
-/* A member of an object that sizes lie in, which none of them names. */
+/* A member of an object that sizes are in, which none of them names. */
 static bp_err check_member(const bp_hf_table *table, const char *object, const char *member,
                            const char *path)
 {

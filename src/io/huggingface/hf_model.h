@@ -4,7 +4,7 @@
  * Another program's models come in the same way: a folder src/io/NAME that opens and checks them,
  * gives our tensors as slices without data, and a bp_checkpoint_commit.fetch for their values.
  *
- * Which of their tensors is which of ours stands in a family's table (hf_table.h). Memory is
+ * Which of their tensors is which of ours is in a family's table (hf_table.h). Memory is
  * bounded by two copies of the largest tensor. Local: no MPI, except where a checkpoint is read.
  */
 #ifndef BP_IO_HUGGINGFACE_HF_MODEL_H
@@ -64,7 +64,7 @@ typedef struct bp_hf_source {
     int part, parts;    /* of it: number `part`, from 0 */
     bool transposed;
 } bp_hf_source;
-/** Of slice k of bp_hf_slices. */
+/** About slice k of bp_hf_slices. */
 bp_hf_source bp_hf_source_of(const bp_hf_model *model, int64_t k);
 
 /** How a folder is written. */

@@ -1,4 +1,4 @@
-/* The tensors of a model, theirs and ours, by its table. Private to src/io/huggingface. */
+/* The tensors of a model, theirs and ours, by its table. */
 #ifndef BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
 #define BP_IO_HUGGINGFACE_HF_MODEL_PRIV_H
 
@@ -7,7 +7,7 @@
 #define HF_PARTS BP_HF_PARTS
 #define HF_NAME  96
 
-/* One of theirs: `parts` of ours lie in it side by side, along its last dimension, or in runs of
+/* One of theirs: `parts` of ours are in it side by side, along its last dimension, or in runs of
  * its rows. */
 typedef struct hf_tensor {
     char name[HF_NAME]; /* without the prefix */
@@ -25,7 +25,7 @@ int64_t hf_tensor_count(const bp_hf_shape *shape);
 /** Tensor k, in the order of their files. */
 void hf_tensor_of(hf_tensor *out, const bp_hf_shape *shape, int64_t k);
 
-/** Does the table's prefix never stand before it? */
+/** Does the table's prefix never precede it? */
 bool hf_name_is_bare(const bp_hf_table *table, const char *name);
 
 /** Is `name` (without the prefix) that of a tensor of the model? */

@@ -11,7 +11,7 @@
 
 #define BLOCK 32 /* a transposition walks squares, so that both sides stay in the cache */
 
-/* What stands before the '*'; 0: the row is of no layer. */
+/* What precedes the '*'; 0: the row is of no layer. */
 static size_t stack_bytes(const bp_hf_row *row)
 {
     const char *star = strchr(row->theirs, '*');

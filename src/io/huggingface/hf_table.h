@@ -1,5 +1,5 @@
 /* What a family of models is called in Hugging Face's folders: one table, by which a folder is read
- * and written. It is data alone: sizes, settings that must be as they are, and which tensor is
+ * and written. It is only data: sizes, settings that must be as they are, and which tensor is
  * which. */
 #ifndef BP_IO_HUGGINGFACE_HF_TABLE_H
 #define BP_IO_HUGGINGFACE_HF_TABLE_H
@@ -13,7 +13,7 @@
 #define BP_HF_PARTS 4
 
 /** A size, a number, a flag or a choice: `ours` is its name in the "model" object of a checkpoint
- * and in the rows below, `theirs` in config.json, "object.member" where it lies in an object;
+ * and in the rows below, `theirs` in config.json, "object.member" where it is in an object;
  * `also`: another name (NULL: none), which is written too and not read. */
 typedef enum bp_hf_type {
     BP_HF_COUNT,
@@ -28,9 +28,9 @@ typedef struct bp_hf_size {
     bp_hf_type type;
     const char *otherwise; /* what a checkpoint leaves out, and `theirs` NULL always is: a number,
                               or an expression as in rows; NULL: it must be there */
-    const char *older;     /* other names for it, "a|b.c", that are read alone; NULL: none */
+    const char *older;     /* other names for it, "a|b.c", that are only read; NULL: none */
     bool quiet;            /* not written into a checkpoint where it is `otherwise` */
-    const char *plus;      /* of a count: theirs is ours and so much, an expression of sizes before
+    const char *plus;      /* of a count: theirs is ours plus this, an expression of sizes before
                               it; NULL: it is the same */
     const char *words;   /* of a flag: theirs is a word, the first where it is not set. Of a choice,
                             ours: "none|linear"; theirs are the same, but "default" for the first. Of
@@ -44,7 +44,7 @@ typedef struct bp_hf_size {
 
 /** A member of config.json ("object.member" of an object in it) that this family computes with one
  * meaning only. `is`: JSON values with
- * '|' between, of which it must be one, if it is there; or "4*width"; behind a '*':
+ * '|' between, of which it must be one, if it is there; or "4*width"; after a '*':
  * a list, and each of its elements must. null is taken where `is` has null, false, {} or a list.
  * The first is written, but of lists and members of objects. */
 typedef struct bp_hf_setting {
@@ -53,8 +53,8 @@ typedef struct bp_hf_setting {
     const char *absent;  /* what it is where it is not there, as `is`; NULL: the first of `is` */
 } bp_hf_setting;
 
-/** One of their tensors: `parts` of ours lie in it side by side, along its last dimension; with
- * `blocks` along its first: its rows are so many runs, in each of which the parts follow one
+/** One of their tensors: `parts` of ours are in it side by side, along its last dimension; with
+ * `blocks` along its first: its rows are `blocks` runs, in each of which the parts follow one
  * another. A '*' in
  * names is a layer's number; rows that follow each other with the same text before it are a
  * layer's. Extents are "width", "3*width", "2",
@@ -66,10 +66,10 @@ typedef struct bp_hf_row {
     const char *ours[BP_HF_PARTS];
     const char
         *only_if; /* a flag that must be set, "!FLAG": that must not; NULL: it is always there */
-    const char *blocks;        /* an extent, "heads"; NULL: parts lie side by side */
+    const char *blocks;        /* an extent, "heads"; NULL: parts are side by side */
     const char *first_columns; /* of layer 0, where it has others; NULL: as they all */
     const char *layers;        /* a size: how many layers there are; NULL: "layers" */
-    bool only_first;           /* layer 0 alone has it */
+    bool only_first;           /* only layer 0 has it */
     bool or_zero;              /* where it is not there its values are 0 */
 } bp_hf_row;
 
@@ -100,8 +100,8 @@ typedef struct bp_hf_table {
     /** Refuses sizes that do not go together, by their names in config.json. Errors:
      * BP_ERR_FORMAT. */
     bp_err (*check)(const struct bp_hf_shape *shape, const char *path);
-    const char *const *bare;  /* beginnings of the head's names, which the prefix never stands
-                                 before; ended by NULL; NULL: none */
+    const char *const *bare;  /* beginnings of the head's names, which the prefix never precedes;
+                                 ended by NULL; NULL: none */
     const char *const *twins; /* other names of the tied tensor, besides the head's, that files may
                                  have in its place; ended by NULL; NULL: none */
     const bp_hf_alias *older; /* ended by NULL; NULL: none */

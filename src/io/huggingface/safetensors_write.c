@@ -54,7 +54,7 @@ static json_t *tensor_json(const bp_safetensor *tensor)
                      (json_int_t)tensor->first, (json_int_t)(tensor->first + tensor->bytes));
 }
 
-/* Its place behind those before it. */
+/* Its place after those before it. */
 static bp_err announce(bp_safetensors_writer *writer, const bp_safetensor *spec)
 {
     bp_safetensor *tensor = &writer->tensors[writer->count];

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/attention/attention_priv.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/math.h"
 #include <math.h>
 #include <omp.h>
@@ -42,7 +42,7 @@ static int64_t scratch_floats(bp_precision precision, const bp_attention_shape *
     return bp_round_up(floats, 16) + group_floats(shape);
 }
 
-/* The last tile's queries go on behind T. */
+/* The last tile's queries go on after T. */
 int64_t bp_bias_floats(const bp_attention_shape *shape)
 {
     return shape->T > 0 ? bp_round_up(shape->T, QUERIES) + bp_key_positions(shape) - 1 : 0;

@@ -3,7 +3,7 @@
  * log-sum-exp of each row.
  *
  * Bits: those of a position of a (sequence, head) depend neither on the threads, nor on what else
- * is in the call, nor, when causal, on later positions, nor on keys behind a sequence's length.
+ * is in the call, nor, when causal, on later positions, nor on keys after a sequence's length.
  *
  * Dropout: the weight of (sequence s, head h, query t, key k), numbered in the global batch and
  * over all heads, is kept iff the word of bp_rng_block at place ((s all_heads + h) T + t) K4 + k is
@@ -22,15 +22,15 @@
 #include <stdint.h>
 
 typedef struct bp_attention_shape {
-    int64_t B, T, H, D;     /* T: query positions; H: the heads on this rank */
-    int64_t K;              /* key positions; 0: T, the queries' own */
-    int64_t key_heads;      /* heads of keys and values; 0: H */
-    int64_t group, before;  /* head h reads key head (h + before) / group: so many heads share one,
-                               and so many of head 0's group are on other ranks; group 0:
-                               H / key_heads */
+    int64_t B, T, H, D; /* T: query positions; H: the heads on this rank */
+    int64_t K;          /* key positions; 0: T, the queries' own */
+    int64_t key_heads;  /* heads of keys and values; 0: H */
+    int64_t group,
+        before; /* head h reads key head (h + before) / group: `group` heads share one, and `before`
+                   of head 0's group are on other ranks; group 0: H / key_heads */
     const int32_t *lengths; /* [B] of these, those that are seen; NULL: all */
     bool causal;            /* a query sees its own position and those before; K is T */
-    int64_t window;         /* and of those the last so many, itself one of them; 0: all */
+    int64_t window;         /* and of those only the last `window`, itself included; 0: all */
     bool entmax;            /* weights are the 1.5-entmax of scores (kernels/entmax.h), not their
                                softmax: lse has its thresholds then. By plain loops */
     float scale;            /* of scores; 0: 1/sqrt(D) */
@@ -46,8 +46,9 @@ typedef struct bp_attention_shape {
                                masks are numbered; 0: T and K */
 } bp_attention_shape;
 
-/** Queries [H][D], keys and values [key_heads][D] of a position; so many values lie from position
- * to position. They are float32, or bf16 (halves), where bp_attention_takes_halves. */
+/** Queries [H][D], keys and values [key_heads][D] of a position; the distance from position to
+ * position is this many values. They are float32, or bf16 (halves), where
+ * bp_attention_takes_halves. */
 typedef struct bp_attention_input {
     const void *q, *k, *v; /* of B sequences of T, and of K positions */
     int64_t q_row, kv_row;
@@ -56,10 +57,10 @@ typedef struct bp_attention_input {
 /** Buffers for their gradients, likewise: in the form of the input. */
 typedef struct bp_attention_gradients {
     void *dq, *dk, *dv;
-    float *dbias; /* [B][H] rows as the bias's; with a bias alone */
+    float *dbias; /* [B][H] rows as the bias's; only with a bias */
 } bp_attention_gradients;
 
-/** Those that lie as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
+/** Those laid out as [B][T][3][H][D], and as [B][T][H][D] beside [B][K][2][H][D]. */
 static inline bp_attention_input bp_attention_of_qkv(const float *qkv, int64_t H, int64_t D)
 {
     return (bp_attention_input){qkv, qkv + H * D, qkv + 2 * H * D, 3 * H * D, 3 * H * D, false};
@@ -76,7 +77,7 @@ static inline bp_attention_input bp_attention_of_groups(const bp_operand *qkv, i
                                 qkv->stride, qkv->stride, halves};
 }
 
-/** The places of gradients that lie as such an input. */
+/** The places of gradients that are laid out as such an input. */
 static inline bp_attention_gradients bp_attention_gradients_as(const bp_attention_input *in)
 {
     return (bp_attention_gradients){(void *)in->q, (void *)in->k, (void *)in->v, NULL};
@@ -88,7 +89,7 @@ static inline bp_attention_input bp_attention_of_q_kv(const float *q, const floa
     return (bp_attention_input){q, kv, kv + H * D, H * D, 2 * H * D, false};
 }
 
-/** Floats of a head's row of biases. What lies behind T + K - 1 of them is read, and counts for
+/** Floats of a head's row of biases. What follows T + K - 1 of them is read, and counts for
  * nothing: it is finite. */
 int64_t bp_bias_floats(const bp_attention_shape *shape);
 
@@ -102,7 +103,7 @@ void bp_attention_forward(bp_gemm *gemm, const bp_operand *out, float *lse,
                           const bp_attention_input *in, const bp_attention_shape *shape,
                           void *scratch);
 /** Gradients given dout, in rows as the input's; out, in the form and stride of dout, and lse as
- * forward left them. They are overwritten; those of keys behind a length are 0. */
+ * forward left them. They are overwritten; those of keys after a length are 0. */
 void bp_attention_backward(bp_gemm *gemm, const bp_attention_gradients *to, const bp_operand *dout,
                            const bp_operand *out, const float *lse, const bp_attention_input *in,
                            const bp_attention_shape *shape, void *scratch);

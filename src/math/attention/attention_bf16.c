@@ -6,7 +6,7 @@
  * a panel is multiplied with those that one of its queries sees, in whole blocks of 32.
  */
 #include "math/attention/attention_priv.h"
-#include "math/gemm/bf16_passes_priv.h"
+#include "math/bf16/bf16_passes.h"
 #include <math.h>
 #include <string.h>
 
@@ -173,7 +173,7 @@ static bp_bf16_tile rows_product(const bp_head *one, float *c, const uint16_t *r
                           .K = padded(one)};
 }
 
-/* sums[Dp][PANEL] (+)= transposed[Dp][keys] pairs[keys][PANEL]; `row` keys lie between rows. */
+/* sums[Dp][PANEL] (+)= transposed[Dp][keys] pairs[keys][PANEL]; `row` keys are between rows. */
 static bp_bf16_tile transposed_product(const bp_head *one, float *sums, const uint16_t *transposed,
                                        int64_t row, const float *pairs, const visit *panel)
 {

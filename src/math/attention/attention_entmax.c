@@ -1,5 +1,5 @@
 /* Attention whose weights are the 1.5-entmax of the scores, forward and backward, row by row: a row
- * of weights is made, and keys that it rules out cost nothing behind it. What is kept of a row is
+ * of weights is made, and keys that it rules out cost nothing after it. What is kept of a row is
  * its threshold, in the place of the log-sum-exp.
  *
  * Of a row of scores s, with dp the gradient of its weights p and g = sqrt(p):

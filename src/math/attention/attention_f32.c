@@ -1,4 +1,4 @@
-/* Attention of one head in float32; keys and values are read where they lie. */
+/* Attention of one head in float32; keys and values are read where they are. */
 #include "math/attention/attention_priv.h"
 #include <math.h>
 #include <string.h>

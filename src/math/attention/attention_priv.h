@@ -3,8 +3,8 @@
 #define BP_MATH_ATTENTION_ATTENTION_PRIV_H
 
 #include "math/attention/attention.h"
-#include "math/gemm/bf16_tiles_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/bf16/bf16_tiles.h"
+#include "math/loops/loops.h"
 
 #define QUERIES BP_TILE_QUERIES
 #define KEYS    BP_TILE_KEYS
@@ -31,7 +31,7 @@ typedef struct bp_head_results {
     float *lse; /* [T] */
     const void *dout;
     void *dq;      /* rows as q's, */
-    void *dk, *dv; /* so many values from position to position: */
+    void *dk, *dv; /* distance from position to position: */
     int64_t dkv_row;
     float *dbias; /* as bias: it is added to */
 } bp_head_results;

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/trace.h"
 #include "math/kernels/entmax.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Attention of new positions of sequences to the keys and values of all positions before them,
  * which are cached: one token a sequence, or a prompt.
  *
- * Bits: those of a position of a head depend on its sequence alone: neither on the threads, nor on
+ * Bits: those of a position of a head depend only on its sequence: neither on the threads, nor on
  * what else is in the call, nor on where the cache has the sequence's positions, nor on how many
  * calls brought them. They are not those of bp_attention_forward, which sums in another order.
  */
@@ -16,13 +16,13 @@ typedef struct bp_cached_shape {
     int64_t H, key_heads, D; /* on this rank */
     int64_t group, before;   /* head h reads key head (h + before) / group, as in attention.h; group
                                 0: H / key_heads */
-    int64_t window;          /* a position sees the last so many, itself one of them; 0: all */
+    int64_t window;          /* a position sees the last `window`, itself included; 0: all */
     bool entmax;             /* as in attention.h */
     float scale;             /* of scores; 0: 1/sqrt(D) */
     const float *bias; /* [H][capacity]: element capacity - 1 - n of a head's is added to scores of
                           the position n before; NULL: nothing */
     int64_t slots, capacity; /* of the cache: sequences, and positions of each */
-    bool stored; /* keys and values lie in the cache already: rows are queries alone, [count][H][D],
+    bool stored; /* keys and values are in the cache already: rows are only queries, [count][H][D],
                     and see all positions of their slot up to their own */
 } bp_cached_shape;
 

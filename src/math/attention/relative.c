@@ -5,11 +5,11 @@
 
 #include <math.h>
 
-int64_t bp_relative_bucket(const bp_relative *by, int64_t behind)
+int64_t bp_relative_bucket(const bp_relative *by, int64_t offset)
 {
     int64_t buckets = by->two_sided ? by->buckets / 2 : by->buckets, exact = buckets / 2,
-            side = by->two_sided && behind > 0 ? buckets : 0, far;
-    int64_t n = behind < 0 ? -behind : by->two_sided ? behind : 0;
+            side = by->two_sided && offset > 0 ? buckets : 0, far;
+    int64_t n = offset < 0 ? -offset : by->two_sided ? offset : 0;
 
     if (n < exact)
         return side + n;
@@ -20,7 +20,7 @@ int64_t bp_relative_bucket(const bp_relative *by, int64_t behind)
     return side + (far < buckets ? far : buckets - 1);
 }
 
-/* Keys of a row of biases come from behind the queries to before them. */
+/* Keys of a row of biases come from after the queries to before them. */
 static int64_t bucket_at(const bp_relative *by, int64_t keys, int64_t at)
 {
     return bp_relative_bucket(by, keys - 1 - at);

@@ -1,4 +1,4 @@
-/* Relative positions in buckets: what a score gets by how far a key stands from its query, learned
+/* Relative positions in buckets: what a score gets by the distance of a key from its query, learned
  * for each bucket of distances and each head. Source: Raffel et al. 2020, T5, section 2.1, as its
  * program has it. */
 #ifndef BP_MATH_ATTENTION_RELATIVE_H
@@ -7,15 +7,15 @@
 #include "math/attention/attention.h"
 
 typedef struct bp_relative {
-    int64_t buckets;  /* half of them, where both sides count, are for keys behind the query */
+    int64_t buckets;  /* half of them, where both sides count, are for keys after the query */
     int64_t distance; /* from which on keys share the last bucket */
-    bool two_sided;   /* else keys behind the query are in bucket 0, with its own */
+    bool two_sided;   /* else keys after the query are in bucket 0, with its own */
 } bp_relative;
 
-/** The bucket of a key `behind` places behind its query, before it if negative. Of N buckets of a
+/** The bucket of a key `offset` places after its query, before it if negative. Of N buckets of a
  * side the first N/2 are for one distance each, the others for logarithmically growing runs up to
  * `distance`. */
-int64_t bp_relative_bucket(const bp_relative *by, int64_t behind);
+int64_t bp_relative_bucket(const bp_relative *by, int64_t offset);
 
 /** shape->bias for bp_attention_forward and backward: bias[H][bp_bias_floats] of table[buckets][H],
  * the heads of `shape`; and dtable += its gradient, from dbias[B][H][...]. Local. */

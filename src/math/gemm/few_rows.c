@@ -4,9 +4,9 @@
  * Libraries pick their kernels by the number of rows, or multiply in whole blocks of them; a token
  * of a sequence would cost a block. Here threads share the columns of y, and each reads its part of
  * the weight once for as many rows as the caches hold. */
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define ROWS  64  /* of x, of INNER columns, that stay in the second cache */
 #define INNER 768 /* columns of x at a time: sums over more are added block by block */
 #define FEW   8   /* so few rows stay in the first cache, whatever their width; then a group is */
-#define LONG  48  /* of more columns, so that the weight is read as it lies */
+#define LONG  48  /* of more columns, so that the weight is read as it is */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -34,7 +34,7 @@ static bp_dots dots_of(const bp_few_rows *all, int64_t row, int64_t out, int64_t
 }
 
 /* Columns [first, last) of some rows. Each sum has its blocks in one order, whichever loop is the
- * outer one: with few rows the weight is read as it lies, with more of them the rows stay in the
+ * outer one: with few rows the weight is read as it is, with more of them the rows stay in the
  * cache. */
 static void multiply(const bp_few_rows *all, const bp_loops *loops, int64_t row, int64_t rows,
                      int64_t first, int64_t last)

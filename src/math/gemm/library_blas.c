@@ -1,5 +1,5 @@
 /* BLAS: which one, and which instructions it uses, it does not say. */
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* oneDNN's name, and the instruction sets that it uses here. */
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Linear maps of float32 rows: operands are made, then multiplied. */
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision)
 {

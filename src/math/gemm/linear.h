@@ -1,6 +1,6 @@
 /* Linear maps y = x Wt + b and their gradients: all the matrix products of a network.
  *
- * Two files stand behind this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
+ * Two files implement this header: linear_onednn.c and linear_blas.c; the first leaves bf16 to
  * kernels of our own (bf16_linear.c), with AMX all of it, with AVX512_BF16 the copies of weights
  * and weight gradients too large for the caches. Results are float32, row-major; in BF16 the
  * operands are rounded to bfloat16 and products are summed in float32, by bf16 instructions, or by
@@ -33,7 +33,7 @@
  *         library does not start; *out is NULL.
  */
 bp_err bp_gemm_new(bp_gemm **out, bp_precision precision);
-/** The same for forward products alone: a weight holds its values once, in the
+/** The same only for forward products: a weight holds its values once, in the
  * form that these read. */
 bp_err bp_gemm_new_forward(bp_gemm **out, bp_precision precision);
 /** Weights made from now on are held in 8 bits (math/kernels/q8.h), instead of the form that
@@ -44,7 +44,7 @@ void bp_gemm_free(bp_gemm **gemm);
 bp_precision bp_gemm_precision(const bp_gemm *gemm);
 /** It is of bp_gemm_new_forward: no weight changes any more. */
 bool bp_gemm_is_forward_only(const bp_gemm *gemm);
-/** Forward products read a weight's values where they lie, whenever they run;
+/** Forward products read a weight's values where they are, whenever they run;
  * false: a copy of them. */
 bool bp_gemm_reads_values(const bp_gemm *gemm);
 
@@ -157,7 +157,7 @@ void bp_linear_backward(const bp_linear_gradients *to, bp_gemm *gemm, const floa
  * threads set now, for the plan (held by the bp_gemm, grown on first use; the
  * largest of its maps counts). */
 size_t bp_linear_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs, int64_t ins);
-/** Of those whose rows are operands already. */
+/** For those whose rows are operands already. */
 size_t bp_linear_operand_scratch_bytes(const bp_gemm *gemm, int64_t rows, int64_t outs,
                                        int64_t ins);
 

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** How a matrix lies in memory: a structure in 2.x, a handle in 3.x. Heap; bp_layout_free. */
+/** How a matrix is laid out in memory: a structure in 2.x, a handle in 3.x. Heap; bp_layout_free.
+ */
 typedef struct bp_layout bp_layout;
 
 dnnl_status_t bp_layout_new(bp_layout **out, int64_t rows, int64_t columns, dnnl_data_type_t type,

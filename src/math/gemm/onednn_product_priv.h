@@ -4,8 +4,8 @@
 #define BP_MATH_GEMM_ONEDNN_PRODUCT_PRIV_H
 
 #include "base/err.h"
-#include "math/gemm/bf16_linear_priv.h"
-#include "math/gemm/linear_priv.h"
+#include "math/bf16/bf16_linear.h"
+#include "math/gemm/linear_parts.h"
 #include "math/gemm/onednn_priv.h"
 #include "math/gemm/q8_priv.h"
 #include <stdbool.h>
@@ -37,8 +37,8 @@ typedef struct shape {
     kind what;
     int64_t rows, outs, ins;
     int threads;
-    int64_t left_stride, right_stride; /* elements from row to row of the operands; the right one of
-                                          weight gradients alone */
+    int64_t left_stride, right_stride; /* elements from row to row of the operands; only the right
+                                          one of weight gradients */
     bool halves;                       /* results in bf16 */
 } shape;
 
@@ -78,13 +78,13 @@ int64_t bp_row_stride(dnnl_data_type_t type, int64_t columns);
 /** The type of the operands as oneDNN sees them. */
 dnnl_data_type_t bp_gemm_type(const bp_gemm *gemm);
 
-/** A product of operands that lie as bp_operand_alloc lays them. */
+/** A product of operands that are laid out as by bp_operand_alloc. */
 shape bp_shape_of(kind what, int64_t rows, int64_t outs, int64_t ins, dnnl_data_type_t type);
 dnnl_primitive_attr_t bp_product_attributes(kind what);
-/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it lies. */
+/** The matrix that a product multiplies by, Wt[ins][outs] or W[outs][ins], as it is. */
 void bp_weights_plain(bp_layout **out, kind what, int64_t outs, int64_t ins, dnnl_data_type_t type);
 /** Forward and backward products of this shape read the weight in a layout of their own choice, not
- * as it lies. */
+ * as it is. */
 bool bp_weights_are_reordered(const shape *s, dnnl_data_type_t type);
 /** The layout that products of this shape choose for their weights, and the bytes of their
  * scratchpad (NULL: not asked). */
@@ -101,15 +101,14 @@ void bp_product_run(bp_gemm *gemm, product *one, const void *source, const void 
                     const float *bias, void *destination);
 void bp_product_clear(product *one);
 
-/** The weight as products of this shape read it, and how it lies there: made or refreshed where it
- * has to be. */
+/** The weight as products of this shape read it, and how it is laid out there: made or refreshed
+ * where it has to be. */
 const void *bp_weight_values(const bp_layout **layout, const bp_weight *w, const shape *s);
 /** A weight of bp_gemm_hold_q8. */
 const bp_q8_weights *bp_weight_q8(const bp_weight *w);
-/** A float32 weight [outs][ins] as it lies: its values, or a copy of them rounded. */
+/** A float32 weight [outs][ins] as it is: its values, or a copy of them rounded. */
 const float *bp_weight_plain(const bp_weight *w);
-/** Of a float32 weight that is reordered for its backward products, while they
- * run. */
+/** Bytes of a float32 weight that is reordered for its backward products, while they run. */
 size_t bp_weight_staged_bytes(int64_t outs, int64_t ins);
 /** The same for our own products. */
 const uint32_t *bp_weight_panels(const bp_weight *w, bool backward);

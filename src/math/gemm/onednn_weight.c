@@ -7,7 +7,7 @@
  * (half as fast or less: bench_gemm). Where forward products are all there is,
  * the forward copy is made at the refresh, and the values may go.
  *
- * Float32 products read the values where they lie, or, in rounded bf16, one copy of them rounded;
+ * Float32 products read the values where they are, or, in rounded bf16, one copy of them rounded;
  * but a matrix whose rows are a whole number of pages apart is reordered for the backward
  * direction, in a workspace that all weights share: before each product that does not follow one of
  * the same weight. Copies for good would take as much memory as the weights
@@ -27,9 +27,8 @@
 /* A weight as one direction's products of the library read it. */
 typedef struct copy {
     bp_layout *layout;
-    bool packed; /* by our own packing: all below is empty */
-    dnnl_primitive_t
-        reorder; /* float32 as it lies -> this layout; NULL where it is read as it lies */
+    bool packed;              /* by our own packing: all below is empty */
+    dnnl_primitive_t reorder; /* float32 as it is -> this layout; NULL where it is read as it is */
     dnnl_memory_t from, to, scratchpad;
     size_t scratch_bytes;
     bool staged; /* made in the workspace that all share */
@@ -198,7 +197,7 @@ size_t bp_weight_staged_bytes(int64_t outs, int64_t ins)
     return padded_elements(outs, ins) * sizeof(float);
 }
 
-/* The weight as it lies: its values, or a copy of them rounded, which both
+/* The weight as it is: its values, or a copy of them rounded, which both
  * directions share. */
 static const void *plain_values(const bp_weight *w)
 {

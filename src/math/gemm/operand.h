@@ -49,7 +49,7 @@ static inline float bp_operand_value(const bp_operand *x, int64_t at)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-/** The values of x[rows][columns], converted; nothing where `to` lies over x. */
+/** The values of x[rows][columns], converted; nothing where `to` is x. */
 void bp_operand_fill(const bp_operand *to, const float *x);
 /** Rows [first, first + rows) of it. */
 bp_operand bp_operand_part(const bp_operand *all, int64_t first, int64_t rows);

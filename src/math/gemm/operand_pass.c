@@ -1,5 +1,5 @@
 /* Passes over operands that convert, or sum columns beside. */
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 
 #include "base/trace.h"
 #include <omp.h>

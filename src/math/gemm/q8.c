@@ -2,8 +2,8 @@
  * of y. */
 #include "math/gemm/q8_priv.h"
 
-#include "math/gemm/operand_pass_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/operand_pass.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 
 #define ROUNDED_ROWS 16 /* of float32 sums before they are rounded to bf16 */

@@ -2,7 +2,7 @@
 #ifndef BP_MATH_GEMM_Q8_PRIV_H
 #define BP_MATH_GEMM_Q8_PRIV_H
 
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include "math/kernels/q8.h"
 
 size_t bp_q8_bytes(int64_t outs, int64_t ins);

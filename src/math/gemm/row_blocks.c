@@ -1,6 +1,6 @@
 /* Products in blocks of a fixed number of rows. */
 #include "base/err.h"
-#include "math/gemm/linear_priv.h"
+#include "math/gemm/linear_parts.h"
 #include <string.h>
 
 void *bp_workspace_of(bp_workspace *workspace, size_t bytes)

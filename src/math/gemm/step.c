@@ -3,8 +3,8 @@
 
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
-#include "math/kernels/loops_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 
@@ -105,7 +105,7 @@ void bp_step_weight_free(bp_step_weight **weight)
     *weight = NULL;
 }
 
-/* Column c of row k lies at value[k * k_step + c * c_step]. */
+/* Column c of row k is at value[k * k_step + c * c_step]. */
 static void pack(const panels *to, const float *value, int64_t k_step, int64_t c_step)
 {
     if (!to->data)
@@ -164,7 +164,7 @@ static void multiply(const bp_loops *loops, const product *all, float *to, int64
                                        .accumulate = true});
 }
 
-/* One panel. The last one's columns that are none of y go through a place of their own. */
+/* One panel. The last one's columns that are not of y go through a place of their own. */
 static void multiply_panel(const bp_loops *loops, const product *all, int64_t p)
 {
     int64_t columns = all->w->columns, count = least(PANEL, columns - p * PANEL);

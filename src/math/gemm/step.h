@@ -2,8 +2,8 @@
  *
  * In float32 our own loops multiply: the weight is packed in panels of columns, which threads
  * share, the same ones at each call, so that a thread's panels stay in its caches. A row's sums are
- * added in the order of k, whatever the other rows and the threads: the bits of a row depend on it
- * alone. In bf16 the products are the library's (linear.h). */
+ * added in the order of k, whatever the other rows and the threads: the bits of a row depend only
+ * on that row. In bf16 the products are the library's (linear.h). */
 #ifndef BP_MATH_GEMM_STEP_H
 #define BP_MATH_GEMM_STEP_H
 
@@ -11,7 +11,7 @@
 
 typedef struct bp_step_weight bp_step_weight;
 
-/** Of a weight [outs][ins]; with a gemm of bp_gemm_new_forward for forward products alone.
+/** For a weight [outs][ins]; with a gemm of bp_gemm_new_forward, only for forward products.
  *
  * Owns:   the panels; `value` and `gemm` are borrowed for the weight's life.
  * Errors: BP_ERR_SYSTEM no memory; *out is NULL. */

@@ -1,9 +1,9 @@
 /* Activations of one number and their gradients: as passes over what a product wrote, or as the
- * epilogue of the product, in which its sums never lie in memory. */
+ * epilogue of the product, in which its sums are never in memory. */
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/gemm/operand_pass.h"
 #include "math/kernels/kernels.h"
 
 typedef struct activation {

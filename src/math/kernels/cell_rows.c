@@ -1,7 +1,7 @@
 /* Recurrent cells: runs of units are shared over threads. */
 #include "math/kernels/cells.h"
 
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 
 #define RUN      128 /* units that a thread takes at once */
 #define PARALLEL 4096

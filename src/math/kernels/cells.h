@@ -20,16 +20,16 @@ typedef struct bp_cell_units {
 
 /** Gradients of such units. */
 typedef struct bp_cell_gradients {
-    float *da, *du; /* [gates][H] of the sums; du: GRU alone, of others it is da */
+    float *da, *du; /* [gates][H] of the sums; du: only for GRU; for others it is da */
     float *dh;      /* of the new state; in a GRU it leaves with what goes past the gates */
     float *dc;      /* LSTM: of the new cell, and then of the one before */
 } bp_cell_gradients;
 
-/** `rows` of them, each row's [gates H] behind the one before, its state's [H] too; n is not read.
+/** `rows` of them, each row's [gates H] after the one before, its state's [H] too; n is not read.
  * Threads share the units.
  *
  * Source:     Elman 1990; Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al.
- * 2000: c' = f c + i g, h' = o tanh(c'); Cho et al. 2014, with the reset behind the product: n =
+ * 2000: c' = f c + i g, h' = o tanh(c'); Cho et al. 2014, with the reset after the product: n =
  * tanh(a_n + r u_n), h' = (1 - z) n + z h. The cell is clipped before its tanh, and passes no
  * gradient where it is (Sak et al. 2014). */
 void bp_cell_forward(bp_recurrent_cell cell, const bp_cell_units *of, int64_t rows);

@@ -1,8 +1,8 @@
 /* Elementwise passes: threads share the range in whole cache lines. */
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/linear_priv.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/linear_parts.h"
+#include "math/gemm/operand_pass.h"
 #include "math/kernels/kernels.h"
 #include <omp.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Token and position embeddings. */
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <omp.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* 1.5-entmax of rows: thresholds, probabilities, gradients. A row is one thread's work. */
 #include "math/kernels/entmax.h"
 
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* 1.5-entmax: a distribution that rules out what scores far below the best. Of scores z
+/* 1.5-entmax: a distribution that rules out what scores far below the best. For scores z
  *
  *     p_i = max(z_i / 2 - tau, 0)^2,     tau such that they sum to 1.
  *

@@ -25,7 +25,7 @@ typedef struct bp_norm {
 } bp_norm;
 
 /** What a branch of a network adds to the rows that it left: base + dropout(branch), as
- * bp_add_dropout; `branch` is NULL: base alone. */
+ * bp_add_dropout; `branch` is NULL: only base. */
 typedef struct bp_residual {
     const float *base, *branch;
     float dropout;
@@ -33,7 +33,7 @@ typedef struct bp_residual {
     int64_t first;
 } bp_residual;
 
-/** y = norm(h), h = the residual, kept in h[rows][C] where it is not NULL; h may be base. y may lie
+/** y = norm(h), h = the residual, kept in h[rows][C] where it is not NULL; h may be base. y may be
  * over base, if h does not. */
 void bp_layer_norm_forward(const bp_operand *y, float *h, const bp_norm *norm,
                            const bp_residual *x);
@@ -74,9 +74,9 @@ typedef enum bp_activation {
 
 /** y = f(x) of an activation of one number (none that is gated). What products read is rounded, and
  * so are x and dy where operands are: floats of form BP_OPERAND_ROUNDED need not be rounded yet, x
- * is afterwards. y may lie over x. */
+ * is afterwards. y may be over x. */
 void bp_activation_forward(bp_activation kind, const bp_operand *y, const bp_operand *x);
-/** dx = dy * f'(x), its bias's gradient, and y = f(x) made again. dx may lie over dy. */
+/** dx = dy * f'(x), its bias's gradient, and y = f(x) made again. dx may be over dy. */
 void bp_activation_backward(bp_activation kind, const bp_operand *dx, const bp_operand *y,
                             const bp_bias_gradient *bias, const bp_operand *dy,
                             const bp_operand *x);
@@ -95,8 +95,8 @@ typedef struct bp_rotary {
     const float *cosine, *sine; /* [T][half] */
     const int32_t *positions;   /* [rows] of each row; NULL: row r is position r mod T */
 } bp_rotary;
-/** In place: x[rows] of `heads` heads of D numbers, so many floats lie from row to row. back: what
- * the gradient goes through. */
+/** In place: x[rows] of `heads` heads of D numbers, `row` floats from row to row. back: what the
+ * gradient goes through. */
 void bp_rotary_turn(float *x, int64_t row, int64_t rows, int64_t heads, int64_t D,
                     const bp_rotary *by, bool back);
 
@@ -124,8 +124,8 @@ void bp_embedding_forward(float *x, const float *table, const int32_t *ids, int6
 /** dtable[id - first_row] += dx, in the order of rows (threads split the columns). */
 void bp_embedding_backward(float *dtable, const float *dx, const int32_t *ids, int64_t rows,
                            int64_t C, int64_t first_row, int64_t rows_here);
-/** Rows [first, first + count) of sequences of length T that lie one after another: row r is of
- * position (first + r) % T, or positions[r], where that is not NULL: forward alone. */
+/** Rows [first, first + count) of sequences of length T that are one after another: row r is of
+ * position (first + r) % T, or positions[r], where that is not NULL: only forward. */
 typedef struct bp_position_rows {
     int64_t first, count, T;
     const int32_t *positions;
@@ -166,7 +166,7 @@ void bp_softmax_statistics(float *row_max, double *row_sum, double *target_logit
 void bp_logit_sums(double *sums, const bp_logit_rows *in);
 /** The loss's gradient, (softmax - onehot) * weight[r], with maximum and sum of the whole
  * vocabulary: softmax = exp(logit - max) / sum; what its rows have beyond the columns is zero. The
- * operand may lie over the logits (bp_operand_over). smoothing NULL: none. */
+ * operand may be over the logits (bp_operand_over). smoothing NULL: none. */
 void bp_softmax_gradient(const bp_operand *gradient, const bp_logit_rows *in, const float *row_max,
                          const double *row_sum, const float *weight, const bp_smoothing *smoothing);
 /** Both, of a vocabulary that is whole here: each row is read from memory once. */
@@ -237,8 +237,8 @@ void bp_lamb_apply(const bp_updated *at, const bp_adamw *rule, double trust);
 int64_t bp_block_pieces(int64_t n);
 void bp_blocks_square_sum(double *sum, double *scratch, const float *x, int64_t n, int64_t first);
 
-/** Adafactor: elements [place, place + n) of a matrix with so many columns, at place `first` of the
- * group. Source: Shazeer and Stern 2018, algorithm 4. */
+/** Adafactor: elements [place, place + n) of a matrix with this many columns, at place `first` of
+ * the group. Source: Shazeer and Stern 2018, algorithm 4. */
 typedef struct bp_factored {
     int64_t place, n, columns, first;
     double *row_sums, *column_sums; /* of the whole matrix; += (g scale)^2 + floor */

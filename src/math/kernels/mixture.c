@@ -1,7 +1,7 @@
 /* The mixture of an ensemble's distributions: a row is one thread's work, block after block. */
 #include "math/kernels/mixture.h"
 
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <math.h>
 
 /* Columns [first, first + BP_MIXTURE_BLOCK) of row r, as far as they go. */

@@ -27,7 +27,7 @@ typedef struct bp_mixture {
     int64_t first;          /* the entry of the vocabulary that column 0 is */
 } bp_mixture;
 
-/** Of the columns here. */
+/** For the columns of this rank. */
 typedef struct bp_mixture_row {
     double entropy;     /* mean_m -sum_v p_m lp_m */
     double information; /* mean_m sum_v p_m (lp_m - log p) */

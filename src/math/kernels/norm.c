@@ -2,11 +2,11 @@
  * of rows, in order. */
 #include "base/err.h"
 #include "base/trace.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 #include <math.h>
 #include <omp.h>
 
-/* A panel of the residual sum, h NULL: base alone, where it lies. */
+/* A panel of the residual sum, h NULL: base alone, where it is. */
 static const float *residual_panel(const bp_loops *loops, float *h, const bp_residual *x,
                                    const bp_mask *mask, int64_t at, int64_t n)
 {

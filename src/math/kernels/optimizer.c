@@ -1,7 +1,7 @@
 /* Optimizer updates and the sums of squares for clipping. */
 #include "base/trace.h"
 #include "math/kernels/kernels.h"
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -207,7 +207,7 @@ void bp_blocks_square_sum(double *sum, double *scratch, const float *x, int64_t 
         *sum += scratch[k];
 }
 
-/* The part of a row that lies in one block: [*begin, *end) of the run. */
+/* The part of a row that is in one block: [*begin, *end) of the run. */
 typedef struct row_part {
     int64_t row, column, begin, end;
 } row_part;
@@ -263,12 +263,12 @@ static void add_columns(const part_list *list, const bp_factored *at, const floa
     for (int k = 0; k < list->count; k++) {
         const row_part *part = &list->part[k];
         int64_t from = first > part->column ? first : part->column,
-                behind = part->column + part->end - part->begin;
+                after = part->column + part->end - part->begin;
 
-        behind = behind < end ? behind : end;
-        if (from < behind)
+        after = after < end ? after : end;
+        if (from < after)
             loops->factor_columns(at->column_sums + from, g + part->begin + from - part->column,
-                                  behind - from, scale, floor);
+                                  after - from, scale, floor);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define BP_Q8_BLOCK   32 /* values of a row that share a scale */
-#define BP_Q8_COLUMNS 32 /* rows of a weight, columns of y, that lie together */
+#define BP_Q8_COLUMNS 32 /* rows of a weight, columns of y, that are together */
 
 /** A block of the weight by as many of its rows: values q + 128, four of a row at a time. */
 typedef struct bp_q8_weights {

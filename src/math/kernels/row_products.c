@@ -1,7 +1,7 @@
 /* A vector against rows of a table: the loops of this CPU. */
 #include "math/kernels/rows.h"
 
-#include "math/kernels/loops_priv.h"
+#include "math/loops/loops.h"
 
 #define LINE_FLOATS 16 /* of a cache line */
 

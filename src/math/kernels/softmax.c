@@ -1,7 +1,7 @@
 /* Softmax cross-entropy over a vocabulary split over tensor ranks, by its parts: a row is one
  * thread's work. */
 #include "base/trace.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 
 /* Of row r. */
 static void find_statistics(const bp_loops *loops, float *max, double *sum, double *target_logit,

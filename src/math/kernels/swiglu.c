@@ -1,6 +1,6 @@
 /* Gated activations and rotary positions: passes over what a product wrote. */
 #include "base/trace.h"
-#include "math/gemm/operand_pass_priv.h"
+#include "math/gemm/operand_pass.h"
 #include "math/kernels/kernels.h"
 
 /* n values as an operand of the form holds them: rounded in place, where they are not yet. */

@@ -32,7 +32,7 @@ const char *bp_distributed_library(void);
  * Errors:     BP_ERR_CONFIG a build without ScaLAPACK; BP_ERR_SYSTEM no memory. *out NULL.
  */
 bp_err bp_grid_new(bp_grid **out, MPI_Comm comm);
-/** Of an abandoned grid (bp_distributed_eigen) nothing is freed, here and below. */
+/** Nothing of an abandoned grid (bp_distributed_eigen) is freed, here and below. */
 void bp_grid_free(bp_grid **grid);
 int bp_grid_rows(const bp_grid *grid);
 int bp_grid_columns(const bp_grid *grid);
@@ -68,14 +68,14 @@ bp_err bp_placement_new(bp_placement **out, bp_grid *grid, int row_part, int col
 void bp_placement_free(bp_placement **placement);
 int bp_placement_row_parts(const bp_placement *placement);
 
-/** matrix = what the ranks have. Of n columns part c has [c w, (c + 1) w), w = n / (column parts)
- * rounded up, less at the end; and of the rows likewise.
+/** matrix = what the ranks have. With n columns, part c has [c w, (c + 1) w), w = n / (column
+ * parts) rounded up, less at the end; and of the rows likewise.
  *
  * Shapes:     own[rows of this rank's part][columns of its part]; not looked at where it has no
  *             place.
  */
 void bp_distributed_take(bp_distributed *matrix, const bp_placement *placement, const double *own);
-/** rows[count][columns] = rows [first, first + count) of the matrix, on rank 0 alone; on the other
+/** rows[count][columns] = rows [first, first + count) of the matrix, only on rank 0; on the other
  * ranks `rows` may be NULL. */
 void bp_distributed_read(const bp_distributed *matrix, int64_t first, int64_t count, double *rows);
 
@@ -95,7 +95,7 @@ void bp_distributed_multiply(bp_distributed *c, const bp_distributed_product *pr
 
 /** The inverse of a symmetric positive definite matrix by Cholesky's factorisation: a [n][n], of
  * which only column >= row is looked at, becomes upper triangular, a a^T being the inverse of what
- * it was; what lies below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
+ * it was; what is below the diagonal means nothing. ScaLAPACK's pdpotrf and pdtrtri.
  *
  * Errors:     BP_ERR_SOFTWARE it is not positive definite.
  */

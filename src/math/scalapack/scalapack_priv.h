@@ -1,5 +1,5 @@
 /* The parts of ScaLAPACK and BLACS that are called, as C sees them; no header of theirs is
- * installed. Fortran's CHARACTER arguments carry their lengths behind all others; pdgemm and pdsyrk
+ * installed. Fortran's CHARACTER arguments carry their lengths after all others; pdgemm and pdsyrk
  * are written in C and take none. */
 #ifndef BP_MATH_SCALAPACK_SCALAPACK_PRIV_H
 #define BP_MATH_SCALAPACK_SCALAPACK_PRIV_H

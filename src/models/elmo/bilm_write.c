@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "io/checkpoint/checkpoint_priv.h"
+#include "io/checkpoint/checkpoint.h"
 #include "io/h5/h5.h"
 #include "nn/layers.h"
 

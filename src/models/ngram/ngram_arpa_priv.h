@@ -5,8 +5,8 @@
 #include "models/family.h"
 #include "models/ngram/ngram_estimate_priv.h"
 #include "models/ngram/ngram_file_priv.h"
-#include "text/strmap_priv.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/strmap.h"
 
 #define NGRAM_START   "<s>"
 #define NGRAM_END     "</s>"

@@ -3,7 +3,7 @@
 #define BP_MODELS_WORD2VEC_VECTORS_H
 
 #include "io/checkpoint/checkpoint.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef struct bp_word_vectors bp_word_vectors;
 

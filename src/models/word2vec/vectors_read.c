@@ -5,7 +5,7 @@
 #include "models/ngram/ngram_arpa_priv.h"
 #include "models/word2vec/word2vec_priv.h"
 #include "models/words_file.h"
-#include "text/characters.h"
+#include "text/unicode/characters.h"
 
 #include <inttypes.h>
 #include <math.h>

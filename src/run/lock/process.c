@@ -1,5 +1,5 @@
 /* Is a process of this host, by number and start time, alive? */
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ void process_read(char *out, size_t out_bytes, const char *path)
         (void)close(fd);
 }
 
-/* Fields 3 and 22 of /proc/PID/stat, counted behind the name, which may hold anything. */
+/* Fields 3 and 22 of /proc/PID/stat, counted after the name, which may hold anything. */
 bool process_read_stat(int64_t pid, char *state, int64_t *start_ticks)
 {
     char path[64], text[4096];

@@ -7,9 +7,9 @@
  * when its owner leaves, so that numbers only grow; and as a challenger may be slow, who has
  * created a number looks whether it is the highest. An owner whose number is no longer the highest
  * has lost the run: it looks before every commit, before every line of a journal, and its thread at
- * every heartbeat. heartbeat-NNNNNN is a counter that this thread raises, for those who can't ask
+ * every heartbeat. beat-NNNNNN is a counter that this thread raises, for those who can't ask
  * the owner's host. */
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -28,10 +28,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WATCH_SECONDS   60.0
-#define BEATS_PER_WATCH 6
-#define OWNER_LIMIT     65536
-#define RESERVED_BYTES  65536
+#define WATCH_SECONDS        60.0
+#define HEARTBEATS_PER_WATCH 6
+#define OWNER_LIMIT          65536
+#define RESERVED_BYTES       65536
 
 struct run_lock {
     char *folder; /* RUN/lock */
@@ -39,7 +39,7 @@ struct run_lock {
     lock_record lock_record;
     double heartbeat_seconds;
     atomic_bool lost; /* certainly: no doubt of a disk that can't be read */
-    pthread_t beater;
+    pthread_t heartbeat_thread;
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t wake;
     bool ends;
@@ -81,7 +81,7 @@ static bp_err highest_epoch(const char *folder, int64_t *epoch)
 
 /* Written in place, so that a full disk does not stop it, and closed, so that other hosts see it.
  */
-static bp_err heartbeat(const char *path, int64_t count)
+static bp_err write_heartbeat(const char *path, int64_t count)
 {
     char text[24];
     int fd, bytes = snprintf(text, sizeof text, "%020lld\n", (long long)count);
@@ -92,12 +92,12 @@ static bp_err heartbeat(const char *path, int64_t count)
     if (bp_pwrite_all(fd, text, (size_t)bytes, 0) != 0)
         err = bp_fail_errno(BP_ERR_IO, "can't write", path);
     else
-        (void)fsync(fd); /* a heartbeat that fails is followed by another */
+        (void)fsync(fd); /* if it fails, another heartbeat follows */
     (void)close(fd);
     return err;
 }
 
-static void *heartbeat_on(void *argument)
+static void *heartbeat_loop(void *argument)
 {
     run_lock *lock = argument;
     char *path = member_path(lock->folder, "beat", lock->self.epoch);
@@ -108,7 +108,7 @@ static void *heartbeat_on(void *argument)
         double end;
 
         (void)pthread_mutex_unlock(&lock->mutex);
-        if (run_lock_is_own(lock) && heartbeat(path, count) != BP_OK && !warned) {
+        if (run_lock_is_own(lock) && write_heartbeat(path, count) != BP_OK && !warned) {
             bp_warn_failure(
                 "hosts that can't ask this one will take the run folder over, as the lock does "
                 "not beat: %s",
@@ -155,7 +155,7 @@ static void read_heartbeat(const char *folder, int64_t epoch, char out[LOCK_RECO
     bp_free(path);
 }
 
-bp_err run_lock_look(const char *run_dir, run_owner *out, char **heartbeat)
+bp_err run_lock_read(const char *run_dir, run_owner *out, char **heartbeat)
 {
     const bp_path folder = bp_path_in(run_dir, "lock");
     int64_t epoch = 0;
@@ -283,7 +283,7 @@ static bp_err list_numbers(run_lock *lock)
     return err;
 }
 
-static bp_err judge(run_lock *lock, run_owner *owner)
+static bp_err check_owner(run_lock *lock, run_owner *owner)
 {
     static const lock_record_answer ANSWERS[] = {[OWNER_ALIVE] = LOCK_RECORD_ALIVE,
                                                  [OWNER_DEAD] = LOCK_RECORD_DEAD,
@@ -291,9 +291,9 @@ static bp_err judge(run_lock *lock, run_owner *owner)
     bp_err err = read_owner(lock->folder, lock->lock_record.owner, owner);
 
     if (err == BP_OK)
-        lock_record_judged(&lock->lock_record, ANSWERS[run_owner_judge(owner, &lock->self)]);
+        lock_record_answered(&lock->lock_record, ANSWERS[run_owner_check(owner, &lock->self)]);
     if (err == BP_ERR_INPUT) { /* its follower has just removed it */
-        lock_record_judged(&lock->lock_record, LOCK_RECORD_GONE);
+        lock_record_answered(&lock->lock_record, LOCK_RECORD_GONE);
         err = BP_OK;
     }
     return err;
@@ -314,7 +314,7 @@ static bp_err contend(run_lock *lock)
             err = list_numbers(lock);
             break;
         case LOCK_RECORD_ASK:
-            err = judge(lock, &owner);
+            err = check_owner(lock, &owner);
             break;
         case LOCK_RECORD_WATCH:
             watch(lock, &owner);
@@ -408,7 +408,7 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
 
     if (watch_seconds <= 0)
         watch_seconds = WATCH_SECONDS;
-    lock->heartbeat_seconds = watch_seconds / BEATS_PER_WATCH;
+    lock->heartbeat_seconds = watch_seconds / HEARTBEATS_PER_WATCH;
     lock->folder = bp_path_join(run_dir, "lock");
     run_owner_self(&lock->self);
     err = bp_dir_make(lock->folder);
@@ -425,7 +425,7 @@ bp_err run_lock_take(run_lock **out, const char *run_dir, double watch_seconds)
     if (err == BP_OK) {
         BP_CHECK(pthread_mutex_init(&lock->mutex, NULL) == 0);
         bp_cond_init(&lock->wake);
-        err = bp_thread_start(&lock->beater, "run lock", heartbeat_on, lock);
+        err = bp_thread_start(&lock->heartbeat_thread, "run lock", heartbeat_loop, lock);
     }
     if (err != BP_OK)
         lock_free(&lock);
@@ -514,7 +514,7 @@ bp_err run_lock_release(run_lock **out)
     lock->ends = true;
     (void)pthread_cond_signal(&lock->wake);
     (void)pthread_mutex_unlock(&lock->mutex);
-    BP_CHECK(pthread_join(lock->beater, NULL) == 0);
+    BP_CHECK(pthread_join(lock->heartbeat_thread, NULL) == 0);
     if (run_lock_is_own(lock))
         run_lock_free_space(lock);
     lock->self.released = true;

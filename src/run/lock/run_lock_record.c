@@ -48,7 +48,7 @@ void lock_record_listed(lock_record *self, int64_t highest)
         self->step = LOCK_RECORD_ASK;
 }
 
-void lock_record_judged(lock_record *self, lock_record_answer answer)
+void lock_record_answered(lock_record *self, lock_record_answer answer)
 {
     BP_ASSERT(self->step == LOCK_RECORD_ASK);
     self->watching = false;

@@ -1,9 +1,9 @@
-/* The lock of a run folder as decisions alone: what to do next, given what the folder shows and
+/* The lock of a run folder, only its decisions: what to do next, given what the folder shows and
  * what this machine's own clock says. run_lock.c does it on files; a simulator does it with jobs
- * that contend, stop, go on and die. Private to src/run.
+ * that contend, stop, go on and die.
  *
  * The folder holds owner-NNNNNN, numbered from 1; the highest number is the owner. To take the lock
- * is to create the number after the highest, which link(2) grants to one process alone, and to see
+ * is to create the number after the highest, which link(2) grants to only one process, and to see
  * afterwards that no higher one is there.
  */
 #ifndef BP_RUN_LOCK_RUN_LOCK_RECORD_PRIV_H
@@ -18,7 +18,7 @@
 
 typedef enum lock_record_step {
     LOCK_RECORD_LIST,  /* which is the highest number? lock_record_listed() */
-    LOCK_RECORD_ASK,   /* what of the process that holds `owner`? lock_record_judged() */
+    LOCK_RECORD_ASK,   /* what of the process that holds `owner`? lock_record_answered() */
     LOCK_RECORD_WATCH, /* its heartbeat and the highest number, after a while: lock_record_watched()
                         */
     LOCK_RECORD_LINK,  /* create `number`: lock_record_linked() */
@@ -49,10 +49,10 @@ typedef struct lock_record {
 void lock_record_begin(lock_record *self, double watch_seconds);
 void lock_record_listed(lock_record *self, int64_t highest);
 /** LOCK_RECORD_GONE: its file is not there any more. */
-void lock_record_judged(lock_record *self, lock_record_answer answer);
-/** `now`: of this machine's own clock, read before the heartbeat was: so the diagnosis that a
- * heartbeat stood still rests on a look that came after the whole time, however long this process
- * slept between. `highest`: 0 where the folder could not be listed. */
+void lock_record_answered(lock_record *self, lock_record_answer answer);
+/** `now`: this machine's own clock, read before the heartbeat was read. So a heartbeat counts as
+ * stopped only if it was read again after the whole watch, however long this process slept in
+ * between. `highest`: 0 where the folder could not be listed. */
 void lock_record_watched(lock_record *self, double now, const char *heartbeat, int64_t highest);
 /** False: another has that number. */
 void lock_record_linked(lock_record *self, bool made);

@@ -1,8 +1,8 @@
 /* The owner of a run folder: who that is, and whether it certainly lives or is certainly dead. */
 #include "base/clock.h"
-#include "run/lock/process_priv.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/run_fields_priv.h"
+#include "run/lock/process.h"
+#include "run/lock/run_lock.h"
+#include "run/run_fields.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -110,10 +110,10 @@ void run_owner_text(char *out, size_t out_bytes, const run_owner *owner)
                    owner->slurm_job[0] ? ", Slurm job " : "", owner->slurm_job);
 }
 
-/* ---- diagnoses ---- */
+/* ---- is an owner alive? ---- */
 
 /* Same running kernel, same process numbers: /proc knows. A zombie holds nothing any more. */
-static run_diagnosis ask_kernel(const run_owner *owner)
+static run_owner_state ask_kernel(const run_owner *owner)
 {
     int64_t start_ticks;
     char state;
@@ -213,7 +213,7 @@ run_queue run_slurm_ask(run_queue_state *out, const char *job, double seconds)
 
 /* squeue lists a job that is pending, running or ending, and for some minutes one that has ended.
  * One that runs may have lost this process: its heartbeat decides. */
-run_diagnosis run_owner_judge(const run_owner *owner, const run_owner *self)
+run_owner_state run_owner_check(const run_owner *owner, const run_owner *self)
 {
     run_queue_state state;
     run_queue found;

@@ -44,7 +44,7 @@ void bp_probe_add(json_t *rows, bp_probe_level level, const char *check, const c
 /** The facts of all ranks' hosts together; returns how many they are. Local, pure.
  *
  * Shapes: ranks[size]. */
-int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size);
+int bp_probe_check_hosts(json_t *rows, const bp_probe_host *ranks, int size);
 
 /** Notes on Open MPI's segments of shared memory and session folders on this host that are this
  * user's, and that no process uses. Local. */

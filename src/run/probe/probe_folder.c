@@ -6,7 +6,7 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "run/probe/probe.h"
-#include "run/run_shared_priv.h"
+#include "run/run_shared.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,11 +137,11 @@ static const struct kind {
      "use a run.dir on a disk that all hosts see"},
     {0x794c7630, "overlay", "a container's own layer is gone with the container",
      "use a run.dir on a mounted volume"},
-    {0x65735546, "fuse", "what fsync and rename promise depends on what stands behind it",
+    {0x65735546, "fuse", "what fsync and rename promise depends on the file system beneath it",
      "use a file system that the kernel knows, or ask who runs it"},
 };
 
-static void judge_kind(json_t *rows, const char *folder)
+static void check_kind(json_t *rows, const char *folder)
 {
     struct statfs disk;
     size_t k = 0;
@@ -160,7 +160,7 @@ static void judge_kind(json_t *rows, const char *folder)
                      KINDS[k].warning);
 }
 
-static bp_err judge_space(json_t *rows, const struct statvfs *disk, int64_t checkpoint_bytes,
+static bp_err check_space(json_t *rows, const struct statvfs *disk, int64_t checkpoint_bytes,
                           int64_t keep)
 {
     double free_bytes = (double)disk->f_bavail * (double)disk->f_frsize;
@@ -193,13 +193,13 @@ bp_err bp_probe_disk(json_t *rows, const char *folder, int64_t checkpoint_bytes,
 {
     struct statvfs disk;
 
-    judge_kind(rows, folder);
+    check_kind(rows, folder);
     if (statvfs(folder, &disk) != 0)
         return bp_fail_errno(BP_ERR_IO, "can't look at", folder);
     if (disk.f_files > 0 && disk.f_favail < FEW_INODES)
         bp_probe_add(rows, BP_PROBE_WARN, "inodes", "remove files there, or use another run.dir",
                      "%lld files can still be made", (long long)disk.f_favail);
-    return judge_space(rows, &disk, checkpoint_bytes, keep);
+    return check_space(rows, &disk, checkpoint_bytes, keep);
 }
 
 /* ---- seen from other hosts ---- */

@@ -1,4 +1,4 @@
-/* This process's host: processors, memory, limits. */
+/* This process's host: processors, memory, limits. The first of doctor's three steps. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/cores.h"
@@ -20,7 +20,7 @@
 #define TEXT_LIMIT ((int64_t)1 << 22)
 #define COPY_BYTES ((int64_t)32 << 20) /* beyond the caches that a rank has for itself */
 
-/* The value behind "KEY ... :" of the first such line of a /proc file, or "". */
+/* The value after "KEY ... :" of the first such line of a /proc file, or "". */
 static void find_value(char *out, size_t out_bytes, const char *path, const char *key)
 {
     char *text = NULL, *line;
@@ -44,7 +44,7 @@ static void read_features(bp_probe_host *out)
     char *flags = bp_alloc("probe", 16384, 1);
     size_t used = 0;
 
-    flags[0] = ' '; /* and one behind the last word, so that words are found whole */
+    flags[0] = ' '; /* and one after the last word, so that words are found whole */
     find_value(flags + 1, 16000, "/proc/cpuinfo", "flags");
     flags[strlen(flags)] = ' ';
     for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
@@ -135,7 +135,7 @@ static void find_mapped(bp_buffer *out)
         (void)closedir(folder);
 }
 
-static void judge_segments(json_t *rows)
+static void check_segments(json_t *rows)
 {
     bp_buffer mapped = {0};
     char **names = NULL;
@@ -166,7 +166,7 @@ static void judge_segments(json_t *rows)
 }
 
 /* TMPDIR/ompi.HOST.UID/pid.N, where N is mpirun's process. */
-static void judge_sessions(json_t *rows)
+static void check_sessions(json_t *rows)
 {
     const char *temporary = getenv("TMPDIR");
     char host[256] = "", path[1024], **names = NULL;
@@ -194,6 +194,6 @@ static void judge_sessions(json_t *rows)
 
 void bp_probe_leftovers(json_t *rows)
 {
-    judge_segments(rows);
-    judge_sessions(rows);
+    check_segments(rows);
+    check_sessions(rows);
 }

@@ -1,4 +1,4 @@
-/* The facts of many ranks' hosts, as rows of a report. */
+/* The facts of many ranks' hosts, gathered by doctor, as rows of its report. */
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -55,7 +55,7 @@ static const bp_probe_host *of_host(const host_list *list, int host)
     return &list->ranks[list->first[host]];
 }
 
-static void judge_places(json_t *rows, const host_list *list)
+static void check_places(json_t *rows, const host_list *list)
 {
     int most = 0, least = list->size;
 
@@ -92,7 +92,7 @@ static int shared_cpus(const host_list *list, int host, bool *unbound)
     return shared;
 }
 
-static bool judge_threads(json_t *rows, const host_list *list)
+static bool check_threads(json_t *rows, const host_list *list)
 {
     static const char remedy[] =
         "bind a rank to as many cores as it has threads: mpirun --map-by slot:PE=N, or srun "
@@ -111,7 +111,7 @@ static bool judge_threads(json_t *rows, const host_list *list)
     return true;
 }
 
-static bool judge_overlap(json_t *rows, const host_list *list)
+static bool check_overlap(json_t *rows, const host_list *list)
 {
     for (int h = 0; h < list->count; h++) {
         const bp_probe_host *host = of_host(list, h);
@@ -141,7 +141,7 @@ static bool judge_overlap(json_t *rows, const host_list *list)
 }
 
 /* Ranks x threads leave cores of a host idle, of which each rank could have another one. */
-static bool judge_idle(json_t *rows, const host_list *list)
+static bool check_idle(json_t *rows, const host_list *list)
 {
     for (int h = 0; h < list->count; h++) {
         const bp_probe_host *host = of_host(list, h);
@@ -183,7 +183,7 @@ static void add_name(bp_buffer *names, int *shown, const char *name)
         bp_buffer_printf(names, " ...");
 }
 
-static void judge_cpus(json_t *rows, const host_list *list)
+static void check_cpus(json_t *rows, const host_list *list)
 {
     const bp_probe_host *first = of_host(list, 0);
     bp_buffer others = {0};
@@ -212,7 +212,7 @@ static double gib(int64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-static void judge_memory(json_t *rows, const host_list *list)
+static void check_memory(json_t *rows, const host_list *list)
 {
     double least = INFINITY;
     const bp_probe_host *tightest = of_host(list, 0);
@@ -231,14 +231,14 @@ static void judge_memory(json_t *rows, const host_list *list)
         }
     }
     if (tightest->group_bytes > 0 && tightest->group_bytes < tightest->memory_bytes)
-        (void)snprintf(group, sizeof group, ", of which the control group allows %.1f",
+        (void)snprintf(group, sizeof group, "; the control group allows %.1f",
                        gib(tightest->group_bytes));
     bp_probe_add(rows, BP_PROBE_OK, "memory", NULL,
                  "%s has %.1f GiB%s: %.1f GiB a rank (bagpipe JOB CONFIG --plan shows the need)",
                  tightest->host, gib(tightest->memory_bytes), group, least / (1 << 30));
 }
 
-static void judge_limits(json_t *rows, const host_list *list)
+static void check_limits(json_t *rows, const host_list *list)
 {
     bool fine = true;
 
@@ -252,7 +252,7 @@ static void judge_limits(json_t *rows, const host_list *list)
                          gib(host->file_bytes));
         if (host->files >= 0 && host->files < FEW_FILES)
             bp_probe_add(rows, BP_PROBE_WARN, "limits", "raise it: ulimit -n 4096",
-                         "on %s a process may open %lld files alone", host->host,
+                         "on %s a process may open only %lld files", host->host,
                          (long long)host->files);
     }
     if (fine)
@@ -263,7 +263,7 @@ static void judge_limits(json_t *rows, const host_list *list)
 /* ---- slow hosts ---- */
 
 /* A host is as fast as its ranks are on average. */
-static void judge_speed(json_t *rows, const host_list *list, bool copies)
+static void check_speed(json_t *rows, const host_list *list, bool copies)
 {
     const char *check = copies ? "memory speed" : "gemm speed", *unit = copies ? "GB/s" : "GFLOP/s";
     double *speeds = bp_alloc("probe", list->count, sizeof *speeds);
@@ -300,7 +300,7 @@ static void judge_speed(json_t *rows, const host_list *list, bool copies)
     bp_free(speeds);
 }
 
-int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
+int bp_probe_check_hosts(json_t *rows, const bp_probe_host *ranks, int size)
 {
     host_list list = {.ranks = ranks, .size = size};
 
@@ -315,17 +315,17 @@ int bp_probe_judge_hosts(json_t *rows, const bp_probe_host *ranks, int size)
             list.first[list.count++] = r;
         list.host_of[r] = h;
     }
-    judge_places(rows, &list);
-    if (judge_threads(rows, &list) && judge_overlap(rows, &list) && judge_idle(rows, &list))
+    check_places(rows, &list);
+    if (check_threads(rows, &list) && check_overlap(rows, &list) && check_idle(rows, &list))
         bp_probe_add(rows, BP_PROBE_OK, "binding", NULL,
                      "a rank may use %d of %d core%s, and has %d thread%s", ranks->cpu_count,
                      ranks->host_cpus, ranks->host_cpus == 1 ? "" : "s", ranks->threads,
                      ranks->threads == 1 ? "" : "s");
-    judge_cpus(rows, &list);
-    judge_memory(rows, &list);
-    judge_limits(rows, &list);
-    judge_speed(rows, &list, false);
-    judge_speed(rows, &list, true);
+    check_cpus(rows, &list);
+    check_memory(rows, &list);
+    check_limits(rows, &list);
+    check_speed(rows, &list, false);
+    check_speed(rows, &list, true);
     bp_free(list.first);
     bp_free(list.host_of);
     return list.count;

@@ -4,9 +4,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "run/run_compare_priv.h"
-#include "run/run_fields_priv.h"
-#include "run/run_journal_priv.h"
+#include "run/run_compare.h"
+#include "run/run_fields.h"
+#include "run/run_journal.h"
 #include "run/status/run_status.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ typedef struct reader {
     const char *const *keys;
 } reader;
 
-/* A start that goes on from a checkpoint takes back the lines behind it. */
+/* A start that goes on from a checkpoint takes back the lines after it. */
 static void take_line(void *context, const json_t *line, off_t end)
 {
     const reader *self = context;

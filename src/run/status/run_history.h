@@ -1,5 +1,5 @@
-/* What training runs have done, step by step, from their folders alone: for plots and tables. No
- * MPI, no lock, nothing is written; a run that is at work is read as far as its lines are whole.
+/* What training runs have done, step by step, read only from their folders: for plots and tables.
+ * No MPI, no lock, nothing is written; a run that is at work is read as far as its lines are whole.
  */
 #ifndef BP_RUN_STATUS_RUN_HISTORY_H
 #define BP_RUN_STATUS_RUN_HISTORY_H

@@ -1,6 +1,6 @@
 /* RUN/status.json, by the job itself: what `bagpipe status` reports is known here at every moment,
  * and nowhere else without reading all that the run has ever written. */
-#include "run/status/run_progress_priv.h"
+#include "run/status/run_progress.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* A run's status: what the job has written of itself, who holds the folder, and what lies in it. */
+/* A run's status: what the job has written of itself, who holds the folder, and what is in it. */
 #include "run/status/run_status.h"
 
 #include "base/fs.h"
@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/restart.h"
-#include "run/run_compare_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/run_compare.h"
+#include "run/status/run_progress.h"
 #include "run/status/run_status_priv.h"
 
 #include <math.h>
@@ -174,7 +174,7 @@ static void put_share(const reading *self, const char *done, const char *all)
         set_real(self->out, "progress", (double)integer_of(self->out, done) / (double)of);
 }
 
-/* Steps behind the newest checkpoint are done again, where the run was not stopped in time. */
+/* Steps after the newest checkpoint are done again, where the run was not stopped in time. */
 static void put_training(const reading *self)
 {
     int64_t commit = integer_of(json_object_get(self->out, "commit"), "step");
@@ -372,7 +372,7 @@ static bp_err read_run(reading *self, const char *path)
     return err;
 }
 
-/* Members that jobs of their own train (ensemble.only) stand in a folder that is no run yet; and a
+/* Members that jobs of their own train (ensemble.only) are in a folder that is no run yet; and a
  * job takes the lock before it writes what it is. */
 static bp_err read_without_record(reading *self)
 {

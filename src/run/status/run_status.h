@@ -1,5 +1,5 @@
-/* What a run is doing, from its folder alone: for people on a login node. No MPI, no lock, nothing
- * is written; files that a job is writing at this moment are read as far as they are whole.
+/* What a run is doing, read only from its folder: for people on a login node. No MPI, no lock,
+ * nothing is written; files that a job is writing at this moment are read as far as they are whole.
  *
  * Wall-clock times are reported, and decide nothing: whether an owner lives that can't be asked is
  * found by watching its counter.
@@ -15,7 +15,7 @@
 #define BP_RUN_STATUS_WATCH_SECONDS 15.0
 
 /** Read the status of the run in `folder`. docs/formats.md lists the members of *out; what is not
- * known is left out. Members of an ensemble stand in "members", each the same again.
+ * known is left out. Members of an ensemble are in "members", each the same again.
  *
  * watch_seconds: how long a owner that can't be asked, and was not seen for long, is watched.
  * Owns:   *out is the caller's, json_decref(); NULL on failure.

@@ -1,8 +1,8 @@
-/* The parts of a run's status. Private to src/run; local, read only. */
+/* The parts of a run's status. Local, read only. */
 #ifndef BP_RUN_STATUS_RUN_STATUS_PRIV_H
 #define BP_RUN_STATUS_RUN_STATUS_PRIV_H
 
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 
 /* ---- who holds it ---- */
 
@@ -10,7 +10,7 @@ typedef enum status_hold {
     HOLD_NONE,   /* nobody ever, or it was let go */
     HOLD_ALIVE,  /* certainly, or its counter was seen to move, or was raised a moment ago */
     HOLD_DEAD,   /* certainly */
-    HOLD_SILENT, /* it can't be asked, and its counter stands still */
+    HOLD_SILENT, /* it can't be asked, and its counter does not change */
 } status_hold;
 
 /* Who can't be asked is watched: how long, until when, and what was seen first. */
@@ -24,8 +24,8 @@ typedef struct status_watch {
 void status_watch_begin(status_watch *watch, const char *folder);
 void status_watch_clear(status_watch *watch);
 
-/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and returns the diagnosis. A lock that
- * no sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
+/* Fills "host", "pid", "slurm_job", "seen_seconds" of `out` and returns whether it is held. A lock
+ * that no sense can be made of is HOLD_NONE; a counter that was not noted does not move. */
 status_hold status_owner(json_t *out, const char *folder, const status_watch *watch);
 /* {"state", "reason"} by squeue of a Slurm job (a number) that is not the asking one, "gone" where
  * it lists none; NULL: it can't be asked. A new reference. */

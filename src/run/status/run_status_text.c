@@ -1,6 +1,6 @@
 /* A run's status as lines for people. Everything comes from the object that --json prints. */
 #include "base/clock.h"
-#include "run/run_fields_priv.h"
+#include "run/run_fields.h"
 #include "run/status/run_status.h"
 
 #include <stdio.h>
@@ -163,9 +163,8 @@ static void add_disk(bp_buffer *out, const json_t *status)
     }
     if (has(status, "missing_base"))
         bp_buffer_printf(out,
-                         LABEL
-                         "%s is not there: the checkpoints hold an adapter alone, and cannot be "
-                         "used until that model is back\n",
+                         LABEL "%s is not there: the checkpoints hold only an adapter, and cannot "
+                               "be used until that model is back\n",
                          "base model", text_of(status, "missing_base"));
     if (!has(status, "free_bytes"))
         return;

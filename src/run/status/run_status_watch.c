@@ -4,7 +4,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
+#include "run/lock/run_lock.h"
 #include "run/status/run_status_priv.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ void status_watch_begin(status_watch *watch, const char *folder)
         watch->heartbeats = json_object();
         watch->end = bp_clock_now() + watch->seconds;
     }
-    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && !owner.released)
+    if (run_lock_read(folder, &owner, &heartbeat) == BP_OK && !owner.released)
         first = read_counter(heartbeat);
     if (first != NULL)
         set(watch->heartbeats, heartbeat, bp_json_string(first));
@@ -76,22 +76,22 @@ status_hold status_owner(json_t *out, const char *folder, const status_watch *wa
     struct stat status;
     status_hold hold = HOLD_NONE;
 
-    if (run_lock_look(folder, &owner, &heartbeat) == BP_OK && owner.slurm_job[0] != '\0')
+    if (run_lock_read(folder, &owner, &heartbeat) == BP_OK && owner.slurm_job[0] != '\0')
         set(out, "slurm_job", bp_json_string(owner.slurm_job));
     if (heartbeat != NULL && !owner.released) {
         bool counts = stat(heartbeat, &status) == 0;
         double age = counts ? (double)(time(NULL) - status.st_mtime) : -1; /* < 0: it is ahead */
-        run_diagnosis diagnosis;
+        run_owner_state state;
 
         set(out, "host", bp_json_string(owner.host));
         set_integer(out, "pid", owner.pid);
         if (counts)
             set_real(out, "seen_seconds", fmax(age, 0));
         run_owner_self(&self);
-        diagnosis = run_owner_judge(&owner, &self);
-        if (diagnosis == OWNER_DEAD)
+        state = run_owner_check(&owner, &self);
+        if (state == OWNER_DEAD)
             hold = HOLD_DEAD;
-        else if (diagnosis == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS))
+        else if (state == OWNER_ALIVE || (age >= 0 && age < FRESH_SECONDS))
             hold = HOLD_ALIVE;
         else
             hold = moves(watch, heartbeat) ? HOLD_ALIVE : HOLD_SILENT;

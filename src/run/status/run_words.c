@@ -6,8 +6,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/status/run_progress.h"
 #include "run/status/run_status_priv.h"
 #include "run/watchdog/backtraces.h"
 

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/signals.h"
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -128,7 +128,7 @@ static bool is_ours(const void *address)
  */
 static void put_guesses(int fd, const void *const *from)
 {
-    static const char HEAD[] = "and perhaps, guessed from what lies on the stack:\n";
+    static const char HEAD[] = "and perhaps, guessed from what is on the stack:\n";
     void *found[FRAMES];
     int count = 0;
 

@@ -1,4 +1,4 @@
-/* Stacks of this process in RUN/backtraces/rank-N.txt, for those who ask where a rank stands: at
+/* Stacks of this process in RUN/stacks/rank-N.txt, for those who ask what a rank is doing: at
  * SIGUSR2 (to the rank, or to mpirun, which hands it on), on the watchdog's word, and when a fatal
  * signal comes. What a handler does is safe at any moment: nothing is allocated, no lock is taken.
  */
@@ -16,9 +16,9 @@ void bp_backtraces_start(const char *run_dir, const char *host, int rank);
 /** Give the signals back. */
 void bp_backtraces_end(void);
 
-/** From another thread, after bp_backtraces_start() (else nothing is written): write where the main
- * thread stands, by itself and by the kernel's word. Waits a second at most for it. `after`: behind
- * what another rank has written of this one. */
+/** From another thread, after bp_backtraces_start() (else nothing is written): write what the main
+ * thread is doing, as it says itself and as the kernel says. Waits a second at most for it.
+ * `after`: after what another rank has written of this one. */
 void bp_backtraces_write(bool after);
 /** What the kernel says of rank `rank`, process `pid` of this host, which can't speak for itself.
  */

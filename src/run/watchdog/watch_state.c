@@ -7,15 +7,15 @@
 
 #include <math.h>
 
-#define SAMPLES       32    /* of step times, for their median */
-#define STEPS_FACTOR  10.0  /* so many median steps are no fault */
-#define LONG_FACTOR   10.0  /* of spec.seconds: opening files, reading a checkpoint, a first step */
-#define FIT_FACTOR    240.0 /* a single eigenvalue problem may take hours */
-#define COMMIT_FACTOR 4.0   /* of the longest commit so far, and twice spec.seconds */
-#define LEAP_BEATS    2.0
-#define FRESH_BEATS   5.0 /* what a rank said so long ago is still believed */
-#define SLOW_STEPS    20
-#define SLOW_RATIO    1.5
+#define SAMPLES          32   /* of step times, for their median */
+#define STEPS_FACTOR     10.0 /* so many median steps are no fault */
+#define LONG_FACTOR      10.0 /* of spec.seconds: opening files, reading a checkpoint, a first step */
+#define FIT_FACTOR       240.0 /* a single eigenvalue problem may take hours */
+#define COMMIT_FACTOR    4.0   /* of the longest commit so far, and twice spec.seconds */
+#define LEAP_HEARTBEATS  2.0
+#define FRESH_HEARTBEATS 5.0 /* what a rank said so long ago is still believed */
+#define SLOW_STEPS       20
+#define SLOW_RATIO       1.5
 
 typedef struct rank_state {
     bp_watch_heartbeat heartbeat;
@@ -42,7 +42,7 @@ struct bp_watch {
     double *sorted; /* workspace of a median */
 };
 
-double bp_watch_clock_look(bp_watch_clock *clock, double now)
+double bp_watch_clock_poll(bp_watch_clock *clock, double now)
 {
     double passed = clock->running ? now - clock->seen : 0;
 
@@ -58,7 +58,7 @@ bp_watch *bp_watch_new(const bp_watch_spec *spec)
     bp_watch *watch = bp_alloc("watchdog", 1, sizeof *watch);
 
     watch->spec = *spec;
-    watch->clock.leap = LEAP_BEATS * spec->heartbeat_seconds;
+    watch->clock.leap = LEAP_HEARTBEATS * spec->heartbeat_seconds;
     watch->ranks = bp_alloc("watchdog", spec->size, sizeof *watch->ranks);
     watch->sorted = bp_alloc("watchdog", spec->size, sizeof *watch->sorted);
     return watch;
@@ -109,12 +109,12 @@ static void note_step(bp_watch *watch, rank_state *rank, const bp_watch_heartbea
     }
 }
 
-void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now)
+void bp_watch_receive(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now)
 {
     rank_state *at = &watch->ranks[rank];
 
     BP_ASSERT(rank >= 0 && rank < watch->spec.size);
-    now = bp_watch_clock_look(&watch->clock, now);
+    now = bp_watch_clock_poll(&watch->clock, now);
     if (!at->known) {
         at->known = true;
         at->moved_at = at->stepped_at = now;
@@ -251,7 +251,7 @@ static double limit_of(bp_watch *watch, bp_phase phase)
 
 static bool is_fresh(const bp_watch *watch, const rank_state *rank)
 {
-    return watch->clock.now - rank->heard_at < FRESH_BEATS * watch->spec.heartbeat_seconds;
+    return watch->clock.now - rank->heard_at < FRESH_HEARTBEATS * watch->spec.heartbeat_seconds;
 }
 
 /* Of ranks with the same reason, the one that stopped first. */
@@ -267,7 +267,7 @@ static void accuse(bp_watch_diagnosis *out, bool *found, int rank, bp_watch_reas
 /* All that are heard wait: does it last, and who has come least far? A rank of which nothing was
  * ever heard may compute behind a firewall, and then others go on now and then; where none does, it
  * is the one that they wait for. */
-static bool judge_waiting(bp_watch *watch, bp_watch_diagnosis *out)
+static bool diagnose_waiting(bp_watch *watch, bp_watch_diagnosis *out)
 {
     double now = watch->clock.now, limit = 0, least = -1;
     int at = -1, unheard = -1;
@@ -297,13 +297,13 @@ static bool judge_waiting(bp_watch *watch, bp_watch_diagnosis *out)
     return true;
 }
 
-bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out)
+bool bp_watch_diagnose(bp_watch *watch, double now, bp_watch_diagnosis *out)
 {
-    bool found = false, silence_alone = watch->spec.silence_alone;
+    bool found = false, only_silence = watch->spec.only_silence;
     int peers = -1;
 
-    now = bp_watch_clock_look(&watch->clock, now);
-    for (int r = 0; r < watch->spec.size && !silence_alone; r++)
+    now = bp_watch_clock_poll(&watch->clock, now);
+    for (int r = 0; r < watch->spec.size && !only_silence; r++)
         if (watch->ranks[r].known && watch->ranks[r].heartbeat.peers > peers)
             peers = watch->ranks[r].heartbeat.peers;
     for (; peers >= 0; peers--)
@@ -315,9 +315,9 @@ bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out)
             continue;
         if (now - rank->heard_at > watch->spec.seconds)
             accuse(out, &found, r, BP_WATCH_SILENT, now - rank->heard_at);
-        else if (!silence_alone && !rank->heartbeat.waits && is_fresh(watch, rank) &&
+        else if (!only_silence && !rank->heartbeat.waits && is_fresh(watch, rank) &&
                  now - rank->moved_at > limit_of(watch, rank->heartbeat.phase))
             accuse(out, &found, r, BP_WATCH_COMPUTES, now - rank->moved_at);
     }
-    return found || (!silence_alone && judge_waiting(watch, out));
+    return found || (!only_silence && diagnose_waiting(watch, out));
 }

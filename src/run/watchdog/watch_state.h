@@ -2,7 +2,7 @@
  * the time at which they came, and a diagnosis comes out. A pure state machine, so that thousands
  * of histories can be played through it.
  *
- * A rank that stands in a collective is a victim: whoever it waits for is to be named. So named is
+ * A rank that is in a collective is a victim: whoever it waits for is to be named. So named is
  *   - a rank that no heartbeat comes from any more: stopped, or its host cut off or dead;
  *   - else a rank that computes, and has not moved on for as long as its phase allows;
  *   - else, where all that are heard wait, a rank of which nothing was ever heard;
@@ -26,13 +26,13 @@ typedef struct bp_watch_clock {
     bool running; /* there was a first look */
 } bp_watch_clock;
 /** Bring it to the real time `now`; returns the time that counts. */
-double bp_watch_clock_look(bp_watch_clock *clock, double now);
+double bp_watch_clock_poll(bp_watch_clock *clock, double now);
 
 typedef struct bp_watch_spec {
     int size;                 /* ranks */
     double seconds;           /* silence, or a step, that lasts longer is a fault */
     double heartbeat_seconds; /* between two heartbeats of a rank */
-    bool silence_alone;       /* no other fault is looked for: the watch of rank 0 by the others */
+    bool only_silence;        /* no other fault is looked for: the watch of rank 0 by the others */
 } bp_watch_spec;
 
 /** What a rank says of itself. */
@@ -68,7 +68,7 @@ bp_watch *bp_watch_new(const bp_watch_spec *spec);
 void bp_watch_free(bp_watch **watch);
 
 /** A heartbeat has come. A rank is missed from its first one on; before, where all others wait. */
-void bp_watch_hear(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now);
+void bp_watch_receive(bp_watch *watch, int rank, const bp_watch_heartbeat *heartbeat, double now);
 /** This rank has said that it leaves: it is not watched any more. */
 void bp_watch_leave(bp_watch *watch, int rank);
 /** Has a heartbeat of it come? */
@@ -77,7 +77,7 @@ bool bp_watch_is_known(const bp_watch *watch, int rank);
 const bp_watch_heartbeat *bp_watch_last(const bp_watch *watch, int rank);
 
 /** Does nobody move on? To be asked once a heartbeat or more often. */
-bool bp_watch_judge(bp_watch *watch, double now, bp_watch_diagnosis *out);
+bool bp_watch_diagnose(bp_watch *watch, double now, bp_watch_diagnosis *out);
 /** The next rank found slow since the last call, once for each stretch of being slow. A stretch
  * begins and ends with 20 steps whose mean is, or is no longer, beyond 1.5 of the median. */
 bool bp_watch_next_slow(bp_watch *watch, bp_watch_slow *out);

@@ -17,10 +17,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define BEATS_PER_LIMIT   10
-#define HEARTBEAT_SECONDS 1.0
-#define TAG               0x6d65
-#define LATER             1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
+#define HEARTBEATS_PER_LIMIT 10
+#define HEARTBEAT_SECONDS    1.0
+#define TAG                  0x6d65
+#define LATER                1.5 /* a rank that rank 0 does not answer waits so much longer than rank 0 */
 
 const bp_option bp_watchdog_options[] = {
     {"watchdog.seconds", BP_OPTION_REAL, "60", 0, 86400, NULL, "seconds",
@@ -92,7 +92,7 @@ static watchdog *watchdog_new(MPI_Comm world, double seconds)
 static void begin(watchdog *self)
 {
     const wire_place *mine = &self->places[self->rank];
-    double heartbeat = self->seconds / BEATS_PER_LIMIT;
+    double heartbeat = self->seconds / HEARTBEATS_PER_LIMIT;
     bp_watch_spec watch = {.size = self->size, .seconds = self->seconds};
 
     if (self->seconds <= 0)
@@ -103,8 +103,8 @@ static void begin(watchdog *self)
     self->ear.leap = 2 * self->heartbeat_seconds;
     if (self->rank > 0) { /* it receives from rank 0 alone */
         watch.size = 1;
-        watch.silence_alone = true;
-        watch.seconds += self->rank > 1 ? LATER_BEATS * self->heartbeat_seconds : 0;
+        watch.only_silence = true;
+        watch.seconds += self->rank > 1 ? LATER_HEARTBEATS * self->heartbeat_seconds : 0;
     }
     self->watch = bp_watch_new(&watch);
     self->first_of_host = true;
@@ -138,7 +138,7 @@ static bool is_over(void *context)
     meeting *at = context;
 
     BP_MPI(MPI_Test(at->request, &at->done, MPI_STATUS_IGNORE));
-    return at->done || bp_watch_clock_look(&at->clock, bp_clock_now()) > at->end;
+    return at->done || bp_watch_clock_poll(&at->clock, bp_clock_now()) > at->end;
 }
 
 /* False: it is too late. */
@@ -244,7 +244,7 @@ void bp_watchdog_start(MPI_Comm world, double seconds)
 {
     if (depth > 0 || waits_for_run)
         return;
-    stop(); /* what goes on behind another run */
+    stop(); /* what another run left going on */
     bp_mpi_at_end(stop);
     current = watchdog_new(world, seconds);
     meet(current, world);

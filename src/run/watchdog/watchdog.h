@@ -1,17 +1,17 @@
-/* The watchdog: a thread of every rank sends rank 0 once a second where its main thread stands
+/* The watchdog: a thread of every rank sends rank 0 once a second what its main thread is doing
  * (base/heartbeat.h), and rank 1 watches rank 0. When a rank makes no progress for too long, it is
- * named on standard error, every rank writes its stack to RUN/backtraces, and all leave with
+ * named on standard error, every rank writes its stack to RUN/stacks, and all leave with
  * status 75. Ranks whose launcher has died, or that receive nothing from rank 0 any more, leave by
  * themselves.
  *
  * It begins as soon as the job knows its ranks, before anything that they wait for, and has a run
- * folder once rank 0 holds one; a diagnosis before that is on standard error alone.
+ * folder once rank 0 holds one; a diagnosis before that is only on standard error.
  *
  * What counts as too long is decided in watch_state.h. The threads speak by UDP, and call no MPI; a
  * rank that no datagram comes from (a firewall) is not watched, and one warning says so.
  *
  * Files: events no_progress and slow_rank in RUN/events.jsonl, the exit state in RUN/run.json,
- * RUN/backtraces/rank-N.txt.
+ * RUN/stacks/rank-N.txt.
  *
  * Besides base and an abandoned bp_mpi_finish() (mesh/mesh.h) this is the one place in src that
  * ends the process: its main thread can't be asked.
@@ -60,7 +60,7 @@ double bp_watchdog_seconds(const bp_config *config);
 void bp_watchdog_start(MPI_Comm world, double seconds);
 
 /** A run has begun, whose folder rank 0 holds: reports go there from now on, up to
- * bp_watchdog_end(). Within a run that is watched, the mesh alone counts. Local, on each rank;
+ * bp_watchdog_end(). Within a run that is watched, only the mesh counts. Local, on each rank;
  * still_owner and context are borrowed until bp_watchdog_disown(). */
 void bp_watchdog_own(const bp_mesh *mesh, const bp_watchdog_spec *spec);
 /** Whose the run folder is, by number; 0: nobody's, or it can't be read. Local. */

@@ -1,6 +1,6 @@
 /* What started this rank. A rank whose launcher was killed would compute on for nobody (kill -9 of
  * mpirun leaves ranks running); and a launcher that lost another node waits for it for minutes. */
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 #include "run/watchdog/watchdog_priv.h"
 
 #include <signal.h>

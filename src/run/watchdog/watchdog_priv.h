@@ -1,4 +1,4 @@
-/* The watchdog's parts. Private to src/run; local. */
+/* The watchdog's parts. Local. */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 #define BP_RUN_WATCHDOG_WATCHDOG_PRIV_H
 
@@ -12,12 +12,12 @@
 
 #define WATCHDOG_PATH_BYTES 4096 /* of the run folder: a longer one is refused before */
 #define WATCHDOG_LONG       10.0 /* x seconds: what a start may take */
-#define LATER_BEATS                                                                                \
+#define LATER_HEARTBEATS                                                                           \
     5.0 /* after rank 1, which orders all, others leave a silent rank 0 by themselves */
 
 /* mpirun, orted, slurmstepd: what started this rank, if it is such. */
 typedef struct watchdog_launcher {
-    pid_t pid; /* 0: this process was started by something else, or alone */
+    pid_t pid; /* 0: this process was started by something else, or without a launcher */
     int64_t start_ticks;
     char name[32];
     bool may_be_killed; /* one of Open MPI's: it may hang itself */
@@ -66,16 +66,16 @@ typedef struct watchdog {
     double moved_at;  /* and since when */
 
     pthread_t thread;
-    atomic_bool ends, leaves, reported;
+    atomic_bool ends, exits, reported;
     bool speaks; /* this rank found it, and reports it */
     watchdog_diagnosis diagnosis;
-    double leaves_at;
+    double exits_at;
     int64_t sequence;
 } watchdog;
 
 /* watchdog_thread.c */
 void *watchdog_run(void *self); /* the thread */
-/** Send rank 0 where this rank stands. Of the thread, and of its creator before it begins.
+/** Send rank 0 what this rank is doing. Called by the thread, and by its creator before it begins.
  */
 void watchdog_heartbeat(watchdog *self);
 /** Leave at once, before there is a thread; this rank has the diagnosis, and does not come back. */
@@ -86,7 +86,7 @@ void watchdog_leave_now(watchdog *self);
 /** Stacks, and where this rank speaks the line on standard error, events.jsonl,
  * run.json and log.txt. */
 void watchdog_report(watchdog *self);
-/* The line alone, without any file: was it this rank's to say, and said at once? */
+/* Only the line, without any file: was it this rank's to say, and said at once? */
 bool watchdog_report_line(const watchdog *self);
 
 /* watchdog_launcher.c */

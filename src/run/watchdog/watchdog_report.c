@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "run/lock/run_lock_priv.h"
-#include "run/status/run_progress_priv.h"
+#include "run/lock/run_lock.h"
+#include "run/status/run_progress.h"
 #include "run/watchdog/backtraces.h"
 
 #include <fcntl.h>
@@ -82,7 +82,7 @@ int64_t bp_watchdog_lock_number(const char *run_dir)
     run_owner owner = {.epoch = 0};
 
     bp_dir_refresh(bp_path_in(run_dir, "lock").text);
-    if (run_lock_look(run_dir, &owner, &heartbeat) != BP_OK)
+    if (run_lock_read(run_dir, &owner, &heartbeat) != BP_OK)
         owner.epoch = 0;
     bp_free(heartbeat);
     return owner.epoch;

@@ -5,19 +5,19 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "run/status/run_progress_priv.h"
+#include "run/status/run_progress.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define ANSWER_BEATS     5 /* of many ranks rank 0 answers one heartbeat in so many */
-#define MANY_RANKS       64
-#define GREETING_SECONDS 30.0 /* within which a first datagram comes, or a warning */
-#define SPEAKER_SECONDS  2.0  /* for others to write their backtraces */
-#define OTHERS_SECONDS   4.0
-#define MOST_SECONDS     7.0 /* whatever a file system does */
+#define ANSWER_HEARTBEATS 5 /* of many ranks rank 0 answers one heartbeat in so many */
+#define MANY_RANKS        64
+#define GREETING_SECONDS  30.0 /* within which a first datagram comes, or a warning */
+#define SPEAKER_SECONDS   2.0  /* for others to write their backtraces */
+#define OTHERS_SECONDS    4.0
+#define MOST_SECONDS      7.0 /* whatever a file system does */
 
 /* ---- sending ---- */
 
@@ -59,7 +59,7 @@ static void note_heartbeat(watchdog *self, const wire_packet *packet)
         return;
     self->sequences[packet->from] = packet->sequence;
     memcpy(self->collectives[packet->from], packet->name, WIRE_NAME_BYTES);
-    bp_watch_hear(self->watch, packet->from, &packet->heartbeat, bp_clock_now());
+    bp_watch_receive(self->watch, packet->from, &packet->heartbeat, bp_clock_now());
 }
 
 void watchdog_heartbeat(watchdog *self)
@@ -88,11 +88,11 @@ static void begin_to_leave(watchdog *self, bool speaks)
 {
     pthread_t thread;
 
-    atomic_store(&self->leaves, true);
+    atomic_store(&self->exits, true);
     self->speaks = speaks;
-    self->leaves_at = bp_clock_now();
+    self->exits_at = bp_clock_now();
     if (self->diagnosis.cause != NO_LAUNCHER)
-        self->leaves_at += speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
+        self->exits_at += speaks ? SPEAKER_SECONDS : OTHERS_SECONDS;
     if (bp_thread_start(&thread, "diagnosis", report, self) == BP_OK) {
         (void)pthread_detach(thread);
         return;
@@ -103,8 +103,8 @@ static void begin_to_leave(watchdog *self, bool speaks)
 
 static void leave_if_due(watchdog *self, double now)
 {
-    if (now < self->leaves_at ||
-        (!atomic_load(&self->reported) && now < self->leaves_at + MOST_SECONDS))
+    if (now < self->exits_at ||
+        (!atomic_load(&self->reported) && now < self->exits_at + MOST_SECONDS))
         return;
     if (self->first_of_host)
         watchdog_launcher_guard(&self->launcher);
@@ -142,10 +142,10 @@ static void pass_diagnosis(watchdog *self, const bp_watch_diagnosis *diagnosis)
 /* ---- hearing ---- */
 
 /* An answer shows a rank where rank 0 is, and that it is there still. */
-static void hear_heartbeat(watchdog *self, const wire_packet *packet,
-                           const struct sockaddr_in *from)
+static void receive_heartbeat(watchdog *self, const wire_packet *packet,
+                              const struct sockaddr_in *from)
 {
-    int each = self->size > MANY_RANKS ? ANSWER_BEATS : 1;
+    int each = self->size > MANY_RANKS ? ANSWER_HEARTBEATS : 1;
 
     if (!packet->confirmed || (packet->sequence + packet->from) % each == 0) {
         wire_packet answer = heartbeat_packet(self, WIRE_ANSWER);
@@ -160,12 +160,12 @@ static void receive(watchdog *self, const wire_packet *packet, const struct sock
 {
     self->confirmed[packet->from] = *from;
     if (packet->kind == WIRE_HEARTBEAT && self->rank == 0) {
-        hear_heartbeat(self, packet, from);
+        receive_heartbeat(self, packet, from);
     } else if (packet->kind == WIRE_ANSWER && packet->from == 0) {
         note_heartbeat(self, packet);
     } else if (packet->kind == WIRE_LEAVE && (self->rank == 0 || packet->from == 0)) {
         bp_watch_leave(self->watch, packet->from);
-    } else if (packet->kind == WIRE_ORDER && !atomic_load(&self->leaves)) {
+    } else if (packet->kind == WIRE_ORDER && !atomic_load(&self->exits)) {
         self->diagnosis.is = packet->is;
         self->diagnosis.heartbeat = packet->heartbeat;
         memcpy(self->diagnosis.collective, packet->name, sizeof packet->name);
@@ -215,16 +215,17 @@ static double waited_unanswered(watchdog *self, double now)
 
 /* Rank 1 orders the others to leave at once; one that it does not reach leaves by itself a little
  * later. */
-static void look_at_rank_0(watchdog *self, double now)
+static void check_rank_0(watchdog *self, double now)
 {
-    double limit = WATCHDOG_LONG * self->seconds + LATER_BEATS * self->heartbeat_seconds, seconds;
+    double limit = WATCHDOG_LONG * self->seconds + LATER_HEARTBEATS * self->heartbeat_seconds,
+           seconds;
     bp_watch_diagnosis diagnosis;
 
-    if (bp_watch_judge(self->watch, now, &diagnosis)) {
+    if (bp_watch_diagnose(self->watch, now, &diagnosis)) {
         pass_diagnosis(self, &diagnosis);
         return;
     }
-    now = bp_watch_clock_look(&self->ear, now);
+    now = bp_watch_clock_poll(&self->ear, now);
     if (bp_watch_is_known(self->watch, 0) || (seconds = waited_unanswered(self, now)) <= limit)
         return;
     self->diagnosis.cause = NO_WORD;
@@ -232,12 +233,12 @@ static void look_at_rank_0(watchdog *self, double now)
     begin_to_leave(self, true);
 }
 
-static void look_at_all(watchdog *self, double now)
+static void check_ranks(watchdog *self, double now)
 {
     bp_watch_diagnosis diagnosis;
     bp_watch_slow slow;
 
-    if (bp_watch_judge(self->watch, now, &diagnosis)) {
+    if (bp_watch_diagnose(self->watch, now, &diagnosis)) {
         pass_diagnosis(self, &diagnosis);
     } else if (!self->warned && now - self->began > GREETING_SECONDS) {
         self->warned = true;
@@ -257,9 +258,9 @@ static void tick(watchdog *self, double now)
         self->diagnosis.cause = NO_LAUNCHER;
         begin_to_leave(self, self->first_of_host);
     } else if (self->rank == 0) {
-        look_at_all(self, now);
+        check_ranks(self, now);
     } else {
-        look_at_rank_0(self, now);
+        check_rank_0(self, now);
     }
 }
 
@@ -269,11 +270,11 @@ static void wait_until(const watchdog *self, double end)
     double seconds = end - bp_clock_now();
     uint64_t woken;
     struct pollfd ways[2] = {{.fd = self->wake, .events = POLLIN},
-                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is passed over */
+                             {.fd = self->fd, .events = POLLIN}}; /* one of -1 is ignored */
 
     if (seconds > 0)
         (void)poll(ways, 2, (int)(seconds * 1000) + 1);
-    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread for ever */
+    (void)!read(self->wake, &woken, sizeof woken); /* else it would wake this thread forever */
 }
 
 void *watchdog_run(void *argument)
@@ -284,16 +285,16 @@ void *watchdog_run(void *argument)
     struct sockaddr_in from;
     wire_packet packet;
 
-    while (atomic_load(&self->leaves) || !atomic_load(&self->ends)) {
+    while (atomic_load(&self->exits) || !atomic_load(&self->ends)) {
         now = bp_clock_now();
         if (now >= next) {
             next = now + self->heartbeat_seconds;
-            if (!atomic_load(&self->leaves))
+            if (!atomic_load(&self->exits))
                 tick(self, now);
             else if (self->speaks && self->diagnosis.cause == NO_PROGRESS)
                 order_all(self); /* again: datagrams get lost */
         }
-        if (atomic_load(&self->leaves))
+        if (atomic_load(&self->exits))
             leave_if_due(self, now);
         wait_until(self, next);
         while (self->fd >= 0 &&

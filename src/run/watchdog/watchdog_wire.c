@@ -3,7 +3,7 @@
 #include "run/watchdog/watchdog_wire_priv.h"
 
 #include "base/hash.h"
-#include "run/lock/process_priv.h"
+#include "run/lock/process.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -1,6 +1,5 @@
 /* The datagrams between the watchdog's threads: UDP, since a thread may not call MPI beside the
- * main one, and since a lost heartbeat is followed by another. Private to src/run; local.
- */
+ * main one, and since a lost heartbeat is followed by another. Local. */
 #ifndef BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
 #define BP_RUN_WATCHDOG_WATCHDOG_WIRE_PRIV_H
 

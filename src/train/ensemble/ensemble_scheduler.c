@@ -201,7 +201,7 @@ static void on_diverged(ensemble_scheduler *scheduler, const ensemble_message *m
 static void receive(ensemble_scheduler *scheduler, message_kind kind,
                     const ensemble_message *message)
 {
-    bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
+    bp_log_channel previous = bp_log_use(BP_LOG_JOB);
 
     switch (kind) {
     case MESSAGE_STARTED:
@@ -223,7 +223,7 @@ static void receive(ensemble_scheduler *scheduler, message_kind kind,
     case COMMAND_STOP:
         break;
     }
-    (void)bp_log_use(statistic);
+    (void)bp_log_use(previous);
 }
 
 static void take_message(void *context, const bp_mail *mail)
@@ -284,7 +284,7 @@ static void show_progress(ensemble_scheduler *scheduler, double now)
 static bool tick(void *context, int64_t amount)
 {
     ensemble_scheduler *scheduler = context;
-    bp_log_channel statistic = bp_log_use(BP_LOG_JOB);
+    bp_log_channel previous = bp_log_use(BP_LOG_JOB);
 
     (void)amount; /* messages say more */
     pass_stop_on(scheduler);
@@ -295,7 +295,7 @@ static bool tick(void *context, int64_t amount)
         note_failure(scheduler, ensemble_metrics_flush(scheduler->metrics));
         show_progress(scheduler, now);
     }
-    (void)bp_log_use(statistic);
+    (void)bp_log_use(previous);
     return bp_signals_stop_asked() || scheduler->err != BP_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/run_options.h"
 #include "models/family.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -11,7 +11,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/dropconnect.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/loop/pretrain.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "mesh/collective.h"
 #include "nn/layers.h"
 #include "statistics/task_metrics.h"
-#include "text/characters.h"
+#include "text/unicode/characters.h"
 #include "train/parts/pairs.h"
 #include "train/parts/sngp.h"
 #include "train/parts/task_survey.h"

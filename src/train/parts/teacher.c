@@ -7,7 +7,7 @@
 #include "mesh/collective.h"
 #include "models/open.h"
 #include "nn/distill.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 

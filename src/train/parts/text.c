@@ -9,7 +9,7 @@
 #include "base/run_options.h"
 #include "mesh/collective.h"
 #include "models/task.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 

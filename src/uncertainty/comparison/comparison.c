@@ -1,4 +1,4 @@
-/* The lists of a configuration, taken apart. */
+/* The lists of a configuration (models, corpora, shifts), taken apart. */
 #include "uncertainty/comparison/comparison.h"
 
 #include "base/fs.h"
@@ -157,7 +157,7 @@ static const char *find_label(const char *text)
     return colon;
 }
 
-/* NAME= at the start, where what stands before the '=' is a name. */
+/* NAME= at the start, where what is before the '=' is a name. */
 static const char *find_name(const char *text)
 {
     const char *equal = strchr(text, '=');
@@ -168,7 +168,7 @@ static const char *find_name(const char *text)
     return equal;
 }
 
-/* CORPUS:label, without the value: behind the last ':' of a name that is no file, where what stands
+/* CORPUS:label, without the value: after the last ':' of a name that is no file, where what stands
  * before it is one. */
 static bool lacks_value(const char *corpus)
 {

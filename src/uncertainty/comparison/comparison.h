@@ -27,7 +27,7 @@ typedef struct comparison_methods {
 /** Parse `NAME=FOLDER, NAME=FOLDER:WORD`, WORD being that of a method.
  *
  * Local. Clear after an error too.
- * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word behind ':', a name
+ * Errors:     BP_ERR_CONFIG an item without a name or a folder, an unknown word after ':', a name
  *             that can't name a file, the same name twice.
  */
 bp_err comparison_methods_parse(comparison_methods *methods, const char *text);
@@ -65,7 +65,7 @@ typedef struct comparison_groups {
  * `key` is for messages. Without a name a part is a group of its own, named after its label's value
  * or its file; parts of one given name are one group. `whole` (a name): all are one group.
  *
- * Local; looks only whether an item, as it stands, is a file. Clear after an error too.
+ * Local; looks only whether an item, as it is written, is a file. Clear after an error too.
  * Errors:     BP_ERR_CONFIG an empty item or part of one, a group's name twice.
  */
 bp_err comparison_groups_parse(comparison_groups *groups, const char *key, const char *text,

@@ -287,7 +287,7 @@ static bp_err estimate_method(comparison_job *self, int64_t m, const bp_planned_
     err = bp_agree(self->world, err);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_log("%s: %s of %s%s", method->name, method->way->word, method->path,
-               self->draws[m] ? "; what follows is for the model alone" : "");
+               self->draws[m] ? "; what follows is only for the model" : "");
         if (method->way->print_plan)
             method->way->print_plan(&at, fit_bytes(self, m));
     }

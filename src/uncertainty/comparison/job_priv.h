@@ -56,7 +56,7 @@ bp_err comparison_job_each(const comparison_job *self, const bp_ensemble_spec *s
 bp_err comparison_job_sum_temperatures(const comparison_job *self, const bp_mesh *mesh,
                                        const bp_config *config, const bp_ensemble_spec *spec,
                                        bp_scaled_sums *sums);
-/** Of a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
+/** For a regression: the variance of its noise, and the documents of corpus.valid that it is fitted
  * on. */
 typedef struct comparison_noise {
     double variance;
@@ -70,8 +70,8 @@ bp_err comparison_job_fit_noise(const comparison_job *self, const bp_mesh *mesh,
 /** The configuration of the score run of a method; NULL-ended tables of a score job. Owns: *out is
  * the caller's, bp_config_free(). */
 bp_err comparison_job_derive(const comparison_job *self, int64_t method, bp_config **out);
-/** The mesh of a model of so many members in its configuration: one that can't be spread over the
- * ranks of mesh.members has them as data ranks. */
+/** The mesh of a model with this many members in its configuration: one that can't be spread over
+ * the ranks of mesh.members has them as data ranks. */
 bp_err comparison_job_set_mesh(const comparison_job *self, int64_t members, bp_config *config);
 
 /* ---- record.json, on the coordinator ---- */

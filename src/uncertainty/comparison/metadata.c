@@ -7,7 +7,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/ensemble_file.h"
 #include "models/open.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,7 +36,7 @@ static double sum_seconds(char *text, int64_t step)
     return sum;
 }
 
-/* Of the run that the step folder lies in; NaN where there is none. */
+/* Of the run that the step folder is in; NaN where there is none. */
 static double train_seconds(const char *folder, int64_t step)
 {
     char *real = realpath(folder, NULL); /* checkpoints/best is a link */

@@ -41,7 +41,8 @@ const bp_option bp_uncertainty_options[] = {
      .min = 1,
      .max = 1e12,
      .unit = "tokens",
-     .help = "of corpus.valid, for the temperature; without corpus.valid there is none",
+     .help = "tokens of corpus.valid that the temperature is fitted to; without corpus.valid there "
+             "is no temperature",
      .at = BP_AT(bp_uncertainty_keys, temper_tokens)},
     {.key = "corpus.valid",
      .type = BP_OPTION_STRING,

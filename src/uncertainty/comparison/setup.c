@@ -10,7 +10,7 @@
 #include "math/math.h"
 #include "mesh/collective.h"
 #include "models/model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "uncertainty/uncertainty.h"
 
 #include <inttypes.h>

@@ -134,7 +134,7 @@ static bp_err score(comparison_job *self, int64_t m, bp_config *config,
 
 /* ---- temperature ---- */
 
-static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
+static bp_err keep_temperature(const comparison_job *self, int64_t m, const bp_scaled_sums *sums)
 {
     double beta[BP_TEMPERATURE_POINTS];
     bp_temperature_sums fitted = {.points = BP_TEMPERATURE_POINTS,
@@ -150,11 +150,10 @@ static bp_err keep_temper(const comparison_job *self, int64_t m, const bp_scaled
         beta[k] = bp_scaled_beta(k);
     best = bp_temperature_fit(&fitted);
     if (best.at_edge)
-        BP_WARN(
-            "comparison.temperature_at_edge",
-            "the best temperature of %s may lie beyond %.3g: at corpus.valid; the method is far "
-            "from calibrated, or the text too short",
-            self->results.methods.items[m].name, best.temperature);
+        BP_WARN("comparison.temperature_at_edge",
+                "the best temperature of %s may be beyond %.3g: at corpus.valid; the method is far "
+                "from calibrated, or the text too short",
+                self->results.methods.items[m].name, best.temperature);
     temperature = json_pack(
         "{s:o, s:o, s:o, s:b, s:I}", "temperature", bp_json_real(best.temperature), "before",
         bp_json_real(bp_temperature_nll(&fitted, 1)), "after", bp_json_real(best.nll), "at_edge",
@@ -194,14 +193,14 @@ static bp_err temperature(comparison_job *self, int64_t m, bp_config *config,
         bp_bcast_bytes(&noise, sizeof(noise), mesh->dedicated ? 1 : 0, self->world);
         err = bp_agree(self->world, !mesh->coordinates ? BP_OK
                                     : values           ? keep_noise(self, m, &noise)
-                                                       : keep_temper(self, m, &sums));
+                                                       : keep_temperature(self, m, &sums));
     }
     bp_mesh_free(&mesh);
     return err;
 }
 
 /* All ranks know whether it was done before. */
-static bool has_temper(const comparison_job *self, int64_t m)
+static bool has_temperature(const comparison_job *self, int64_t m)
 {
     bool there =
         self->mesh->coordinates && json_object_get(comparison_record_of(self, m), "temper") != NULL;
@@ -228,7 +227,7 @@ static bp_err compute_method(comparison_job *self, int64_t m)
         err = comparison_job_fit(self, m, config);
     if (err == BP_OK)
         err = score(self, m, config, &spec);
-    if (err == BP_OK && self->results.scaled && !has_temper(self, m))
+    if (err == BP_OK && self->results.scaled && !has_temperature(self, m))
         err = temperature(self, m, config, &spec);
     if (err == BP_OK && self->mesh->coordinates) {
         bp_clock_duration(duration, sizeof(duration), bp_clock_now() - began);

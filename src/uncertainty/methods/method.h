@@ -2,7 +2,7 @@
  *
  * A method makes an ensemble of one checkpoint (infer/ensemble/draws.h), perhaps after a fit. The
  * comparison does the rest, and names none of them: it refuses, plans memory, scores, fits a
- * temperature, resumes, and writes files and the page from this table alone. */
+ * temperature, resumes, and writes files and the page only from this table. */
 #ifndef BP_UNCERTAINTY_METHODS_METHOD_H
 #define BP_UNCERTAINTY_METHODS_METHOD_H
 

@@ -1,4 +1,4 @@
-/* Passes with masks of their own. */
+/* Passes with masks of their own: what :dropout and :dropconnect share. */
 #include "uncertainty/methods/passes.h"
 
 #include "base/err.h"
@@ -59,5 +59,5 @@ void bp_passes_warn(const bp_method_case *at, const char *word, double rate)
 void bp_passes_print_plan(const bp_method_case *at, int64_t fit_bytes)
 {
     (void)fit_bytes;
-    bp_log("  %" PRId64 " passes take up to so many times as long", at->passes);
+    bp_log("  %" PRId64 " passes take up to that many times as long", at->passes);
 }

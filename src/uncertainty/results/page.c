@@ -173,7 +173,7 @@ bp_err comparison_page_write(const comparison_results *results)
     comparison_plot *plots = comparison_plots_list(results);
     json_t *aurocs = json_array(), *definitions = json_array(), *drawings = json_array();
 
-    for (int64_t s = 0; s < results->shifted.count; s++) /* behind the figures of a difference */
+    for (int64_t s = 0; s < results->shifted.count; s++) /* after the figures of a difference */
         for (int c = 0; c < COMPARISON_SCORES; c++)
             add(aurocs, json_pack("{s:s, s:s}", "shift", results->shifted.items[s].name, "score",
                                   comparison_score_name(results, c)));

@@ -1,4 +1,4 @@
-/* What people read at the end. */
+/* What people read at the end of a comparison. */
 #include "uncertainty/results/results.h"
 
 #include "base/log.h"

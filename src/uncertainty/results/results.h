@@ -27,7 +27,7 @@ typedef enum comparison_order {
 } comparison_order;
 extern const char *const comparison_order_names[]; /* "confidence", ... */
 
-enum { /* columns of a method's figures; behind them, for each shift and score, three more */
+enum { /* columns of a method's figures; after them, for each shift and score, three more */
        COMPARISON_FIGURE_NLL,
        COMPARISON_FIGURE_ACCURACY,
        COMPARISON_FIGURE_BRIER,
@@ -88,11 +88,11 @@ struct comparison_results;
 /** "nll", "accuracy", ...; of regressions "nll", "coverage_95", "mae", "calibration_error",
  * "variance", "mse", "aurc", in the same columns. */
 const char *comparison_figure_name(const struct comparison_results *results, int figure);
-/** Of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
+/** The name of the root of COMPARISON_FIGURE_SQUARED: "rms_calibration_error", or "rmse". */
 const char *comparison_root_name(const struct comparison_results *results);
 extern const char *const comparison_detection_names[]; /* "auroc", "aupr", "fpr95" */
 
-/** Columns with so many shifts, and the column of one figure of detection. */
+/** Columns with `shifts` shifts, and the column of one figure of detection. */
 int64_t comparison_columns(int64_t shifts);
 int64_t comparison_column(int64_t shift, int score, int detection);
 
@@ -166,7 +166,7 @@ typedef struct comparison_cost {
 typedef struct comparison_temperature {
     double temperature;
     double before, after; /* NLL a token on that text at temperature 1 and at this one */
-    bool at_edge;         /* the best may lie beyond the temperatures that were looked at */
+    bool at_edge;         /* the best may be beyond the temperatures that were looked at */
     int64_t tokens;
     double noise; /* of regressions: the variance of values' noise */
 } comparison_temperature;

@@ -132,7 +132,7 @@ static void move(world *w, int j, fuzz_bytes *in)
         lock_record_listed(job, highest(w));
         break;
     case LOCK_RECORD_ASK:
-        lock_record_judged(job, judge(w, job->owner, in));
+        lock_record_answered(job, judge(w, job->owner, in));
         break;
     case LOCK_RECORD_WATCH:
         maker = w->made_by[job->owner] - 1;
@@ -236,7 +236,7 @@ static void try_watch(fuzz_bytes *in)
     bp_watch_spec spec = {.size = 1 + fuzz_below(in, 6),
                           .seconds = 60,
                           .heartbeat_seconds = 1,
-                          .silence_alone = fuzz_below(in, 4) == 3};
+                          .only_silence = fuzz_below(in, 4) == 3};
     bool left[8] = {false};
     bp_watch_diagnosis diagnosis;
     bp_watch_slow slow;
@@ -263,15 +263,15 @@ static void try_watch(fuzz_bytes *in)
             left[rank] = true;
             bp_watch_leave(watch, rank);
         } else {
-            bp_watch_hear(watch, rank, heartbeat, now);
+            bp_watch_receive(watch, rank, heartbeat, now);
             FUZZ_CHECK(bp_watch_is_known(watch, rank));
             FUZZ_CHECK(bp_watch_last(watch, rank)->progress == heartbeat->progress);
         }
-        if (bp_watch_judge(watch, now, &diagnosis)) {
+        if (bp_watch_diagnose(watch, now, &diagnosis)) {
             FUZZ_CHECK(diagnosis.rank >= 0 && diagnosis.rank < spec.size);
             FUZZ_CHECK(bp_watch_is_known(watch, diagnosis.rank) && !left[diagnosis.rank]);
             FUZZ_CHECK(isfinite(diagnosis.seconds) && diagnosis.seconds >= 0);
-            FUZZ_CHECK(!spec.silence_alone || diagnosis.reason == BP_WATCH_SILENT);
+            FUZZ_CHECK(!spec.only_silence || diagnosis.reason == BP_WATCH_SILENT);
         }
         for (int k = 0; bp_watch_next_slow(watch, &slow); k++) {
             FUZZ_CHECK(k < spec.size && slow.rank >= 0 && slow.rank < spec.size);

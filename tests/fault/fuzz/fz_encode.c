@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "fuzz.h"
 #include "text/plain_bpe.h"
-#include "text/scan_priv.h"
-#include "text/tokenizer_priv.h"
-#include "text/unicode_priv.h"
+#include "text/tokenizer/tokenizer_parts.h"
+#include "text/tokenizer/vocab_load_priv.h"
+#include "text/unicode/scan.h"
+#include "text/unicode/tally.h"
+#include "text/unicode/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

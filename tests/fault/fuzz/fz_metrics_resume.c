@@ -3,7 +3,7 @@
  * that one. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "run/run_journal_priv.h"
+#include "run/run_journal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * both shares together have all pieces, and what is told of a piece lies within its text. */
 #include "base/buffer.h"
 #include "fuzz.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "text/tokenizer_priv.h"
+#include "text/tokenizer/tokenizer_parts.h"
 
 #include <string.h>
 

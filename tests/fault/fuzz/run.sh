@@ -34,10 +34,10 @@ parsers() {
     config) echo src/base/config_read.c src/base/config_value.c src/base/config_text.c src/base/config.c ;;
     manifest) echo src/io/checkpoint/manifest.c src/tensor/box.c ;;
     safetensors) echo src/io/huggingface/safetensors.c ;;
-    tokenizer_load) echo src/text/tokenizer_load.c src/text/tokenizer_text.c src/text/tokenizer.c ;;
-    encode) echo src/text/encoder.c src/text/bpe.c src/text/scan.c src/text/tally.c ;;
-    text) echo src/text/source.c src/text/documents.c src/text/jsonl.c ;;
-    rows) echo src/text/documents.c src/text/tsv.c src/text/conll.c src/text/squad.c src/text/jsonl.c src/base/json_members.c ;;
+    tokenizer_load) echo src/text/tokenizer/tokenizer_load.c src/text/tokenizer/vocab_load.c src/text/tokenizer/tokenizer_parts.c src/text/tokenizer/tokenizer_text.c src/text/tokenizer/tokenizer.c ;;
+    encode) echo src/text/tokenizer/encoder.c src/text/pipeline/bpe.c src/text/unicode/scan.c src/text/unicode/tally.c ;;
+    text) echo src/text/documents/source.c src/text/documents/documents.c src/text/documents/jsonl.c ;;
+    rows) echo src/text/documents/documents.c src/text/documents/tsv.c src/text/documents/conll.c src/text/documents/squad.c src/text/documents/jsonl.c src/base/json_members.c ;;
     prompts) echo src/infer/generate/prompts.c src/infer/generate/prompt_text.c src/infer/generate/stops.c ;;
     corpus_index) echo src/io/corpus/corpus_file.c src/io/corpus/corpus_columns.c src/io/corpus/extents.c src/io/h5/user_block.c ;;
     record) echo src/job/parts.c src/io/corpus/corpus_chunks.c src/io/h5/zstd_filter.c src/io/h5/lzf_filter.c ;;

@@ -92,12 +92,12 @@ static void ask(sim_world *world, sim_job *job)
         disk_find(&world->disk, FOLDER_LOCK, name_of(NAME_OWNER, job->lock_record.owner, 0));
 
     if (inode < 0)
-        lock_record_judged(&job->lock_record, LOCK_RECORD_GONE);
+        lock_record_answered(&job->lock_record, LOCK_RECORD_GONE);
     else if (world->disk.inodes[inode].content == DISK_TORN)
         sim_fail(world, job, "the lock is damaged: number %lld", (long long)job->lock_record.owner);
     else
-        lock_record_judged(&job->lock_record,
-                           answer_of(world, job, world->disk.inodes[inode].content));
+        lock_record_answered(&job->lock_record,
+                             answer_of(world, job, world->disk.inodes[inode].content));
 }
 
 static void check_watched(sim_world *world, const sim_job *job)

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "infer/score/plan.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdint.h>
 

@@ -4,7 +4,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "text/text_source.h"
+#include "text/documents/text_source.h"
+#include "text/unicode/tally.h"
 
 #include <inttypes.h>
 #include <stdio.h>

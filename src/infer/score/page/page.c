@@ -9,7 +9,7 @@
 #include "base/sort.h"
 #include "infer/score/keys.h"
 #include "job/report/report.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>

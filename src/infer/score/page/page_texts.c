@@ -8,7 +8,7 @@
 #include "base/run_options.h"
 #include "infer/score/score.h"
 #include "io/h5/h5.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>

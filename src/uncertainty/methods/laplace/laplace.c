@@ -111,7 +111,7 @@ static bp_err look_at_corpus(fit *self)
     return err;
 }
 
-/* ---- the report, as it stands in the file ---- */
+/* ---- the report, as it is in the file ---- */
 
 static void write_notes(const bp_laplace_report *report, char *notes, size_t bytes)
 {

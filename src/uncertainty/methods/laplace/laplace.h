@@ -25,7 +25,7 @@
  * sampled.
  *
  * What is reproducible: Z is a function of (seed, sample, element), and the tokens are a function
- * of corpus, keys and model alone. So tau and the samples agree to rounding on all meshes: not in
+ * only of corpus, keys and model. So tau and the samples agree to rounding on all meshes: not in
  * bits, because sums over ranks and eigenvectors have no order of their own.
  *
  * Sources: Ritter, Botev and Barber 2018, "A scalable Laplace approximation for neural networks",

@@ -16,7 +16,7 @@ typedef enum laplace_step {
     LAPLACE_STEPS
 } laplace_step;
 
-/** Of one rank. Local all. */
+/** On one rank. All are local. */
 typedef struct laplace_course {
     const bp_fit_listener *listener; /* on rank 0 of mesh->compute; NULL: none, and elsewhere */
     int64_t tokens, V, C, samples;   /* what is to be done; tokens: about */
@@ -27,7 +27,7 @@ typedef struct laplace_course {
 } laplace_course;
 
 void laplace_course_step(laplace_course *course, laplace_step step);
-/** `rows` tokens were added to the output factor in so many seconds. */
+/** `rows` tokens were added to the output factor in `seconds` seconds. */
 void laplace_course_measure(laplace_course *course, double rows, double seconds);
 /** So much of the step is done (0 to 1; of LAPLACE_EIGEN nobody knows). The listener receives it.
  * Errors: BP_ERR_STOPPED this rank was asked to stop. */

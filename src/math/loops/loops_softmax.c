@@ -1,0 +1,104 @@
+/* Rows of logits: maximum and sum of exponentials, gradient; and sums of squares. */
+#include "math/loops/loops_math_priv.h"
+#include "math/loops/loops_names_priv.h"
+#include <math.h>
+
+float LOOP(row_max)(const float *x, int64_t n)
+{
+    float lanes[LANES];
+    int64_t i = 0;
+
+    for (int l = 0; l < LANES; l++)
+        lanes[l] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lanes[l] = max_of(lanes[l], x[i + l]);
+    for (int l = 0; i + l < n; l++)
+        lanes[l] = max_of(lanes[l], x[i + l]);
+    for (int l = 1; l < LANES; l++)
+        lanes[0] = max_of(lanes[0], lanes[l]);
+    return lanes[0];
+}
+
+#define LOG2_E 1.44269504088896341f
+#define AHEAD  1024 /* floats: a page */
+#define BLOCK  2048 /* of a row: its exponentials find it in the first-level cache */
+
+/* The largest; a NaN may be lost: the sum of exponentials has it. */
+static inline float largest(const float *x, int64_t n)
+{
+    float lanes[LANES];
+    int64_t i = 0;
+
+    for (int l = 0; l < LANES; l++)
+        lanes[l] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+    for (int l = 0; i + l < n; l++)
+        lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lanes[l] = lanes[l + width] > lanes[l] ? lanes[l + width] : lanes[l];
+    return lanes[0];
+}
+
+static inline float exp_sum(const float *x, int64_t n, float max)
+{
+    float lanes[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        bp_fetch(x + i + BLOCK, LANES); /* for the next block's maximum */
+        for (int l = 0; l < LANES; l++)
+            lanes[l] += exp2_of((x[i + l] - max) * LOG2_E);
+    }
+    for (int l = 0; i + l < n; l++)
+        lanes[l] += exp2_of((x[i + l] - max) * LOG2_E);
+    return lane_sum(lanes);
+}
+
+/* Source: Milakov & Gimelshein 2018, algorithm 3, block by block. */
+void LOOP(softmax_statistics)(float *max, double *sum, const float *x, int64_t n)
+{
+    float top = -INFINITY;
+    double total = 0;
+
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t count = n - i < BLOCK ? n - i : BLOCK;
+        float here = largest(x + i, count);
+        if (here > top) {
+            total *= (double)exp_of(top - here);
+            top = here;
+        }
+        if (top == -INFINITY) /* nothing to be summed: zeros, or what is not a number */
+            for (int64_t j = 0; j < count; j++)
+                total += x[i + j] == x[i + j] ? 0.0 : (double)x[i + j];
+        else
+            total += (double)exp_sum(x + i, count, top);
+    }
+    *max = top;
+    *sum = total;
+}
+
+void LOOP(exp_scale)(float *y, const float *x, int64_t n, float max, float factor)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = exp2_of((x[i] - max) * LOG2_E) * factor;
+}
+
+double LOOP(square_sum)(const float *x, int64_t n)
+{
+    double lanes[LANES] = {0};
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        bp_fetch(x + i + AHEAD, LANES);
+        for (int l = 0; l < LANES; l++)
+            lanes[l] += (double)x[i + l] * (double)x[i + l];
+    }
+    for (int l = 0; i + l < n; l++)
+        lanes[l] += (double)x[i + l] * (double)x[i + l];
+    return wide_sum(lanes);
+}

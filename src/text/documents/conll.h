@@ -1,0 +1,21 @@
+/* Lines of CoNLL files that are no words, as conlleval and the readers of seqeval's files take
+ * them. Local: no MPI. */
+#ifndef BP_TEXT_DOCUMENTS_CONLL_H
+#define BP_TEXT_DOCUMENTS_CONLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** Does the line end a sentence: only white space, a mark of a new document ("-DOCSTART-" at its
+ * start), or conlleval's boundary ("-X-" as its first field)? */
+bool bp_conll_is_gap(const char *line, size_t bytes);
+
+/** How the line is cut into fields: equal for lines with equally many fields between equal
+ * separators (tabs, or else spaces), never 0. */
+int bp_conll_columns(const char *line, size_t bytes);
+
+/** Is a line before a sentence's first word a comment: does it begin with "#", and is it cut
+ * otherwise than words are? `columns`: of a line that is a word. */
+bool bp_conll_is_comment(const char *line, size_t bytes, int columns);
+
+#endif

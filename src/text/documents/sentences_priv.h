@@ -1,0 +1,14 @@
+/* Where sentences begin. */
+#ifndef BP_TEXT_DOCUMENTS_SENTENCES_PRIV_H
+#define BP_TEXT_DOCUMENTS_SENTENCES_PRIV_H
+
+#include "text/documents/text_source.h"
+
+/** The first place beyond `from`, where a sentence begins, at which another begins: before the
+ * White_Space between them. `bytes`: there is none. */
+size_t bp_sentence_next(bp_sentences rule, const char *text, size_t bytes, size_t from);
+
+/** The last such place that what follows text[bytes) changes nothing about; 0: there is none. */
+size_t bp_sentence_cut(bp_sentences rule, const char *text, size_t bytes);
+
+#endif

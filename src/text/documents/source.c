@@ -1,0 +1,327 @@
+/* Bytes of a file, through zlib or libzstd where its first bytes say so. */
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/signals.h"
+#include "text/documents/text_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#define INPUT_BYTES       ((size_t)1 << 18)
+#define RATIO_LIMIT       1000                 /* bytes of text for a byte of the file ... */
+#define FREE_BYTES        ((int64_t)256 << 20) /* ... beyond these */
+#define COMPRESS          "compress it again"
+#define MAGIC_BYTES       4 /* distinguish gzip and zstd from text */
+
+#define LOOK_MILLISECONDS 200 /* between looks for a signal */
+
+typedef enum { PLAIN, GZIP, ZSTD } coding;
+
+struct bp_text_source {
+    char *path; /* as messages show it */
+    int fd;
+    bool waits; /* standard input: who writes it may take long */
+    coding coding;
+    char *input; /* bytes of the file [INPUT_BYTES]: those in [input_at, input_end) are still to be
+                    used */
+    size_t input_at, input_end;
+    bool file_ended;
+    bool inside; /* a gzip member or zstd frame has begun and not ended */
+    bool flate_ready;
+    int64_t consumed, produced; /* bytes of the file, and of text */
+    z_stream flate;
+    ZSTD_DStream *zstd;
+};
+
+static bp_err fail_content(const bp_text_source *source, const char *what, const char *remedy)
+{
+    return BP_FAIL(BP_ERR_FORMAT, "text.damaged", "the %s data is %s: at %s, byte %lld; %s",
+                   source->coding == GZIP ? "gzip" : "zstd", what, source->path,
+                   (long long)source->consumed, remedy);
+}
+
+const char *bp_text_source_shown(const char *path)
+{
+    return strcmp(path, BP_TEXT_STDIN) == 0 ? "standard input" : path;
+}
+
+const char *bp_text_source_id(const char *path)
+{
+    return strcmp(path, BP_TEXT_STDIN) == 0 ? "stdin" : bp_path_base(path);
+}
+
+/* Until standard input has something. A signal only sets a flag, and a read would go on waiting. */
+static bp_err wait_for_input(const bp_text_source *source)
+{
+    struct pollfd input = {.fd = source->fd, .events = POLLIN};
+
+    while (source->waits) {
+        if (bp_signals_stop_asked())
+            return bp_fail_stopped("at %s, of which nothing was kept; run it again", source->path);
+        if (poll(&input, 1, LOOK_MILLISECONDS) > 0)
+            break;
+    }
+    return BP_OK;
+}
+
+/* More of the file, after what is there; at its end there is none. */
+static bp_err read_more(bp_text_source *source)
+{
+    for (;;) {
+        bp_err err = wait_for_input(source);
+
+        if (err != BP_OK)
+            return err;
+        ssize_t got =
+            read(source->fd, source->input + source->input_end, INPUT_BYTES - source->input_end);
+
+        if (bp_fault("text.read")) {
+            errno = EIO;
+            got = -1;
+        }
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return bp_fail_errno(BP_ERR_IO, "can't read", source->path);
+        source->input_end += (size_t)got;
+        source->file_ended = got == 0;
+        return BP_OK;
+    }
+}
+
+/* Once all input is used, read more. */
+static bp_err fill(bp_text_source *source)
+{
+    if (source->input_at < source->input_end || source->file_ended)
+        return BP_OK;
+    source->input_at = source->input_end = 0;
+    return read_more(source);
+}
+
+static void use_input(bp_text_source *source, size_t bytes)
+{
+    source->input_at += bytes;
+    source->consumed += (int64_t)bytes;
+}
+
+static coding coding_of(const unsigned char *start, size_t bytes)
+{
+    static const unsigned char frame[4] = {0x28, 0xB5, 0x2F, 0xFD};
+    static const unsigned char skippable[3] = {0x2A, 0x4D, 0x18};
+
+    if (bytes >= 3 && start[0] == 0x1F && start[1] == 0x8B && start[2] == 8)
+        return GZIP;
+    if (bytes >= 4 && memcmp(start, frame, 4) == 0)
+        return ZSTD;
+    if (bytes >= 4 && (start[0] & 0xF0) == 0x50 && memcmp(start + 1, skippable, 3) == 0)
+        return ZSTD;
+    return PLAIN;
+}
+
+/* A pipe may give its first bytes one at a time. */
+static bp_err start_decoder(bp_text_source *source)
+{
+    bp_err err = BP_OK;
+
+    while (err == BP_OK && source->input_end < MAGIC_BYTES && !source->file_ended)
+        err = read_more(source);
+    if (err != BP_OK)
+        return err;
+    source->coding = coding_of((const unsigned char *)source->input, source->input_end);
+    if (source->coding == GZIP) {
+        source->flate_ready = inflateInit2(&source->flate, 15 + 16) == Z_OK;
+        if (!source->flate_ready)
+            return bp_fail_memory("the gzip decoder", 1, 0);
+    }
+    if (source->coding == ZSTD) {
+        source->zstd = ZSTD_createDStream();
+        if (source->zstd == NULL)
+            return bp_fail_memory("the zstd decoder", 1, 0);
+    }
+    return BP_OK;
+}
+
+/* A descriptor of standard input that may be closed as any other. */
+static bp_err open_stdin(const char *shown, int *fd)
+{
+    struct stat status;
+
+    *fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (*fd >= 0 && (fcntl(*fd, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    if (*fd < 0)
+        return BP_FAIL(BP_ERR_INPUT, "text.closed",
+                       "it is closed: at %s; redirect a file or a pipe to it", shown);
+    if (fstat(*fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+        (void)close(*fd);
+        return BP_FAIL(BP_ERR_INPUT, "file.is_folder",
+                       "a folder is where a file is needed: at %s; name a file", shown);
+    }
+    return BP_OK;
+}
+
+bp_err bp_text_source_open(bp_text_source **out, const char *path)
+{
+    bool is_stdin = strcmp(path, BP_TEXT_STDIN) == 0;
+    bp_text_source *source;
+    int fd;
+    bp_err err =
+        is_stdin ? open_stdin(bp_text_source_shown(path), &fd) : bp_file_open(path, &fd, NULL);
+
+    *out = NULL;
+    if (err != BP_OK)
+        return err;
+    source = bp_alloc("text.source", 1, sizeof *source);
+    source->fd = fd;
+    source->waits = is_stdin;
+    source->path = bp_strdup(bp_text_source_shown(path));
+    source->input = bp_alloc("text.source", INPUT_BYTES, 1);
+    if (err == BP_OK)
+        err = start_decoder(source);
+    if (err != BP_OK)
+        bp_text_source_close(&source);
+    *out = source;
+    return err;
+}
+
+void bp_text_source_close(bp_text_source **source)
+{
+    bp_text_source *s = *source;
+
+    if (s == NULL)
+        return;
+    if (s->flate_ready)
+        (void)inflateEnd(&s->flate);
+    (void)ZSTD_freeDStream(s->zstd);
+    (void)close(s->fd); /* only read from */
+    bp_free(s->input);
+    bp_free(s->path);
+    bp_free(s);
+    *source = NULL;
+}
+
+int64_t bp_text_source_consumed(const bp_text_source *source)
+{
+    return source->consumed;
+}
+
+static bp_err read_plain(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
+{
+    size_t left = source->input_end - source->input_at;
+
+    *bytes = left < capacity ? left : capacity;
+    memcpy(buffer, source->input + source->input_at, *bytes);
+    use_input(source, *bytes);
+    return BP_OK;
+}
+
+static bp_err read_gzip(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
+{
+    z_stream *flate = &source->flate;
+    uInt left = (uInt)(source->input_end - source->input_at);
+    uInt space = capacity < INPUT_BYTES ? (uInt)capacity : (uInt)INPUT_BYTES;
+    int status;
+
+    if (!source->inside) { /* another member may follow the last */
+        (void)inflateReset(flate);
+        source->inside = true;
+    }
+    flate->next_in = (Bytef *)source->input + source->input_at;
+    flate->avail_in = left;
+    flate->next_out = (Bytef *)buffer;
+    flate->avail_out = space;
+    status = inflate(flate, Z_NO_FLUSH);
+    *bytes = space - flate->avail_out;
+    use_input(source, left - flate->avail_in);
+    if (status == Z_STREAM_END)
+        source->inside = false;
+    else if (status == Z_MEM_ERROR)
+        return bp_fail_memory("the gzip decoder", 1, 0);
+    else if (status != Z_OK && status != Z_BUF_ERROR)
+        return fail_content(source, "damaged, or followed by other bytes", COMPRESS);
+    return BP_OK;
+}
+
+static bp_err read_zstd(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
+{
+    ZSTD_inBuffer in = {source->input + source->input_at, source->input_end - source->input_at, 0};
+    ZSTD_outBuffer out = {buffer, capacity, 0};
+    size_t status = ZSTD_decompressStream(source->zstd, &out, &in);
+
+    *bytes = out.pos;
+    use_input(source, in.pos);
+    if (!ZSTD_isError(status)) {
+        source->inside = status != 0;
+        return BP_OK;
+    }
+    switch (ZSTD_getErrorCode(status)) {
+    case ZSTD_error_memory_allocation:
+        return bp_fail_memory("the zstd decoder", 1, 0);
+    case ZSTD_error_frameParameter_windowTooLarge:
+        return fail_content(source, "made with a window beyond 128 MiB (zstd --long)",
+                            "compress it with --long=27 or less");
+    default:
+        return fail_content(source, "damaged, or followed by other bytes", COMPRESS);
+    }
+}
+
+/* One turn of the decoder: some input is used, or some output made. */
+static bp_err read_some(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
+{
+    switch (source->coding) {
+    case GZIP:
+        return read_gzip(source, buffer, capacity, bytes);
+    case ZSTD:
+        return read_zstd(source, buffer, capacity, bytes);
+    case PLAIN:
+        break;
+    }
+    return read_plain(source, buffer, capacity, bytes);
+}
+
+/* No text of people's is like that: a little file would keep a job busy for days. */
+static bp_err check_ratio(const bp_text_source *source)
+{
+    return source->produced - FREE_BYTES <= RATIO_LIMIT * source->consumed
+               ? BP_OK
+               : fail_content(source, "more than 1,000 times its size when it is decompressed",
+                              "decompress it yourself if that is meant");
+}
+
+bp_err bp_text_source_read(bp_text_source *source, char *buffer, size_t capacity, size_t *bytes)
+{
+    size_t used = 0;
+
+    *bytes = 0;
+    while (used < capacity) {
+        size_t some = 0;
+        bp_err err = fill(source);
+        bool no_input = source->input_at == source->input_end;
+
+        if (err != BP_OK)
+            return err;
+        if (no_input && !source->inside)
+            break;
+        err = read_some(source, buffer + used, capacity - used, &some);
+        source->produced += (int64_t)some;
+        if (err == BP_OK && source->coding != PLAIN)
+            err = check_ratio(source);
+        if (err != BP_OK)
+            return err;
+        used += some;
+        if (no_input && some == 0 && source->inside)
+            return fail_content(source, "truncated", COMPRESS);
+    }
+    *bytes = used;
+    return BP_OK;
+}

@@ -1,0 +1,25 @@
+/* SQuAD's JSON: articles of paragraphs, each a context with questions and their answers. */
+#ifndef BP_TEXT_DOCUMENTS_SQUAD_PRIV_H
+#define BP_TEXT_DOCUMENTS_SQUAD_PRIV_H
+
+#include "text/documents/text_source.h"
+
+#include "text/documents/record_priv.h"
+
+typedef struct bp_squad { /* {0}: nothing is open */
+    json_t *root;
+    size_t article, paragraph, question; /* the next one */
+} bp_squad;
+
+/** Errors:    BP_ERR_FORMAT no JSON in UTF-8, or no list "data". */
+bp_err bp_squad_open(bp_squad *squad, const char *text, size_t bytes);
+void bp_squad_close(bp_squad *squad);
+
+/** The next question and its context, one after the other in record->joined: starts[1] and answer;
+ * the context and the answers as they are kept, each ended by a zero byte, in record->tags. *found
+ * is false after the last, and true after an error that is in a question: the next one may be
+ * asked for. Errors: BP_ERR_FORMAT a member is missing or of another type; a question
+ * or context without a character, or with U+0000; an answer that is not where it should be. */
+bp_err bp_squad_next(bp_squad *squad, bp_text_record *record, bool *found);
+
+#endif

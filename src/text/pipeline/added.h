@@ -1,0 +1,45 @@
+/* Added tokens: names that are found in text before anything else is done to it. */
+#ifndef BP_TEXT_PIPELINE_ADDED_H
+#define BP_TEXT_PIPELINE_ADDED_H
+
+#include "base/json.h"
+#include "text/pipeline/normalizer.h"
+#include "text/pipeline/pretokenizer.h"
+#include "text/unicode/trie.h"
+
+typedef struct bp_added_token {
+    int64_t id;
+    bool special, single_word, lstrip, rstrip;
+} bp_added_token;
+
+typedef struct bp_added_set {
+    bp_trie trie;        /* of contents; a value is a place in bp_added.tokens */
+    bool starts[256];    /* bytes that a content begins with */
+    bool any, any_plain; /* tokens at all, and such that are not special */
+} bp_added_set;
+
+typedef struct bp_added { /* {0}: none */
+    bp_added_token *tokens;
+    int count;
+    bp_added_set raw, normalized; /* found in text as it is, and in normalized text */
+} bp_added;
+
+/** Read "added_tokens" (ids were checked); contents of the normalized ones are normalized.
+ * Errors: BP_ERR_FORMAT a flag is no boolean; those of bp_normalize. */
+bp_err bp_added_read(bp_added *out, const json_t *json, const bp_normalizer *normalizer,
+                     const char *name);
+void bp_added_clear(bp_added *added);
+
+/** Cut text at the tokens of a set: sections in order, ids[k] the token of section k, -1: text.
+ * Without `specials` those are text. The longest content at the leftmost place is found. Source:
+ * huggingface/tokenizers, tokenizer/added_vocabulary.rs (find_matches). */
+typedef struct bp_sections {
+    bp_spans spans;
+    int64_t *ids;
+    int64_t capacity;
+} bp_sections;
+void bp_sections_clear(bp_sections *sections);
+void bp_added_cut(const bp_added *added, const bp_added_set *set, bool specials, const char *text,
+                  size_t bytes, bp_sections *out);
+
+#endif

@@ -1,0 +1,27 @@
+/* SentencePiece's compiled normalization: a double-array trie of what is replaced, and the text
+ * that comes in its place. */
+#ifndef BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
+#define BP_TEXT_PIPELINE_CHARSMAP_PRIV_H
+
+#include "base/buffer.h"
+#include "base/err.h"
+
+#include <stddef.h>
+
+typedef struct bp_charsmap bp_charsmap;
+
+/** Read the base64 text of "precompiled_charsmap": a 32-bit number of bytes, the trie (units of
+ * Darts-clone), texts that end with a zero byte. Every unit that text can reach is checked.
+ *
+ * Errors: BP_ERR_FORMAT not base64; the trie is longer than the map, reaches beyond it, or names a
+ * text that is not there. Source: google/sentencepiece, src/normalizer.cc; s-yata/darts-clone.
+ */
+bp_err bp_charsmap_new(bp_charsmap **out, const char *base64, const char *name);
+void bp_charsmap_free(bp_charsmap **map);
+
+/** Append the normalized text. A grapheme of less than six bytes is replaced whole by what its
+ * shortest match gives; else each character on its own. `text` is valid UTF-8. Source:
+ * huggingface/tokenizers, normalizers/precompiled.rs. */
+void bp_charsmap_apply(const bp_charsmap *map, const char *text, size_t bytes, bp_buffer *out);
+
+#endif

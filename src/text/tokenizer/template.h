@@ -1,0 +1,25 @@
+/* The post-processor that frames texts. */
+#ifndef BP_TEXT_TOKENIZER_TEMPLATE_H
+#define BP_TEXT_TOKENIZER_TEMPLATE_H
+
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** [begin] A end, of two texts [begin] A end B end: names of special tokens, and their ids. */
+typedef struct bp_template {
+    const char *begin; /* NULL: none */
+    int64_t begin_id;
+    const char *end;
+    int64_t end_id;
+    int second; /* the segment of B and the end after it */
+} bp_template;
+/** New reference. */
+json_t *bp_template_json(const bp_template *frame);
+
+/** Put the post-processor that bp_tokenizer_framed_text replaced back into a tokenizer.json; false:
+ * it replaced none. */
+bool bp_template_restore(json_t *root);
+
+#endif

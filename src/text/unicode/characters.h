@@ -1,0 +1,33 @@
+/* Characters of UTF-8 text, for those who cut text otherwise than tokenizers do. Local: no MPI. */
+#ifndef BP_TEXT_UNICODE_CHARACTERS_H
+#define BP_TEXT_UNICODE_CHARACTERS_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** Length of the character at text[0] and its code point; an invalid byte is a character of its
+ * own, whose code point is beyond Unicode. bytes > 0. */
+size_t bp_character_at(const char *text, size_t bytes, uint32_t *code_point);
+
+/** Append a character of bp_character_at. */
+void bp_character_add(bp_buffer *out, uint32_t code_point);
+
+/** Has the text no invalid byte? */
+bool bp_text_is_utf8(const char *text, size_t bytes);
+
+/** Is it one that Python's str.split takes for white space? */
+bool bp_character_is_space(uint32_t code_point);
+/** Is it a letter, a number or "_"? */
+bool bp_character_is_word(uint32_t code_point);
+
+/** Append valid UTF-8 in lower case, as Python's str.lower(): a capital sigma at the end of a word
+ * is the final one. */
+void bp_text_lowercase(bp_buffer *out, const char *text, size_t bytes);
+/** Append valid UTF-8 with each character in lower case, as Rust's char::to_lowercase: no final
+ * sigma. */
+void bp_text_lowercase_each(bp_buffer *out, const char *text, size_t bytes);
+
+#endif
