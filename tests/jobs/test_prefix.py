@@ -262,6 +262,47 @@ class Prefix(JobTest):
             self.assert_error(score(), 78, "[tokenizer.several_first]", "2 tokens", "score.prefix")
             self.assertEqual(score("score.prefix=bos").status, 0)
 
+    def labelled(self, tokenizer, *more):
+        """A corpus of texts of two classes."""
+        self.write("labelled.jsonl", "".join(json.dumps({"text": f"{text} {k}", "topic": "ab"[k % 2]}) + "\n" for k in range(8) for text in TEXTS))
+        out = self.at("_".join((tokenizer, "labelled") + more).replace("--", "") + ".h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer + "/tokenizer.json"), "--format", "jsonl", "--label", "topic", *more,
+                   "--out", out, self.at("labelled.jsonl")])
+        return out
+
+    def test_heads_of_tasks_read_texts_as_the_tokenizer_begins_them(self):
+        for name, template in (("begun", True), ("bare_begun", False)):
+            self.model(name, template, {"bos_token_id": GO, "eos_token_id": STOP})
+        plain, with_bos = self.labelled("begun"), self.labelled("begun", "--bos")
+        self.write("tune.ini", "[task]\nkind = classes\nlabel = topic\n[train]\nbatch = 4\nlog_every = 1\n[math]\nprecision = f32\nthreads = 1\n")
+
+        def tuned(name, model, corpus, steps=4):
+            self.must(["bagpipe", "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", f"model.init={self.at(model + '.c')}",
+                       f"corpus.train={corpus}", f"corpus.valid={corpus}", f"train.steps={steps}"])
+            return [line["loss"] for line in bagpipe_test.metrics(self.at(name))], bagpipe_test.state_of(self.at(name))["model"]
+
+        def nll(name, model, corpus):
+            self.must(["bagpipe", "score", self.write("s.ini", "[math]\nprecision = f32\nthreads = 1\n"), f"run.dir={self.at(name)}",
+                       f"score.model={self.at(model)}", f"score.corpus={corpus}"])
+            return bagpipe_test.read_json(self.at(name), "score", "summary.json")["nll_nats"]
+        losses, model = tuned("tune", "begun", plain)
+        self.assertIs(model["begins"], True)
+        self.assertEqual(tuned("tune_bos", "begun", with_bos)[0], losses)  # its documents get no second one
+        others, model = tuned("tune_bare", "bare_begun", self.labelled("bare_begun"))
+        self.assertNotIn("begins", model)
+        self.assertNotEqual(others, losses)
+        begun = nll("tune_scored", "tune", plain)
+        self.assertAlmostEqual(begun / 24, bagpipe_test.metrics(self.at("tune"))[-1]["valid_loss"], delta=1e-6)
+        self.assertEqual(nll("tune_bos_scored", "tune", with_bos), begun)
+        # an earlier version's: it reads documents as they are
+        shutil.copytree(self.at("tune"), self.at("older"), symlinks=True)
+        forget = lambda manifest: manifest["state"]["model"].pop("begins")
+        bagpipe_test.edit_manifest(os.path.join(self.at("older/checkpoints"), bagpipe_test.steps(self.at("older"))[-1]), forget)
+        self.assertNotEqual(nll("older_plain", "older", plain), begun)
+        self.assertEqual(nll("older_bos", "older", with_bos), begun)  # [GO] text [STOP], by hand
+        _, model = tuned("older", "begun", plain, 6)
+        self.assertNotIn("begins", model)
+
     def test_training_behind_the_beginning(self):
         self.save("own/tokenizer.json", dict(self.tokenizer, post_processor=TEMPLATE))
         self.save("own/tokenizer_config.json", {"eos_token": NAMES[STOP]})
