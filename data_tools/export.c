@@ -82,6 +82,7 @@ static bool find_frame(bp_text_frame *out, int64_t *context, const bp_tokenizer 
 
     for (int role = 0; role < BP_ROLES; role++)
         roles[role] = bp_tokenizer_role(tokenizer, (bp_role)role);
+    roles[BP_ROLE_FIRST] = bp_roles_get(state, BP_ROLE_FIRST);
     if ((json_object_get(state, "origin") && !json_is_true(json_object_get(state, "framed"))) ||
         bp_model_shape_read(&shape, state, bp_checkpoint_folder(checkpoint)) != BP_OK ||
         !(shape.family->start_token || bp_task_has_head(&shape.task)) ||

@@ -105,7 +105,13 @@ bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
     va_start(arguments, format);
     format_raw(format, arguments);
     va_end(arguments);
-    add_lines(message, raw, code == BP_ERR_CONFIG, id);
+    add_lines(message, raw, false, id);
+    return code;
+}
+
+bp_err bp_fail_lines(bp_err code, const char *id, const char *text)
+{
+    add_lines(message, text, true, id);
     return code;
 }
 
@@ -232,14 +238,15 @@ bp_err bp_err_wrap(bp_err code, const char *format, ...)
 
 bp_err bp_err_prefix(bp_err code, const char *format, ...)
 {
-    char context[BP_ERR_LINE_BYTES];
+    char said[BP_ERR_LINE_BYTES], context[BP_ERR_MESSAGE_BYTES];
     va_list arguments;
 
     va_start(arguments, format);
-    int wrote = vsnprintf(context, sizeof(context), format, arguments);
+    int wrote = vsnprintf(said, sizeof(said), format, arguments);
     va_end(arguments);
     if (wrote < 0)
         return code;
+    bp_err_escape(context, said, false);
     if (bp_err_was_asked(code)) /* it stays a notice */
         return bp_err_wrap(code, STOPPED "%s: %s", context, bp_err_text() + strlen(STOPPED));
     return bp_err_wrap(code, "%s: %s", context, bp_err_text());

@@ -36,13 +36,17 @@ typedef enum bp_err {
  * Messages read "what, with the value: at where; remedy [thing.what_is_wrong]". The identifier is a
  * string literal, two lower-case words joined by a dot, and stays when the wording changes: users
  * look it up in docs/messages.md, and tests assert it. It ends each line of the message, and so
- * goes wherever the message goes. Bytes that are not printable ASCII are escaped as \xNN, save line
- * breaks in a BP_ERR_CONFIG, which part its faults. A line longer than BP_ERR_LINE_BYTES loses its
- * middle (" ... "). Arguments may point into bp_err_message().
+ * goes wherever the message goes. A message is one line: bytes that are not printable ASCII are
+ * escaped as \xNN. A line longer than BP_ERR_LINE_BYTES loses its middle (" ... "). Arguments may
+ * point into bp_err_message().
  */
 #define BP_FAIL(code, id, ...) bp_fail((code), "" id, __VA_ARGS__)
 bp_err bp_fail(bp_err code, const char *id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/** The same for several faults, a line each, which all get the identifier. */
+#define BP_FAIL_LINES(code, id, text) bp_fail_lines((code), "" id, text)
+bp_err bp_fail_lines(bp_err code, const char *id, const char *text);
 
 /** Fail for a file operation: errno decides the code.
  *

@@ -3,6 +3,7 @@
  * surrogates, a key twice). Columns of messages stay what they are. */
 #include "base/json.h"
 
+#include "base/buffer.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@ typedef struct scanner {
     char *at, *end;
     const char *const *keys;
     int key_count;
+    bp_buffer open; /* skip_value: a byte for each object ('{') or list ('[') that is open */
 } scanner;
 
 static void skip_white(scanner *self)
@@ -58,32 +60,39 @@ static bool skip_plain(scanner *self)
     return self->at > from;
 }
 
+static bool closes(scanner *self)
+{
+    return self->open.bytes > 0 &&
+           is_at(self, self->open.data[self->open.bytes - 1] == '{' ? '}' : ']');
+}
+
+/* Of any depth. */
 static bool skip_value(scanner *self)
 {
-    bool is_object[DEPTH_MOST];
-    int depth = 0;
+    bp_buffer *open = &self->open;
 
+    open->bytes = 0;
     do { /* at a value, or at the end of a list or object that is empty */
-        bool closes = depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']');
+        bool empty = closes(self);
 
-        if (!closes && depth > 0 && is_object[depth - 1] && !(skip_string(self) && take(self, ':')))
+        if (!empty && open->bytes > 0 && open->data[open->bytes - 1] == '{' &&
+            !(skip_string(self) && take(self, ':')))
             return false;
-        if (!closes && (is_at(self, '{') || is_at(self, '['))) {
-            if (depth == DEPTH_MOST)
-                return false;
-            is_object[depth++] = *self->at++ == '{';
+        if (!empty && (is_at(self, '{') || is_at(self, '['))) {
+            bp_buffer_add(open, self->at++, 1);
             continue;
         }
-        if (!closes && !(is_at(self, '"') ? skip_string(self) : skip_plain(self)))
+        if (!empty && !(is_at(self, '"') ? skip_string(self) : skip_plain(self)))
             return false;
-        while (depth > 0 && !take(self, ',')) {
-            if (!take(self, is_object[depth - 1] ? '}' : ']'))
+        while (open->bytes > 0 && !take(self, ',')) {
+            if (!closes(self))
                 return false;
-            depth--;
+            self->at++;
+            open->bytes--;
         }
-        if (depth > 0 && is_at(self, is_object[depth - 1] ? '}' : ']'))
+        if (closes(self))
             return false; /* after a comma */
-    } while (depth > 0);
+    } while (open->bytes > 0);
     return true;
 }
 
@@ -167,7 +176,7 @@ json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char
                         int key_count, json_error_t *where)
 {
     char *copy = bp_alloc("base.json", (int64_t)bytes + 1, 1);
-    scanner self = {copy, copy + bytes, keys, key_count};
+    scanner self = {copy, copy + bytes, keys, key_count, {0}};
     json_t *value;
     bool is_sound;
 
@@ -176,6 +185,7 @@ json_t *bp_json_members(const char *text, size_t bytes, size_t flags, const char
     skip_white(&self);
     is_sound = is_sound && self.at == self.end;
     value = json_loadb(is_sound ? copy : text, bytes, flags, where);
+    bp_buffer_clear(&self.open);
     bp_free(copy);
     return value;
 }

@@ -155,13 +155,14 @@ static int write_file(const char *text)
     return number;
 }
 
-/* Control bytes (in a file's name, say) would reach the terminal as commands. */
-static void format_line(char out[LINE_BYTES], const char *format, va_list arguments)
+/* Control bytes (in a file's name, say) would reach the terminal as commands, or break the line;
+ * `lines` keeps the breaks. */
+static void format_line(char out[LINE_BYTES], bool lines, const char *format, va_list arguments)
 {
     if (vsnprintf(out, LINE_BYTES, format, arguments) < 0)
         out[0] = 0;
     for (char *p = out; *p != 0; p++)
-        if ((unsigned char)*p < 0x20 && *p != '\n' && *p != '\t')
+        if ((unsigned char)*p < 0x20 && *p != '\t' && (*p != '\n' || !lines))
             *p = '?';
 }
 
@@ -253,7 +254,7 @@ static void put_line(line_kind kind, const char *format, va_list arguments)
 
     if (!channels[at].speaks)
         return;
-    format_line(line, format, arguments);
+    format_line(line, kind == FILE_ONLY, format, arguments);
     columns = shows ? terminal_columns() : 0;
     lock_log();
     if (shows)
@@ -347,7 +348,7 @@ void bp_err_print(bp_err code)
 
 /* `id` with the bracket that closes it; "": none. A line that is too long loses its middle, not its
  * end. */
-static void warn(const char *id, const char *format, va_list arguments)
+static void warn(const char *id, bool lines, const char *format, va_list arguments)
 {
     static _Thread_local char raw[BP_ERR_MESSAGE_BYTES + 64], clean[BP_ERR_MESSAGE_BYTES];
     char head[128];
@@ -356,7 +357,7 @@ static void warn(const char *id, const char *format, va_list arguments)
         return;
     if (id[0] != 0)
         (void)snprintf(raw + strlen(raw), 64, " [%s", id);
-    bp_err_escape(clean, raw, true);
+    bp_err_escape(clean, raw, lines);
     (void)snprintf(head, sizeof(head), "%s: warning: %s%s", bp_err_program(), bp_log_prefix(),
                    bp_log_prefix()[0] == 0 ? "" : ": ");
     put_lines(head, clean);
@@ -370,7 +371,7 @@ void bp_warn(const char *id, const char *format, ...)
 
     (void)snprintf(closed, sizeof(closed), "%s]", id);
     va_start(arguments, format);
-    warn(closed, format, arguments);
+    warn(closed, false, format, arguments);
     va_end(arguments);
 }
 
@@ -379,6 +380,6 @@ void bp_warn_failure(const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    warn(bp_err_id(bp_err_message()), format, arguments);
+    warn(bp_err_id(bp_err_message()), true, format, arguments);
     va_end(arguments);
 }

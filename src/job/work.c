@@ -92,18 +92,25 @@ bp_err bp_work_run(bp_work_job *job, MPI_Comm world)
 {
     bp_work_memory memory;
     bp_err err = work_open_mesh(job, &memory, world, NULL);
+    bool has_work = false;
 
     /* where the run is finished, or held by another job, opening it decides */
-    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(job->config)->dir))
+    if (err == BP_OK)
+        has_work = bp_run_has_work(world, bp_run_keys_of(job->config)->dir);
+    if (has_work)
         err = bp_work_memory_check(world, &job->mesh_shape, &memory, NULL);
     if (err == BP_OK)
         err = work_open_model(job);
     if (err == BP_OK)
         err = open_run(job);
     if (err == BP_OK) {
-        if (bp_run_is_finished(job->run))
+        bool finished = bp_run_is_finished(job->run);
+
+        if (!finished && !has_work) /* a result of it is gone */
+            err = bp_work_memory_check(world, &job->mesh_shape, &memory, NULL);
+        if (finished)
             bp_log("the run is finished: the %s are in %s", job->work->results, job->folder);
-        else
+        else if (err == BP_OK)
             err = run(job);
         bp_err closed = bp_run_close(&job->run, err);
         err = err != BP_OK ? err : closed;

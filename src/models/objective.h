@@ -50,6 +50,7 @@ extern const char *const bp_noise_names[BP_NOISES]; /* "permute" */
 typedef struct bp_task_frame {
     int64_t begin, middle, end; /* tokens before, between and behind texts; -1: none */
     int64_t pad;                /* the token of places behind them */
+    bool once;                  /* a text that begins with `begin` itself gets no second one */
 } bp_task_frame;
 
 /** What examples are made by, besides tokens. */

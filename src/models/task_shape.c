@@ -17,6 +17,8 @@ void bp_task_to_json(json_t *model, const bp_task_shape *task)
     (void)json_object_set_new(model, "pool", bp_json_string(POOLS[task->pool]));
     if (task->dense)
         (void)json_object_set_new(model, "dense", json_true());
+    if (task->begins)
+        (void)json_object_set_new(model, "begins", json_true());
     if (task->precision > 0)
         (void)json_object_set_new(
             model, "dirichlet",
@@ -111,6 +113,7 @@ bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *w
     if (err == BP_OK)
         err = read_pool(task, model, where);
     task->dense = json_is_true(json_object_get(model, "dense"));
+    task->begins = json_is_true(json_object_get(model, "begins"));
     if (err == BP_OK && json_object_get(model, "dirichlet"))
         err = read_dirichlet(task, json_object_get(model, "dirichlet"), where);
     if (err == BP_OK && json_object_get(model, "sngp"))

@@ -22,6 +22,8 @@ typedef struct bp_task_shape {
     int64_t pool;     /* bp_pool */
     bool dense;       /* the state of a last place goes through a pooler (bp_backbone.dense); not in
                          checkpoints of earlier versions */
+    bool begins;      /* texts begin with what the model's tokenizer puts before them (the role
+                         "first"); of families without a pooler, not of earlier versions */
     int64_t frozen;   /* of training: so many of the first blocks keep their values */
     double lm_weight; /* of training: of the language model's loss beside the task's; 0: none */
     int64_t features; /* classes: random features of a Gaussian process (SNGP); 0: a linear map */
@@ -70,9 +72,9 @@ static inline bool bp_task_is_softmax(const bp_task_shape *task)
 {
     return !bp_task_has_head(task) || bp_task_kind_of(task)->has_names;
 }
-/** "task", "outcomes", "pool", "dense" where it is, of a prior network "dirichlet", and of a
- * Gaussian process "sngp", of the "model" object of a checkpoint; nothing of a language model.
- * Errors of reading: BP_ERR_FORMAT. */
+/** "task", "outcomes", "pool", "dense" and "begins" where they are, of a prior network "dirichlet",
+ * and of a Gaussian process "sngp", of the "model" object of a checkpoint; nothing of a language
+ * model. Errors of reading: BP_ERR_FORMAT. */
 void bp_task_to_json(json_t *model, const bp_task_shape *task);
 bp_err bp_task_from_json(bp_task_shape *task, const json_t *model, const char *where);
 

@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/printable.h"
 #include "run/run_fields.h"
 
 #include <ini.h>
@@ -130,16 +131,20 @@ static bool is_listed(const char *const *list, const char *key)
 static void add_fault(struct comparison *c, const char *name, const char *what, const char *now,
                       const char *before, const char *keep)
 {
+    bool may = is_listed(c->spec->new_run_may, name);
+    char *line;
+
     if (c->fault_count++ >= FAULTS_SHOWN)
         return;
-    bp_buffer_printf(&c->faults, "%s%s is %s, but the run began with %s: at %s; %s, or ",
-                     c->fault_count > 1 ? "\n" : "", what, now, before, c->run_dir, keep);
-    if (is_listed(c->spec->new_run_may, name))
-        bp_buffer_printf(&c->faults,
-                         "train on from its weights in another folder: model.init=%s run.dir=NEW",
-                         c->run_dir);
-    else
-        bp_buffer_printf(&c->faults, "use another run.dir");
+    line = bp_sprintf("%s is %s, but the run began with %s: at %s; %s, or %s%s%s", what, now,
+                      before, c->run_dir, keep,
+                      may ? "train on from its weights in another folder: model.init="
+                          : "use another run.dir",
+                      may ? c->run_dir : "", may ? " run.dir=NEW" : "");
+    if (c->fault_count > 1)
+        bp_buffer_add(&c->faults, "\n", 1);
+    bp_printable_add(&c->faults, line, strlen(line), ""); /* a break in a value ends no line */
+    bp_free(line);
 }
 
 /* What no result depends on may change in any job. */
@@ -240,7 +245,7 @@ bp_err run_compare(const json_t *before, const run_pairs *pairs, const bp_config
     if (c.fault_count > FAULTS_SHOWN)
         bp_buffer_printf(&c.faults, "\nand %lld more", (long long)(c.fault_count - FAULTS_SHOWN));
     if (c.fault_count > 0)
-        err = BP_FAIL(BP_ERR_CONFIG, "run.other_keys", "%s", c.faults.data);
+        err = BP_FAIL_LINES(BP_ERR_CONFIG, "run.other_keys", c.faults.data);
     if (err == BP_OK && c.changes.bytes > 0)
         *changes = bp_buffer_take(&c.changes);
     bp_buffer_clear(&c.faults);

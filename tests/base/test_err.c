@@ -25,19 +25,18 @@ static void bytes_of_users_are_escaped(void **state)
     assert_int_equal(BP_FAIL(BP_ERR_FORMAT, "test.odd", "a\x1b[2J\tb\xc3\xa9\x7f: at %s", "x"),
                      BP_ERR_FORMAT);
     assert_string_equal(bp_err_message(), "a\\x1B[2J\\x09b\\xC3\\xA9\\x7F: at x [test.odd]");
-    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "test.odd", "one\ntwo\n\n"), BP_ERR_CONFIG);
+    assert_int_equal(BP_FAIL_LINES(BP_ERR_CONFIG, "test.odd", "one\ntwo\n\n"), BP_ERR_CONFIG);
     assert_string_equal(bp_err_message(), "one [test.odd]\ntwo [test.odd]");
 }
 
 static void long_line_keeps_its_head_and_tail(void **state)
 {
-    char value[3000];
+    char value[3000], text[3100];
 
     memset(value, '\xff', sizeof value);
     value[sizeof value - 1] = 0;
-    assert_int_equal(
-        BP_FAIL(BP_ERR_CONFIG, "test.odd", "bad value %s: at file:3; give 5\nnext", value),
-        BP_ERR_CONFIG);
+    (void)snprintf(text, sizeof text, "bad value %s: at file:3; give 5\nnext", value);
+    assert_int_equal(BP_FAIL_LINES(BP_ERR_CONFIG, "test.odd", text), BP_ERR_CONFIG);
     const char *message = bp_err_message();
     size_t first = strcspn(message, "\n");
     assert_in_range(first, BP_ERR_LINE_BYTES - 8, BP_ERR_LINE_BYTES);
@@ -46,8 +45,12 @@ static void long_line_keeps_its_head_and_tail(void **state)
     assert_non_null(strstr(message, "\\xFF: at file:3; give 5 [test.odd]\nnext [test.odd]"));
 }
 
-static void only_a_configuration_has_several_lines(void **state)
+static void a_message_is_one_line_but_for_faults(void **state)
 {
+    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "test.odd", "odd: at a\nb; use b"), BP_ERR_CONFIG);
+    assert_string_equal(bp_err_message(), "odd: at a\\x0Ab; use b [test.odd]");
+    (void)bp_err_prefix(BP_ERR_CONFIG, "c\nd");
+    assert_string_equal(bp_err_message(), "c\\x0Ad: odd: at a\\x0Ab; use b [test.odd]");
     assert_int_equal(BP_FAIL(BP_ERR_INPUT, "test.odd", "no such file: at a\nb\n"), BP_ERR_INPUT);
     assert_string_equal(bp_err_message(), "no such file: at a\\x0Ab\\x0A [test.odd]");
     bp_err_set_message("one\ntwo"); /* another rank's, of a configuration */
@@ -62,7 +65,7 @@ static void any_length_fits_the_buffer(void **state)
     for (int i = 0; i < 199999; i++)
         text[i] = i % 50 == 49 ? '\n' : '\x01';
     text[199999] = 0;
-    assert_int_equal(BP_FAIL(BP_ERR_CONFIG, "test.odd", "%s", text), BP_ERR_CONFIG);
+    assert_int_equal(BP_FAIL_LINES(BP_ERR_CONFIG, "test.odd", text), BP_ERR_CONFIG);
     assert_in_range(strlen(bp_err_message()), BP_ERR_MESSAGE_BYTES / 2, BP_ERR_MESSAGE_BYTES - 1);
     free(text);
 }
@@ -174,7 +177,7 @@ static void capture(char *out, size_t out_bytes, int *status, void (*act)(void))
 
 static void print_two_faults(void)
 {
-    bp_err_print(BP_FAIL(BP_ERR_CONFIG, "test.odd", "one: at a:1\ntwo: at a:2"));
+    bp_err_print(BP_FAIL_LINES(BP_ERR_CONFIG, "test.odd", "one: at a:1\ntwo: at a:2"));
 }
 
 static void every_fault_has_a_line(void **state)
@@ -346,7 +349,7 @@ int main(void)
         cmocka_unit_test(severity_is_ordered_as_agreed),
         cmocka_unit_test(bytes_of_users_are_escaped),
         cmocka_unit_test(long_line_keeps_its_head_and_tail),
-        cmocka_unit_test(only_a_configuration_has_several_lines),
+        cmocka_unit_test(a_message_is_one_line_but_for_faults),
         cmocka_unit_test(any_length_fits_the_buffer),
         cmocka_unit_test(prefix_stands_before_the_message),
         cmocka_unit_test(identifier_goes_along),

@@ -98,7 +98,7 @@ static void progress_ends_with_a_whole_field(void **state)
 
 static void say_long_lines(void)
 {
-    bp_log("one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz");
+    bp_print_lines("one two three four five six seven\n\nabcdefghijklmnopqrstuvwxyz", 4);
 }
 
 static void long_lines_break_between_words_on_a_terminal_alone(void **state)
@@ -139,12 +139,12 @@ static void warning_does_not_mix_with_progress(void **state)
 
 static void say_control_bytes(void)
 {
-    bp_log("file \x1b[2J\x07.txt");
+    bp_log("file \x1b[2J\x07\n.txt");
 }
 
 static void control_bytes_do_not_reach_the_terminal(void **state)
 {
-    expect_shown(0, say_control_bytes, "file ?[2J?.txt\n");
+    expect_shown(0, say_control_bytes, "file ?[2J??.txt\n");
 }
 
 static void say_silently(void)
@@ -169,7 +169,7 @@ static void write_log_file(void)
 {
     if (bp_log_open(bp_test_path("log.txt")) != BP_OK)
         _exit(1);
-    bp_log("one\ntwo");
+    bp_log_file_only("one\ntwo");
     bp_log_progress("three");
     bp_log_file_only("four");
     BP_WARN("test.odd", "five");

@@ -232,6 +232,7 @@ static void names_of_special_tokens_are_tokens_if_asked(void **state)
     expect_tool(0, "corpus --tokenizer t.json --format lines --special --out s.h5 special.txt", 0,
                 "");
     expect_tool(0, "table s.h5", 0, "0,special.txt:1,6,");
+    expect_tool(0, "inspect s.h5", 0, "special     yes");
     expect_tool(0, "encode --tokenizer t.json --special '<|endoftext|>'", 0,
                 ",\"<|endoftext|>\"\n");
     expect_tool(0, "encode --tokenizer t.json '<|endoftext|>'", 0, ",\"<\"\n");

@@ -120,6 +120,17 @@ class BadInput(JobTest):
                       f"score.corpus={self.at('valid.h5')}"])
         self.assert_error(result, 78, "[run.other_job]", "pretrain")
 
+    def test_a_break_in_a_name_breaks_no_line(self):
+        name = self.at("two\nlines")
+        for arguments in ([f"run.dir={name}"], [f"run.dir={self.at('run')}", f"corpus.valid={name}"]):
+            self.assert_error(run([program("bagpipe"), "pretrain", self.at("small.ini"), *arguments]), 78, "[config.bad_value]", "two\\x0Alines")
+        for arguments in (["pretrain", name], ["status", name]):
+            self.assert_error(run([program("bagpipe"), *arguments]), 66, "[file.missing]", "two\\x0Alines")
+        os.mkdir(name)
+        self.write("two\nlines/wrong.ini", "[train]\nstep = 3\n[model]\nwidht = 3\n")
+        self.assert_error(run([program("bagpipe"), "pretrain", os.path.join(name, "wrong.ini"), f"run.dir={self.at('run')}"]), 78,
+                          "train.step:", "model.widht:", "two lines/wrong.ini", lines=5)
+
     def test_damaged_checkpoints(self):
         folder = self.trained("damaged", 0, "train.steps=6", "checkpoint.every=2")
         shard = os.path.join(folder, "checkpoints", steps(folder)[-1], "shard-00000.h5")

@@ -104,7 +104,7 @@ class Memory(JobTest):
             self.refused(self.job("ensemble", "refused", ranks, *keys, *plan, f"run.memory={int(1.5 * one)}MiB"), "refused")
 
     def test_scoring_and_studies(self):
-        model = self.trained("model", 0, "train.steps=1")
+        model = self.trained("model", 0, "train.steps=1", "model.width=256")  # a unit's states take more than starts of a process differ by
         score = (f"score.model={model}", f"score.corpus={self.at('valid.h5')}")
         study = (f"uncertainty.models=plain={model}, dropout={model}:dropout", f"uncertainty.in_domain={self.at('valid.h5')}", "uncertainty.dropout=0.1")
         for job, keys in (("score", score), ("uncertainty", study)):
@@ -116,11 +116,17 @@ class Memory(JobTest):
             self.refused(self.job(job, "planned", 0, *keys, "--plan", SMALL), "planned")
         states = [self.estimated(*score, "mesh.coordinator=dedicated", "--ranks", "3", f"score.states={word}", job="score") for word in ("yes", "no")]
         alone = [self.estimated(*score, "--ranks", "1", f"score.states={word}", job="score") for word in ("yes", "no")]
-        self.assertGreater(alone[0], alone[1] + 1)
+        self.assertGreater(alone[0], alone[1] + 15)
         self.assertGreater(states[0] - states[1], 2.5 * (alone[0] - alone[1]))  # the coordinator, too, holds some
         scored = self.job("score", "scored", 0, *score)
         self.assertEqual(scored.status, 0, str(scored))
         self.assertEqual(self.job("score", "scored", 2, *score, SMALL).status, 0)  # finished
+        os.remove(self.at("scored/score/documents.h5"))
+        for ranks in (0, 2):
+            self.refused(self.job("score", "scored", ranks, *score, SMALL))
+        again = self.job("score", "scored", 2, *score)
+        self.assertEqual(again.status, 0, str(again))
+        self.assertTrue(os.path.exists(self.at("scored/score/documents.h5")))
 
     def test_scores_of_a_large_ensemble_name_members_side_by_side(self):
         model = self.trained("wide", 0, "train.steps=1", "model.width=512", "model.heads=8")

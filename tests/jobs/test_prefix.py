@@ -61,7 +61,7 @@ class Prefix(JobTest):
         for key in ("bos_token_id", "eos_token_id"):
             config.pop(key)
         cls.save(name + "/config.json", dict(config, **(ids or {})))
-        cls.save(name + "/tokenizer.json", dict(cls.tokenizer, **({"post_processor": TEMPLATE} if template else {})))
+        cls.save(name + "/tokenizer.json", dict(cls.tokenizer, **({"post_processor": TEMPLATE if template is True else template} if template else {})))
         for file, value in files.items():
             cls.save(f"{name}/{file}.json", value)
         result = run([program("bagpipe-data"), "import", cls.at(name), "--out", cls.at(name + ".c")])
@@ -169,6 +169,11 @@ class Prefix(JobTest):
         got, summary = self.scored("eod", "m", self.corpus("m"), "score.prefix=eod")
         self.assertEqual(summary["convention"]["prefix"], "eod")
         self.near([one[:-1] for one in got], [one[1:] for one in behind_end])
+        own, summary = self.scored("eod", "m", self.corpus("m", "--bos"), "score.prefix=eod")  # in the place of its own beginning
+        self.assertEqual((summary["convention"]["prefix"], summary["tokens"]), ("eod", sum(map(len, ids))))
+        self.assertIsNotNone(summary["bits_per_byte"])
+        self.near([one[1:-1] for one in own], [one[:-1] for one in got])
+        self.assertTrue(all(math.isnan(one[0]) for one in own))
 
     def test_each_window_may_begin_so(self):
         self.model("every", True, {"bos_token_id": GO, "eos_token_id": STOP})
@@ -231,6 +236,72 @@ class Prefix(JobTest):
         self.assertEqual(set(last), {STOP, HALT})
         self.assertFalse(any({STOP, HALT} & set(line["tokens"][:-1]) for line in lines))
         self.assertFalse(any(token in line["text"] for line in lines for token in (NAMES[STOP], NAMES[HALT])))
+
+    def test_several_tokens_before_a_text_are_refused_where_they_count(self):
+        pieces = [{"SpecialToken": {"id": NAMES[token], "type_id": 0}} for token in (GO, HALT)] + [{"Sequence": {"id": "A", "type_id": 0}}]
+        lists = [{"SpecialToken": {"id": "both", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+        specials = {NAMES[token]: {"id": NAMES[token], "ids": [token], "tokens": [NAMES[token]]} for token in (GO, HALT)}
+        both = {NAMES[GO]: {"id": NAMES[GO], "ids": [GO, HALT], "tokens": [NAMES[GO], NAMES[HALT]]}}
+        lists[0]["SpecialToken"]["id"] = NAMES[GO]
+        for name, single, special in (("two", pieces, specials), ("double", lists, both)):
+            self.model(name, {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": special}, {"eos_token_id": STOP})
+            self.assertEqual(self.roles(name)[1:3], (GO, GO))
+            generate = lambda folder, prompt, *keys: run([
+                program("bagpipe"), "generate", self.write("g.ini", "[math]\nprecision = f32\nthreads = 1\n"), f"run.dir={self.at(name + folder)}",
+                f"generate.model={self.at(name + '.c')}", "generate.tokens=2", f"generate.prompts={self.write(folder + '.jsonl', json.dumps(prompt))}",
+                *keys])
+            self.assert_error(generate("text", {"prompt": "the"}), 78, "[tokenizer.several_first]", "2 tokens", "generate.prefix")
+            self.assertEqual(generate("bos", {"prompt": "the"}, "generate.prefix=bos").status, 0)
+            self.assertEqual(generate("ids", {"tokens": [GO, HALT, 5]}).status, 0)
+            corpus = self.corpus(name)
+            _, summary = self.scored(name + "scored", name, corpus)  # the harness's prefix is one token
+            self.assertEqual(summary["convention"]["prefix"], "bos")
+            choices = self.write("few.jsonl", "".join(json.dumps({"choices": [" a", " the"], "answer": 0}) + "\n" for _ in TEXTS))
+            score = lambda *keys: run([program("bagpipe"), "score", self.at("score.ini"), f"run.dir={self.at(name + 'choices')}",
+                                       f"score.model={self.at(name + '.c')}", f"score.corpus={corpus}", f"score.candidates={choices}", *keys])
+            self.assert_error(score(), 78, "[tokenizer.several_first]", "2 tokens", "score.prefix")
+            self.assertEqual(score("score.prefix=bos").status, 0)
+
+    def labelled(self, tokenizer, *more):
+        """A corpus of texts of two classes."""
+        self.write("labelled.jsonl", "".join(json.dumps({"text": f"{text} {k}", "topic": "ab"[k % 2]}) + "\n" for k in range(8) for text in TEXTS))
+        out = self.at("_".join((tokenizer, "labelled") + more).replace("--", "") + ".h5")
+        self.must(["bagpipe-data", "corpus", "--tokenizer", self.at(tokenizer + "/tokenizer.json"), "--format", "jsonl", "--label", "topic", *more,
+                   "--out", out, self.at("labelled.jsonl")])
+        return out
+
+    def test_heads_of_tasks_read_texts_as_the_tokenizer_begins_them(self):
+        for name, template in (("begun", True), ("bare_begun", False)):
+            self.model(name, template, {"bos_token_id": GO, "eos_token_id": STOP})
+        plain, with_bos = self.labelled("begun"), self.labelled("begun", "--bos")
+        self.write("tune.ini", "[task]\nkind = classes\nlabel = topic\n[train]\nbatch = 4\nlog_every = 1\n[math]\nprecision = f32\nthreads = 1\n")
+
+        def tuned(name, model, corpus, steps=4):
+            self.must(["bagpipe", "finetune", self.at("tune.ini"), f"run.dir={self.at(name)}", f"model.init={self.at(model + '.c')}",
+                       f"corpus.train={corpus}", f"corpus.valid={corpus}", f"train.steps={steps}"])
+            return [line["loss"] for line in bagpipe_test.metrics(self.at(name))], bagpipe_test.state_of(self.at(name))["model"]
+
+        def nll(name, model, corpus):
+            self.must(["bagpipe", "score", self.write("s.ini", "[math]\nprecision = f32\nthreads = 1\n"), f"run.dir={self.at(name)}",
+                       f"score.model={self.at(model)}", f"score.corpus={corpus}"])
+            return bagpipe_test.read_json(self.at(name), "score", "summary.json")["nll_nats"]
+        losses, model = tuned("tune", "begun", plain)
+        self.assertIs(model["begins"], True)
+        self.assertEqual(tuned("tune_bos", "begun", with_bos)[0], losses)  # its documents get no second one
+        others, model = tuned("tune_bare", "bare_begun", self.labelled("bare_begun"))
+        self.assertNotIn("begins", model)
+        self.assertNotEqual(others, losses)
+        begun = nll("tune_scored", "tune", plain)
+        self.assertAlmostEqual(begun / 24, bagpipe_test.metrics(self.at("tune"))[-1]["valid_loss"], delta=1e-6)
+        self.assertEqual(nll("tune_bos_scored", "tune", with_bos), begun)
+        # an earlier version's: it reads documents as they are
+        shutil.copytree(self.at("tune"), self.at("older"), symlinks=True)
+        forget = lambda manifest: manifest["state"]["model"].pop("begins")
+        bagpipe_test.edit_manifest(os.path.join(self.at("older/checkpoints"), bagpipe_test.steps(self.at("older"))[-1]), forget)
+        self.assertNotEqual(nll("older_plain", "older", plain), begun)
+        self.assertEqual(nll("older_bos", "older", with_bos), begun)  # [GO] text [STOP], by hand
+        _, model = tuned("older", "begun", plain, 6)
+        self.assertNotIn("begins", model)
 
     def test_training_behind_the_beginning(self):
         self.save("own/tokenizer.json", dict(self.tokenizer, post_processor=TEMPLATE))

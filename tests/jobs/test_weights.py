@@ -58,12 +58,15 @@ class Weights(GenerateTest):
         self.assert_error(result, 78, "[model.no_products]", "model.weights")
 
     def test_the_plan_has_fewer_bytes(self):
+        """Of a model whose weights take 25 MiB in float32 and 7 in q8: what a process takes besides differs by less than one."""
+        self.must(["bagpipe", "pretrain", self.at("small.ini"), f"run.dir={self.at('large')}", "model.width=512", "train.steps=1", "train.batch=1"])
+
         def megabytes(*keys):
-            result = self.result("planned", 0, "--plan", f"generate.model={self.at('wide')}", *keys)
+            result = self.result("planned", 0, "--plan", f"generate.model={self.at('large')}", *keys)
             self.assertEqual(result.status, 0, str(result))
             return float(re.search(r"takes about ([\d.]+) MiB", result.out).group(1))
 
-        self.assertLess(megabytes("model.weights=q8"), megabytes())
+        self.assertLess(megabytes("model.weights=q8") + 10, megabytes())
         self.assertFalse(os.path.exists(self.at("planned")))
 
 

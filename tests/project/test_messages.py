@@ -11,7 +11,7 @@ import unittest
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs" / "messages.md"
 FORM = r"[a-z][a-z0-9]*\.[a-z][a-z0-9_]*"
-CALLS = {"BP_FAIL": 1, "bp_fail": 1, "bp_config_fault": 1, "bp_err_last_words": 1, "BP_WARN": 0, "bp_warn": 0}  # and which argument is the identifier
+CALLS = {"BP_FAIL": 1, "BP_FAIL_LINES": 1, "bp_fail": 1, "bp_fail_lines": 1, "bp_config_fault": 1, "bp_err_last_words": 1, "BP_WARN": 0, "bp_warn": 0}  # and which argument is the identifier
 SHOWN = 3  # messages of an identifier, in the page
 # What several libraries or programs say, because its remedy is the same wherever it is found
 SHARED = set("""
@@ -98,6 +98,7 @@ def read():
                     continue  # where it is declared
                 warns = CALLS[call[1]] == 0
                 code, name, said = ([""] * warns + arguments(text, call.end()) + ["", ""])[:3]
+                said = '"%s"' if call[1] == "BP_FAIL_LINES" else said
                 literal = re.fullmatch(r'"(' + FORM + r')"', name)
                 if literal:
                     code = "BP_ERR_CONFIG" if call[1] == "bp_config_fault" else code

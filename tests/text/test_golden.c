@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "bp_test.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/unicode/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -376,6 +377,31 @@ static void text_of_invalid_bytes_is_normalized_once(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* Invalid bytes are hidden as characters of a block that the text has not: of one that has them all
+ * there is none. */
+static void text_of_every_block_hides_no_byte(void **state)
+{
+    enum { FIRST = 0x40000, BLOCKS = 5120 };
+    bp_tokenizer *tokenizer = open_normalized("bert", "{\"type\": \"Lowercase\"}");
+    static char text[4 * BLOCKS + 1];
+    bp_encoder *encoder;
+    bp_ids ids = {0};
+
+    (void)state;
+    for (uint32_t k = 0; k < BLOCKS; k++)
+        (void)bp_utf8_encode((uint8_t *)text + 4 * k, FIRST + 0x80 * k);
+    text[4 * BLOCKS] = '\xFF';
+    bp_test_expect(bp_encoder_new(&encoder, tokenizer), BP_OK);
+    bp_test_expect(bp_encode(encoder, text, sizeof text - 1, &ids), BP_OK); /* it is valid */
+    bp_test_expect(bp_encode(encoder, text, sizeof text, &ids), BP_ERR_FORMAT);
+    assert_non_null(strstr(bp_err_message(), "[text.not_utf8_hidden]"));
+    bp_test_expect(bp_encode(encoder, text + 4, sizeof text - 4, &ids),
+                   BP_OK); /* a block is free */
+    bp_ids_clear(&ids);
+    bp_encoder_free(&encoder);
+    bp_tokenizer_free(&tokenizer);
+}
+
 static void a_pattern_that_takes_too_long_is_an_error(void **state)
 {
     bp_tokenizer *tokenizer;
@@ -418,6 +444,7 @@ int main(void)
         cmocka_unit_test(a_tokenizer_spelled_otherwise_is_the_same),
         cmocka_unit_test(another_tokenizer_has_another_hash),
         cmocka_unit_test(text_of_invalid_bytes_is_normalized_once),
+        cmocka_unit_test(text_of_every_block_hides_no_byte),
         cmocka_unit_test(a_pattern_that_takes_too_long_is_an_error),
         cmocka_unit_test(wrong_patterns_are_named),
     };

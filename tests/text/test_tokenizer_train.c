@@ -257,6 +257,25 @@ static void frequent_words_come_first_and_ties_in_order_of_bytes(void **state)
     bp_tokenizer_free(&tokenizer);
 }
 
+/* A word with an invalid byte is [UNK] for the encoder, and is not counted: not its parts either.
+ */
+static void words_of_invalid_bytes_are_not_counted(void **state)
+{
+    static const char text[] = "ab\xFF"
+                               "cd ab x\xFE, ab \xFF\x80 ab\xFF"
+                               "cd";
+    static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+                                        ",",     "a",     "##b",   "ab"};
+    bp_trainer_options options = {.kind = "wordpiece", .size = 100};
+    bp_trainer_report report;
+    bp_tokenizer *tokenizer = train(shared_file("wp", text, sizeof text - 1), options, &report);
+
+    (void)state;
+    check_names(tokenizer, names, 9);
+    bp_test_check(COMM, report.words == 2);
+    bp_tokenizer_free(&tokenizer);
+}
+
 /* BERT's normalizer: accents go, Chinese characters stand alone, a control character is none. */
 static void words_are_those_of_bert(void **state)
 {
@@ -468,6 +487,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_number_of_ranks_makes_the_same),
         cmocka_unit_test(frequent_words_come_first_and_ties_in_order_of_bytes),
         cmocka_unit_test(pieces_of_words_are_those_of_the_plain_loop),
+        cmocka_unit_test(words_of_invalid_bytes_are_not_counted),
         cmocka_unit_test(words_are_those_of_bert),
         cmocka_unit_test(characters_are_counted_one_by_one),
         cmocka_unit_test(unigram_vocabularies_depend_on_the_text_alone),

@@ -231,6 +231,9 @@ static bp_err compare_infos(const opening *o)
             strcmp(one->labels_hash, infos[0].labels_hash) != 0)
             return differ(o, 0, k, "tasks or classes", bp_task_name(infos[0].task.kind),
                           bp_task_name(one->task.kind));
+        if (one->task.begins != infos[0].task.begins) /* one is of an earlier version */
+            return differ(o, 0, k, "beginnings of texts", infos[0].task.begins ? "bos" : "none",
+                          one->task.begins ? "bos" : "none");
         if (one->words != infos[0].words)
             return differ_in_number(o, 0, k, "vocab_size", infos[0].words, one->words);
         if (one->masks != infos[0].masks)

@@ -122,6 +122,8 @@ static bp_err add_text(reader *self, const char *text, size_t bytes)
     int64_t begin = begin_prompt(self, true);
     bp_err err = bp_encode(self->encoder, text, bytes, &self->prompts->ids);
 
+    if (err == BP_OK && !self->spec->before_ids)
+        err = bp_tokenizer_check_first(self->spec->tokenizer, self->spec->first, "generate.prefix");
     end_prompt(self, begin, true);
     if (err == BP_OK && self->spec->are_sources && self->spec->end >= 0) {
         bp_ids *ids = &self->prompts->ids;

@@ -239,6 +239,15 @@ int64_t bp_score_plan_file(const bp_score_plan *plan, int64_t document)
     return low;
 }
 
+/* The beginning that a corpus gave its documents (--bos) is no text either, and another prefix
+ * takes its place; -1: it gave none. */
+static int64_t own_beginning(const bp_score_plan *plan, const bp_corpus_file *file)
+{
+    const bp_corpus_info *info = bp_corpus_file_info(file);
+
+    return plan->rule.prefix && info->has_bos ? info->roles[BP_ROLE_BOS] : -1;
+}
+
 /* A document that begins with the prefix gets no second one: its own is no text. */
 static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_score_document *out)
 {
@@ -248,7 +257,7 @@ static bp_err skip_lead(const bp_score_plan *plan, bp_corpus_file *file, bp_scor
     if (plan->rule.lead < 0 || out->text == 0)
         return BP_OK;
     err = bp_corpus_file_read(file, out->start, 1, &first);
-    if (err == BP_OK && first == plan->rule.lead) {
+    if (err == BP_OK && (first == plan->rule.lead || first == own_beginning(plan, file))) {
         out->start++;
         out->stored--;
         out->text--;

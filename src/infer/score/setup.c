@@ -187,6 +187,20 @@ static bp_err load_corpus(scorer *self)
     return err;
 }
 
+/* Do documents of a corpus begin with another token (--bos) than the prefix, in whose place it is
+ * put? */
+static bool replaces_beginnings(const scorer *self)
+{
+    bool replaces = false;
+
+    for (int64_t k = 0; self->rule.lead >= 0 && k < bp_corpus_files(self->corpus); k++) {
+        const bp_corpus_info *info = bp_corpus_file_info(bp_corpus_file_at(self->corpus, k));
+
+        replaces = replaces || (info->has_bos && info->roles[BP_ROLE_BOS] != self->rule.lead);
+    }
+    return replaces && self->rule.prefix;
+}
+
 /* The name of the work: whatever a result's bits depend on, but for the machine. */
 static void make_key(scorer *self)
 {
@@ -206,6 +220,8 @@ static void make_key(scorer *self)
         bp_buffer_printf(&text, " q8");
     if (rule->lead != rule->eod || rule->every)
         bp_buffer_printf(&text, " behind %" PRId64 " %d", rule->lead, rule->every);
+    if (replaces_beginnings(self))
+        bp_buffer_printf(&text, " in place of beginnings");
     if (rule->piece > 0)
         bp_buffer_printf(&text, " pieces of %" PRId64, rule->piece);
     if (rule->convention == BP_SCORE_PAIRS)

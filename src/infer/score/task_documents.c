@@ -229,13 +229,17 @@ static bp_err take_documents(task_documents *self, const task_documents_spec *sp
 
 static bp_err open_documents(task_documents *self, const task_documents_spec *spec)
 {
+    int64_t roles[BP_ROLES];
     bp_model_shape shape;
     bp_err err = read_state(&self->state, spec->path);
 
-    if (err == BP_OK)
+    memcpy(roles, bp_corpus_roles(self->corpus), sizeof roles);
+    if (err == BP_OK) {
+        roles[BP_ROLE_FIRST] = bp_roles_get(self->state, BP_ROLE_FIRST); /* as it was trained */
         err = bp_model_shape_read(&shape, self->state, "manifest.json");
+    }
     if (err == BP_OK)
-        err = bp_task_frame_of(&self->frame, &shape, bp_corpus_roles(self->corpus),
+        err = bp_task_frame_of(&self->frame, &shape, roles,
                                bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
     if (err == BP_OK)
         err = find_pairs(self);

@@ -428,6 +428,7 @@ static bp_err create_writer(master *m)
     m->names = bp_alloc("io.build", build->path_count, sizeof *m->names);
     for (int k = 0; k < build->path_count; k++)
         m->names[k] = bp_text_source_id(build->paths[k]);
+    static const char *const yes = "yes";
     const bp_corpus_source sources[] = {
         {"tool", &build->tool, 1},
         {"tokenizer_kind", &m->kind, 1},
@@ -435,6 +436,7 @@ static bp_err create_writer(master *m)
         {"files", m->names, build->path_count},
         {"text_field", &build->text_field, build->text_field != NULL ? 1 : 0},
         {"fields", build->fields, build->field_count},
+        {"special", &yes, build->specials ? 1 : 0},
         {"sentences", &build->sentences_name, build->sentences != BP_SENTENCES_NONE ? 1 : 0}};
     int source_count = 0;
     for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++)

@@ -12,7 +12,8 @@ bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const i
     bool framed = shape->family->backbone(shape).pooler;
     bp_role lacks = framed && roles[BP_ROLE_CLS] < 0 ? BP_ROLE_CLS : BP_ROLE_SEP;
 
-    out->begin = framed ? roles[BP_ROLE_CLS] : -1;
+    out->begin = framed ? roles[BP_ROLE_CLS] : shape->task.begins ? roles[BP_ROLE_FIRST] : -1;
+    out->once = !framed;
     out->middle = out->end = roles[framed ? BP_ROLE_SEP : BP_ROLE_END];
     out->pad = roles[BP_ROLE_PAD] >= 0 ? roles[BP_ROLE_PAD] : 0;
     if (out->end >= 0 && (out->begin >= 0 || !framed))
@@ -53,9 +54,15 @@ bp_window_rule bp_task_windows(const bp_task_frame *frame, int64_t T, int64_t st
     return (bp_window_rule){T - (frame->begin >= 0) - 2, stride};
 }
 
+static bool gets_begin(const bp_task_frame *frame, const bp_task_pair *pair)
+{
+    return frame->begin >= 0 &&
+           !(frame->once && pair->tokens[0] > 0 && pair->text[0][0] == frame->begin);
+}
+
 int64_t bp_task_places(const bp_task_frame *frame, const bp_task_pair *pair)
 {
-    return pair->tokens[0] + pair->tokens[1] + (frame->begin >= 0) + 1 + (pair->tokens[1] > 0);
+    return pair->tokens[0] + pair->tokens[1] + gets_begin(frame, pair) + 1 + (pair->tokens[1] > 0);
 }
 
 int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_task_frame *frame,
@@ -68,7 +75,7 @@ int64_t bp_task_fill(int32_t *inputs, int32_t *segments, int64_t T, const bp_tas
     *cut = places > T ? places - T : 0;
     for (int64_t k = 0; k < *cut; k++)
         n[n[0] <= n[1]]--;
-    if (frame->begin >= 0)
+    if (gets_begin(frame, pair))
         inputs[at++] = (int32_t)frame->begin;
     memcpy(inputs + at, pair->text[0], (size_t)n[0] * sizeof *inputs);
     at += n[0];

@@ -13,8 +13,9 @@ static inline bool bp_task_keeps_words(const bp_model_shape *shape)
     return shape->task.lm_weight > 0;
 }
 
-/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end. `where`: the corpus that
- * has the roles, for messages. Errors: BP_ERR_CONFIG there is no such token. */
+/** Of a model with a pooler [CLS] A [SEP] B [SEP], of others A end B end, behind what the tokenizer
+ * puts before texts where the task has it. `where`: the corpus that has the roles, for messages.
+ * Errors: BP_ERR_CONFIG there is no such token. */
 bp_err bp_task_frame_of(bp_task_frame *out, const bp_model_shape *shape, const int64_t *roles,
                         const char *where);
 /** The texts of one document. */

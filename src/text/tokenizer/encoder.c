@@ -346,7 +346,7 @@ static bp_err encode_stretch(bp_encoder *encoder, const char *text, size_t bytes
 static bp_err hide_bytes(bp_encoder *encoder, const char **text, size_t *bytes)
 {
     const bp_strmap *names = &encoder->tokenizer->names;
-    bp_hidden_blocks *own;
+    bp_err err;
 
     encoder->hidden = encoder->pre.hidden = encoder->pieces.hidden = 0;
     if (bp_is_valid(*text, *bytes))
@@ -356,17 +356,12 @@ static bp_err hide_bytes(bp_encoder *encoder, const char **text, size_t *bytes)
         for (int64_t id = 0; id < names->count; id++)
             bp_hidden_mark(encoder->vocabulary, bp_strmap_key(names, id), names->entries[id].bytes);
     }
-    own = bp_alloc("text.encoder", 1, sizeof *own);
-    bp_hidden_mark(own, *text, *bytes);
-    encoder->hidden = bp_hidden_choose(own, encoder->vocabulary);
-    bp_free(own);
-    if (encoder->hidden == 0)
-        return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8_hidden",
-                       "a text has bytes that are not valid UTF-8, and characters of every block "
-                       "of planes 4 to 13, which represent such bytes here: mend its bytes");
-    encoder->pre.hidden = encoder->pieces.hidden = encoder->hidden;
     encoder->hidden_text.bytes = 0;
-    bp_hidden_add(&encoder->hidden_text, encoder->hidden, *text, *bytes);
+    err =
+        bp_hidden_hide(&encoder->hidden, &encoder->hidden_text, *text, *bytes, encoder->vocabulary);
+    if (err != BP_OK)
+        return err;
+    encoder->pre.hidden = encoder->pieces.hidden = encoder->hidden;
     *text = encoder->hidden_text.data;
     *bytes = encoder->hidden_text.bytes;
     return BP_OK;

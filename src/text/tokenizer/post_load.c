@@ -35,6 +35,15 @@ static bp_err read_pair(bp_tokenizer *tokenizer, const json_t *json, const char 
     return err;
 }
 
+/* How many ids a special token of a template stands for. */
+static int ids_of(const json_t *template, const char *token)
+{
+    const json_t *specials = json_object_get(template, "special_tokens");
+    size_t count = json_array_size(json_object_get(json_object_get(specials, token), "ids"));
+
+    return count > 1 ? (int)count : 1;
+}
+
 /* TemplateProcessing: a token before the text is cls (and may be bos), one after it sep. */
 static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const char *name)
 {
@@ -55,8 +64,11 @@ static bp_err read_template(bp_tokenizer *tokenizer, const json_t *json, const c
                         "a part of the template is neither Sequence nor SpecialToken: at %s", name);
         else
             err = take_role(tokenizer, after ? BP_ROLE_SEP : BP_ROLE_CLS, token, name);
-        if (err == BP_OK && token[0] != '\0' && !after && tokenizer->before < 0)
-            tokenizer->before = bp_tokenizer_id(tokenizer, token, strlen(token));
+        if (err == BP_OK && token[0] != '\0' && !after) {
+            if (tokenizer->before < 0)
+                tokenizer->before = bp_tokenizer_id(tokenizer, token, strlen(token));
+            tokenizer->before_count += ids_of(json, token);
+        }
         tokenizer->has_end = tokenizer->has_end || (after && token[0] != '\0');
         if (err != BP_OK)
             return err;

@@ -97,6 +97,16 @@ const bp_ends *bp_tokenizer_ends(const bp_tokenizer *tokenizer)
     return &tokenizer->ends;
 }
 
+bp_err bp_tokenizer_check_first(const bp_tokenizer *tokenizer, int64_t first, const char *key)
+{
+    if (first < 0 || first != tokenizer->before || tokenizer->before_count < 2)
+        return BP_OK;
+    return BP_FAIL(BP_ERR_CONFIG, "tokenizer.several_first",
+                   "the tokenizer puts %d tokens before a text, and %s = auto would put the first "
+                   "one there alone: at %s; set it to bos, eod or none",
+                   tokenizer->before_count, key, key);
+}
+
 const char *bp_tokenizer_disagreement(const bp_tokenizer *tokenizer, int k)
 {
     return tokenizer->disagreement[k];

@@ -26,7 +26,8 @@ bp_err bp_learn_merges(bp_merge **list, int64_t *count, const bp_learning *learn
 typedef struct bp_word_cutter bp_word_cutter;
 bp_err bp_word_cutter_new(bp_word_cutter **out, bool lowercase);
 void bp_word_cutter_free(bp_word_cutter **cutter);
-/** Count the words of one part of a document. Errors: BP_ERR_SYSTEM. */
+/** Count the words of one part of a document, but those with an invalid byte. Errors:
+ * BP_ERR_SYSTEM; BP_ERR_FORMAT those of bp_hidden_hide. */
 bp_err bp_word_cutter_count(bp_word_cutter *cutter, bp_strmap *words, const char *text,
                             size_t bytes);
 

@@ -6,6 +6,7 @@
 #include "text/pipeline/pipeline.h"
 #include "text/tokenizer/bert_json.h"
 #include "text/train/tokenizer_train_priv.h"
+#include "text/unicode/invalid_bytes.h"
 #include "text/unicode/scan.h"
 #include "text/unicode/unicode.h"
 
@@ -16,7 +17,7 @@
 struct bp_word_cutter {
     bp_normalizer normalizer;
     bp_pretokenizer pre;
-    bp_buffer scratch[2];
+    bp_buffer scratch[2], hidden;
     bp_pre_work work;
 };
 
@@ -47,37 +48,40 @@ void bp_word_cutter_free(bp_word_cutter **cutter)
     bp_pretokenizer_clear(&c->pre);
     bp_buffer_clear(&c->scratch[0]);
     bp_buffer_clear(&c->scratch[1]);
+    bp_buffer_clear(&c->hidden);
     bp_regex_work_free(&c->work.regex);
     bp_pre_work_clear(&c->work);
     bp_free(c);
     *cutter = NULL;
 }
 
-static bp_err count_valid(bp_word_cutter *cutter, bp_strmap *words, const char *text, size_t bytes)
-{
-    const bp_spans *spans;
-    bool first = true;
-    bp_err err = bp_normalize(&cutter->normalizer, cutter->work.regex, cutter->scratch, &text,
-                              &bytes, &first);
-
-    if (err == BP_OK)
-        err = bp_pretokenize(&cutter->pre, &cutter->work, first, &text, bytes, &spans);
-    for (int64_t k = 0; err == BP_OK && k < spans->count; k++)
-        err = bp_strmap_add(words, text + spans->data[k].start, spans->data[k].bytes, 1, NULL);
-    return err;
-}
-
+/* A word with an invalid byte is [UNK], as the encoder sees it: it is not counted. */
 bp_err bp_word_cutter_count(bp_word_cutter *cutter, bp_strmap *words, const char *text,
                             size_t bytes)
 {
+    const bp_spans *spans;
+    uint32_t *hidden = &cutter->work.hidden;
+    bool first = true;
     bp_err err = BP_OK;
 
-    for (size_t at = 0, length; at < bytes && err == BP_OK; at += length) {
-        const uint8_t *p = (const uint8_t *)text + at;
+    *hidden = 0;
+    if (!bp_is_valid(text, bytes)) {
+        cutter->hidden.bytes = 0;
+        err = bp_hidden_hide(hidden, &cutter->hidden, text, bytes, NULL);
+        text = cutter->hidden.data;
+        bytes = cutter->hidden.bytes;
+    }
+    if (err == BP_OK)
+        err = bp_normalize(&cutter->normalizer, cutter->work.regex, cutter->scratch, &text, &bytes,
+                           &first);
+    if (err == BP_OK)
+        err = bp_pretokenize(&cutter->pre, &cutter->work, first, &text, bytes, &spans);
+    for (int64_t k = 0; err == BP_OK && k < spans->count; k++) {
+        const char *word = text + spans->data[k].start;
+        size_t length = spans->data[k].bytes;
 
-        length = bp_scan_valid(p, bytes - at);
-        if (length > 1 || *p < 0x80) /* an invalid byte is [UNK] */
-            err = count_valid(cutter, words, text + at, length);
+        if (bp_hidden_before(*hidden, (const uint8_t *)word, length) == length)
+            err = bp_strmap_add(words, word, length, 1, NULL);
     }
     return err;
 }

@@ -1,5 +1,7 @@
 /* Invalid bytes of a text, hidden as characters while a pipeline runs. */
 #include "text/unicode/invalid_bytes.h"
+
+#include "base/mem.h"
 #include "text/unicode/scan.h"
 
 #include <string.h>
@@ -43,6 +45,22 @@ void bp_hidden_add(bp_buffer *out, uint32_t base, const char *text, size_t bytes
             at++;
         }
     }
+}
+
+bp_err bp_hidden_hide(uint32_t *base, bp_buffer *out, const char *text, size_t bytes,
+                      const bp_hidden_blocks *names)
+{
+    bp_hidden_blocks *own = bp_alloc("text.hidden", 1, sizeof *own);
+
+    bp_hidden_mark(own, text, bytes);
+    *base = bp_hidden_choose(own, names != NULL ? names : own);
+    bp_free(own);
+    if (*base == 0)
+        return BP_FAIL(BP_ERR_FORMAT, "text.not_utf8_hidden",
+                       "a text has bytes that are not valid UTF-8, and characters of every block "
+                       "of planes 4 to 13, which stand for such bytes: mend its bytes");
+    bp_hidden_add(out, *base, text, bytes);
+    return BP_OK;
 }
 
 bool bp_is_valid(const char *text, size_t bytes)

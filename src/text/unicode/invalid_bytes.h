@@ -6,6 +6,7 @@
 #define BP_TEXT_UNICODE_INVALID_BYTES_H
 
 #include "base/buffer.h"
+#include "base/err.h"
 #include "text/unicode/unicode.h"
 
 #include <stdbool.h>
@@ -25,6 +26,10 @@ uint32_t bp_hidden_choose(const bp_hidden_blocks *one, const bp_hidden_blocks *o
 /** Append text as valid UTF-8: invalid byte b is character base + (b & 0x7F). */
 void bp_hidden_add(bp_buffer *out, uint32_t base, const char *text, size_t bytes);
 bool bp_is_valid(const char *text, size_t bytes); /* UTF-8 */
+/** Hide the invalid bytes of a text, to the end of `out`, in a block that neither the text nor
+ * `names` (NULL: no names) has: *base. Errors: BP_ERR_FORMAT all blocks are used. */
+bp_err bp_hidden_hide(uint32_t *base, bp_buffer *out, const char *text, size_t bytes,
+                      const bp_hidden_blocks *names);
 
 /** Is p[0] on one of the characters of base? base 0: never. */
 static inline bool bp_is_hidden(uint32_t base, const uint8_t *p, size_t bytes)

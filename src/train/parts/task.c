@@ -305,10 +305,11 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
     return BP_OK;
 }
 
-/* Has the head the layer with tanh: not in a run that an earlier version began without it. */
-static bool begun_dense(const trainer *self)
+/* What an earlier version began a run without, it stays without: the layer with tanh of the head,
+ * and what stands before texts. */
+static void keep_begun(const trainer *self, bp_task_shape *task)
 {
-    int dense = 1;
+    bool has[2] = {true, true};
 
     if (self->mesh->coordinates) {
         const char *run_dir = bp_run_keys_of(self->config)->dir;
@@ -318,13 +319,16 @@ static bool begun_dense(const trainer *self)
 
         if (bp_checkpoint_read_metadata(run_dir, &folder, &manifest) == BP_OK && manifest &&
             bp_model_shape_read(&begun, json_object_get(manifest, "state"), folder) == BP_OK &&
-            bp_task_has_head(&begun.task))
-            dense = begun.task.dense;
+            bp_task_has_head(&begun.task)) {
+            has[0] = begun.task.dense;
+            has[1] = begun.task.begins;
+        }
         json_decref(manifest);
         bp_free(folder);
     }
-    bp_bcast_bytes(&dense, sizeof dense, 0, self->mesh->world);
-    return dense != 0;
+    bp_bcast_bytes(has, sizeof has, 0, self->mesh->world);
+    task->dense = task->dense && has[0];
+    task->begins = task->begins && has[1];
 }
 
 static bp_err find_shape(trainer *self, const fine_tuning *own)
@@ -346,6 +350,8 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
     bp_backbone backbone = shape->family->backbone(shape);
     task.pool = pool_of(self, &backbone);
     task.dense = backbone.dense && task.pool == BP_POOL_LAST;
+    task.begins =
+        !backbone.pooler && !shape->family->start_token && self->facts.roles[BP_ROLE_FIRST] >= 0;
     task.outcomes = own->names ? (int64_t)json_array_size(own->names) : kind_of(self)->ends;
     if (outside_of(self)) {
         task.precision = bp_task_keys_of(self->config)->precision;
@@ -364,9 +370,10 @@ static bp_err find_shape(trainer *self, const fine_tuning *own)
         if (err != BP_OK)
             return err;
         task.dense = shape->task.dense; /* an older one keeps the head that it has */
+        task.begins = task.begins && shape->task.begins;
     }
-    if (task.dense)
-        task.dense = begun_dense(self);
+    if (task.dense || task.begins)
+        keep_begun(self, &task);
     if (frozen > shape->layers)
         return BP_FAIL(BP_ERR_CONFIG, "task.too_many_layers",
                        "task.frozen_layers = %" PRId64 ", but the model has %" PRId64

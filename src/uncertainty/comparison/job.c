@@ -237,20 +237,33 @@ static bp_err check_memory(const comparison_job *self, int64_t m, const bp_plann
     return err == BP_ERR_SYSTEM ? bp_err_prefix(err, "method %s", method->name) : err;
 }
 
+static bp_err check_methods(comparison_job *self)
+{
+    bp_err err = BP_OK;
+
+    for (int64_t m = 0; err == BP_OK && m < self->results.methods.count; m++)
+        err = check_memory(self, m, NULL);
+    return err;
+}
+
 bp_err bp_uncertainty(MPI_Comm world, bp_config *config, const bp_option *const *score_tables)
 {
     comparison_job self;
     bp_err err = comparison_job_open(&self, world, config, score_tables, false);
+    bool has_work = err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir);
 
-    if (err == BP_OK && bp_run_has_work(world, bp_run_keys_of(config)->dir))
-        for (int64_t m = 0; err == BP_OK && m < self.results.methods.count; m++)
-            err = check_memory(&self, m, NULL);
+    if (has_work)
+        err = check_methods(&self);
     if (err == BP_OK)
         err = open_run(&self);
     if (err == BP_OK) {
-        if (is_finished(&self))
+        bool finished = is_finished(&self);
+
+        if (!finished && !has_work) /* a result of it is gone */
+            err = check_methods(&self);
+        if (finished)
             bp_log("the run is finished: the figures are in %s", self.results.folder);
-        else
+        else if (err == BP_OK)
             err = run(&self);
         bp_err closed = bp_run_close(&self.run, err);
         err = err != BP_OK ? err : closed;

@@ -66,13 +66,17 @@ static bp_err open_tokenizer(bp_tokenizer **out, const scorer *self)
 static bp_err read_choices(scorer *self, const char *path, const bp_tokenizer *tokenizer)
 {
     const char *key = bp_score_rule_keys_of(self->config)->prefix;
-    int64_t bos = bp_model_bos(&self->info), lead = self->rule.lead;
-    const bp_candidates_prefix prefix = {
-        .before = strcmp(key, "auto") == 0 ? bp_model_first(&self->info) : lead,
-        .alone = lead,
-        .bos = bos};
+    bool as_texts = strcmp(key, "auto") == 0;
+    int64_t lead = self->rule.lead;
+    const bp_candidates_prefix prefix = {.before = as_texts ? bp_model_first(&self->info) : lead,
+                                         .alone = lead,
+                                         .bos = bp_model_bos(&self->info)};
+    bp_err err =
+        as_texts ? bp_tokenizer_check_first(tokenizer, prefix.before, "score.prefix") : BP_OK;
 
-    return bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix);
+    return err == BP_OK
+               ? bp_candidates_read(&self->candidates, path, &self->plan, tokenizer, &prefix)
+               : err;
 }
 
 bp_err scorer_open_candidates(scorer *self)
