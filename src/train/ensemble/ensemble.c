@@ -13,7 +13,9 @@
 #include "mesh/mesh.h"
 #include "run/stop_request.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/memory.h"
+#include "train/loop/corpora.h"
+#include "train/loop/duration.h"
+#include "train/loop/run_identity.h"
 
 #include <inttypes.h>
 #include <stdio.h>

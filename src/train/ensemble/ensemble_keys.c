@@ -7,7 +7,7 @@
 #include "mesh/mesh.h"
 #include "models/task.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/memory.h"
+#include "train/loop/precision.h"
 
 #include <inttypes.h>
 #include <string.h>

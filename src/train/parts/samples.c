@@ -15,6 +15,7 @@
 #include "mesh/collective.h"
 #include "models/network_model.h"
 #include "train/loop/parts.h"
+#include "train/loop/report.h"
 
 #include <inttypes.h>
 #include <omp.h>
@@ -41,9 +42,9 @@ static int64_t every(const trainer *self)
 
 static bp_err open_tokenizer(const trainer *self, bp_tokenizer **out)
 {
-    return self->tokenizer
-               ? bp_tokenizer_parse(out, self->tokenizer, strlen(self->tokenizer), "the tokenizer")
-               : BP_OK;
+    return self->data.tokenizer ? bp_tokenizer_parse(out, self->data.tokenizer,
+                                                     strlen(self->data.tokenizer), "the tokenizer")
+                                : BP_OK;
 }
 
 static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids)
@@ -289,7 +290,7 @@ static bp_err write_text(trainer *self, void *own)
         }
         bp_buffer_clear(&result);
         bp_heartbeat_step(step);
-        self->clock += bp_clock_now() - began;
+        report_pause(self, bp_clock_now() - began);
     }
     (void)bp_heartbeat_phase(before);
     return BP_OK;

@@ -8,6 +8,7 @@
 #include "models/open.h"
 #include "nn/distill.h"
 #include "text/tokenizer.h"
+#include "train/loop/learning.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 
@@ -346,8 +347,9 @@ static bp_err check_same(const trainer *self, const teacher *own)
 {
     const char *began = NULL;
 
-    if (self->resumes)
-        began = json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
+    if (self->start.resumes)
+        began =
+            json_string_value(json_object_get(bp_checkpoint_state(self->start.source), "teacher"));
     if (!began || strcmp(began, own->digest) == 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.changed",
