@@ -159,7 +159,7 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
         return false;
     *out = (trainer){
         .config = *config, .parts = bp_training_parts, .facts = *facts, .mesh_shape = self->shape};
-    out->spec = bp_engine_spec_of(*config);
+    out->spec = bp_pretrain_spec_of(*config, bp_training_parts);
     out->spec.rate.steps = self->steps;
     out->spec.precision =
         strcmp(bp_math_keys_of(*config)->precision, "bf16") == 0 ? BP_BF16 : BP_F32;

@@ -50,12 +50,30 @@ static bool has_engine(const bp_config *config, const bp_model_family *family)
     return family && !family->count && !family->learner;
 }
 
-void bp_pretrain_check_model(bp_config *config)
+bp_engine_spec bp_pretrain_spec_of(const bp_config *config, const bp_training_part *const *parts)
+{
+    bp_engine_spec spec = bp_engine_spec_of(config);
+
+    for (; *parts; parts++)
+        if ((*parts)->ask)
+            (*parts)->ask(config, &spec);
+    return spec;
+}
+
+void bp_pretrain_warn(const bp_config *config, const bp_training_part *const *parts)
+{
+    bp_engine_spec_warn(config);
+    for (; *parts; parts++)
+        if ((*parts)->warn)
+            (*parts)->warn(config);
+}
+
+void bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts)
 {
     int64_t patience = bp_train_keys_of(config)->patience;
     bool has_valid = bp_config_is_set(config, "corpus.valid");
     bp_mesh_shape mesh = bp_mesh_shape_of(config);
-    bp_engine_spec spec = bp_engine_spec_of(config);
+    bp_engine_spec spec = bp_pretrain_spec_of(config, parts);
     bp_model_shape shape = {0};
 
     if (!bp_config_is_set(config, "model.init")) {
@@ -78,7 +96,7 @@ void bp_pretrain_check_model(bp_config *config)
     check_weights(config);
 }
 
-void bp_pretrain_check(bp_config *config)
+void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts)
 {
     int64_t members = bp_mesh_keys_of(config)->members;
 
@@ -87,7 +105,7 @@ void bp_pretrain_check(bp_config *config)
             config, "mesh.one_model",
             "mesh.members = %lld, but pretrain trains one model: at mesh.members; leave it at 1",
             (long long)members);
-    bp_pretrain_check_model(config);
+    bp_pretrain_check_model(config, parts);
 }
 
 void bp_finetune_require(bp_config *config)
@@ -110,8 +128,8 @@ void bp_finetune_check_model(bp_config *config)
         set_default(config, "train.epochs", "3");
 }
 
-void bp_finetune_check(bp_config *config)
+void bp_finetune_check(bp_config *config, const bp_training_part *const *parts)
 {
     bp_finetune_check_model(config);
-    bp_pretrain_check(config);
+    bp_pretrain_check(config, parts);
 }

@@ -36,14 +36,43 @@ bool trainer_keeps_bits(const bp_config *config, const char *key, const char *be
     return strcmp(key, "mesh.data") == 0 && tree && is_power_of_two(before) && is_power_of_two(now);
 }
 
-const char *const trainer_may_change[] = {
-    "run.dir",           "mesh.members",      "ensemble.members",
-    "ensemble.only",     "ensemble.parallel", "train.steps",
-    "train.epochs",      "train.patience",    "train.log_every",
-    "train.valid_every", "train.sample_*",    "train.digest_every",
-    "checkpoint.every",  "checkpoint.keep",   "checkpoint.async",
-    "corpus.valid",      "train.tensorboard", "train.trace",
-    "train.profile",     "ngram.memory",      NULL};
+/* Of no part; an ensemble has all of them, pretrain lacks those of ensembles. */
+static const char *const MAY_CHANGE[] = {"run.dir",
+                                         "mesh.members",
+                                         "ensemble.members",
+                                         "ensemble.only",
+                                         "ensemble.parallel",
+                                         "train.steps",
+                                         "train.epochs",
+                                         "train.patience",
+                                         "train.log_every",
+                                         "train.valid_every",
+                                         "train.digest_every",
+                                         "checkpoint.every",
+                                         "checkpoint.keep",
+                                         "checkpoint.async",
+                                         "corpus.valid",
+                                         "ngram.memory",
+                                         NULL};
+
+/* Appends a list to another. */
+static void add_keys(const char *out[TRAINER_MAY_CHANGE], int *count, const char *const *keys)
+{
+    for (; keys && *keys; keys++) {
+        BP_ASSERT(*count < TRAINER_MAY_CHANGE - 1);
+        out[(*count)++] = *keys;
+    }
+    out[*count] = NULL;
+}
+
+void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_part *const *parts)
+{
+    int count = 0;
+
+    add_keys(out, &count, MAY_CHANGE);
+    for (; *parts; parts++)
+        add_keys(out, &count, (*parts)->may_change);
+}
 
 /* What makes two runs the same run. */
 bp_err trainer_open_run(trainer *self)
@@ -51,6 +80,7 @@ bp_err trainer_open_run(trainer *self)
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     static const char *const NEW_RUN[] = {"optimizer.*", "train.*",       "corpus.*", "run.seed",
                                           "run.member",  "model.dropout", NULL};
+    const char *may_change[TRAINER_MAY_CHANGE];
     bp_run_identity identities[] = {{"corpus.train", self->facts.hash},
                                     {"tokenizer.path", self->facts.tokenizer_hash},
                                     {"model.init", self->start.init_digest},
@@ -65,7 +95,7 @@ bp_err trainer_open_run(trainer *self)
             json_integer((json_int_t)bp_model_trained_parameters(&self->shape)));
     bp_run_spec spec = {.job = bp_task_is_asked(self->config) ? "finetune" : "pretrain",
                         .trains = true,
-                        .may_change = trainer_may_change,
+                        .may_change = may_change,
                         .new_run_may = NEW_RUN,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
@@ -73,6 +103,7 @@ bp_err trainer_open_run(trainer *self)
                         .extra = extra};
     bp_err err;
 
+    trainer_may_change(may_change, self->parts);
     parts_describe_run(self, &spec);
     err = bp_run_open(&self->run, self->mesh, self->config, &spec);
     json_decref(extra);

@@ -4,9 +4,11 @@
 
 #include "train/loop/trainer.h"
 
-/** bp_run_spec.may_change of a training, and of an ensemble: pretrain lacks the keys that it alone
- * has. */
-extern const char *const trainer_may_change[];
+#define TRAINER_MAY_CHANGE 64 /* keys at most, and NULL */
+
+/** bp_run_spec.may_change of a training with these parts, and of an ensemble of such: NULL-ended;
+ * its words are borrowed. Local. */
+void trainer_may_change(const char *out[TRAINER_MAY_CHANGE], const bp_training_part *const *parts);
 /** bp_run_spec.keeps_bits of a training: no sum gets another order (docs/architecture.md, "What a
  * resume may change"). Local. */
 bool trainer_keeps_bits(const bp_config *config, const char *key, const char *before,

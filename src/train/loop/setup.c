@@ -113,7 +113,7 @@ static bp_err find_spec(trainer *self)
 
     if (self->shape.family->resolve && bp_model_shape_is_whole(&self->shape))
         self->shape.family->resolve(&self->shape, config);
-    self->spec = bp_engine_spec_of(config);
+    self->spec = bp_pretrain_spec_of(config, self->parts);
     self->spec.shortens = bp_corpus_keys_of(config)->bucket > 0;
     if (trainer_learner(self))
         self->spec.micro_batch = 1;

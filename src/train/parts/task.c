@@ -13,6 +13,7 @@
 #include "train/parts/pairs.h"
 #include "train/parts/sngp.h"
 #include "train/parts/task_survey.h"
+#include "train/parts/teacher.h"
 #include "train/parts/text.h"
 
 #include <inttypes.h>
@@ -280,7 +281,7 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
             "%s does not have beside task.kind = %s: at task.lm_weight; leave it out, or "
             "take a gpt",
             weight, self->shape.family->name, bp_task_name(task->kind));
-    if (bp_train_keys_of(self->config)->teacher && bp_train_keys_of(self->config)->soft_weight > 0)
+    if (teacher_gives_targets(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
                        "task.lm_weight = %g does not go with distill.model, which teaches classes "
                        "alone: at task.lm_weight; leave one of both out",
@@ -298,7 +299,7 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
                        "task.frozen_layers = %" PRId64 " counts layers of one stack, and "
                        "model.kind = %s has two: at task.frozen_layers; leave it out",
                        frozen, self->shape.family->name);
-    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+    if (teacher_is_asked(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
                        "model.kind = %s reads a text otherwise than a teacher: at distill.model; "
                        "leave it out",
