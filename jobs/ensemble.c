@@ -10,13 +10,30 @@
 #include "run/watchdog/watchdog.h"
 #include "train/engine/engine.h"
 #include "train/loop/pretrain.h"
+#include "train/parts/list.h"
 
 /* pretrain's, and the ensemble's own */
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,       bp_corpus_options,     bp_model_options,    bp_mask_options,
-    bp_noise_options,     bp_task_options,       bp_mesh_options,     bp_train_options,
-    bp_optimizer_options, bp_checkpoint_options, bp_math_options,     bp_ensemble_options,
-    bp_memory_options,    bp_slurm_options,      bp_watchdog_options, NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_corpus_options,
+                                           bp_model_options,
+                                           bp_mask_options,
+                                           bp_noise_options,
+                                           bp_task_options,
+                                           bp_mesh_options,
+                                           bp_train_options,
+                                           BP_TRAINING_PARTS_OPTIONS bp_optimizer_options,
+                                           bp_checkpoint_options,
+                                           bp_math_options,
+                                           bp_ensemble_options,
+                                           bp_memory_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
+
+static void warn(const bp_config *config)
+{
+    bp_pretrain_warn(config, bp_training_parts);
+}
 
 static bp_err run(const bp_job_call *call)
 {
@@ -49,6 +66,6 @@ const bp_job bp_job_ensemble = {
     .options = OPTIONS,
     .require = require,
     .check = bp_ensemble_check,
-    .warn = bp_engine_spec_warn,
+    .warn = warn,
     .run = run,
 };

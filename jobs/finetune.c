@@ -10,12 +10,31 @@
 #include "train/loop/pretrain.h"
 #include "train/parts/list.h"
 
-static const bp_option *const OPTIONS[] = {
-    bp_run_options,       bp_corpus_options,     bp_task_options,
-    bp_model_options,     bp_mask_options,       bp_noise_options,
-    bp_mesh_options,      bp_memory_options,     bp_train_options,
-    bp_optimizer_options, bp_checkpoint_options, bp_math_options,
-    bp_slurm_options,     bp_watchdog_options,   NULL};
+static const bp_option *const OPTIONS[] = {bp_run_options,
+                                           bp_corpus_options,
+                                           bp_task_options,
+                                           bp_model_options,
+                                           bp_mask_options,
+                                           bp_noise_options,
+                                           bp_mesh_options,
+                                           bp_memory_options,
+                                           bp_train_options,
+                                           BP_TRAINING_PARTS_OPTIONS bp_optimizer_options,
+                                           bp_checkpoint_options,
+                                           bp_math_options,
+                                           bp_slurm_options,
+                                           bp_watchdog_options,
+                                           NULL};
+
+static void check(bp_config *config)
+{
+    bp_finetune_check(config, bp_training_parts);
+}
+
+static void warn(const bp_config *config)
+{
+    bp_pretrain_warn(config, bp_training_parts);
+}
 
 static bp_err run(const bp_job_call *call)
 {
@@ -35,7 +54,7 @@ const bp_job bp_job_finetune = {
                 "  mpirun -n 4 bagpipe finetune genres.ini task.label=genre\n",
     .options = OPTIONS,
     .require = bp_finetune_require,
-    .check = bp_finetune_check,
-    .warn = bp_engine_spec_warn,
+    .check = check,
+    .warn = warn,
     .run = run,
 };

@@ -32,15 +32,11 @@ models/decoding.c models/decoding_step.c
 
 run/run_folder.c run/run_lines.c
 
-train/engine/engine.c train/engine/plan.c
-
 infer/score/task_page.c infer/score/task_report.c infer/score/task_spans.c
 
 io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/checkpoint_open.c
 
 io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
-
-train/engine/optimizer.c train/engine/optimizer_inject.c train/engine/optimizer_layerwise.c
 
 infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
 

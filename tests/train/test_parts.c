@@ -1,4 +1,5 @@
-/* The hooks of a training's parts: their order, what they are handed, and what a failure ends. */
+/* The hooks of a training's parts: their order, what they are handed, what a failure ends, and
+ * their keys. */
 #include "bp_test_mpi.h"
 
 #include "data/toy_corpus.h"
@@ -10,6 +11,7 @@
 #include "train/loop/parts.h"
 #include "train/loop/pretrain.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define WORLD MPI_COMM_WORLD
@@ -21,14 +23,25 @@ static const bp_option RUN[] = {{.key = "run.dir", .type = BP_OPTION_STRING, .re
                                 {.key = "tokenizer.path", .type = BP_OPTION_STRING},
                                 {.key = NULL}};
 
-/* A part that writes down a letter a hook. */
+/* A part that writes down a letter a hook. Its keys: */
+typedef struct toy_keys {
+    int64_t digest, size;
+} toy_keys;
+
+static const bp_option toy_options[] = {
+    {"toy.digest", BP_OPTION_INT, "7", 0, 100, .at = BP_AT(toy_keys, digest)}, /* may change */
+    {"toy.size", BP_OPTION_INT, "1", 0, 100, .at = BP_AT(toy_keys, size)},
+    {.key = NULL}};
+
 typedef struct toy {
     int steps, commits;
 } toy;
 
-static char heard[256];   /* letters of this rank */
-static int64_t received;  /* sum of the steps that were reported */
-static int closed, fails; /* fails: the time whose hook does; -1: none */
+static char heard[256];                       /* letters of this rank */
+static int64_t received;                      /* sum of the steps that were reported */
+static int closed, fails;                     /* fails: the time whose hook does; -1: none */
+static const char *digest = "7", *size = "1"; /* toy.digest and toy.size */
+static int warnings;
 static const bp_training_part toy_part;
 
 static void hear(char letter)
@@ -37,6 +50,21 @@ static void hear(char letter)
 
     BP_CHECK(used + 1 < sizeof heard);
     heard[used] = letter;
+}
+
+static const toy_keys *toy_keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, toy_options);
+}
+
+static void ask(const bp_config *config, bp_engine_spec *spec)
+{
+    spec->digest_every = toy_keys_of(config)->digest;
+}
+
+static void warn(const bp_config *config)
+{
+    warnings += (int)toy_keys_of(config)->size;
 }
 
 static bp_err open_toy(trainer *self, void **own)
@@ -54,8 +82,8 @@ static bp_err fail_at(part_time when)
 
 static bp_err ready(trainer *self, void *own)
 {
-    (void)self;
     (void)own;
+    BP_CHECK(self->spec.digest_every == strtoll(digest, NULL, 10));
     hear('r');
     return fail_at(PART_READY);
 }
@@ -143,10 +171,15 @@ static void close_toy(void *own)
     bp_free(own);
 }
 
+static const char *const MAY_CHANGE[] = {"toy.digest", NULL};
+
 static const bp_training_part toy_part = {
     .name = "toy",
     .memory = "of a test",
     .open = open_toy,
+    .may_change = MAY_CHANGE,
+    .ask = ask,
+    .warn = warn,
     .bytes = bytes_of,
     .at = {[PART_READY] = ready,
            [PART_BEGIN] = begin,
@@ -173,6 +206,7 @@ static bp_err train(const char *name, bool dedicated)
                                               bp_noise_options,
                                               bp_mesh_options,
                                               bp_train_options,
+                                              toy_options,
                                               bp_optimizer_options,
                                               bp_checkpoint_options,
                                               bp_math_options,
@@ -181,6 +215,8 @@ static bp_err train(const char *name, bool dedicated)
     char *keys[] = {bp_sprintf("run.dir=%s", bp_test_path(name)),
                     bp_sprintf("corpus.train=%s", bp_test_path("train.h5")),
                     bp_sprintf("mesh.coordinator=%s", dedicated ? "dedicated" : "shared"),
+                    bp_sprintf("toy.digest=%s", digest),
+                    bp_sprintf("toy.size=%s", size),
                     bp_strdup("model.layers=1"),
                     bp_strdup("model.width=8"),
                     bp_strdup("model.heads=2"),
@@ -202,6 +238,7 @@ static bp_err train(const char *name, bool dedicated)
     received = closed = 0;
     bp_test_expect(bp_config_new(&config, tables, tables), BP_OK);
     bp_test_expect(bp_config_read(config, NULL, count, keys), BP_OK);
+    bp_pretrain_warn(config, PARTS);
     err = bp_pretrain(WORLD, config, PARTS, NULL);
     bp_config_free(&config);
     for (int k = 0; k < count; k++)
@@ -262,12 +299,29 @@ static void a_failure_ends_the_training_and_closes_the_part(void **state)
     bp_test_check(WORLD, strcmp(heard, "orb") == 0 && closed == 1);
 }
 
+static void keys_of_a_part_are_its_own(void **state)
+{
+    (void)state;
+    fails = -1;
+    warnings = 0;
+    bp_test_check_err(WORLD, train("keys", false), BP_OK);
+    digest = "8";
+    bp_test_check_err(WORLD, train("keys", false), BP_OK);
+    bp_test_check(WORLD, warnings == 2);
+    size = "2";
+    bp_test_check_err(WORLD, train("keys", false), BP_ERR_CONFIG);
+    bp_test_check(WORLD, warnings == 4);
+    digest = "7";
+    size = "1";
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(hooks_are_called_in_their_order),
         cmocka_unit_test(a_dedicated_coordinator_receives_reports),
         cmocka_unit_test(a_failure_ends_the_training_and_closes_the_part),
+        cmocka_unit_test(keys_of_a_part_are_its_own),
     };
     return BP_TEST_RUN_MPI(argc, argv, tests);
 }

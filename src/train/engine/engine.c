@@ -12,16 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
-                                 int64_t slots)
-{
-    int64_t columns = 0;
-
-    for (int k = 0; shape->family->carries_state && k < network->carry_count; k++)
-        columns += network->carries[k].columns;
-    return columns * slots;
-}
-
 int64_t engine_carried_floats(const bp_engine *engine)
 {
     return bp_engine_carried_floats(engine->network, &engine->shape, engine->slots);
@@ -75,24 +65,6 @@ static bp_err allocate(bp_engine *engine)
             engine->network->floats); /* first touched by the threads that read them */
     return bp_optimizer_init(&engine->optimizer, mesh, engine->async, engine->network,
                              &engine->spec.optimizer);
-}
-
-/* What several ranks have parts of would have to be summed before it is squared. */
-bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *spec)
-{
-    for (int g = 0; g < network->group_count && bp_optimizer_rows[spec->optimizer.kind].squares;
-         g++) {
-        const bp_group *group = &network->groups[g];
-
-        if (!group->frozen &&
-            (group->tied || group->common > 0 || (group->partial && network->nn.tensors > 1)))
-            return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
-                           "optimizer.kind = %s squares gradients of micro-batches, but of %s "
-                           "several ranks have parts: at optimizer.kind; use %s",
-                           bp_optimizer_rows[spec->optimizer.kind].name, group->params[0].name,
-                           group->partial ? "mesh.tensor=1" : "mesh.pipeline=1");
-    }
-    return BP_OK;
 }
 
 static bp_err build(bp_engine *engine)

@@ -1,4 +1,4 @@
-/* The keys of training, optimizer and mesh that the engine reads. */
+/* The keys of training, optimizer and mesh that the engine and its loop read. */
 #include "train/engine/options.h"
 
 #include "base/err.h"
@@ -37,17 +37,6 @@ const bp_option bp_train_options[] = {
     {"train.patience", BP_OPTION_INT, "0", 0, 1e12, NULL, "validations",
      "end the run after so many validations without a new best; 0: never", false,
      .at = BP_AT(bp_train_keys, patience)},
-    {"train.sample_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
-     "a text that the model writes, in samples.jsonl and the log; 0: none", false,
-     .at = BP_AT(bp_train_keys, sample_every)},
-    {"train.sample_prompt", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "the text that samples go on from; not given: the end-of-document token", false,
-     .at = BP_AT(bp_train_keys, sample_prompt)},
-    {"train.sample_tokens", BP_OPTION_INT, "64", 1, 1e6, NULL, "tokens",
-     "the most new tokens of a sample", false, .at = BP_AT(bp_train_keys, sample_tokens)},
-    {"train.sample_temperature", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
-     "of samples: 0 takes the best token; else logits are divided by it and tokens drawn", false,
-     .at = BP_AT(bp_train_keys, sample_temperature)},
     {"train.digest_every", BP_OPTION_INT, "100", 0, 1e12, NULL, "steps",
      "ranks that hold the same parameters compare them; before each checkpoint too; 0: never",
      false, .at = BP_AT(bp_train_keys, digest_every)},
@@ -69,34 +58,6 @@ const bp_option bp_train_options[] = {
     {"train.recompute", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
      "keep only each block's input and compute the rest again", false,
      .at = BP_AT(bp_train_keys, recompute)},
-    {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "a table of where time goes, from the third step of each start on; kept in profile.json",
-     false, .at = BP_AT(bp_train_keys, profile)},
-    {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
-     "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
-     false, .at = BP_AT(bp_train_keys, tensorboard)},
-    {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
-     "it and adds .start-N to the name",
-     false, .at = BP_AT(bp_train_keys, trace)},
-    {"distill.model", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "CHECKPOINT or ensemble.json of a teacher, on the same ranks: the model learns from its "
-     "probabilities too",
-     false, .at = BP_AT(bp_train_keys, teacher)},
-    {"distill.temperature", BP_OPTION_REAL, "2", 0.01, 1000, NULL, NULL,
-     "of both models' logits, for that", false, .at = BP_AT(bp_train_keys, temperature)},
-    {"distill.weight", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL,
-     "of that loss; one less it is of the targets' own", false,
-     .at = BP_AT(bp_train_keys, soft_weight)},
-    {"distill.layers", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
-     "layers whose states learn from the teacher's, MODEL:TEACHER: 1:2,2:4; 0 is what the "
-     "embedding leaves; where widths differ a projection is learned",
-     false, .at = BP_AT(bp_train_keys, layers)},
-    {"distill.states", BP_OPTION_CHOICE, "mse", 0, 0, "mse|cosine", NULL,
-     "the loss of these states: mean squared error, or 1 - cosine", false,
-     .at = BP_AT(bp_train_keys, states)},
-    {"distill.states_weight", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
-     "of that loss, beside the other two", false, .at = BP_AT(bp_train_keys, states_weight)},
     END,
 };
 
@@ -223,8 +184,6 @@ bp_engine_spec bp_engine_spec_of(const bp_config *config)
         .batch = bp_train_keys_of(config)->batch,
         .tree = is(config, "train.reduction", "tree"),
         .recompute = bp_train_keys_of(config)->recompute,
-        .distills =
-            bp_train_keys_of(config)->teacher != NULL && bp_train_keys_of(config)->soft_weight > 0,
         .digest_every = bp_train_keys_of(config)->digest_every,
         .optimizer = {.kind = bp_optimizer_kind_of(config),
                       .beta1 = bp_optimizer_keys_of(config)->beta1,
@@ -497,51 +456,42 @@ void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shap
                         (long long)spec->micro_batch, fits);
 }
 
-/* A key of what is not there, and why it is ignored. */
-typedef struct unused_key {
-    const char *key;
-    bool unused;
-    const char *why;
-} unused_key;
-
 typedef struct unused_keys {
     const bp_config *config;
-    const unused_key *rows; /* ends with a key of NULL */
+    const bp_unused_key *rows;
 } unused_keys;
 
 static void warn_of_key(void *context, const bp_option *option, const char *value)
 {
     const unused_keys *self = context;
 
-    for (const unused_key *row = self->rows; row->key; row++)
+    for (const bp_unused_key *row = self->rows; row->key; row++)
         if (row->unused && strcmp(row->key, option->key) == 0 &&
             bp_config_departs(self->config, row->key))
             BP_WARN("config.unused_key", "%s = %s is ignored: %s", row->key, value, row->why);
+}
+
+void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows)
+{
+    bp_config_each(config, warn_of_key, &(unused_keys){config, rows});
 }
 
 static void warn_of_unused(const bp_config *config)
 {
     const char *adapter = bp_model_keys_of(config)->adapter.kind;
     bool none = strcmp(adapter, "none") == 0, lora = strcmp(adapter, "lora") == 0;
-    bool alone = bp_train_keys_of(config)->teacher == NULL,
-         no_states = alone || bp_train_keys_of(config)->layers == NULL;
-    const unused_key rows[] = {
+    const bp_unused_key rows[] = {
         {"adapter.rank", none, "without adapter.kind there is no adapter"},
         {"adapter.alone", none, "without adapter.kind there is no adapter"},
         {"adapter.scale", !lora, "only adapter.kind = lora has it"},
         {"adapter.targets", !lora, "only adapter.kind = lora has them"},
-        {"distill.temperature", alone, "without distill.model there is no teacher"},
-        {"distill.weight", alone, "without distill.model there is no teacher"},
-        {"distill.layers", alone, "without distill.model there is no teacher"},
-        {"distill.states", no_states, "without distill.layers no states are compared"},
-        {"distill.states_weight", no_states, "without distill.layers no states are compared"},
         {"optimizer.temperature", !bp_optimizer_rows[bp_optimizer_kind_of(config)].samples,
          "only optimizer.kind = sgld and vogn have it"},
         {"mesh.chunks", !is(config, "mesh.schedule", "interleaved"),
          "only mesh.schedule = interleaved has chunks"},
         {NULL, false, NULL}};
 
-    bp_config_each(config, warn_of_key, &(unused_keys){config, rows});
+    bp_warn_of_unused(config, rows);
 }
 
 /* The default's value is not warned of: config.ini names every key, and is a configuration too. */
@@ -553,11 +503,11 @@ void bp_engine_spec_warn(const bp_config *config)
     warn_of_unused(config);
     if (interleaved && !stages)
         BP_WARN("config.unused_key",
-                "mesh.schedule = interleaved is passed over: mesh.pipeline = 1 has nothing to "
+                "mesh.schedule = interleaved is ignored: mesh.pipeline = 1 has nothing to "
                 "interleave");
     if (is(config, "mesh.sequence_parallel", "yes") && bp_mesh_keys_of(config)->tensor == 1)
         BP_WARN("config.unused_key",
-                "mesh.sequence_parallel = yes is passed over: with mesh.tensor = 1 no ranks share "
+                "mesh.sequence_parallel = yes is ignored: with mesh.tensor = 1 no ranks share "
                 "rows");
 }
 

@@ -42,25 +42,12 @@ typedef struct bp_train_keys {
     int64_t log_every;
     int64_t valid_every;
     int64_t patience;
-    int64_t sample_every;
-    const char *sample_prompt;
-    int64_t sample_tokens;
-    double sample_temperature;
     int64_t digest_every;
     const char *reduction;
     double label_smoothing;
     double dropconnect;
     int64_t softmax_samples;
     bool recompute;
-    bool profile;
-    bool tensorboard;
-    const char *trace;
-    const char *teacher; /* distill.* */
-    double temperature;
-    double soft_weight;
-    const char *layers;
-    const char *states;
-    double states_weight;
 } bp_train_keys;
 
 static inline const bp_train_keys *bp_train_keys_of(const bp_config *config)
@@ -112,8 +99,8 @@ typedef struct bp_engine_spec {
     bp_schedule schedule;
     int chunks; /* of a stage, if interleaved: bp_engine_chunks */
     bool tree, recompute;
-    bool distills;                          /* from soft targets: bp_engine_teach */
-    bool overlap;                           /* messages travel beside compute: mesh.overlap */
+    bool distills; /* from soft targets (bp_engine_teach): whoever teaches sets it */
+    bool overlap;  /* messages travel beside compute: mesh.overlap */
     bp_sequence_parallel sequence_parallel; /* bp_engine_is_sequence_parallel */
     bool shortens; /* micro-batches may have fewer places (bp_batch_shorten) */
     bp_optimizer_rule optimizer;
@@ -146,7 +133,17 @@ bool bp_engine_is_sequence_parallel(const bp_engine_spec *spec, const bp_model_s
 void bp_engine_spec_check(const bp_engine_spec *spec, const bp_model_shape *shape,
                           const bp_mesh_shape *mesh, bp_config *config);
 
-/** A warning for each key that differs from its default and changes nothing: adapter.*, distill.*,
+/** A key of what is not there, and why it is ignored. */
+typedef struct bp_unused_key {
+    const char *key; /* NULL ends a list of them */
+    bool unused;
+    const char *why;
+} bp_unused_key;
+/** A warning for each of them that is unused, and differs from its default: config.ini names every
+ * key, and is a configuration too. Local. */
+void bp_warn_of_unused(const bp_config *config, const bp_unused_key *rows);
+
+/** A warning for each key that differs from its default and changes nothing: adapter.*,
  * optimizer.temperature, mesh.chunks and mesh.schedule=interleaved without what they need, and
  * mesh.sequence_parallel=yes without tensor ranks. Local. */
 void bp_engine_spec_warn(const bp_config *config);

@@ -1,5 +1,5 @@
 /* The memory plan of a rank: parameters, gradients, optimizer, activations, workspace. Printed by
- * --plan and at the start. */
+ * --plan and at the start. What the plan and the engine itself go by is here too. */
 #include "math/kernels/kernels.h"
 #include "train/engine/engine.h"
 #include "train/engine/gradient.h"
@@ -28,6 +28,34 @@ bp_stage_spec bp_stage_spec_for(const bp_engine_spec *spec, const bp_model_shape
                            .tree = spec->tree,
                            .recompute = spec->recompute,
                            .squares = bp_optimizer_rows[spec->optimizer.kind].squares};
+}
+
+int64_t bp_engine_carried_floats(const bp_network *network, const bp_model_shape *shape,
+                                 int64_t slots)
+{
+    int64_t columns = 0;
+
+    for (int k = 0; shape->family->carries_state && k < network->carry_count; k++)
+        columns += network->carries[k].columns;
+    return columns * slots;
+}
+
+/* What several ranks have parts of would have to be summed before it is squared. */
+bp_err bp_engine_check_squares(const bp_network *network, const bp_engine_spec *spec)
+{
+    for (int g = 0; g < network->group_count && bp_optimizer_rows[spec->optimizer.kind].squares;
+         g++) {
+        const bp_group *group = &network->groups[g];
+
+        if (!group->frozen &&
+            (group->tied || group->common > 0 || (group->partial && network->nn.tensors > 1)))
+            return BP_FAIL(BP_ERR_CONFIG, "optimizer.no_squares",
+                           "optimizer.kind = %s squares gradients of micro-batches, but of %s "
+                           "several ranks have parts: at optimizer.kind; use %s",
+                           bp_optimizer_rows[spec->optimizer.kind].name, group->params[0].name,
+                           group->partial ? "mesh.tensor=1" : "mesh.pipeline=1");
+    }
+    return BP_OK;
 }
 
 /* What libraries take only once they work: MPI's buffers, generated kernels, threads' stacks,

@@ -13,7 +13,10 @@
 #include "mesh/mesh.h"
 #include "run/stop_request.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/memory.h"
+#include "train/loop/corpora.h"
+#include "train/loop/duration.h"
+#include "train/loop/run_identity.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -160,13 +163,14 @@ static bp_err open_run(ensemble *self)
     static const char *const OTHER_BITS[] = {"mesh.*", "math.threads", NULL};
     const bp_mesh_shape *shape = &self->shape;
     corpus_facts facts = {0};
+    const char *may_change[TRAINER_MAY_CHANGE];
     bp_run_identity identities[] = {{"corpus.train", facts.hash},
                                     {"tokenizer.path", ""}, /* the members compare them */
                                     {"model.init", ""},
                                     {NULL, NULL}};
     bp_run_spec spec = {.job = "ensemble",
                         .trains = true,
-                        .may_change = trainer_may_change,
+                        .may_change = may_change,
                         .other_bits = OTHER_BITS,
                         .keeps_bits = trainer_keeps_bits,
                         .identities = identities,
@@ -175,6 +179,7 @@ static bp_err open_run(ensemble *self)
     bp_err err = check_names(self);
     json_t *extra;
 
+    trainer_may_change(may_change, bp_training_parts);
     if (err == BP_OK)
         err = bp_agree(self->mesh->world,
                        self->mesh->coordinates ? look_at_corpus(self, &facts) : BP_OK);

@@ -7,7 +7,8 @@
 #include "mesh/mesh.h"
 #include "models/task.h"
 #include "train/ensemble/ensemble.h"
-#include "train/loop/memory.h"
+#include "train/loop/precision.h"
+#include "train/parts/list.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -163,7 +164,7 @@ void bp_ensemble_check(bp_config *config)
         bp_finetune_check_model(config);
     else
         refuse_task_keys(config);
-    bp_pretrain_check_model(config);
+    bp_pretrain_check_model(config, bp_training_parts);
 }
 
 void ensemble_fill(ensemble *self, bp_config *config, const bp_ensemble_jobs *jobs)

@@ -13,6 +13,7 @@
 #include "mesh/collective.h"
 #include "models/family.h"
 #include "train/engine/engine.h"
+#include "train/loop/corpora.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
 
@@ -59,7 +60,7 @@ bp_err ensemble_member_config(const ensemble *self, int64_t member, bp_config **
     int64_t seed = bp_run_keys_of(self->config)->seed;
     char name[ENSEMBLE_NAME_BYTES];
     bp_err err = bp_config_derive(out, self->config, self->jobs->pretrain, self->jobs->pretrain);
-    const char *trace = err == BP_OK ? bp_train_keys_of(*out)->trace : NULL;
+    const char *trace = err == BP_OK ? bp_config_string(*out, "train.trace") : NULL;
 
     if (err == BP_OK)
         err = set_path(self, *out, "run.dir", member, "");

@@ -10,7 +10,13 @@
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
 #include "train/engine/engine.h"
+#include "train/loop/counting.h"
 #include "train/loop/memory.h"
+#include "train/loop/memory_remedy.h"
+#include "train/loop/peak.h"
+#include "train/loop/plan_text.h"
+#include "train/loop/rows.h"
+#include "train/loop/setup.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>
@@ -34,18 +40,18 @@ static bp_err plan_members(ensemble *self, MPI_Comm world, trainer *member, memo
     err = bp_agree(world, err);
     if (err == BP_OK)
         err = bp_comm_size(world) > 1
-                  ? memory_find(&member->node, world, self->config, member, one)
-                  : memory_find_planned(&member->node, member, one, asked->nodes);
+                  ? memory_find(&member->estimate.node, world, self->config, member, one)
+                  : memory_find_planned(&member->estimate.node, member, one, asked->nodes);
     if (err == BP_OK && bp_comm_is_root(world)) {
         trainer_measure_peak(member, 0.5);
-        member->gemm_peak *= ranks;
+        member->estimate.peak *= ranks;
         plan_print(member, &plan, stage);
         bp_log("this is one member of %" PRId64 "; %d train%s at a time, so %" PRId64
                " after another",
                self->members, self->shape.members, self->shape.members == 1 ? "s" : "",
                (self->members + self->shape.members - 1) / self->shape.members);
         trainer_warn_of_rows(member, one);
-        err = memory_judge(&member->node, member, one);
+        err = memory_check(&member->estimate.node, member, one);
     }
     return bp_agree(world, err);
 }
@@ -153,7 +159,7 @@ static bool sketch_member(const ensemble *self, const corpus_facts *facts, bp_co
         return false;
     *out = (trainer){
         .config = *config, .parts = bp_training_parts, .facts = *facts, .mesh_shape = self->shape};
-    out->spec = bp_engine_spec_of(*config);
+    out->spec = bp_pretrain_spec_of(*config, bp_training_parts);
     out->spec.rate.steps = self->steps;
     out->spec.precision =
         strcmp(bp_math_keys_of(*config)->precision, "bf16") == 0 ? BP_BF16 : BP_F32;
@@ -192,9 +198,9 @@ bp_err ensemble_check_memory(const ensemble *self, const corpus_facts *facts)
         err = memory_find(&node, mesh->world, self->config, &member, &one);
     else
         known = false;
-    member.node = node;
+    member.estimate.node = node;
     if (err == BP_OK)
-        err = bp_agree(mesh->world, known ? memory_judge(&node, &member, &one) : BP_OK);
+        err = bp_agree(mesh->world, known ? memory_check(&node, &member, &one) : BP_OK);
     if (err == BP_OK && known && ensemble_farthest(self) < 0)
         trainer_warn_of_rows(&member, &one);
     bp_config_free(&config);

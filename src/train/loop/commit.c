@@ -1,7 +1,6 @@
 /* Checkpoints of a training: what they hold, and which is kept as the best.
  * All of it over the whole world, since a dedicated coordinator commits what the others write. */
-#include "train/loop/parts.h"
-#include "train/loop/trainer.h"
+#include "train/loop/commit.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -12,11 +11,13 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "base/trace.h"
-#include "train/loop/pretrain.h"
+#include "train/loop/corpora.h"
+#include "train/loop/parts.h"
+#include "train/loop/report.h"
 
 #include <stdio.h>
 
-static json_t *state_of(const trainer *self, bool best)
+static json_t *state_of(const trainer *self, const commit_of *what)
 {
     const progress *p = &self->progress;
     const corpus_facts *facts = &self->facts;
@@ -35,15 +36,15 @@ static json_t *state_of(const trainer *self, bool best)
     if (trainer_bags(self->config))
         json_object_set_new(state, "bag_version", json_integer(BP_BAG_VERSION));
     bp_roles_put(state, facts->roles, &facts->ends);
-    parts_put_state(self, best, state);
-    if (self->base)
-        (void)json_object_set(state, "base", self->base);
+    parts_put_state(self, what->best, state);
+    if (self->start.base)
+        (void)json_object_set(state, "base", self->start.base);
     if (bp_corpus_keys_of(self->config)->bucket > 0 && p->places[0] >= 0) {
         (void)json_object_set_new(state, "places_computed", json_integer(p->places[0]));
         (void)json_object_set_new(state, "places_filled", json_integer(p->places[1]));
     }
-    if (self->counted)
-        (void)json_object_update_missing(state, self->counted);
+    if (what->state)
+        (void)json_object_update_missing(state, what->state);
     return state;
 }
 
@@ -60,22 +61,28 @@ bp_slice *trainer_slices_to_save(trainer *self, int64_t *count)
     return self->engine ? bp_engine_slices_to_save(self->engine, count) : NULL;
 }
 
-void trainer_log_commit(trainer *self)
+bp_err trainer_open_commits(trainer *self)
 {
-    if (self->unreported_commit > 0)
-        bp_log_screen_only("committed step %lld%s", (long long)self->unreported_commit,
-                           self->unreported_best == self->unreported_commit ? " (the best so far)"
-                                                                            : "");
-    self->unreported_commit = self->unreported_best = 0;
+    int64_t count;
+    bp_slice *slices;
+    bp_err err;
+
+    if (!bp_checkpoint_keys_of(self->config)->async)
+        return BP_OK;
+    slices = trainer_slices_to_save(self, &count); /* for the size of their copy */
+    err = bp_snapshot_new(&self->commits.snapshot, self->mesh->world,
+                          bp_slices_floats(slices, count));
+    bp_free(slices);
+    return err;
 }
 
-void trainer_sweep_end(trainer *self)
+void trainer_end_removal(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    if (bp_remover_wait(&self->remover) != BP_OK)
+    if (bp_remover_wait(&self->commits.remover) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
     (void)bp_heartbeat_phase(before);
@@ -97,15 +104,13 @@ static void committed(trainer *self, int64_t step, bool best)
     if (ours && best && bp_checkpoints_link_best(folder, step) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
     if (ours && bp_checkpoints_prune(folder, bp_checkpoint_keys_of(self->config)->keep,
-                                     &self->remover) != BP_OK)
+                                     &self->commits.remover) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
     if (bp_run_event(self->run, "checkpoint", event) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
     bp_free(folder);
     json_decref(event);
-    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
-    self->unreported_commit = step; /* shown on the screen by the next line of a step */
-    self->unreported_best = best ? step : self->unreported_best;
+    report_committed(self, step, best);
 }
 
 /* What this rank saves. */
@@ -115,18 +120,18 @@ typedef struct own_state {
     bp_digest *digests; /* of the slices, where they are copied */
 } own_state;
 
-/* A state that is not finite is worth nothing, and would push a good one out. behind: it is copied
+/* A state that is not finite is worth nothing, and would push a good one out. async: it is copied
  * and counted in the same breath. */
-static bp_err take_state(const trainer *self, bool behind, own_state *own)
+static bp_err take_state(const trainer *self, bool async, own_state *own)
 {
     bp_slice *slices = own->slices;
     int64_t count = own->count, bad;
-    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (behind ? 8.0 : 4.0) * (double)bp_slices_floats(slices, count));
+    BP_TRACE(BP_TRACE_SNAPSHOT, 0, (async ? 8.0 : 4.0) * (double)bp_slices_floats(slices, count));
 
-    if (behind)
+    if (async)
         own->digests = bp_alloc("commit.digests", count, sizeof *own->digests);
-    bad = behind ? bp_snapshot_take(self->snapshot, slices, count, own->digests)
-                 : bp_slices_not_finite(slices, count);
+    bad = async ? bp_snapshot_take(self->commits.snapshot, slices, count, own->digests)
+                : bp_slices_not_finite(slices, count);
     if (bad < 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_SOFTWARE, "training.diverged",
@@ -136,12 +141,12 @@ static bp_err take_state(const trainer *self, bool behind, own_state *own)
 }
 
 /* Lines of the journals come to disk first: no checkpoint may outlive a lost one. */
-static bp_err prepare(trainer *self, bool behind, own_state *own)
+static bp_err prepare(trainer *self, bool async, own_state *own)
 {
     bp_err err;
 
     own->slices = trainer_slices_to_save(self, &own->count);
-    err = take_state(self, behind, own);
+    err = take_state(self, async, own);
     if (err == BP_OK && bp_fault("ckpt.snapshot"))
         err = bp_fail_errno(BP_ERR_IO, "can't take the state to save",
                             bp_run_keys_of(self->config)->dir);
@@ -152,26 +157,27 @@ static bp_err prepare(trainer *self, bool behind, own_state *own)
     return bp_agree(self->mesh->world, err);
 }
 
-static bp_err save(trainer *self, bool behind, bool best)
+static bp_err save(trainer *self, bool async, const commit_of *what)
 {
     char name[BP_STEP_NAME], *folder = trainer_checkpoints_folder(self);
     bp_checkpoint_commit commit = {.parent = folder,
                                    .name = name,
                                    .check_owner = bp_run_check_owner,
                                    .context = self->run,
-                                   .tokenizer = self->tokenizer,
-                                   .attachment = self->attachment,
-                                   .snapshot = behind ? self->snapshot : NULL,
-                                   .busy_seconds = behind ? &self->behind.busy_seconds : NULL};
-    json_t *state = state_of(self, best);
+                                   .tokenizer = self->data.tokenizer,
+                                   .attachment = what->attachment,
+                                   .snapshot = async ? self->commits.snapshot : NULL,
+                                   .busy_seconds =
+                                       async ? &self->commits.pending.busy_seconds : NULL};
+    json_t *state = state_of(self, what);
     own_state own = {0};
-    bp_err err = prepare(self, behind, &own);
+    bp_err err = prepare(self, async, &own);
 
     commit.digests = own.digests;
     bp_checkpoint_step_name(name, self->progress.step);
-    if (err == BP_OK && behind)
-        err = bp_checkpoint_begin(&self->behind.saving, self->mesh->world, &commit, own.slices,
-                                  own.count, state);
+    if (err == BP_OK && async)
+        err = bp_checkpoint_begin(&self->commits.pending.writes, self->mesh->world, &commit,
+                                  own.slices, own.count, state);
     else if (err == BP_OK)
         err = bp_checkpoint_save(self->mesh->world, &commit, own.slices, own.count, state);
     bp_free(own.digests);
@@ -181,20 +187,20 @@ static bp_err save(trainer *self, bool behind, bool best)
     return err;
 }
 
-bp_err trainer_commit(trainer *self, bool best)
+bp_err trainer_commit(trainer *self, const commit_of *what)
 {
     double began = bp_clock_now();
     bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     bp_err err = BP_OK;
 
-    BP_ASSERT(!self->behind.saving);
+    BP_ASSERT(!self->commits.pending.writes);
     if (self->progress.committed != self->progress.step) {
-        err = save(self, false, best);
+        err = save(self, false, what);
         if (err == BP_OK)
-            committed(self, self->progress.step, best);
+            committed(self, self->progress.step, what->best);
     }
     (void)bp_heartbeat_phase(before);
-    self->commit_seconds = bp_clock_now() - began;
+    self->commits.seconds = bp_clock_now() - began;
     return err;
 }
 
@@ -204,28 +210,29 @@ bp_err trainer_commit_begin(trainer *self, bool best)
     bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     bp_err err;
 
-    BP_ASSERT(!self->behind.saving && self->progress.committed != self->progress.step);
-    self->behind = (commit_async){
+    BP_ASSERT(!self->commits.pending.writes && self->progress.committed != self->progress.step);
+    self->commits.pending = (commit_async){
         .step = self->progress.step, .best = best, .coordinator = BP_ASYNC_CHECKPOINT_WRITES};
-    err = save(self, true, best);
-    self->behind.stood = bp_clock_now() - began;
+    err = save(self, true, &(commit_of){.best = best});
+    self->commits.pending.stalled_seconds = bp_clock_now() - began;
     (void)bp_heartbeat_phase(before);
-    bp_heartbeat_commit(self->commit_seconds); /* of the one before: this was the least of it */
+    bp_heartbeat_commit(self->commits.seconds); /* of the one before: this was the least of it */
     return err;
 }
 
-bp_err trainer_commit_finish(trainer *self, bool give_up)
+bp_err trainer_commit_finish(trainer *self, bool cancel)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_CHECKPOINT);
     double began = bp_clock_now();
 
-    if (give_up)
-        bp_checkpoint_cancel(self->behind.saving);
-    bp_err err = bp_checkpoint_finish(&self->behind.saving);
+    if (cancel)
+        bp_checkpoint_cancel(self->commits.pending.writes);
+    bp_err err = bp_checkpoint_finish(&self->commits.pending.writes);
     if (err == BP_OK)
-        committed(self, self->behind.step, self->behind.best);
+        committed(self, self->commits.pending.step, self->commits.pending.best);
     (void)bp_heartbeat_phase(before);
-    self->commit_seconds = self->behind.stood + self->behind.busy_seconds + bp_clock_now() - began;
-    bp_heartbeat_commit(self->commit_seconds);
+    self->commits.seconds = self->commits.pending.stalled_seconds +
+                            self->commits.pending.busy_seconds + bp_clock_now() - began;
+    bp_heartbeat_commit(self->commits.seconds);
     return err;
 }

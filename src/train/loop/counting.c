@@ -1,6 +1,6 @@
 /* Models that are counted: one step, which makes the model of all of the stream, and its
  * checkpoint. */
-#include "train/loop/trainer.h"
+#include "train/loop/counting.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -10,6 +10,10 @@
 #include "base/run_options.h"
 #include "mesh/collective.h"
 #include "models/counting.h"
+#include "train/loop/commit.h"
+#include "train/loop/corpora.h"
+#include "train/loop/duration.h"
+#include "train/loop/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,14 +31,14 @@ static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *
 {
     const counting_view *view = context;
 
-    return bp_stream_read(view->self->stream, first, count, tokens);
+    return bp_stream_read(view->self->data.stream, first, count, tokens);
 }
 
 static bp_err read_valid(void *context, int64_t first, int64_t count, int32_t *tokens)
 {
     const counting_view *view = context;
 
-    return bp_stream_read(view->self->valid_stream, first, count, tokens);
+    return bp_stream_read(view->self->data.valid_stream, first, count, tokens);
 }
 
 static void show_progress(void *context, const char *what, int64_t done, int64_t of)
@@ -111,15 +115,15 @@ static bp_counting counting_of(trainer *self, counting_view *view)
 
 /* Send a dedicated coordinator, which writes the manifest, what the family has returned to
  * compute's root. */
-static void share_reported(trainer *self, double *valid_loss)
+static void share_reported(const trainer *self, json_t **state, double *valid_loss)
 {
-    char *text = self->mesh->rank == 1 ? bp_json_line(self->counted) : NULL;
+    char *text = self->mesh->rank == 1 ? bp_json_line(*state) : NULL;
 
     bp_bcast_text(&text, 1, self->mesh->world);
     bp_bcast_bytes(valid_loss, sizeof *valid_loss, 1, self->mesh->world);
     if (self->mesh->coordinates) {
-        json_decref(self->counted);
-        BP_CHECK(bp_json_parse(&self->counted, text, strlen(text), "counts") == BP_OK);
+        json_decref(*state);
+        BP_CHECK(bp_json_parse(state, text, strlen(text), "counts") == BP_OK);
     }
     bp_free(text);
 }
@@ -180,21 +184,23 @@ static bp_err write_metric(trainer *self, double seconds, double valid_loss)
 }
 
 /* The file becomes a checkpoint; what led to it goes. */
-static bp_err commit(trainer *self, const char *folder, double seconds, double valid_loss)
+static bp_err commit(trainer *self, const char *folder, json_t *state, double seconds,
+                     double valid_loss)
 {
-    bool best;
+    char *attachment = bp_path_join(folder, BP_COUNTING_FILE);
+    commit_of what = {.attachment = attachment, .state = state};
     bp_err err = self->mesh->coordinates ? write_metric(self, seconds, valid_loss) : BP_OK;
 
     err = bp_agree(self->mesh->world, err);
-    self->attachment = bp_path_join(folder, BP_COUNTING_FILE);
     self->progress.step = self->progress.updates = 1;
-    best = has_valid(self) && trainer_take_validation(self, valid_loss);
+    what.best = has_valid(self) && trainer_take_validation(self, valid_loss);
     if (err == BP_OK)
-        err = trainer_commit(self, best);
-    trainer_log_commit(self);
+        err = trainer_commit(self, &what);
+    report_last_commit(self);
     bp_log_keep_progress();
     if (err == BP_OK && self->mesh->coordinates && bp_dir_remove(folder) != BP_OK)
         bp_warn_failure("%s", bp_err_text());
+    bp_free(attachment);
     return err;
 }
 
@@ -215,21 +221,21 @@ bp_err trainer_count(trainer *self)
 {
     char *folder = bp_path_join(bp_run_keys_of(self->config)->dir, "counts");
     bp_phase before = bp_heartbeat_phase(BP_PHASE_COUNT);
+    json_t *state = json_object(); /* what the family adds to the checkpoint's */
     double began = bp_clock_now(), valid_loss = 0;
     bp_err err = bp_agree(self->mesh->world, check_stream(self));
 
-    self->counted = json_object();
     if (err == BP_OK)
         err = bp_agree(self->mesh->world, self->mesh->coordinates ? begin(self, folder) : BP_OK);
     if (err == BP_OK)
-        err = bp_agree(self->mesh->world, self->mesh->computes
-                                              ? count(self, folder, self->counted, &valid_loss)
-                                              : BP_OK);
+        err = bp_agree(self->mesh->world,
+                       self->mesh->computes ? count(self, folder, state, &valid_loss) : BP_OK);
     if (err == BP_OK && self->mesh->dedicated)
-        share_reported(self, &valid_loss);
+        share_reported(self, &state, &valid_loss);
     if (err == BP_OK)
-        err = commit(self, folder, bp_clock_now() - began, valid_loss);
+        err = commit(self, folder, state, bp_clock_now() - began, valid_loss);
     (void)bp_heartbeat_phase(before);
+    json_decref(state);
     bp_free(folder);
     return err;
 }

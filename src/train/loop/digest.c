@@ -1,10 +1,12 @@
 /* Silent data corruption, bits that changed without a cause in training: the rank that finds it
  * reports it to all, and the job ends before it can commit. */
-#include "train/loop/trainer.h"
+#include "train/loop/digest.h"
 
 #include "base/json.h"
 
 #include "mesh/collective.h"
+#include "train/loop/learning.h"
+#include "train/loop/report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +27,7 @@ static void list_suspects(char *out, size_t bytes, const bp_corruption *corrupti
         (void)snprintf(out + used, bytes - used, " and %d more", corruption->suspects - named);
 }
 
-static void report_damage(trainer *self, const bp_corruption *corruption)
+static void report_corruption(trainer *self, const bp_corruption *corruption)
 {
     json_t *ranks = json_array(), *hosts = json_array();
 
@@ -53,7 +55,7 @@ bp_err trainer_say_corruption(trainer *self)
     BP_ASSERT(finder < size);
     bp_bcast_bytes(&corruption, sizeof corruption, finder, comm);
     list_suspects(suspects, sizeof suspects, &corruption);
-    report_damage(self, &corruption);
+    report_corruption(self, &corruption);
     if (!corruption.differs)
         return BP_FAIL(BP_ERR_STOPPED, "memory.bits_changed",
                        "bits of %s changed in memory: at step %lld, %s; the same command goes on "

@@ -1,10 +1,11 @@
 /* How many steps a training has, and when it ends before. */
-#include "train/loop/trainer.h"
+#include "train/loop/duration.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "mesh/collective.h"
 #include "train/engine/engine.h"
+#include "train/loop/examples.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,34 +14,37 @@
 
 void trainer_find_steps(trainer *self)
 {
-    if (self->mesh->coordinates && self->maker.feed == BP_FEED_WINDOWS)
-        self->epoch_windows = bp_stream_corpus_windows(self->stream, trainer_stride(self));
-    bp_bcast_bytes(&self->epoch_windows, sizeof self->epoch_windows, 0, self->mesh->world);
+    if (self->mesh->coordinates && self->examples.maker.feed == BP_FEED_WINDOWS)
+        self->facts.epoch_windows =
+            bp_stream_corpus_windows(self->data.stream, trainer_stride(self));
+    bp_bcast_bytes(&self->facts.epoch_windows, sizeof self->facts.epoch_windows, 0,
+                   self->mesh->world);
     bp_bcast_bytes(&self->facts, sizeof self->facts, 0, self->mesh->world);
     if (bp_config_is_set(self->config, "train.epochs"))
         self->spec.rate.steps = bp_epoch_steps(bp_train_keys_of(self->config)->epochs,
-                                               self->epoch_windows, self->spec.batch);
+                                               self->facts.epoch_windows, self->spec.batch);
 }
 
 /* How often the run goes through each corpus. */
 static void say_weights(const trainer *self)
 {
-    const double *weights = bp_stream_weights(self->stream);
+    const double *weights = bp_stream_weights(self->data.stream);
     double sum = 0, entries = (double)self->spec.rate.steps * (double)self->spec.batch;
-    int64_t files = bp_stream_files(self->stream);
+    int64_t files = bp_stream_files(self->data.stream);
 
     for (int64_t k = 0; k < files; k++)
         sum += weights[k];
     for (int64_t k = 0; k < files && k < WEIGHTS_SHOWN; k++) {
         int64_t first, tokens, windows;
 
-        bp_stream_file(self->stream, k, &first, &tokens);
-        windows = self->maker.feed == BP_FEED_DOCUMENTS ? bp_stream_documents(self->stream, k)
-                                                        : (tokens - 1) / trainer_stride(self);
+        bp_stream_file(self->data.stream, k, &first, &tokens);
+        windows = self->examples.maker.feed == BP_FEED_DOCUMENTS
+                      ? bp_stream_documents(self->data.stream, k)
+                      : (tokens - 1) / trainer_stride(self);
         bp_log("corpus.weights: %5.1f %% of the %s are of %s, in %" PRId64
                " steps %.3g times all of it",
-               100 * weights[k] / sum, trainer_examples_name(self), bp_stream_path(self->stream, k),
-               self->spec.rate.steps,
+               100 * weights[k] / sum, trainer_examples_name(self),
+               bp_stream_path(self->data.stream, k), self->spec.rate.steps,
                weights[k] / sum * entries / (double)(windows > 0 ? windows : 1));
     }
     if (files > WEIGHTS_SHOWN)
@@ -54,9 +58,9 @@ void trainer_say_steps(const trainer *self)
     if (bp_config_is_set(config, "train.epochs"))
         bp_log("train.epochs = %g: %" PRId64 " steps, an epoch has %" PRId64
                " %s in batches of %" PRId64,
-               bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->epoch_windows,
+               bp_train_keys_of(config)->epochs, self->spec.rate.steps, self->facts.epoch_windows,
                trainer_examples_name(self), self->spec.batch);
-    if (self->mesh->coordinates && bp_stream_weights(self->stream))
+    if (self->mesh->coordinates && bp_stream_weights(self->data.stream))
         say_weights(self);
 }
 

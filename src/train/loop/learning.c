@@ -1,17 +1,12 @@
 /* Trainings by a learner (models/learner.h): what it does where networks have the engine. Each data
  * rank reads all slots of a batch. */
-#include "train/loop/trainer.h"
+#include "train/loop/learning.h"
 
 #include "base/mem.h"
 #include "data/corpus.h"
 #include "mesh/collective.h"
 
 #include <math.h>
-
-const bp_learner_ops *trainer_learner(const trainer *self)
-{
-    return self->shape.family ? self->shape.family->learner : NULL;
-}
 
 int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas)
 {
@@ -20,7 +15,7 @@ int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas
 
 static bp_err read_stream(void *context, int64_t first, int64_t count, int32_t *tokens)
 {
-    return bp_stream_read(((trainer *)context)->stream, first, count, tokens);
+    return bp_stream_read(((trainer *)context)->data.stream, first, count, tokens);
 }
 
 bp_err trainer_learner_open(trainer *self)
@@ -37,7 +32,7 @@ bp_err trainer_learner_open(trainer *self)
                                       .where = bp_corpus_keys_of(self->config)->train};
     bp_err err = ops->new (&self->learner, &spec);
 
-    if (err == BP_OK && !self->resumes)
+    if (err == BP_OK && !self->start.resumes)
         err = ops->study(self->learner, &stream);
     return err;
 }
@@ -51,11 +46,12 @@ static bp_err load(trainer *self)
     bp_err err;
 
     if (self->learner)
-        slices = self->resumes ? ops->slices(self->learner, &count)
-                               : ops->slices_to_begin(self->learner, self->source, &count);
-    err = bp_checkpoint_load(self->source, slices, count);
-    if (err == BP_OK && self->resumes)
-        err = bp_checkpoint_check_digests(self->source, slices, count);
+        slices = self->start.resumes
+                     ? ops->slices(self->learner, &count)
+                     : ops->slices_to_begin(self->learner, self->start.source, &count);
+    err = bp_checkpoint_load(self->start.source, slices, count);
+    if (err == BP_OK && self->start.resumes)
+        err = bp_checkpoint_check_digests(self->start.source, slices, count);
     bp_free(slices);
     return err;
 }
@@ -65,11 +61,11 @@ bp_err trainer_learner_load(trainer *self)
     const bp_learner_ops *ops = trainer_learner(self);
     bp_err err = BP_OK;
 
-    if (self->learner && !self->resumes)
+    if (self->learner && !self->start.resumes)
         ops->initialise(self->learner);
-    if (self->source)
+    if (self->start.source)
         err = load(self);
-    if (err == BP_OK && self->resumes)
+    if (err == BP_OK && self->start.resumes)
         err = bp_agree(self->mesh->world, self->learner ? ops->loaded(self->learner) : BP_OK);
     return err;
 }

@@ -1,12 +1,14 @@
 /* What the ranks of a training take of a node's memory, estimated before any of it is taken. */
 #include "train/loop/memory.h"
-#include "train/loop/parts.h"
 
 #include "base/mem.h"
 #include "base/trace.h"
 #include "io/checkpoint/checkpoint.h"
 #include "mesh/collective.h"
 #include "mesh/mesh_search.h"
+#include "train/loop/examples.h"
+#include "train/loop/learning.h"
+#include "train/loop/parts.h"
 
 memory_case memory_case_of(const trainer *self)
 {

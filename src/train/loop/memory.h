@@ -26,12 +26,8 @@ bp_err memory_find(bp_node_memory *out, MPI_Comm world, const bp_config *config,
 /** The same of a job to come, on `nodes` nodes like this one. Local. */
 bp_err memory_find_planned(bp_node_memory *out, const trainer *self, const memory_case *one,
                            int nodes);
-/** memory_remedy.c. Errors: BP_ERR_SYSTEM it lacks memory, with what would fit. Local. */
-bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one);
-
-/** rows.c: a warning where the micro-batches of a training have so few rows that matrix products
- * are slow, and train.batch and memory allow larger ones. Not for a run that goes on: it would get
- * other bits. Local, on the coordinator. */
-void trainer_warn_of_rows(const trainer *self, const memory_case *one);
+/** The stage that takes most memory, and what a rank of it takes, in bytes. Local. Errors:
+ * BP_ERR_SYSTEM. */
+bp_err trainer_plan(const trainer *self, bp_plan *plan, int *stage);
 
 #endif

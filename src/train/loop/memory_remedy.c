@@ -1,5 +1,5 @@
 /* A training that does not fit into a node's memory: which keys would make it fit. */
-#include "train/loop/memory.h"
+#include "train/loop/memory_remedy.h"
 
 #include "base/buffer.h"
 #include "base/mem.h"
@@ -159,7 +159,7 @@ static void memory_remedy(char out[REMEDY_BYTES], const trainer *self, const mem
     bp_buffer_clear(&text);
 }
 
-bp_err memory_judge(const bp_node_memory *node, const trainer *self, const memory_case *one)
+bp_err memory_check(const bp_node_memory *node, const trainer *self, const memory_case *one)
 {
     char remedy[REMEDY_BYTES] = "";
 
@@ -172,9 +172,10 @@ bp_err trainer_check_memory(trainer *self)
 {
     MPI_Comm world = self->mesh->world;
     memory_case one = memory_case_of(self);
-    bp_err err = memory_find(&self->node, world, self->config, self, &one);
+    bp_err err = memory_find(&self->estimate.node, world, self->config, self, &one);
 
     if (err != BP_OK)
         return err;
-    return bp_agree(world, bp_comm_is_root(world) ? memory_judge(&self->node, self, &one) : BP_OK);
+    return bp_agree(world, bp_comm_is_root(world) ? memory_check(&self->estimate.node, self, &one)
+                                                  : BP_OK);
 }

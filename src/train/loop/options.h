@@ -1,9 +1,9 @@
-/* The keys of checkpoint.*, and what a training reports to a job around it. */
+/* The keys of checkpoint.*, and what must hold for the keys of a training. */
 #ifndef BP_TRAIN_LOOP_OPTIONS_H
 #define BP_TRAIN_LOOP_OPTIONS_H
 
 #include "base/config.h"
-#include "base/json.h"
+#include "train/loop/part.h"
 
 extern const bp_option bp_checkpoint_options[]; /* checkpoint.* */
 
@@ -19,14 +19,22 @@ static inline const bp_checkpoint_keys *bp_checkpoint_keys_of(const bp_config *c
     return bp_config_bound(config, bp_checkpoint_options);
 }
 
-/** What a training reports to a job around it, on the training's coordinator alone. */
-typedef struct bp_pretrain_hooks {
-    void *context;
-    /** Training goes on from `step`, and metrics.jsonl is cut back to it. Not called where nothing
-     * is left to do. An error ends the training: all its ranks have it. */
-    bp_err (*started)(void *context, int64_t step);
-    /** A line went to metrics.jsonl; borrowed. May be NULL. */
-    void (*metric)(void *context, const json_t *line);
-} bp_pretrain_hooks;
+/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
+ * Local. */
+void bp_pretrain_check(bp_config *config, const bp_training_part *const *parts);
+/** The same but for mesh.members, of which an ensemble has more. */
+void bp_pretrain_check_model(bp_config *config, const bp_training_part *const *parts);
+
+/** Keys that a fine-tuning needs: for bp_config_require_by. Its defaults, and faults as above. A
+ * configuration with task.kind, of a job that has bp_task_options, is one of a fine-tuning: what
+ * follows trains for a task then. Local. */
+void bp_finetune_require(bp_config *config);
+void bp_finetune_check(bp_config *config, const bp_training_part *const *parts);
+void bp_finetune_check_model(bp_config *config);
+
+/** Warnings of keys without effect: bp_engine_spec_warn's, and those of the parts. Local. */
+void bp_pretrain_warn(const bp_config *config, const bp_training_part *const *parts);
+/** bp_engine_spec_of, with what the parts ask of the engine. Local. */
+bp_engine_spec bp_pretrain_spec_of(const bp_config *config, const bp_training_part *const *parts);
 
 #endif

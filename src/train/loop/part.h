@@ -11,6 +11,7 @@
 #include "mesh/mesh.h"
 #include "run/run_folder.h"
 #include "tensor/batch.h"
+#include "train/engine/options.h"
 
 #include <stddef.h>
 
@@ -44,8 +45,14 @@ typedef enum part_time {
 } part_time;
 
 typedef struct bp_training_part {
-    const char *name;   /* also of its row in the memory plan, */
-    const char *memory; /* and what is in it, for people */
+    const char *name;              /* also of its row in the memory plan, */
+    const char *memory;            /* and what is in it, for people */
+    const char *const *may_change; /* those of its keys that a later start may change
+                                      ("train.trace", "train.sample_*"), NULL-ended; NULL: none */
+    /** What its keys ask of the engine. Local. */
+    void (*ask)(const bp_config *config, bp_engine_spec *spec);
+    /** Warnings of keys without effect (bp_warn_of_unused). Local. */
+    void (*warn)(const bp_config *config);
     /** Corpora are open, the model is not known. Collective over world. */
     bp_err (*open)(struct trainer *self, void **own);
     /** Faults of what is now known, for bp_config_fault. Local. */

@@ -1,6 +1,8 @@
 /* The hooks of a training's parts, called in the order of its list. */
 #include "train/loop/parts.h"
 
+#include "train/loop/report.h"
+
 bp_err parts_open(trainer *self)
 {
     bp_err err = BP_OK;

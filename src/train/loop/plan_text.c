@@ -1,12 +1,13 @@
 /* The memory plan as a table for people. */
-#include "math/math.h"
-#include "train/loop/parts.h"
-#include "train/loop/trainer.h"
+#include "train/loop/plan_text.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "math/math.h"
 #include "mesh/collective.h"
 #include "mesh/mesh.h"
+#include "train/loop/duration.h"
 
 #define MIB          1048576.0
 #define CORES_SHARED 0.8 /* with less of its cores a rank was beside other work */
@@ -51,7 +52,7 @@ static void print_time(const trainer *self)
     int64_t steps = self->spec.rate.steps - self->progress.step;
     double tokens = (double)(steps * self->spec.batch * self->shape.context);
     double seconds = tokens * bp_model_train_flops(&self->shape) /
-                     (self->gemm_peak * bp_schedule_busy(&pipeline));
+                     (self->estimate.peak * bp_schedule_busy(&pipeline));
     char fast[64], slow[64];
 
     bp_clock_duration(fast, sizeof fast, 2 * seconds);
@@ -59,11 +60,11 @@ static void print_time(const trainer *self)
     bp_log("time estimated: %s to %s for the %.3g M tokens of %lld steps (50 %% to 20 %% of what "
            "matrix products reach: %d rank%s of %.1f GFLOP/s)",
            fast, slow, tokens / 1e6, (long long)steps, ranks, ranks == 1 ? "" : "s",
-           self->gemm_peak / ranks / 1e9);
-    if (self->gemm_cores < CORES_SHARED)
+           self->estimate.peak / ranks / 1e9);
+    if (self->estimate.cores < CORES_SHARED)
         bp_log("other work had %.0f %% of these cores while that was measured: the time estimated, "
                "and mfu in metrics.jsonl, are guesses",
-               100 * (1 - self->gemm_cores));
+               100 * (1 - self->estimate.cores));
 }
 
 static void print_engine(const trainer *self, const bp_plan *plan)
@@ -131,9 +132,9 @@ void plan_print(const trainer *self, const bp_plan *plan, int stage)
     print_row("writer", plan->writer, "of a checkpoint: blocks on their way to disk");
     print_parts(self, stage);
     print_row("total", bp_plan_total(plan), "of this rank");
-    if (self->node.ranks > 0)
-        bp_node_memory_print(&self->node);
-    if (self->gemm_peak > 0)
+    if (self->estimate.node.ranks > 0)
+        bp_node_memory_print(&self->estimate.node);
+    if (self->estimate.peak > 0)
         print_time(self);
 }
 
@@ -144,5 +145,5 @@ void plan_print_peak(const trainer *self)
         bp_all_max_int(counts ? (int64_t)bp_mem_resident_peak_bytes() : 0, self->mesh->world);
 
     bp_log("memory: %.1f MiB estimated, %.1f MiB seen at the peak of a rank",
-           (double)bp_plan_total(&self->plan) / MIB, (double)peak / MIB);
+           (double)bp_plan_total(&self->estimate.plan) / MIB, (double)peak / MIB);
 }

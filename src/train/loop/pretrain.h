@@ -3,21 +3,9 @@
 #define BP_TRAIN_LOOP_PRETRAIN_H
 
 #include "mesh/mesh.h"
+#include "train/loop/hooks.h"
 #include "train/loop/options.h"
 #include "train/loop/part.h"
-
-/** Faults of the configuration that need neither files nor ranks: added to the configuration's.
- * Local. */
-void bp_pretrain_check(bp_config *config);
-/** The same but for mesh.members, of which an ensemble has more. */
-void bp_pretrain_check_model(bp_config *config);
-
-/** Keys that a fine-tuning needs: for bp_config_require_by. Its defaults, and faults as above. A
- * configuration with task.kind, of a job that has bp_task_options, is one of a fine-tuning: what
- * follows trains for a task then. Local. */
-void bp_finetune_require(bp_config *config);
-void bp_finetune_check(bp_config *config);
-void bp_finetune_check_model(bp_config *config);
 
 /** Print memory by kind and time estimated of the mesh that the configuration asks for. Collective
  * over `world`; one rank plans for any mesh, of the job `asked`. Errors: those of bp_pretrain

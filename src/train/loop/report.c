@@ -1,6 +1,6 @@
 /* What compute's root reports to the coordinator: metrics, events, lines for people. A shared
  * coordinator is the same rank; a dedicated one receives messages. */
-#include "train/loop/trainer.h"
+#include "train/loop/report.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -42,6 +42,33 @@ static const char *list_terms(const json_t *line, const char *prefix, char out[T
     return out;
 }
 
+/* The last commit that the screen does not show yet, which counts as shown from now on; 0: none. */
+static int64_t take_commit(trainer *self, bool *best)
+{
+    int64_t step = self->reports.unreported;
+
+    *best = step > 0 && self->reports.unreported_best == step;
+    self->reports.unreported = self->reports.unreported_best = 0;
+    return step;
+}
+
+void report_last_commit(trainer *self)
+{
+    bool best;
+    int64_t step = take_commit(self, &best);
+
+    if (step > 0)
+        bp_log_screen_only("committed step %lld%s", (long long)step,
+                           best ? " (the best so far)" : "");
+}
+
+void report_committed(trainer *self, int64_t step, bool best)
+{
+    bp_log_file_only("committed step %lld%s", (long long)step, best ? " (the best so far)" : "");
+    self->reports.unreported = step; /* shown on the screen by the next line of a step */
+    self->reports.unreported_best = best ? step : self->reports.unreported_best;
+}
+
 static void log_metric(trainer *self, const json_t *line)
 {
     int64_t step = json_integer_value(json_object_get(line, "step")), steps = self->spec.rate.steps;
@@ -50,6 +77,8 @@ static void log_metric(trainer *self, const json_t *line)
         (double)((steps - step) * self->spec.batch * self->shape.context) / (speed > 0 ? speed : 1);
     char time_left[64], validated[160] = "", committed[64] = "", padded[32] = "";
     char terms[TERMS_BYTES], valid_terms[TERMS_BYTES];
+    int64_t commit;
+    bool best;
 
     bp_clock_duration(time_left, sizeof time_left, left);
     if (json_object_get(line, "valid_loss"))
@@ -62,11 +91,9 @@ static void log_metric(trainer *self, const json_t *line)
     if (json_object_get(line, "valid_f1"))
         snprintf(validated, sizeof validated, "  valid %.4f%s (F1 %.3f)",
                  number_of(line, "valid_loss"), valid_terms, number_of(line, "valid_f1"));
-    if (self->unreported_commit > 0) /* since the line before */
-        snprintf(committed, sizeof committed, "  committed %lld%s",
-                 (long long)self->unreported_commit,
-                 self->unreported_best == self->unreported_commit ? " (best)" : "");
-    self->unreported_commit = self->unreported_best = 0;
+    if ((commit = take_commit(self, &best)) > 0) /* since the line before */
+        snprintf(committed, sizeof committed, "  committed %lld%s", (long long)commit,
+                 best ? " (best)" : "");
     if (json_object_get(line, "padding"))
         snprintf(padded, sizeof padded, "  padding %.1f %%", 100 * number_of(line, "padding"));
     bp_log_progress("step %lld/%lld  loss %.4f%s%s%s%s  %.0f tokens/s  %s left  lr %.2e",
@@ -75,7 +102,7 @@ static void log_metric(trainer *self, const json_t *line)
                     time_left, number_of(line, "lr"));
     if (speed > 0) /* a stop takes the step at work, one more at most, and a checkpoint */
         bp_run_needs(self->run, 2.0 * (double)(self->spec.batch * self->shape.context) / speed +
-                                    self->commit_seconds);
+                                    self->commits.seconds);
 }
 
 static bool receives_commands(const trainer *self)
@@ -85,8 +112,8 @@ static bool receives_commands(const trainer *self)
 
 static void note_written(trainer *self, int state)
 {
-    self->behind.coordinator = (bp_async_checkpoint_state)state;
-    self->behind.reported = true;
+    self->commits.pending.coordinator = (bp_async_checkpoint_state)state;
+    self->commits.pending.reported = true;
 }
 
 bp_async_checkpoint_state report_written(trainer *self)
@@ -94,16 +121,17 @@ bp_async_checkpoint_state report_written(trainer *self)
     bp_async_checkpoint_state own;
     bp_mail mail;
 
-    if (!self->behind.saving)
+    if (!self->commits.pending.writes)
         return BP_ASYNC_CHECKPOINT_DONE;
-    own = bp_checkpoint_poll(self->behind.saving);
+    own = bp_checkpoint_poll(self->commits.pending.writes);
     if (!receives_commands(self))
         return own;
-    if (!self->behind.reported && bp_mailbox_take(self->box, MAIL_WRITTEN, &mail)) {
+    if (!self->commits.pending.reported &&
+        bp_mailbox_take(self->reports.box, MAIL_WRITTEN, &mail)) {
         note_written(self, *(int *)mail.data);
         bp_free(mail.data);
     }
-    return own > self->behind.coordinator ? own : self->behind.coordinator;
+    return own > self->commits.pending.coordinator ? own : self->commits.pending.coordinator;
 }
 
 bp_err report_handle(trainer *self, report_kind kind, const json_t *value)
@@ -128,18 +156,18 @@ void report_note_failure(trainer *self, report_kind kind, bp_err err)
         return;
     if (kind != REPORT_METRIC || self->mesh->dedicated) /* which can end it at a commit alone */
         bp_warn_failure("%s", bp_err_text());
-    if (kind == REPORT_METRIC && self->report_err == BP_OK) {
-        self->report_err = err;
-        snprintf(self->report_message, sizeof self->report_message, "%s", bp_err_message());
+    if (kind == REPORT_METRIC && self->reports.err == BP_OK) {
+        self->reports.err = err;
+        snprintf(self->reports.message, sizeof self->reports.message, "%s", bp_err_message());
     }
 }
 
 bp_err report_lost(const trainer *self)
 {
-    if (self->report_err == BP_OK)
+    if (self->reports.err == BP_OK)
         return BP_OK;
-    bp_err_set_message(self->report_message);
-    return bp_err_wrap(self->report_err,
+    bp_err_set_message(self->reports.message);
+    return bp_err_wrap(self->reports.err,
                        "a line of metrics could not be written: %s; then the same command goes on",
                        bp_err_text());
 }
@@ -153,10 +181,10 @@ void report_send(trainer *self, report_kind kind, json_t *value)
     } else if (receives_commands(self)) {
         char *text = bp_json_line(value);
 
-        bp_mailbox_send(self->box, 0, (int)kind, text, (int64_t)strlen(text));
+        bp_mailbox_send(self->reports.box, 0, (int)kind, text, (int64_t)strlen(text));
         bp_free(text);
-        if (kind == REPORT_FINISH && !self->behind.reported) {
-            bp_mailbox_receive(self->box, "recv", MAIL_WRITTEN, &state, sizeof state);
+        if (kind == REPORT_FINISH && !self->commits.pending.reported) {
+            bp_mailbox_receive(self->reports.box, "recv", MAIL_WRITTEN, &state, sizeof state);
             note_written(self, state);
         }
     }
@@ -165,12 +193,12 @@ void report_send(trainer *self, report_kind kind, json_t *value)
 
 /* ---- what a dedicated coordinator alone is asked ---- */
 
-static void hear_stop(void *context)
+static void receive_stop(void *context)
 {
     const trainer *self = context;
     bp_mail mail;
 
-    if (bp_mailbox_take(self->box, MAIL_STOP, &mail)) {
+    if (bp_mailbox_take(self->reports.box, MAIL_STOP, &mail)) {
         bp_signals_ask_stop(*(const bp_stop *)mail.data);
         bp_free(mail.data);
     }
@@ -179,9 +207,9 @@ static void hear_stop(void *context)
 void report_begin(trainer *self)
 {
     if (self->mesh->dedicated)
-        self->box = bp_mailbox_new(self->mesh->world);
+        self->reports.box = bp_mailbox_new(self->mesh->world);
     if (receives_commands(self))
-        bp_signals_watch(hear_stop, self);
+        bp_signals_watch(receive_stop, self);
 }
 
 void report_end(trainer *self)
@@ -189,90 +217,6 @@ void report_end(trainer *self)
     if (self->mesh->computes)
         report_send(self, REPORT_END, json_object());
     if (receives_commands(self))
-        bp_signals_unwatch(hear_stop, self);
-    bp_mailbox_free(&self->box); /* a stop that still comes is too late */
-}
-
-void report_gather_places(trainer *self)
-{
-    progress *p = &self->progress;
-
-    for (int k = 0; k < 2 && self->fits; k++) {
-        int64_t sum = bp_all_sum_int(self->places[k], self->mesh->data);
-
-        if (p->places[0] >= 0)
-            p->places[k] += sum;
-        self->places[k] = 0;
-    }
-}
-
-/* Of the places that batches have, since the last line: how many this start computed, and *padding
- * of those of all starts. Collective over mesh->data. */
-static double share_computed(trainer *self, double *padding)
-{
-    const bp_batch_form *form = &self->maker.form;
-    progress *p = &self->progress;
-    double all = (double)((p->step - self->clock_step) * self->spec.batch *
-                          (form->stream[0].T + form->stream[1].T)),
-           computed;
-
-    report_gather_places(self);
-    computed = (double)(p->places[0] - self->earlier_places);
-    *padding = p->places[0] > 0 ? 1 - (double)p->places[1] / (double)p->places[0] : NAN;
-    computed = p->places[0] < 0 ? all : computed; /* not known: a bound */
-    p->places[0] = p->places[1] = self->earlier_places = 0;
-    return all > 0 ? computed / all : 1;
-}
-
-/* The means of the objective's terms, where several are asked for. */
-static void set_terms(const trainer *self, json_t *line, const char *prefix, const double *mean,
-                      const bool *asked)
-{
-    const bp_objective *objective = bp_model_objective(&self->shape);
-    char key[64];
-    int count = 0;
-
-    for (int t = 0; t < objective->terms; t++)
-        count += objective->term[t] && asked[t];
-    for (int t = 0; t < objective->terms && count > 1; t++)
-        if (objective->term[t] && asked[t]) {
-            (void)snprintf(key, sizeof key, "%s%s", prefix, objective->term[t]);
-            json_object_set_new(line, key, bp_json_real(mean[t]));
-        }
-}
-
-void report_step(trainer *self, const bp_step_result *result, const double *valid_loss)
-{
-    int64_t step = self->progress.step, T = self->shape.context, batch = self->spec.batch;
-    double seconds = bp_clock_now() - self->clock;
-    double speed =
-        (double)((step - self->clock_step) * batch * T) / (seconds > 1e-9 ? seconds : 1e-9);
-    double flops = bp_model_train_flops(&self->shape) * speed, padding = NAN;
-
-    if (self->fits) /* shortened batches compute less than model.context says */
-        flops *= share_computed(self, &padding);
-    /* where products are slower than the model made of them, something else had the cores while
-     * they were measured: there is no share to show */
-    double mfu = self->gemm_peak > 0 && flops <= self->gemm_peak ? flops / self->gemm_peak : NAN;
-    json_t *line = json_pack(
-        "{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "step", (json_int_t)step, "tokens",
-        (json_int_t)(step * batch * T), "loss", bp_json_real(result->loss), "lr",
-        bp_json_real(result->rate), "grad_norm", bp_json_real(result->grad_norm), "seconds",
-        bp_json_real(seconds), "tokens_per_second", bp_json_real(speed), "mfu", bp_json_real(mfu));
-    set_terms(self, line, "loss_", result->term, result->asked);
-    if (result->states_asked)
-        (void)json_object_set_new(line, "loss_states", bp_json_real(result->states));
-    if (self->fits)
-        json_object_set_new(line, "padding", bp_json_real(padding));
-    if (valid_loss) {
-        json_object_set_new(line, "valid_loss", bp_json_real(*valid_loss));
-        set_terms(self, line, "valid_loss_", self->valid_term, self->valid_asked);
-    }
-    if (valid_loss && isfinite(self->valid_accuracy))
-        json_object_set_new(line, "valid_accuracy", bp_json_real(self->valid_accuracy));
-    if (valid_loss && isfinite(self->valid_f1))
-        json_object_set_new(line, "valid_f1", bp_json_real(self->valid_f1));
-    report_send(self, REPORT_METRIC, line);
-    self->clock = bp_clock_now();
-    self->clock_step = step;
+        bp_signals_unwatch(receive_stop, self);
+    bp_mailbox_free(&self->reports.box); /* a stop that still comes is too late */
 }

@@ -1,7 +1,6 @@
 /* Where a training starts: from the run's newest checkpoint, from another's weights, or from drawn
  * values. Over the whole world, since a dedicated coordinator verifies checkpoints too. */
-#include "train/loop/parts.h"
-#include "train/loop/trainer.h"
+#include "train/loop/resume.h"
 
 #include "base/fs.h"
 #include "base/heartbeat.h"
@@ -9,6 +8,10 @@
 #include "base/run_options.h"
 #include "models/family.h"
 #include "text/tokenizer/tokenizer.h"
+#include "train/loop/commit.h"
+#include "train/loop/corpora.h"
+#include "train/loop/learning.h"
+#include "train/loop/parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,17 +25,17 @@ static bp_err open_init(trainer *self, const char *init)
 {
     const char *run_dir = bp_run_keys_of(self->config)->dir;
     char *begun = NULL;
-    bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->source);
+    bp_err err = bp_checkpoint_open_any(self->mesh->world, init, &self->start.source);
 
     if (err == BP_OK)
-        snprintf(self->init_digest, sizeof self->init_digest, "%s",
-                 bp_checkpoint_digest(self->source));
+        snprintf(self->start.init_digest, sizeof self->start.init_digest, "%s",
+                 bp_checkpoint_digest(self->start.source));
     if (err != BP_ERR_INPUT)
         return err;
     char *message = bp_strdup(bp_err_message());
     bp_err previous = bp_run_previous(self->mesh->world, run_dir, "model.init", &begun);
     if (previous == BP_OK && begun)
-        err = bp_checkpoint_open_any(self->mesh->world, run_dir, &self->source);
+        err = bp_checkpoint_open_any(self->mesh->world, run_dir, &self->start.source);
     if (err != BP_OK)
         bp_err_set_message(message);
     bp_free(message);
@@ -56,7 +59,7 @@ static void keep_roles(corpus_facts *facts, const json_t *state, int64_t vocab_s
 
 static bp_err check_init(trainer *self, const char *init)
 {
-    const json_t *state = bp_checkpoint_state(self->source);
+    const json_t *state = bp_checkpoint_state(self->start.source);
     const char *hash = json_string_value(json_object_get(state, "tokenizer_hash"));
     bp_model_shape known = {0};
     bp_err err = bp_model_shape_read(&known, state, init);
@@ -138,9 +141,9 @@ bp_err trainer_check_bag_version(const trainer *self)
 {
     const json_t *version;
 
-    if (!self->resumes || !trainer_bags(self->config))
+    if (!self->start.resumes || !trainer_bags(self->config))
         return BP_OK;
-    version = json_object_get(bp_checkpoint_state(self->source), "bag_version");
+    version = json_object_get(bp_checkpoint_state(self->start.source), "bag_version");
     int64_t known = version ? json_integer_value(version) : 1; /* the first one was not named */
     return known == BP_BAG_VERSION
                ? BP_OK
@@ -148,7 +151,7 @@ bp_err trainer_check_bag_version(const trainer *self)
                          "the run's bag has version %" PRId64 ", but this program makes version %d "
                          "(documents in another order), so the training can't go on: at %s; "
                          "train anew with another run.dir",
-                         known, BP_BAG_VERSION, bp_checkpoint_folder(self->source));
+                         known, BP_BAG_VERSION, bp_checkpoint_folder(self->start.source));
 }
 
 /* On the coordinator: the folder of checkpoints is there, without what a killed job left half-done.
@@ -176,9 +179,9 @@ bp_err trainer_find_source(trainer *self)
     if (err == BP_OK)
         err = bp_checkpoint_newest(world, folder, bp_run_check_owner, self->run, &newest);
     if (err == BP_OK && newest) {
-        bp_checkpoint_close(&self->source);
-        self->source = newest;
-        self->resumes = true;
+        bp_checkpoint_close(&self->start.source);
+        self->start.source = newest;
+        self->start.resumes = true;
         err = bp_agree(world, read_progress(self, newest));
         int64_t best = self->progress.best_step;
         /* a job may have been killed between a commit and its link */
@@ -198,7 +201,7 @@ static int64_t keep_known(const trainer *self, bp_slice *slices, int64_t count)
     int64_t kept = 0;
 
     for (int64_t k = 0; k < count; k++) {
-        bool known = bp_checkpoint_has(self->source, slices[k].name);
+        bool known = bp_checkpoint_has(self->start.source, slices[k].name);
 
         if (known)
             slices[kept++] = slices[k];
@@ -215,44 +218,45 @@ static int64_t keep_known(const trainer *self, bp_slice *slices, int64_t count)
 static bp_err load_source(trainer *self)
 {
     bool adds = self->shape.adapter.kind != BP_ADAPTER_NONE || self->shape.states.count > 0,
-         is_adapted = json_object_get(json_object_get(bp_checkpoint_state(self->source), "model"),
-                                      "adapter") != NULL;
-    bp_load what = self->resumes ? BP_LOAD_STATE : is_adapted ? BP_LOAD_MODEL : BP_LOAD_BASE;
+         is_adapted =
+             json_object_get(json_object_get(bp_checkpoint_state(self->start.source), "model"),
+                             "adapter") != NULL;
+    bp_load what = self->start.resumes ? BP_LOAD_STATE : is_adapted ? BP_LOAD_MODEL : BP_LOAD_BASE;
     bp_slice *slices = NULL;
     int64_t count = 0;
 
     if (self->engine)
         slices = bp_engine_slices_to_load(self->engine, what, &count);
-    if (self->engine && adds && !self->resumes)
+    if (self->engine && adds && !self->start.resumes)
         bp_engine_initialise_added(self->engine);
-    if (self->engine && self->adds_tensors && !self->resumes)
+    if (self->engine && self->start.adds_tensors && !self->start.resumes)
         count = keep_known(self, slices, count);
-    bp_err err = bp_checkpoint_load(self->source, slices, count);
+    bp_err err = bp_checkpoint_load(self->start.source, slices, count);
     bp_free(slices);
-    if (err != BP_OK || !self->resumes)
+    if (err != BP_OK || !self->start.resumes)
         return err;
     slices = trainer_slices_to_save(self, &count);
-    err = bp_checkpoint_check_digests(self->source, slices, count);
+    err = bp_checkpoint_check_digests(self->start.source, slices, count);
     bp_free(slices);
     return err;
 }
 
 void trainer_save_beside(trainer *self)
 {
-    bool alone = self->shape.adapter.kind != BP_ADAPTER_NONE && self->source &&
+    bool alone = self->shape.adapter.kind != BP_ADAPTER_NONE && self->start.source &&
                  bp_model_keys_of(self->config)->adapter.alone;
-    const bp_checkpoint *base = alone ? bp_checkpoint_base(self->source) : NULL;
+    const bp_checkpoint *base = alone ? bp_checkpoint_base(self->start.source) : NULL;
     char *path;
 
-    if (alone && self->resumes && !base)
+    if (alone && self->start.resumes && !base)
         BP_WARN("config.unused_key", "adapter.alone = yes has no effect on a training that began "
                                      "without it; leave it out, or begin another one");
-    if (!alone || (self->resumes && !base))
+    if (!alone || (self->start.resumes && !base))
         return;
     if (!base)
-        base = self->source;
+        base = self->start.source;
     path = realpath(bp_checkpoint_folder(base), NULL);
-    self->base =
+    self->start.base =
         json_pack("{s:o, s:s}", "path", bp_json_string(path ? path : bp_checkpoint_folder(base)),
                   "digest", bp_checkpoint_digest(base));
     free(path); /* realpath's */
@@ -265,21 +269,21 @@ bp_err trainer_load(trainer *self)
     bp_phase before = bp_heartbeat_phase(BP_PHASE_LOAD);
     bp_err err;
 
-    if (self->engine && self->adds_tensors && self->source && !self->resumes)
+    if (self->engine && self->start.adds_tensors && self->start.source && !self->start.resumes)
         bp_engine_initialise(self->engine); /* of what the checkpoint lacks */
     err = trainer_learner(self) ? trainer_learner_load(self)
-          : self->source        ? load_source(self)
+          : self->start.source  ? load_source(self)
                                 : BP_OK;
 
-    if (err == BP_OK && self->engine && self->source)
+    if (err == BP_OK && self->engine && self->start.source)
         bp_engine_loaded(self->engine);
-    else if (self->engine && !self->source)
+    else if (self->engine && !self->start.source)
         bp_engine_initialise(self->engine);
     if (err == BP_OK)
         err = parts_at(self, PART_LOADED);
-    bp_checkpoint_close(&self->source);
-    bp_free(self->constants);
-    self->constants = NULL;
+    bp_checkpoint_close(&self->start.source);
+    bp_free(self->start.constants);
+    self->start.constants = NULL;
     self->shape.constants = NULL;
     (void)bp_heartbeat_phase(before);
     return err;

@@ -1,5 +1,5 @@
 /* Are there enough rows in a micro-batch for matrix products to be fast? */
-#include "train/loop/memory.h"
+#include "train/loop/rows.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,7 +21,7 @@
 
 static bool fits(const trainer *self, const memory_case *one)
 {
-    const bp_node_memory *node = &self->node;
+    const bp_node_memory *node = &self->estimate.node;
     bp_rank_memory *all = NULL;
     bool fits = true;
 

@@ -1,22 +1,27 @@
 /* A dedicated coordinator while the others train: it takes their reports, and its part of
  * checkpoints, and passes on a stop request. */
-#include "train/loop/trainer.h"
+#include "train/loop/serve.h"
 
 #include "base/signals.h"
 #include "mesh/collective.h"
+#include "train/loop/commit.h"
+#include "train/loop/report.h"
 
 #include <math.h>
 
 /* Once for each checkpoint that was begun. now: whatever the state. */
 static void report_written_here(trainer *self, bool now)
 {
-    commit_async *behind = &self->behind;
-    int state = behind->saving ? (int)bp_checkpoint_poll(behind->saving) : BP_ASYNC_CHECKPOINT_DONE;
+    commit_async *pending = &self->commits.pending;
+    int state;
 
-    if (!behind->saving || behind->reported || (state == BP_ASYNC_CHECKPOINT_WRITES && !now))
+    if (!pending->writes || pending->reported)
         return;
-    behind->reported = true;
-    bp_mailbox_send(self->box, 1, MAIL_WRITTEN, &state, sizeof state);
+    state = (int)bp_checkpoint_poll(pending->writes);
+    if (state == BP_ASYNC_CHECKPOINT_WRITES && !now)
+        return;
+    pending->reported = true;
+    bp_mailbox_send(self->reports.box, 1, MAIL_WRITTEN, &state, sizeof state);
 }
 
 /* What the ranks that compute have counted. */
@@ -50,11 +55,12 @@ static bp_err handle(trainer *self, report_kind kind, const json_t *value)
     case REPORT_COMMIT:
         self->progress = progress_of(self, value);
         best = json_is_true(json_object_get(value, "best"));
-        return json_is_true(json_object_get(value, "behind")) ? trainer_commit_begin(self, best)
-                                                              : trainer_commit(self, best);
+        return json_is_true(json_object_get(value, "async"))
+                   ? trainer_commit_begin(self, best)
+                   : trainer_commit(self, &(commit_of){.best = best});
     case REPORT_FINISH:
         report_written_here(self, true);
-        return trainer_commit_finish(self, json_is_true(json_object_get(value, "give_up")));
+        return trainer_commit_finish(self, json_is_true(json_object_get(value, "cancel")));
     case REPORT_END:
         return BP_OK;
     default:
@@ -79,11 +85,11 @@ static bool has_come(void *context)
         reason = bp_signals_terminating()                   ? BP_STOP_TERM
                  : bp_signals_stop_reason() == BP_STOP_HALT ? BP_STOP_HALT
                                                             : BP_STOP_RANK;
-        bp_mailbox_send(at->self->box, 1, MAIL_STOP, &reason, sizeof reason);
+        bp_mailbox_send(at->self->reports.box, 1, MAIL_STOP, &reason, sizeof reason);
         at->stop_sent = true;
     }
     report_written_here(at->self, false);
-    return bp_mailbox_take(at->self->box, BP_MAIL_ANY, &at->mail);
+    return bp_mailbox_take(at->self->reports.box, BP_MAIL_ANY, &at->mail);
 }
 
 bp_err report_serve(trainer *self)

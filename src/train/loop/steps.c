@@ -1,6 +1,5 @@
 /* The training loop. */
-#include "train/loop/parts.h"
-#include "train/loop/trainer.h"
+#include "train/loop/steps.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -10,7 +9,14 @@
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "run/stop_request.h"
-#include "train/engine/engine.h"
+#include "train/loop/commit.h"
+#include "train/loop/digest.h"
+#include "train/loop/duration.h"
+#include "train/loop/learning.h"
+#include "train/loop/metrics_line.h"
+#include "train/loop/parts.h"
+#include "train/loop/report.h"
+#include "train/loop/validation.h"
 
 #include <stdio.h>
 
@@ -19,7 +25,7 @@
 /* What one rank may say before a step; the worst of all ranks counts. */
 enum { GO_ON, WRITES, WRITE_FAILED, STOP_ASKED, STOP_AT_ONCE, READ_FAILED, BITS_CHANGED };
 
-static int64_t own_word(trainer *self)
+static int64_t own_status(trainer *self)
 {
     static const int64_t WRITTEN[] = {[BP_ASYNC_CHECKPOINT_DONE] = GO_ON,
                                       [BP_ASYNC_CHECKPOINT_WRITES] = WRITES,
@@ -30,29 +36,30 @@ static int64_t own_word(trainer *self)
     return bp_signals_terminating() ? STOP_AT_ONCE : STOP_ASKED;
 }
 
-/* The checkpoint on its way, if there is one: waited for, and put in place. */
-static bp_err finish_commit(trainer *self, bool give_up)
+/* The checkpoint on its way, if there is one: waited for unless `cancel`, and put in place.
+ * leftover: the training has ended by an error, which this one does not change. */
+static bp_err finish_commit(trainer *self, bool cancel, bool leftover)
 {
-    if (!self->behind.saving)
+    if (!self->commits.pending.writes)
         return BP_OK;
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     report_send(self, REPORT_FINISH,
-                json_pack("{s:b, s:b}", "give_up", (int)give_up, "leftover", (int)self->leaves));
-    return trainer_commit_finish(self, give_up);
+                json_pack("{s:b, s:b}", "cancel", (int)cancel, "leftover", (int)leftover));
+    return trainer_commit_finish(self, cancel);
 }
 
 /* Reads the step's batch, and learns whether any rank failed, was asked to stop, or found bits
  * changed in the step before; and puts a checkpoint in place that all have written. */
-static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
+static bp_err next_batch(trainer *self, int64_t *status, bp_batch *batch)
 {
     const bp_mesh *mesh = self->mesh;
     int64_t slots = trainer_slots(self, &self->spec, mesh->datas);
-    const void *bytes = self->examples;
+    const void *bytes = self->examples.buffer;
     bp_err err = BP_OK;
     double began;
 
-    if (self->leads)
-        err = bp_loader_read(self->loader, self->progress.step + 1, &bytes);
+    if (self->data.leads)
+        err = bp_loader_read(self->data.loader, self->progress.step + 1, &bytes);
     if (err == BP_OK && bp_fault("step.begin"))
         err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at step %lld",
                       (long long)self->progress.step);
@@ -65,26 +72,26 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
     bool changed = self->engine && bp_engine_corruption(self->engine)->found;
     int64_t worst = bp_all_max_int(changed        ? BITS_CHANGED
                                    : err != BP_OK ? READ_FAILED
-                                                  : own_word(self),
+                                                  : own_status(self),
                                    mesh->compute);
-    *word = worst;
+    *status = worst;
     if (worst == BITS_CHANGED)
         return trainer_say_corruption(self);
     if (worst == READ_FAILED)
         return bp_agree(mesh->compute, err);
     began = bp_clock_now();
     if (worst == GO_ON || worst == WRITE_FAILED)
-        err =
-            finish_commit(self, worst == WRITE_FAILED); /* what others still write is for nothing */
-    self->clock += bp_clock_now() - began;              /* that was no training */
+        err = finish_commit(self, worst == WRITE_FAILED, false); /* others write for nothing */
+    report_pause(self, bp_clock_now() - began);
     if (err != BP_OK)
         return err;
-    bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->maker.form, slots), 0,
+    bp_bcast_bytes((void *)bytes, (int64_t)bp_batch_bytes(&self->examples.maker.form, slots), 0,
                    mesh->model); /* the lead's are only read */
-    *batch = bp_batch_over(&self->maker.form, slots, bytes);
-    if (self->fits)
-        *batch = bp_batch_shorten(&self->maker.form, batch, self->spec.micro_batch, self->examples,
-                                  self->fits, self->places);
+    *batch = bp_batch_over(&self->examples.maker.form, slots, bytes);
+    if (self->examples.fits)
+        *batch =
+            bp_batch_shorten(&self->examples.maker.form, batch, self->spec.micro_batch,
+                             self->examples.buffer, self->examples.fits, self->examples.places);
     return BP_OK;
 }
 
@@ -92,14 +99,14 @@ static bp_err next_batch(trainer *self, int64_t *word, bp_batch *batch)
 static bp_err commit(trainer *self, bool best, bool wait)
 {
     const progress *p = &self->progress;
-    bool behind = self->snapshot && !wait;
+    bool async = self->commits.snapshot && !wait;
 
     BP_TRACE(BP_TRACE_CHECKPOINT, 0, 0);
     bp_err err =
         trainer_check_bits(self); /* no checkpoint holds what memory or a processor spoilt */
 
     if (err == BP_OK)
-        err = finish_commit(self, false);
+        err = finish_commit(self, false, false);
     if (err == BP_OK)
         err = parts_before_commit(self, best);
     if (err != BP_OK)
@@ -112,8 +119,9 @@ static bp_err commit(trainer *self, bool best, bool wait)
                           "best_valid_loss", bp_json_real(p->best_valid_loss), "best_step",
                           (json_int_t)p->best_step, "stale", (json_int_t)p->stale,
                           "places_computed", (json_int_t)p->places[0], "places_filled",
-                          (json_int_t)p->places[1], "best", (int)best, "behind", (int)behind));
-    err = behind ? trainer_commit_begin(self, best) : trainer_commit(self, best);
+                          (json_int_t)p->places[1], "best", (int)best, "async", (int)async));
+    err =
+        async ? trainer_commit_begin(self, best) : trainer_commit(self, &(commit_of){.best = best});
     (void)parts_at(self, PART_COMMITTED);
     return err;
 }
@@ -155,24 +163,25 @@ static bp_err after_step(trainer *self, const bp_step_result *result)
     bool last = p->step == self->spec.rate.steps, best = false, ends;
     bool validated =
         self->facts.has_valid && (last || (valid_every > 0 && p->step % valid_every == 0));
-    double valid_loss = 0, begin = bp_clock_now();
+    double begin = bp_clock_now();
+    validation valid;
     bp_err err = BP_OK;
 
     if (validated)
-        err = trainer_validate(self, &valid_loss);
+        err = trainer_validate(self, &valid);
     if (err != BP_OK)
         return err;
     if (validated)
-        best = trainer_take_validation(self, valid_loss);
+        best = trainer_take_validation(self, valid.loss);
     ends = trainer_is_done(self);
-    self->clock += bp_clock_now() - begin;
+    report_pause(self, bp_clock_now() - begin);
     if (validated || last || p->step % bp_train_keys_of(config)->log_every == 0)
-        report_step(self, result, validated ? &valid_loss : NULL);
+        report_step(self, result, validated ? &valid : NULL);
     (void)parts_at(self, PART_STEPPED);
     begin = bp_clock_now();
-    if (err == BP_OK && (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0))
+    if (best || ends || p->step % bp_checkpoint_keys_of(config)->every == 0)
         err = commit(self, best, ends);
-    self->clock += bp_clock_now() - begin;
+    report_pause(self, bp_clock_now() - begin);
     return err;
 }
 
@@ -182,9 +191,8 @@ static bp_err stop(trainer *self, bool at_once)
     bp_err err = BP_OK;
 
     bp_fault_point("drain.flag");
-    self->gives_up = at_once;
     if (!at_once)
-        err = finish_commit(self, false);
+        err = finish_commit(self, false, false);
     if (err != BP_OK)
         return err;
     if (at_once && self->progress.step > self->progress.committed)
@@ -200,53 +208,65 @@ static bp_err stop(trainer *self, bool at_once)
     return err;
 }
 
-static bp_err run_steps(trainer *self)
+/* Training goes on from here: what the next metrics line counts begins. */
+static void begin_line(trainer *self)
 {
-    self->clock = bp_clock_now();
-    self->clock_step = self->progress.step;
-    self->earlier_places = self->progress.places[0];
-    while (!trainer_is_done(self)) {
-        bp_step_result result;
-        int64_t word;
+    self->reports.clock = bp_clock_now();
+    self->reports.clock_step = self->progress.step;
+    self->reports.earlier_places = self->progress.places[0];
+}
+
+static bp_err run_step(trainer *self, const bp_batch *batch)
+{
+    bp_step_result result;
+    bp_err err = BP_OK;
+
+    if (self->learner)
+        err = trainer_learn(self, batch, &result);
+    else
+        err = parts_before_step(self, batch);
+    if (err == BP_OK && !self->learner)
+        bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1, batch,
+                       &result);
+    if (err == BP_OK)
+        err = count_step(self, &result);
+    return err == BP_OK ? after_step(self, &result) : err;
+}
+
+/* *at_once: it was stopped with no time for what is on its way to disk. */
+static bp_err run_steps(trainer *self, bool *at_once)
+{
+    bp_err err = BP_OK;
+
+    begin_line(self);
+    while (err == BP_OK && !trainer_is_done(self)) {
+        int64_t status;
+        bp_batch batch;
 
         (void)parts_at(self, PART_NEXT);
         BP_TRACE(BP_TRACE_STEP, 0, 0);
         bp_trace_number(self->progress.step + 1);
         bp_heartbeat_step(self->progress.step + 1);
-        bp_batch batch;
-        bp_err err = next_batch(self, &word, &batch);
-
+        err = next_batch(self, &status, &batch);
         if (err != BP_OK)
             return err;
-        if (word == STOP_ASKED || word == STOP_AT_ONCE)
-            return stop(self, word == STOP_AT_ONCE);
-        if (self->learner)
-            err = trainer_learn(self, &batch, &result);
-        else
-            err = parts_before_step(self, &batch);
-        if (err == BP_OK && !self->learner)
-            bp_engine_step(self->engine, self->progress.step + 1, self->progress.updates + 1,
-                           &batch, &result);
-        if (err == BP_OK)
-            err = count_step(self, &result);
-        if (err == BP_OK)
-            err = after_step(self, &result);
+        *at_once = status == STOP_AT_ONCE;
+        if (status == STOP_ASKED || *at_once)
+            return stop(self, *at_once);
+        err = run_step(self, &batch);
         bp_fault_point("step.end");
-        if (err != BP_OK)
-            return err;
     }
-    return BP_OK;
+    return err;
 }
 
 /* A training that ends by an error still has a good state on its way to disk. What becomes of it
  * does not change how the training ends. */
-static void save_what_is_left(trainer *self)
+static void save_what_is_left(trainer *self, bool at_once)
 {
     char message[BP_ERR_MESSAGE_BYTES];
 
     (void)snprintf(message, sizeof message, "%s", bp_err_message());
-    self->leaves = true;
-    if (finish_commit(self, self->gives_up) != BP_OK && !self->gives_up)
+    if (finish_commit(self, at_once, true) != BP_OK && !at_once)
         bp_warn_failure("%s", bp_err_text());
     bp_err_set_message(message);
 }
@@ -254,10 +274,11 @@ static void save_what_is_left(trainer *self)
 bp_err trainer_run(trainer *self)
 {
     bp_phase before = bp_heartbeat_phase(BP_PHASE_STEP);
-    bp_err err = run_steps(self);
+    bool at_once = false;
+    bp_err err = run_steps(self, &at_once);
 
     if (err != BP_OK)
-        save_what_is_left(self);
+        save_what_is_left(self, at_once);
     (void)bp_heartbeat_phase(before);
     return err;
 }

@@ -3,144 +3,19 @@
  * turn and their sums added in order, so that the loss has the same bits at any number of data
  * ranks. A model that carries a state reads the stream in batch slots, as in training, each from
  * zeros on and in order. */
-#include "train/loop/trainer.h"
+#include "train/loop/validation.h"
 
-#include "base/fault.h"
 #include "base/heartbeat.h"
+#include "base/mem.h"
 #include "base/signals.h"
 #include "base/trace.h"
 #include "mesh/collective.h"
 #include "statistics/task_metrics.h"
+#include "train/loop/examples.h"
+#include "train/loop/learning.h"
+#include "train/loop/valid_pieces.h"
 
 #include <math.h>
-#include <string.h>
-
-/* How the stream is read: slots have as many whole windows, but for one more of the first ones, and
- * micro_batch of them go side by side. Where nothing is carried a slot is a window. The tail goes
- * on from the last slot. */
-typedef struct layout {
-    int64_t whole, slots;
-    int64_t groups, rounds; /* piece k: group k / rounds, its window k % rounds */
-    int64_t tail;           /* tokens of the stream that the last example goes by */
-    bool carries;
-} layout;
-
-static layout layout_of(const trainer *self)
-{
-    bool of_windows = self->maker.feed == BP_FEED_WINDOWS;
-    int64_t stride = of_windows ? trainer_stride(self) : 1, each = self->spec.micro_batch,
-            batch = self->spec.batch,
-            predictions = self->facts.valid_tokens > 0 ? self->facts.valid_tokens - 1 : 0;
-    layout out = {.whole = of_windows ? predictions / stride : self->facts.valid_documents,
-                  .tail = of_windows ? predictions % stride : 0,
-                  .carries = of_windows && self->shape.family->carries_state};
-
-    out.slots = out.carries && batch < out.whole ? batch : out.whole;
-    out.groups = out.slots > 0 ? (out.slots + each - 1) / each : 1;
-    out.rounds = out.slots > 0 ? (out.whole + out.slots - 1) / out.slots : 0;
-    out.rounds += out.tail > 0;
-    return out;
-}
-
-/* Windows of one length; the first is of slot `slot`, and of place `place` in its group. */
-typedef struct piece {
-    int64_t slot, place, round, windows, T;
-} piece;
-
-static int64_t slot_windows(const layout *all, int64_t slot)
-{
-    return all->whole / all->slots + (slot < all->whole % all->slots);
-}
-
-/* The first window of a slot. */
-static int64_t slot_first(const layout *all, int64_t slot)
-{
-    int64_t longer = all->whole % all->slots;
-
-    return slot * (all->whole / all->slots) + (slot < longer ? slot : longer);
-}
-
-/* Without windows where all slots of the group have ended, and there is no tail. */
-static piece piece_at(const trainer *self, const layout *all, int64_t k)
-{
-    int64_t each = self->spec.micro_batch, group = k / all->rounds, first = group * each;
-    piece out = {.slot = first, .round = k % all->rounds, .T = self->shape.context};
-
-    while (out.windows < each && first + out.windows < all->slots &&
-           slot_windows(all, first + out.windows) > out.round)
-        out.windows++;
-    if (out.windows == 0 && group == all->groups - 1 && out.round == all->rounds - 1 &&
-        all->tail > 0) {
-        out.windows = 1;
-        out.T = all->tail + self->shape.context - trainer_stride(self); /* with what frames it */
-        out.slot = all->slots > 0 ? all->slots - 1 : 0;
-        out.place = out.slot - (all->slots > 0 ? first : 0);
-    }
-    return out;
-}
-
-/* Where window w of a piece begins. */
-static int64_t token_of(const trainer *self, const layout *all, const piece *p, int64_t w)
-{
-    int64_t stride = trainer_stride(self);
-
-    return p->T < self->shape.context ? all->whole * stride
-                                      : (slot_first(all, p->slot + w) + p->round) * stride;
-}
-
-/* A run of another document, the same whenever it is asked for. */
-static bp_err read_other(trainer *self, int64_t entry, const bp_document **out)
-{
-    bp_rng_key key = bp_rng_key_of(self->spec.seed, BP_RNG_PAIR, 0, 0, entry);
-    int64_t other =
-        bp_document_table_other(self->valid_table, entry, 0, self->facts.valid_documents, &key);
-
-    return other >= 0 ? bp_document_table_read(self->valid_table, other, NULL, out) : BP_OK;
-}
-
-static bp_err read_documents(trainer *self, const layout *all, const piece *p,
-                             const bp_example_maker *maker)
-{
-    bp_err err = BP_OK;
-
-    for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
-        int64_t entry = slot_first(all, p->slot + w);
-        const bp_document *document;
-
-        const bp_document *other = NULL;
-
-        if (maker->feed == BP_FEED_RUNS)
-            err = read_other(self, entry, &other);
-        if (err == BP_OK)
-            err = bp_document_table_read(self->valid_table, entry, other, &document);
-        if (err == BP_OK)
-            bp_example_make_document(maker, document, 0, entry, self->examples, p->windows, w);
-    }
-    return err;
-}
-
-/* Windows overlap by a token: of a causal model the last target of one is the first input of the
- * next. Examples of validation are those of a step 0. */
-static bp_err read_piece(trainer *self, const layout *all, const piece *p,
-                         const bp_example_maker *maker)
-{
-    bp_err err = BP_OK;
-
-    if (maker->feed != BP_FEED_WINDOWS)
-        return read_documents(self, all, p, maker);
-    for (int64_t w = 0; w < p->windows && err == BP_OK; w++) {
-        int64_t first = token_of(self, all, p, w);
-
-        err = bp_stream_read(self->valid_stream, first, maker->window, self->window);
-        if (err == BP_OK && bp_fault("train.read_valid"))
-            err = BP_FAIL(BP_ERR_IO, "fault.injected", "a fault was injected: at token %lld",
-                          (long long)first);
-        if (err == BP_OK)
-            bp_example_make(maker, self->window, 0, first / trainer_stride(self), self->examples,
-                            p->windows, w);
-    }
-    return err;
-}
 
 #define READ_FAILED (-1) /* instead of the first input: no id is negative */
 
@@ -205,150 +80,194 @@ static int64_t count_right(const bp_batch *batch, const int32_t *predicted)
     return right;
 }
 
-static void evaluate(trainer *self, const bp_batch *batch, const piece *p, bool resumes,
-                     double loss[BP_TERMS], int64_t count[BP_TERMS], double *rights)
+static void evaluate_by_learner(trainer *self, const bp_batch *batch, const valid_piece *p,
+                                double loss[BP_TERMS], int64_t count[BP_TERMS])
 {
     bp_learner_loss one;
-    int64_t right = 0;
-    int32_t *predicted = NULL;
 
-    if (!self->learner) {
-        if (predicts(self))
-            predicted = bp_alloc("validation", batch->B * batch->term[0].count, sizeof *predicted);
-        bp_engine_evaluate(self->engine,
-                           &(bp_evaluation){.batch = batch,
-                                            .first_window = p->place,
-                                            .resumes = resumes,
-                                            .right = &right,
-                                            .predicted = predicted},
-                           loss, count);
-        if (predicted && count[0] > 0) { /* on the last stage */
-            right = count_right(batch, predicted);
-            if (has_entities(self))
-                count_entities(self, batch, predicted, rights);
-        }
-        rights[RIGHT] += (double)right;
-        bp_free(predicted);
-        return;
-    }
     trainer_learner(self)->run(self->learner, batch, &(bp_learner_pass){.first_slot = p->slot},
                                &one);
     loss[0] = one.sum;
     count[0] = one.count;
 }
 
-/* The pieces of this data rank; of a learner all of them, on each. The lead reads and sends its
- * group, a failed read too; no stage waits for a later one. */
-static bp_err run_pieces(trainer *self, const layout *all, double *sums, double *counts,
-                         double *rights)
+static void evaluate(trainer *self, const bp_batch *batch, const valid_piece *p, bool resumes,
+                     double loss[BP_TERMS], int64_t count[BP_TERMS], double *rights)
 {
-    const bp_mesh *mesh = self->mesh;
-    const bp_objective *objective = bp_model_objective(&self->shape);
-    int64_t pieces = all->groups * all->rounds;
+    int64_t right = 0;
+    int32_t *predicted = NULL;
+
+    if (self->learner) {
+        evaluate_by_learner(self, batch, p, loss, count);
+        return;
+    }
+    if (predicts(self))
+        predicted = bp_alloc("validation", batch->B * batch->term[0].count, sizeof *predicted);
+    bp_engine_evaluate(self->engine,
+                       &(bp_evaluation){.batch = batch,
+                                        .first_window = p->place,
+                                        .resumes = resumes,
+                                        .right = &right,
+                                        .predicted = predicted},
+                       loss, count);
+    if (predicted && count[0] > 0) { /* on the last stage */
+        right = count_right(batch, predicted);
+        if (has_entities(self))
+            count_entities(self, batch, predicted, rights);
+    }
+    rights[RIGHT] += (double)right;
+    bp_free(predicted);
+}
+
+/* All of a validation. */
+typedef struct validating {
+    valid_layout all;
+    int64_t pieces;        /* groups x rounds */
+    double *sums, *counts; /* [terms][pieces] */
+    double *rights;        /* [RIGHTS] */
+} validating;
+
+/* Of this data rank; a learner's ranks run all pieces together. */
+static bool has_piece(const trainer *self, const validating *v, int64_t k)
+{
+    return self->learner || k / v->all.rounds % self->mesh->datas == self->mesh->data_at;
+}
+
+/* The lead reads and sends its group, a failed read too; no stage waits for a later one. */
+static bp_err share_piece(trainer *self, const validating *v, const valid_piece *p,
+                          const bp_example_maker *maker)
+{
+    int32_t *first = self->examples.buffer;
     bp_err err = BP_OK;
 
-    for (int64_t k = 0; k < pieces; k++) {
-        piece p = piece_at(self, all, k);
+    if (self->data.leads)
+        err = valid_piece_read(self, &v->all, p, maker);
+    if (self->learner) /* which all ranks run together */
+        err = bp_agree(self->mesh->compute, err);
+    if (err != BP_OK)
+        *first = READ_FAILED;
+    bp_bcast_bytes(self->examples.buffer, (int64_t)bp_batch_bytes(&maker->form, p->windows), 0,
+                   self->mesh->model);
+    return err;
+}
 
-        if ((!self->learner && k / all->rounds % mesh->datas != mesh->data_at) || p.windows == 0)
+static bool has_failed(const trainer *self)
+{
+    return *(const int32_t *)self->examples.buffer == READ_FAILED;
+}
+
+/* With corpus.bucket it is shortened, as a micro-batch of its own. */
+static bp_batch batch_of(const trainer *self, const valid_piece *p, const bp_example_maker *maker)
+{
+    bp_batch batch = bp_batch_over(&maker->form, p->windows, self->examples.buffer);
+    int64_t places[2] = {0};
+
+    if (!self->examples.fits)
+        return batch;
+    batch = bp_batch_shorten(&maker->form, &batch, p->windows, self->examples.buffer,
+                             self->examples.fits, places);
+    return bp_batch_part(&batch, 0, p->windows);
+}
+
+static void run_piece(trainer *self, validating *v, int64_t k, const valid_piece *p,
+                      const bp_example_maker *maker)
+{
+    bp_batch batch = batch_of(self, p, maker);
+    double loss[BP_TERMS];
+    int64_t count[BP_TERMS];
+
+    evaluate(self, &batch, p, v->all.carries && p->round > 0, loss, count, v->rights);
+    for (int t = 0; t < bp_model_objective(&self->shape)->terms; t++) {
+        v->sums[t * v->pieces + k] = loss[t];
+        v->counts[t * v->pieces + k] = (double)count[t];
+    }
+}
+
+static bp_err run_pieces(trainer *self, validating *v)
+{
+    for (int64_t k = 0; k < v->pieces; k++) {
+        valid_piece p = valid_piece_at(self, &v->all, k);
+        bp_example_maker maker;
+
+        if (!has_piece(self, v, k) || p.windows == 0)
             continue;
-        bp_example_maker maker = trainer_maker(self, p.T);
-        double loss[BP_TERMS];
-        int64_t count[BP_TERMS];
-        int32_t *first = self->examples;
-
         /* A coordinator of more than this training looks at its scheduler here: those that ask for
          * work do not wait for a whole validation. To stop is left to the step's end. */
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
-        if (self->leads)
-            err = read_piece(self, all, &p, &maker);
-        if (self->learner) /* which all ranks run together */
-            err = bp_agree(mesh->compute, err);
-        if (err != BP_OK)
-            *first = READ_FAILED;
-        bp_bcast_bytes(self->examples, (int64_t)bp_batch_bytes(&maker.form, p.windows), 0,
-                       mesh->model);
-        if (*first == READ_FAILED)
+        maker = trainer_maker(self, p.T);
+        bp_err err = share_piece(self, v, &p, &maker);
+        if (has_failed(self))
             return err;
-        bp_batch batch = bp_batch_over(&maker.form, p.windows, self->examples);
-        if (self->fits) { /* a micro-batch of its own */
-            int64_t places[2] = {0};
-
-            batch = bp_batch_shorten(&maker.form, &batch, p.windows, self->examples, self->fits,
-                                     places);
-            batch = bp_batch_part(&batch, 0, p.windows);
-        }
-        evaluate(self, &batch, &p, all->carries && p.round > 0, loss, count, rights);
-        for (int t = 0; t < objective->terms; t++) {
-            sums[t * pieces + k] = loss[t];
-            counts[t * pieces + k] = (double)count[t];
-        }
+        run_piece(self, v, k, &p, &maker);
     }
     return BP_OK;
 }
 
-/* Of each term that something was asked for weight times its mean: sums in their order over counts;
- * NaN: nothing was counted. */
-static double mean_loss(trainer *self, const double *sums, const double *counts, int64_t pieces)
+static double sum_of(const double *values, int64_t count)
+{
+    double sum = 0;
+
+    for (int64_t k = 0; k < count; k++)
+        sum += values[k];
+    return sum;
+}
+
+/* The mean of each term that something was asked for, its sums added in their order, and their
+ * weighted sum; NaN: nothing was counted. */
+static void find_means(const trainer *self, const validating *v, validation *out)
 {
     const bp_objective *objective = bp_model_objective(&self->shape);
-    double loss = 0;
     bool any = false;
 
+    out->loss = 0;
     for (int t = 0; t < objective->terms; t++) {
-        double total = 0, counted = 0;
+        double counted = sum_of(v->counts + t * v->pieces, v->pieces);
 
-        for (int64_t k = t * pieces; k < (t + 1) * pieces; k++) {
-            total += sums[k];
-            counted += counts[k];
-        }
-        self->valid_term[t] = total / counted;
-        self->valid_asked[t] = counted > 0;
-        if (counted > 0)
-            loss += bp_model_term_weight(&self->shape, t) * self->valid_term[t];
-        any = any || counted > 0;
+        out->term[t] = sum_of(v->sums + t * v->pieces, v->pieces) / counted;
+        out->asked[t] = counted > 0;
+        if (out->asked[t])
+            out->loss += bp_model_term_weight(&self->shape, t) * out->term[t];
+        any = any || out->asked[t];
     }
-    return any ? loss : NAN;
+    if (!any)
+        out->loss = NAN;
 }
 
-/* Of documents whose class, or places whose tag, has the highest probability. */
-static double share_right(const trainer *self, const double *counts, int64_t pieces, double right)
+/* Of a task. */
+static void find_rights(const trainer *self, const validating *v, validation *out)
 {
-    double counted = 0;
+    double counted = sum_of(v->counts, v->pieces);
+    double both = v->rights[ENTITIES] + v->rights[ENTITIES_PREDICTED];
 
-    for (int64_t k = 0; k < pieces; k++)
-        counted += counts[k];
-    return predicts(self) && counted > 0 ? right / counted : NAN;
+    out->accuracy = predicts(self) && counted > 0 ? v->rights[RIGHT] / counted : NAN;
+    out->f1 = !has_entities(self) ? NAN : both > 0 ? 2 * v->rights[ENTITIES_RIGHT] / both : 0;
 }
 
-bp_err trainer_validate(trainer *self, double *loss)
+bp_err trainer_validate(trainer *self, validation *out)
 {
     const bp_mesh *mesh = self->mesh;
     bp_phase before = bp_heartbeat_phase(BP_PHASE_VALIDATE);
-    layout all = layout_of(self);
-    int64_t pieces = all.groups * all.rounds;
-    const bp_objective *objective = bp_model_objective(&self->shape);
-    int64_t values = objective->terms * pieces; /* [terms][pieces] sums, and as many counts */
-    int64_t all_values = 2 * values + RIGHTS;
-    double *sums = bp_alloc("validation", all_values, sizeof *sums), *rights = sums + 2 * values;
+    validating v = {.all = valid_layout_of(self)};
+    int64_t values, all_values;
+    bp_err err;
 
     BP_TRACE(BP_TRACE_VALIDATION, 0, 0);
-    bp_err err = bp_agree(mesh->compute, run_pieces(self, &all, sums, sums + values, rights));
+    v.pieces = v.all.groups * v.all.rounds;
+    values = bp_model_objective(&self->shape)->terms * v.pieces;
+    all_values = 2 * values + RIGHTS;
+    v.sums = bp_alloc("validation", all_values, sizeof *v.sums);
+    v.counts = v.sums + values;
+    v.rights = v.counts + values;
+    err = bp_agree(mesh->compute, run_pieces(self, &v));
     if (err == BP_OK) {
-        bp_all_sum_double(sums, all_values, mesh->pipeline); /* a term's head is on one stage */
+        bp_all_sum_double(v.sums, all_values, mesh->pipeline); /* a term's head is on one stage */
         if (!self->learner)
-            bp_all_sum_double(sums, all_values, mesh->data);
-        *loss = mean_loss(self, sums, sums + values, pieces);
-        self->valid_accuracy = share_right(self, sums + values, pieces, rights[RIGHT]);
-        self->valid_f1 = NAN;
-        if (has_entities(self)) {
-            double both = rights[ENTITIES] + rights[ENTITIES_PREDICTED];
-
-            self->valid_f1 = both > 0 ? 2 * rights[ENTITIES_RIGHT] / both : 0;
-        }
+            bp_all_sum_double(v.sums, all_values, mesh->data);
+        find_means(self, &v, out);
+        find_rights(self, &v, out);
     }
-    bp_free(sums);
+    bp_free(v.sums);
     (void)bp_heartbeat_phase(before);
     return err;
 }

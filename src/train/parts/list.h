@@ -4,12 +4,36 @@
 
 #include "train/loop/part.h"
 
-/* In the order in which they are called; NULL ends it. */
-extern const bp_training_part *const bp_training_parts[];
+/** A line a part, in the order in which they are called: WORD.c defines training_WORD. With KEYS,
+ * not PART, it has keys of its own, training_WORD_options. Later ones go by what earlier ones
+ * found: pairs by the separator of text; text's shape after the task has refused another head,
+ * noise's rules after those of pairs. */
+#define BP_TRAINING_PARTS(PART, KEYS)                                                              \
+    PART(task)                                                                                     \
+    PART(text)                                                                                     \
+    PART(masks)                                                                                    \
+    PART(pairs)                                                                                    \
+    PART(noise)                                                                                    \
+    PART(posterior)                                                                                \
+    KEYS(samples)                                                                                  \
+    KEYS(teacher)                                                                                  \
+    PART(sngp)                                                                                     \
+    KEYS(trace)                                                                                    \
+    KEYS(tensorboard)
 
-/* A file each. */
-extern const bp_training_part training_task, training_text, training_masks, training_pairs,
-    training_noise, training_posterior, training_samples, training_teacher, training_sngp,
-    training_trace, training_tensorboard;
+#define BP_DECLARE_PART(word) extern const bp_training_part training_##word;
+#define BP_DECLARE_KEYS(word)                                                                      \
+    extern const bp_training_part training_##word;                                                 \
+    extern const bp_option training_##word##_options[];
+BP_TRAINING_PARTS(BP_DECLARE_PART, BP_DECLARE_KEYS)
+#undef BP_DECLARE_PART
+#undef BP_DECLARE_KEYS
+
+extern const bp_training_part *const bp_training_parts[]; /* all of them; NULL-ended */
+
+/** For lists of option tables: the parts' keys, each followed by a comma. */
+#define BP_NO_OPTIONS_ROW(word)
+#define BP_PART_OPTIONS_ROW(word) training_##word##_options,
+#define BP_TRAINING_PARTS_OPTIONS BP_TRAINING_PARTS(BP_NO_OPTIONS_ROW, BP_PART_OPTIONS_ROW)
 
 #endif

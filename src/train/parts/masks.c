@@ -121,11 +121,12 @@ static bp_err find_words(const trainer *self, bool *continues)
     bool *parts = NULL; /* tokenizer.path may have more tokens than the corpus states */
     bp_err err = BP_OK;
 
-    if (!self->tokenizer)
+    if (!self->data.tokenizer)
         return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
                        "mask.whole_words needs a tokenizer, and the corpus brings none: at "
                        "tokenizer.path; set it");
-    err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
+    err = bp_tokenizer_parse(&tokenizer, self->data.tokenizer, strlen(self->data.tokenizer),
+                             "the tokenizer");
     if (err == BP_OK) {
         int64_t size = bp_tokenizer_size(tokenizer), V = self->facts.vocab_size;
 

@@ -38,9 +38,9 @@ static bp_err check_corpora(trainer *self)
     bp_err err = BP_OK;
 
     if (self->mesh->coordinates)
-        err = check_corpus(self, self->corpus, "corpus.train", &self->facts.targets);
+        err = check_corpus(self, self->data.corpus, "corpus.train", &self->facts.targets);
     if (err == BP_OK && self->mesh->coordinates)
-        err = check_corpus(self, self->valid_corpus, "corpus.valid", &of_valid);
+        err = check_corpus(self, self->data.valid_corpus, "corpus.valid", &of_valid);
     return err;
 }
 

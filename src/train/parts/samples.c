@@ -15,12 +15,40 @@
 #include "mesh/collective.h"
 #include "models/network_model.h"
 #include "train/loop/parts.h"
+#include "train/loop/report.h"
 
 #include <inttypes.h>
 #include <omp.h>
 #include <string.h>
 
 #define SHOWN_BYTES 400 /* of a text, in the log */
+
+typedef struct sample_keys {
+    int64_t every;
+    const char *prompt;
+    int64_t tokens;
+    double temperature;
+} sample_keys;
+
+const bp_option training_samples_options[] = {
+    {"train.sample_every", BP_OPTION_INT, "0", 0, 1e12, NULL, "steps",
+     "a text that the model writes, in samples.jsonl and the log; 0: none", false,
+     .at = BP_AT(sample_keys, every)},
+    {"train.sample_prompt", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "the text that samples go on from; not given: the end-of-document token", false,
+     .at = BP_AT(sample_keys, prompt)},
+    {"train.sample_tokens", BP_OPTION_INT, "64", 1, 1e6, NULL, "tokens",
+     "the most new tokens of a sample", false, .at = BP_AT(sample_keys, tokens)},
+    {"train.sample_temperature", BP_OPTION_REAL, "0", 0, 1000, NULL, NULL,
+     "of samples: 0 takes the best token; else logits are divided by it and tokens drawn", false,
+     .at = BP_AT(sample_keys, temperature)},
+    {.key = NULL},
+};
+
+static const sample_keys *keys_of(const trainer *self)
+{
+    return bp_config_bound(self->config, training_samples_options);
+}
 
 /* One text at a time. Without train.sample_every there is none of it. */
 typedef struct sampling {
@@ -34,16 +62,16 @@ typedef struct sampling {
 
 static int64_t every(const trainer *self)
 {
-    return bp_train_keys_of(self->config)->sample_every;
+    return keys_of(self)->every;
 }
 
 /* ---- the prompt ---- */
 
 static bp_err open_tokenizer(const trainer *self, bp_tokenizer **out)
 {
-    return self->tokenizer
-               ? bp_tokenizer_parse(out, self->tokenizer, strlen(self->tokenizer), "the tokenizer")
-               : BP_OK;
+    return self->data.tokenizer ? bp_tokenizer_parse(out, self->data.tokenizer,
+                                                     strlen(self->data.tokenizer), "the tokenizer")
+                                : BP_OK;
 }
 
 static bp_err encode(const bp_tokenizer *tokenizer, const char *text, bp_ids *ids)
@@ -92,7 +120,7 @@ static bp_err check_prompt(const trainer *self, const bp_ids *ids)
 /* On the coordinator. */
 static bp_err read_prompt(const trainer *self, sampling *samples, bp_ids *ids)
 {
-    const char *text = bp_train_keys_of(self->config)->sample_prompt;
+    const char *text = keys_of(self)->prompt;
     bp_err err = open_tokenizer(self, &samples->tokenizer);
 
     if (err == BP_OK && text && !samples->tokenizer)
@@ -158,7 +186,7 @@ static bp_err open_samples(trainer *self, void **own)
 /* The prompt, the rule, and whether the model can. */
 static bp_err ready(trainer *self, void *own)
 {
-    const bp_train_keys *keys = bp_train_keys_of(self->config);
+    const sample_keys *keys = keys_of(self);
     sampling *samples = own;
     bp_ids ids = {0};
     bp_err err;
@@ -175,15 +203,15 @@ static bp_err ready(trainer *self, void *own)
     }
     share_prompt(self, &samples->prompt, &ids);
     samples->rule = (bp_search_spec){.choice = {.vocab_size = self->shape.vocab_size,
-                                                .samples = keys->sample_temperature > 0,
-                                                .temperature = keys->sample_temperature,
+                                                .samples = keys->temperature > 0,
+                                                .temperature = keys->temperature,
                                                 .top_p = 1,
                                                 .repetition_penalty = 1},
                                      .texts = 1,
                                      .end = self->facts.eod_id,
                                      .ends = self->facts.ends};
-    samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1,
-                                        keys->sample_tokens, bp_model_most_inputs(&self->shape), 1);
+    samples->plan = bp_generate_plan_of(&samples->rule, 1, samples->prompt.longest, 1, keys->tokens,
+                                        bp_model_most_inputs(&self->shape), 1);
     return BP_OK;
 }
 
@@ -289,7 +317,7 @@ static bp_err write_text(trainer *self, void *own)
         }
         bp_buffer_clear(&result);
         bp_heartbeat_step(step);
-        self->clock += bp_clock_now() - began;
+        report_pause(self, bp_clock_now() - began);
     }
     (void)bp_heartbeat_phase(before);
     return BP_OK;
@@ -317,7 +345,7 @@ static bp_err spell(const sampling *samples, const json_t *line, char **text, si
 
 static void log_text(const trainer *self, int64_t step, const char *text, size_t bytes)
 {
-    const char *prompt = bp_train_keys_of(self->config)->sample_prompt;
+    const char *prompt = keys_of(self)->prompt;
     bp_buffer shown = {0};
 
     if (prompt)
@@ -331,7 +359,7 @@ static void log_text(const trainer *self, int64_t step, const char *text, size_t
 /* A line of samples.jsonl, and of the log. */
 static bp_err receive(trainer *self, void *own, const json_t *value)
 {
-    const char *prompt = bp_train_keys_of(self->config)->sample_prompt;
+    const char *prompt = keys_of(self)->prompt;
     int64_t step = json_integer_value(json_object_get(value, "step"));
     json_t *line = json_object();
     char *text = NULL;
@@ -357,8 +385,11 @@ static void describe_run(const trainer *self, const void *own, bp_run_spec *spec
     spec->samples = own != NULL;
 }
 
+static const char *const MAY_CHANGE[] = {"train.sample_*", NULL};
+
 const bp_training_part training_samples = {
     .name = "samples",
+    .may_change = MAY_CHANGE,
     .memory = "keys and values of a text that the model writes",
     .open = open_samples,
     .describe_run = describe_run,

@@ -12,6 +12,9 @@
 #include "math/scalapack/distributed.h"
 #include "mesh/collective.h"
 #include "nn/layers.h"
+#include "train/loop/corpora.h"
+#include "train/loop/duration.h"
+#include "train/loop/examples.h"
 #include "train/parts/list.h"
 
 #include <inttypes.h>
@@ -168,8 +171,8 @@ static bp_err read_piece(const fit *f, int64_t piece, int64_t n)
     for (int64_t b = 0; b < n && err == BP_OK; b++) {
         err = bp_document_table_read(f->table, piece * f->each + b, NULL, &document);
         if (err == BP_OK)
-            bp_example_make_document(&self->maker, document, 0, piece * f->each + b, self->examples,
-                                     n, b);
+            bp_example_make_document(&self->examples.maker, document, 0, piece * f->each + b,
+                                     self->examples.buffer, n, b);
     }
     return err;
 }
@@ -182,9 +185,9 @@ static void run_piece(const fit *f, int64_t n)
 
     if (n == 0)
         return;
-    bp_bcast_bytes(self->examples, (int64_t)bp_batch_bytes(&self->maker.form, n), 0,
+    bp_bcast_bytes(self->examples.buffer, (int64_t)bp_batch_bytes(&self->examples.maker.form, n), 0,
                    self->mesh->model);
-    bp_batch batch = bp_batch_over(&self->maker.form, n, self->examples);
+    bp_batch batch = bp_batch_over(&self->examples.maker.form, n, self->examples.buffer);
     bp_engine_evaluate(self->engine, &(bp_evaluation){.batch = &batch}, loss, count);
 }
 
@@ -201,8 +204,8 @@ static bp_err add_documents(fit *f)
 
         (void)bp_signals_stop_asked();
         bp_heartbeat_progress();
-        err =
-            bp_agree(mesh->compute, self->leads ? read_piece(f, first + mesh->data_at, n) : BP_OK);
+        err = bp_agree(mesh->compute,
+                       self->data.leads ? read_piece(f, first + mesh->data_at, n) : BP_OK);
         if (err != BP_OK)
             return err;
         run_piece(f, n);
@@ -345,7 +348,7 @@ static bp_err run_fit(fit *f)
 {
     const bp_mesh *mesh = f->self->mesh;
     const bp_feature_watch watch = {see_features, f};
-    bp_err err = f->self->leads ? open_documents(f) : BP_OK;
+    bp_err err = f->self->data.leads ? open_documents(f) : BP_OK;
 
     if (err == BP_OK)
         err = open_precision(f);

@@ -13,6 +13,7 @@
 #include "train/parts/pairs.h"
 #include "train/parts/sngp.h"
 #include "train/parts/task_survey.h"
+#include "train/parts/teacher.h"
 #include "train/parts/text.h"
 
 #include <inttypes.h>
@@ -104,15 +105,15 @@ static bp_err find_names(trainer *self, fine_tuning *task)
     char **names = NULL;
     int64_t count = 0;
     bp_err err = kind_of(self)->at_words
-                     ? bp_corpus_tags(self->corpus, &names, &count)
-                     : bp_corpus_classes(self->corpus, task->column, &names, &count);
+                     ? bp_corpus_tags(self->data.corpus, &names, &count)
+                     : bp_corpus_classes(self->data.corpus, task->column, &names, &count);
 
     if (err == BP_OK && count < 2)
         err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
                       "all %s have one %s, '%s': at %s; there is nothing to learn, give another "
                       "task.label or corpus",
                       kind_of(self)->labelled, kind_of(self)->outcome, count > 0 ? names[0] : "",
-                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
+                      bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
     task->names = json_array();
     for (int64_t k = 0; k < count && err == BP_OK; k++)
         if (!bp_text_is_utf8(names[k], strlen(names[k])))
@@ -120,7 +121,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
                           "the %s '%.60s' is not valid UTF-8: at %s; correct it in the text that "
                           "the corpus is made of",
                           kind_of(self)->outcome, names[k],
-                          bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
+                          bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
         else if (!outside || strcmp(names[k], outside) != 0)
             (void)json_array_append_new(task->names, bp_json_string(names[k]));
     if (err == BP_OK && outside && (int64_t)json_array_size(task->names) == count)
@@ -131,7 +132,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
         err = BP_FAIL(BP_ERR_FORMAT, "task.one_class",
                       "all documents of the domain have one class: at %s; there is nothing to "
                       "learn, give another task.label or corpus",
-                      bp_corpus_file_path(bp_corpus_file_at(self->corpus, 0)));
+                      bp_corpus_file_path(bp_corpus_file_at(self->data.corpus, 0)));
     bp_names_free(&names, count);
     return err;
 }
@@ -139,7 +140,7 @@ static bp_err find_names(trainer *self, fine_tuning *task)
 static void set_columns(trainer *self, fine_tuning *task)
 {
     int64_t count = (int64_t)json_array_size(task->names);
-    bp_document_columns *columns = &self->columns;
+    bp_document_columns *columns = &self->examples.columns;
 
     task->outcomes = bp_alloc("input", count + 1, sizeof *task->outcomes);
     for (int64_t k = 0; k < count; k++)
@@ -164,12 +165,12 @@ static bp_err find_columns(trainer *self, fine_tuning *task)
     bp_err err = BP_OK;
 
     if (kind_of(self)->over_places) {
-        self->columns.spans = true;
-        return bp_corpus_has_unanswered(&task->unanswered, self->corpus);
+        self->examples.columns.spans = true;
+        return bp_corpus_has_unanswered(&task->unanswered, self->data.corpus);
     }
     if (kind_of(self)->whole_text)
-        err = bp_corpus_column(&task->column, self->corpus, bp_task_keys_of(self->config)->label,
-                               kind_of(self)->is_value);
+        err = bp_corpus_column(&task->column, self->data.corpus,
+                               bp_task_keys_of(self->config)->label, kind_of(self)->is_value);
     if (err == BP_OK && kind_of(self)->has_names)
         err = find_names(self, task);
     if (err == BP_OK)
@@ -204,7 +205,7 @@ static bp_err open_task(trainer *self, void **own)
     if (!bp_task_is_asked(self->config) || text_is_asked(self->config))
         return BP_OK;
     *own = task = bp_alloc("input", 1, sizeof *task);
-    if (self->leads || mesh->coordinates)
+    if (self->data.leads || mesh->coordinates)
         err = find_columns(self, task);
     err = bp_agree(mesh->world, err);
     if (err == BP_OK)
@@ -242,8 +243,9 @@ static bp_err check_same(const trainer *self, const bp_task_shape *asked)
 {
     const bp_task_shape *known = &self->shape.task;
     const char *init = bp_model_keys_of(self->config)->init;
-    const json_t *model =
-        self->source ? json_object_get(bp_checkpoint_state(self->source), "model") : NULL;
+    const json_t *model = self->start.source
+                              ? json_object_get(bp_checkpoint_state(self->start.source), "model")
+                              : NULL;
     const json_t *names = json_object_get(model, "labels");
 
     if (known->kind == asked->kind && known->outcomes == asked->outcomes &&
@@ -279,7 +281,7 @@ static bp_err check_words(const trainer *self, const bp_task_shape *task,
             "%s does not have beside task.kind = %s: at task.lm_weight; leave it out, or "
             "take a gpt",
             weight, self->shape.family->name, bp_task_name(task->kind));
-    if (bp_train_keys_of(self->config)->teacher && bp_train_keys_of(self->config)->soft_weight > 0)
+    if (teacher_gives_targets(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "task.no_words",
                        "task.lm_weight = %g does not go with distill.model, which teaches classes "
                        "alone: at task.lm_weight; leave one of both out",
@@ -297,7 +299,7 @@ static bp_err check_decoder(const trainer *self, int64_t frozen)
                        "task.frozen_layers = %" PRId64 " counts layers of one stack, and "
                        "model.kind = %s has two: at task.frozen_layers; leave it out",
                        frozen, self->shape.family->name);
-    if (self->spec.distills || bp_train_keys_of(self->config)->teacher)
+    if (teacher_is_asked(self->config))
         return BP_FAIL(BP_ERR_CONFIG, "distill.other_frame",
                        "model.kind = %s reads a text otherwise than a teacher: at distill.model; "
                        "leave it out",
@@ -410,7 +412,7 @@ static bp_err shape(trainer *self, void *own)
 
     if (err == BP_OK && self->mesh->coordinates)
         warn_of_methods(self);
-    self->adds_tensors = own != NULL;
+    self->start.adds_tensors = own != NULL;
     if (err == BP_OK && own)
         err = find_shape(self, own);
     else if (err == BP_OK && bp_task_has_head(&self->shape.task))
@@ -469,7 +471,7 @@ static bp_err rules(trainer *self, void *own)
     self->rules.pairs = self->facts.has_pairs;
     self->rules.outside = outside_of(self) ? self->shape.task.outcomes : 0;
     if (kind_of(self)->over_places)
-        self->rules.windows = self->columns.windows =
+        self->rules.windows = self->examples.columns.windows =
             bp_task_windows(&self->rules.frame, self->shape.context, stride);
     return err;
 }
@@ -484,7 +486,7 @@ static bp_err save(const trainer *self, const fine_tuning *task)
     char *path;
     bp_err err;
 
-    if (self->columns.spans)
+    if (self->examples.columns.spans)
         bp_log("task: %" PRId64 " questions in %" PRId64 " windows; %" PRId64
                " answers are in none, %" PRId64 " questions are cut, by %" PRId64 " tokens",
                survey->documents, survey->windows, survey->answers_lost, survey->documents_cut,
@@ -498,14 +500,14 @@ static bp_err save(const trainer *self, const fine_tuning *task)
            task->column ? " of label '" : "", task->column ? task->column : "",
            task->column ? "'" : "", self->shape.task.outcomes,
            self->shape.task.outcomes == 1 ? "" : "s", survey->documents,
-           self->columns.spans ? "questions" : "documents");
+           self->examples.columns.spans ? "questions" : "documents");
     bp_log("task: %.1f %% of the places of examples are padding", 100 * survey->padding);
     json_t *labels = json_pack("{s:s, s:s*, s:I, s:I, s:I, s:I, s:f}", "kind", kind, "label",
                                task->column, "documents", (json_int_t)survey->documents, "outcomes",
                                (json_int_t)self->shape.task.outcomes, "documents_cut",
                                (json_int_t)survey->documents_cut, "tokens_cut",
                                (json_int_t)survey->tokens_cut, "padding", survey->padding);
-    if (self->columns.spans)
+    if (self->examples.columns.spans)
         (void)json_object_update_new(labels, json_pack("{s:I, s:I, s:b}", "windows",
                                                        (json_int_t)survey->windows, "answers_lost",
                                                        (json_int_t)survey->answers_lost,

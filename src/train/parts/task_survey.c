@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/run_options.h"
+#include "train/loop/examples.h"
 
 /* A question's window: whether it holds the answer, and what of the question is cut. */
 static void survey_window(const trainer *self, task_survey *task, const bp_document *document,
@@ -44,35 +45,35 @@ static bp_err survey_document(const trainer *self, task_survey *task, const bp_d
 
 static void warn_of_rare_class(const trainer *self, const int64_t *of_class)
 {
-    for (int64_t k = 0; k < self->columns.class_count; k++)
+    for (int64_t k = 0; k < self->examples.columns.class_count; k++)
         if (of_class[k] == 1) {
             BP_WARN("task.rare_class",
                     "the class '%.60s' has one document: at corpus.train; what the model says of "
                     "it is worth little",
-                    self->columns.classes[k]);
+                    self->examples.columns.classes[k]);
             return;
         }
 }
 
 bp_err task_survey_run(task_survey *out, const trainer *self)
 {
-    int64_t *of_class = bp_alloc("input", self->columns.class_count, sizeof *of_class);
+    int64_t *of_class = bp_alloc("input", self->examples.columns.class_count, sizeof *of_class);
     bp_document_table *table = NULL;
     bp_stream *plain = NULL;
     const bp_document *document;
     int64_t entries = 0;
     bool holds = true;
-    bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->corpus});
+    bp_err err = bp_stream_new(&plain, &(bp_stream_spec){.corpus = self->data.corpus});
 
     if (err == BP_OK)
         err = trainer_open_table(self, plain, &table);
     if (err == BP_OK)
         entries = bp_document_table_count(table);
-    if (!self->columns.spans)
+    if (!self->examples.columns.spans)
         out->documents = entries;
     for (int64_t d = 0; d < entries && err == BP_OK; d++) {
         err = bp_document_table_read(table, d, NULL, &document);
-        if (err == BP_OK && self->columns.spans)
+        if (err == BP_OK && self->examples.columns.spans)
             survey_window(self, out, document, &holds);
         else if (err == BP_OK)
             err = survey_document(self, out, document, of_class);

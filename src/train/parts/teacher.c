@@ -1,19 +1,85 @@
 /* distill.*: another model, or an ensemble, on the same ranks, whose probabilities, or states
  * (teacher_states.c), the training learns. Each step its backbone runs over the batch first; the
  * head asks for logits by rows. */
-#include "train/parts/teacher_states.h"
+#include "train/parts/teacher.h"
 
 #include "io/checkpoint/ensemble_file.h"
 #include "mesh/collective.h"
 #include "models/open.h"
 #include "nn/distill.h"
 #include "text/tokenizer/tokenizer.h"
+#include "train/loop/learning.h"
 #include "train/loop/trainer.h"
 #include "train/parts/list.h"
+#include "train/parts/teacher_states.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct teacher_keys {
+    const char *model; /* NULL: there is no teacher */
+    double temperature;
+    double weight;
+    const char *layers;
+    const char *states;
+    double states_weight;
+} teacher_keys;
+
+const bp_option training_teacher_options[] = {
+    {"distill.model", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "CHECKPOINT or ensemble.json of a teacher, on the same ranks: the model learns from its "
+     "probabilities too",
+     false, .at = BP_AT(teacher_keys, model)},
+    {"distill.temperature", BP_OPTION_REAL, "2", 0.01, 1000, NULL, NULL,
+     "of both models' logits, for that", false, .at = BP_AT(teacher_keys, temperature)},
+    {"distill.weight", BP_OPTION_REAL, "0.5", 0, 1, NULL, NULL,
+     "of that loss; one less it is of the targets' own", false, .at = BP_AT(teacher_keys, weight)},
+    {"distill.layers", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "layers whose states learn from the teacher's, MODEL:TEACHER: 1:2,2:4; 0 is what the "
+     "embedding leaves; where widths differ a projection is learned",
+     false, .at = BP_AT(teacher_keys, layers)},
+    {"distill.states", BP_OPTION_CHOICE, "mse", 0, 0, "mse|cosine", NULL,
+     "the loss of these states: mean squared error, or 1 - cosine", false,
+     .at = BP_AT(teacher_keys, states)},
+    {"distill.states_weight", BP_OPTION_REAL, "1", 0, 1e6, NULL, NULL,
+     "of that loss, beside the other two", false, .at = BP_AT(teacher_keys, states_weight)},
+    {.key = NULL},
+};
+
+static const teacher_keys *keys_of(const bp_config *config)
+{
+    return bp_config_bound(config, training_teacher_options);
+}
+
+bool teacher_is_asked(const bp_config *config)
+{
+    return keys_of(config)->model != NULL;
+}
+
+bool teacher_gives_targets(const bp_config *config)
+{
+    return teacher_is_asked(config) && keys_of(config)->weight > 0;
+}
+
+static void ask(const bp_config *config, bp_engine_spec *spec)
+{
+    spec->distills = teacher_gives_targets(config);
+}
+
+static void warn(const bp_config *config)
+{
+    bool alone = !teacher_is_asked(config), no_states = alone || !keys_of(config)->layers;
+    const bp_unused_key rows[] = {
+        {"distill.temperature", alone, "without distill.model there is no teacher"},
+        {"distill.weight", alone, "without distill.model there is no teacher"},
+        {"distill.layers", alone, "without distill.model there is no teacher"},
+        {"distill.states", no_states, "without distill.layers no states are compared"},
+        {"distill.states_weight", no_states, "without distill.layers no states are compared"},
+        {NULL, false, NULL}};
+
+    bp_warn_of_unused(config, rows);
+}
 
 typedef struct teacher {
     bp_teacher face;
@@ -172,13 +238,13 @@ static bp_err add_bytes(const trainer *self, teacher *own, const json_t *state)
 static bp_err check_members(trainer *self, teacher *own)
 {
     bp_ensemble_list list = {0};
-    bp_err err = list_members(&list, bp_train_keys_of(self->config)->teacher);
+    bp_err err = list_members(&list, keys_of(self->config)->model);
 
     if (err == BP_OK && own->taught.count > 0 && list.count > 1)
         err = BP_FAIL(BP_ERR_CONFIG, "distill.no_states",
                       "distill.layers asks for the states of one teacher, and distill.model = %s "
                       "lists %lld: at distill.layers; leave it out, or take one of them",
-                      bp_train_keys_of(self->config)->teacher, (long long)list.count);
+                      keys_of(self->config)->model, (long long)list.count);
     for (int64_t k = 0; k < list.count && err == BP_OK; k++) {
         char *folder = NULL;
         json_t *manifest = NULL;
@@ -200,9 +266,7 @@ static bp_err check_members(trainer *self, teacher *own)
 
 static bp_err open_teacher(trainer *self, void **own)
 {
-    const bool asked = bp_train_keys_of(self->config)->teacher != NULL;
-
-    *own = asked ? bp_alloc("train.teacher", 1, sizeof(teacher)) : NULL;
+    *own = teacher_is_asked(self->config) ? bp_alloc("train.teacher", 1, sizeof(teacher)) : NULL;
     return BP_OK;
 }
 
@@ -215,8 +279,7 @@ static bp_err ready(trainer *self, void *part)
 
     if (!own)
         return BP_OK;
-    err = bp_agree(mesh->world,
-                   teacher_states_read(&own->taught, bp_train_keys_of(self->config)->layers));
+    err = bp_agree(mesh->world, teacher_states_read(&own->taught, keys_of(self->config)->layers));
     if (err != BP_OK)
         return err;
     if (trainer_learner(self) || trainer_counts(self) ||
@@ -346,26 +409,27 @@ static bp_err check_same(const trainer *self, const teacher *own)
 {
     const char *began = NULL;
 
-    if (self->resumes)
-        began = json_string_value(json_object_get(bp_checkpoint_state(self->source), "teacher"));
+    if (self->start.resumes)
+        began =
+            json_string_value(json_object_get(bp_checkpoint_state(self->start.source), "teacher"));
     if (!began || strcmp(began, own->digest) == 0)
         return BP_OK;
     return BP_FAIL(BP_ERR_CONFIG, "distill.changed",
                    "the teacher has the digest %.12s... now, and the training began with %.12s...: "
                    "at distill.model = %s; name the checkpoint that it began with, or train anew "
                    "with another run.dir",
-                   own->digest, began, bp_train_keys_of(self->config)->teacher);
+                   own->digest, began, keys_of(self->config)->model);
 }
 
 /* Collective over mesh->member. */
 static bp_err open_members(trainer *self, teacher *own)
 {
-    const bp_train_keys *keys = bp_train_keys_of(self->config);
+    const teacher_keys *keys = keys_of(self->config);
     bp_ensemble_list list = {0};
-    bp_err err = bp_agree(self->mesh->member, list_members(&list, keys->teacher));
+    bp_err err = bp_agree(self->mesh->member, list_members(&list, keys->model));
     own->face = (bp_teacher){.members = (int)list.count,
                              .temperature = keys->temperature,
-                             .weight = keys->soft_weight,
+                             .weight = keys->weight,
                              .logits = teacher_logits,
                              .states_weight = keys->states_weight,
                              .cosine = strcmp(keys->states, "cosine") == 0,
@@ -493,6 +557,8 @@ static void close_teacher(void *part)
 const bp_training_part training_teacher = {
     .name = "teacher",
     .memory = "its weights, and what it says of a batch",
+    .ask = ask,
+    .warn = warn,
     .open = open_teacher,
     .bytes = bytes_of,
     .at = {[PART_READY] = ready, [PART_BUILD] = build},

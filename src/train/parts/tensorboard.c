@@ -3,10 +3,26 @@
 
 #include "train/loop/trainer.h"
 
+typedef struct tensorboard_keys {
+    bool on;
+} tensorboard_keys;
+
+const bp_option training_tensorboard_options[] = {
+    {"train.tensorboard", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "write the figures of metrics.jsonl into run.dir/tensorboard too: tensorboard --logdir RUN",
+     false, .at = BP_AT(tensorboard_keys, on)},
+    {.key = NULL},
+};
+
 static void describe_run(const trainer *self, const void *own, bp_run_spec *spec)
 {
+    const tensorboard_keys *keys = bp_config_bound(self->config, training_tensorboard_options);
+
     (void)own;
-    spec->tensorboard = bp_train_keys_of(self->config)->tensorboard;
+    spec->tensorboard = keys->on;
 }
 
-const bp_training_part training_tensorboard = {.name = "tensorboard", .describe_run = describe_run};
+static const char *const MAY_CHANGE[] = {"train.tensorboard", NULL};
+
+const bp_training_part training_tensorboard = {
+    .name = "tensorboard", .may_change = MAY_CHANGE, .describe_run = describe_run};

@@ -57,7 +57,7 @@ static bp_err encode_separator(const trainer *self, bp_ids *ids)
     bp_encoder *encoder = NULL;
     bp_err err = BP_OK;
 
-    if (!self->tokenizer)
+    if (!self->data.tokenizer)
         return BP_FAIL(BP_ERR_CONFIG, "train.no_tokenizer",
                        "task.separator needs a tokenizer, and the corpus brings none: at "
                        "tokenizer.path; set it");
@@ -65,7 +65,8 @@ static bp_err encode_separator(const trainer *self, bp_ids *ids)
         return BP_FAIL(BP_ERR_CONFIG, "corpus.no_special_token",
                        "the corpus's tokenizer has no token for 'end', which ends a target: at "
                        "corpus.train; make the corpus with a tokenizer that has one");
-    err = bp_tokenizer_parse(&tokenizer, self->tokenizer, strlen(self->tokenizer), "the tokenizer");
+    err = bp_tokenizer_parse(&tokenizer, self->data.tokenizer, strlen(self->data.tokenizer),
+                             "the tokenizer");
     if (err == BP_OK)
         err = bp_encoder_new(&encoder, tokenizer);
     if (err == BP_OK)

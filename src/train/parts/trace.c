@@ -18,6 +18,27 @@
 #define CEILING_REPEATS 5
 #define CEILING_SECONDS 0.08 /* of a repeat */
 
+typedef struct trace_keys {
+    bool profile;
+    const char *path;
+} trace_keys;
+
+const bp_option training_trace_options[] = {
+    {"train.profile", BP_OPTION_BOOL, "no", 0, 0, NULL, NULL,
+     "a table of where time goes, from the third step of each start on; kept in profile.json",
+     false, .at = BP_AT(trace_keys, profile)},
+    {"train.trace", BP_OPTION_STRING, NULL, 0, 0, NULL, NULL,
+     "write a timeline of all ranks to this file, for Perfetto: steps 3 to 12; a later start keeps "
+     "it and adds .start-N to the name",
+     false, .at = BP_AT(trace_keys, path)},
+    {.key = NULL},
+};
+
+static const trace_keys *keys_of(const trainer *self)
+{
+    return bp_config_bound(self->config, training_trace_options);
+}
+
 /* Capacity for events of the timeline on each rank; 0 without it. */
 static int64_t capacity_of(const trainer *self)
 {
@@ -25,7 +46,7 @@ static int64_t capacity_of(const trainer *self)
         (int64_t)self->mesh_shape.pipeline * self->mesh_shape.data * self->mesh_shape.tensor;
     int64_t each = TRACE_ALL_EVENTS / ranks;
 
-    if (!bp_config_is_set(self->config, "train.trace"))
+    if (!keys_of(self)->path)
         return 0;
     return each > TRACE_RANK_EVENTS    ? TRACE_RANK_EVENTS
            : each < TRACE_LEAST_EVENTS ? TRACE_LEAST_EVENTS
@@ -35,7 +56,7 @@ static int64_t capacity_of(const trainer *self)
 /* Can the file be made? Fail now, not after hours. */
 static bp_err try_path(const trainer *self, tracing *own)
 {
-    const char *path = bp_train_keys_of(self->config)->trace;
+    const char *path = keys_of(self)->path;
     int64_t start = bp_run_start_number(self->run);
     char word[32];
     bp_draft draft;
@@ -93,7 +114,7 @@ static int64_t align_clock(MPI_Comm world)
 
 static bool is_asked(const trainer *self)
 {
-    return bp_train_keys_of(self->config)->profile || bp_config_is_set(self->config, "train.trace");
+    return keys_of(self)->profile || keys_of(self)->path;
 }
 
 static bp_err open_trace(trainer *self, void **own)
@@ -105,8 +126,8 @@ static bp_err open_trace(trainer *self, void **own)
 static bp_err start(trainer *self, void *part)
 {
     tracing *own = part;
-    bool profiles = bp_train_keys_of(self->config)->profile;
-    bool traces = bp_config_is_set(self->config, "train.trace");
+    bool profiles = keys_of(self)->profile;
+    bool traces = keys_of(self)->path != NULL;
     bp_err err;
 
     if (!own)
@@ -189,7 +210,7 @@ static bp_err stop(trainer *self, void *part)
 {
     const tracing *own = part;
     const bp_mesh *mesh = self->mesh;
-    bool traces = bp_config_is_set(self->config, "train.trace");
+    bool traces = keys_of(self)->path != NULL;
     rank_trace mine, *ranks = NULL;
     bp_err err = BP_OK;
 
@@ -200,7 +221,7 @@ static bp_err stop(trainer *self, void *part)
         ranks = bp_alloc("trace.ranks", mesh->size, sizeof *ranks);
     BP_MPI_WAIT("gather", MPI_Gather(&mine, (int)sizeof mine, MPI_BYTE, ranks, (int)sizeof mine,
                                      MPI_BYTE, 0, mesh->world));
-    if (mesh->coordinates && bp_train_keys_of(self->config)->profile)
+    if (mesh->coordinates && keys_of(self)->profile)
         err = profile_report(self, ranks);
     if (traces) {
         bp_err wrote = timeline_write(self, own, capacity_of(self), &mine, ranks);
@@ -226,8 +247,11 @@ static void close_trace(void *own)
     bp_free(own);
 }
 
+static const char *const MAY_CHANGE[] = {"train.trace", "train.profile", NULL};
+
 const bp_training_part training_trace = {
     .name = "trace",
+    .may_change = MAY_CHANGE,
     .memory = "events of the timeline",
     .open = open_trace,
     .bytes = bytes_of,

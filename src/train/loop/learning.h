@@ -1,0 +1,24 @@
+/* What a learner (models/learner.h) does in the place of the engine. */
+#ifndef BP_TRAIN_LOOP_LEARNING_H
+#define BP_TRAIN_LOOP_LEARNING_H
+
+#include "train/loop/trainer.h"
+
+/** The learner; of a training that begins, with the stream read. Collective over compute, before
+ * there is a loader. Errors: those of bp_learner_ops.new and .study. */
+bp_err trainer_learner_open(trainer *self);
+/** Loads start.source, or draws initial values. Collective over world. Errors: those of
+ * bp_checkpoint_load, bp_checkpoint_check_digests and bp_learner_ops.loaded: the same on all ranks.
+ */
+bp_err trainer_learner_load(trainer *self);
+/** One step, of all slots of the batch. A loss that is not finite ends the training: the vectors
+ * have been updated with it. Collective over compute. Errors: BP_ERR_SOFTWARE: the same on all
+ * ranks. */
+bp_err trainer_learn(trainer *self, const bp_batch *batch, bp_step_result *result);
+/** Is what a checkpoint would hold finite? A step's last update may have spoilt it. Collective over
+ * compute. Errors: BP_ERR_SOFTWARE: the same on all ranks. */
+bp_err trainer_learner_check(trainer *self);
+/** Slots of the batch that one of `datas` data ranks reads: of a learner all. Local. */
+int64_t trainer_slots(const trainer *self, const bp_engine_spec *spec, int datas);
+
+#endif

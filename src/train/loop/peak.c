@@ -1,0 +1,41 @@
+/* How fast matrix products are here: what the time of a training is estimated by, and mfu. */
+#include "train/loop/peak.h"
+
+#include "base/clock.h"
+#include "math/math.h"
+#include "mesh/collective.h"
+
+#define PEAK_SECONDS 0.2 /* but not longer than the training takes at */
+#define SLOW_FLOPS   1e10
+
+void trainer_measure_peak(trainer *self, double seconds)
+{
+    double wall = bp_clock_now(), busy = bp_clock_process();
+
+    self->estimate.peak = bp_math_gemm_peak(self->spec.precision, seconds);
+    wall = bp_clock_now() - wall;
+    self->estimate.cores = (bp_clock_process() - busy) / (wall * bp_math_threads());
+}
+
+void trainer_measure_peaks(trainer *self)
+{
+    const bp_mesh *mesh = self->mesh;
+    double both[2];
+
+    if (mesh->computes) {
+        double tokens = (double)(self->spec.rate.steps * self->spec.batch * self->shape.context),
+               all = tokens * bp_model_train_flops(&self->shape) / SLOW_FLOPS;
+        float lacks;
+
+        trainer_measure_peak(self, all < PEAK_SECONDS ? all : PEAK_SECONDS);
+        lacks = 1 - (float)self->estimate.cores;
+        bp_all_max(&lacks, 1, mesh->compute);
+        self->estimate.cores = 1 - lacks;
+        bp_all_sum_double(&self->estimate.peak, 1, mesh->compute);
+    }
+    both[0] = self->estimate.peak;
+    both[1] = self->estimate.cores;
+    bp_bcast_bytes(both, sizeof both, bp_comm_size(mesh->world) - 1, mesh->world);
+    self->estimate.peak = both[0];
+    self->estimate.cores = both[1];
+}

@@ -1,0 +1,13 @@
+/* How fast matrix products are here. */
+#ifndef BP_TRAIN_LOOP_PEAK_H
+#define BP_TRAIN_LOOP_PEAK_H
+
+#include "train/loop/trainer.h"
+
+/** estimate.peak (FLOP/s) and estimate.cores of this process, measured for `seconds`. Local. */
+void trainer_measure_peak(trainer *self, double seconds);
+/** The same of all ranks that compute, on all ranks: the sum of their peaks, the least of their
+ * shares. Collective over world. */
+void trainer_measure_peaks(trainer *self);
+
+#endif

@@ -1,0 +1,12 @@
+/* What other parts ask about a teacher (distill.*). */
+#ifndef BP_TRAIN_PARTS_TEACHER_H
+#define BP_TRAIN_PARTS_TEACHER_H
+
+#include "base/config.h"
+
+/** Is there one? Local. */
+bool teacher_is_asked(const bp_config *config);
+/** And does the model learn its probabilities, not only its states? Local. */
+bool teacher_gives_targets(const bp_config *config);
+
+#endif
