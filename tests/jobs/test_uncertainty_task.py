@@ -206,7 +206,8 @@ class UncertaintyTask(test_finetune.TaskTest):
         self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
         again = self.study("cut-study", models, *keys, ranks=2)
         self.assertEqual(again.status, 0, str(again))
-        self.assertIn("going on: 3 of 5 work units are done", again.out)
+        log = pathlib.Path(self.at("cut-study"), "uncertainty", "scores", "pair", "log.txt").read_text(encoding="utf-8")
+        self.assertIn("going on: 3 of 5 work units are done", log)
         for column, values in self.outcomes("uncut-study", "pair").items():
             numpy.testing.assert_array_equal(values, self.outcomes("cut-study", "pair")[column], column)
         self.assertEqual(whole["methods"]["pair"]["nll"], read_json(self.at("cut-study"), "uncertainty", "summary.json")["methods"]["pair"]["nll"])
