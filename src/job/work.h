@@ -62,8 +62,8 @@ struct bp_work_units {
      * may differ between ranks. */
     bp_err (*prepare)(void *self);
     /** Do one unit: the ranks of mesh->ensemble together. The lead's result goes to `out` (empty
-     * before, NULL on the others). It calls bp_work_between between batches or steps; where that is
-     * true, it ends the unit on all ranks, with *stopped set on the lead.
+     * before, NULL on the others). A unit of several batches or steps calls bp_work_between between
+     * them; where that is true, it ends the unit on all ranks, with *stopped set on the lead.
      * Errors: may differ between the ranks of mesh->ensemble, all of which return. */
     bp_err (*run)(void *self, int64_t unit, bp_buffer *out, bool *stopped);
     /** Of the unit that this lead has just done. */

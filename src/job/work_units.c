@@ -121,7 +121,7 @@ static bp_err run_unit(worker *self, int64_t number, bool *stopped, bool *failed
     self->done += err == BP_OK;
     if (err == BP_OK && !job->asked)
         bp_work_ask_next(job);
-    bp_work_queue_serve(job->queue);
+    *stopped = bp_work_between(job);
     return err;
 }
 

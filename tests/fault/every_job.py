@@ -21,6 +21,7 @@ DATA = [(2, ("mesh.data=2",)), (0, ()), (4, ("mesh.data=4",))]
 ROLES = ("corpus.train=@roles.h5", "corpus.valid=@roles.h5", "train.steps=24", "model.dropout=0.1")
 TAGS = ("task.kind=tags", "train.batch=8", "train.steps=24", "corpus.train=@tags.h5", "corpus.valid=@tags.h5")
 QUESTIONS = ("task.kind=spans", "train.batch=8", "train.steps=24", "corpus.train=@questions.h5", "corpus.valid=@questions.h5")
+MANY_DOCUMENTS = 960  # of tasks: 30 work units
 WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first one for the job that is left alone
     "train": ("pretrain", (), DATA),
     "waiting": ("pretrain", ("checkpoint.async=no", "train.log_every=7"), DATA[:2]),
@@ -51,10 +52,10 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "score": ("score", SCORED + ("score.stride=1", "score.tokens=yes", "score.corpus=@train.h5"), ANY + [(2, ("mesh.pipeline=2",))]),
     "states": ("score", SCORED + ("score.states=yes",), ANY[:2]),
     "candidates": ("score", ("score.model=@model", "score.corpus=@contexts.h5", "score.candidates=@choices.jsonl"), ANY[:2]),
-    "task": ("score", ("score.model=@tuned", "score.corpus=@task-valid.h5"), ANY[:2]),
-    "task_tags": ("score", ("score.model=@tagger", "score.corpus=@tags.h5"), ANY[:2]),
-    "task_spans": ("score", ("score.model=@reader", "score.corpus=@questions.h5"), ANY[:2]),
-    "task_ensemble": ("score", ("score.model=@taggers", "score.corpus=@tags.h5"), ANY[:2]),
+    "task": ("score", ("score.model=@tuned", "score.corpus=@many-texts.h5"), ANY[:2]),
+    "task_tags": ("score", ("score.model=@tagger", "score.corpus=@many-tags.h5"), ANY[:2]),
+    "task_spans": ("score", ("score.model=@reader", "score.corpus=@many-questions.h5"), ANY[:2]),
+    "task_ensemble": ("score", ("score.model=@taggers", "score.corpus=@many-tags.h5"), ANY[:2]),
     "neighbours": ("score", SCORED + ("score.neighbours=@store/score/states.h5", "neighbours.k=4", "score.tokens=yes"), ANY[:2]),
     "score_ensemble": ("score", SCORED + ("score.model=@pair",), ANY[:2]),
     "generate": ("generate", ("generate.model=@model", "generate.prompts=@prompts.txt"), ANY[:2]),
@@ -63,7 +64,7 @@ WAYS = {  # job, keys, and meshes (ranks, 0: without mpirun; keys), the first on
     "bags_of_ngrams": ("ensemble", ("model.kind=ngram", "ngram.order=3", "ensemble.members=3", "train.steps=", "train.batch=", "model.layers=",
                                     "model.width=", "model.heads=", "model.context="), ANY[:2]),
     "uncertainty": ("uncertainty", STUDY, [(2, ("mesh.data=2",)), (0, ()), (3, ("mesh.coordinator=dedicated",))]),
-    "task_uncertainty": ("uncertainty", ("uncertainty.models=one=@tuned,many=@tuneds", "uncertainty.in_domain=@task.h5",
+    "task_uncertainty": ("uncertainty", ("uncertainty.models=one=@tuned,many=@tuneds", "uncertainty.in_domain=@many-texts.h5",
                                          "uncertainty.resamples=100", "corpus.valid=@task-valid.h5"),
                          [(2, ("mesh.data=2",)), (0, ())]),
     "compare": ("bagpipe-data compare", ("@a", "@b", "--resamples", "2000"), [(2, ()), (0, ())]),
@@ -155,6 +156,10 @@ class EveryJob(KindsOfJob):
     def make_task_valid(self):
         self.need("task")
 
+    def make_many_texts(self):
+        self.rows("many-texts.jsonl", MANY_DOCUMENTS, 5)
+        self.corpus("many-texts", "jsonl", "--label", "topic", "many-texts.jsonl")
+
     def make_tuned(self):
         self.need("task")
         self.done("finetune", "tuned", *self.filled(TASK), "train.steps=8")
@@ -165,11 +170,17 @@ class EveryJob(KindsOfJob):
     def make_tuneds(self):
         self.members("tuneds", "tuned", "tuned2")
 
+    def tagged(self, name, count, seed):
+        draw, kinds = random.Random(seed), {"rank": "B-place", "node": "B-place", "token": "B-thing"}
+        words = [[draw.choice(["rank", "node", "token", "reads", "writes", "sends"]) for _ in range(2 + k % 7)] for k in range(count)]
+        self.write(f"{name}.conll", "\n".join("".join(f"{word}\t{kinds.get(word, 'O')}\n" for word in line) for line in words))
+        self.corpus(name, "conll", f"{name}.conll")
+
     def make_tags(self):
-        draw, kinds = random.Random(3), {"rank": "B-place", "node": "B-place", "token": "B-thing"}
-        words = [[draw.choice(["rank", "node", "token", "reads", "writes", "sends"]) for _ in range(2 + k % 7)] for k in range(60)]
-        self.write("tags.conll", "\n".join("".join(f"{word}\t{kinds.get(word, 'O')}\n" for word in line) for line in words))
-        self.corpus("tags", "conll", "tags.conll")
+        self.tagged("tags", 60, 3)
+
+    def make_many_tags(self):
+        self.tagged("many-tags", MANY_DOCUMENTS, 6)
 
     def make_tagger(self):
         self.done("finetune", "tagger", *self.filled(TAGS), "train.steps=8")
@@ -180,16 +191,22 @@ class EveryJob(KindsOfJob):
     def make_taggers(self):
         self.members("taggers", "tagger", "tagger2")
 
-    def make_questions(self):
-        draw, asked = random.Random(4), []
-        for k in range(40):
+    def asked(self, name, count, seed):
+        draw, asked = random.Random(seed), []
+        for k in range(count):
             words = [draw.choice(["rank", "node", "reads", "writes", "sends"]) for _ in range(3 + k % 6)]
             at = draw.randrange(len(words))
             words[at] = "token"
             answer = {"text": "token", "answer_start": len(" ".join(words[:at] + [""]))}
             asked.append({"context": " ".join(words), "qas": [{"id": f"q{k}", "question": "what", "is_impossible": False, "answers": [answer]}]})
-        self.write("questions.json", json.dumps({"version": "v2.0", "data": [{"title": "", "paragraphs": asked}]}))
-        self.corpus("questions", "squad", "questions.json")
+        self.write(f"{name}.json", json.dumps({"version": "v2.0", "data": [{"title": "", "paragraphs": asked}]}))
+        self.corpus(name, "squad", f"{name}.json")
+
+    def make_questions(self):
+        self.asked("questions", 40, 4)
+
+    def make_many_questions(self):
+        self.asked("many-questions", MANY_DOCUMENTS, 7)
 
     def make_reader(self):
         self.done("finetune", "reader", *self.filled(QUESTIONS), "train.steps=8")

@@ -9,10 +9,11 @@ starts, while a checkpoint is read, in a step, in a commit. Besides, about PERCE
 good (SIGSTOP) in a step, which the watchdog has to end. The last line counts kills, hangs (a start that did not end after its kill),
 lost commits (a step that was printed or noted as committed, and is not there at the next start) and jobs that ended with another result
 than one that was left alone (every_job.whole_result: tensors, whole lines of metrics but for times, every other file), or with temporary
-names left over. "stuck" counts mpirun alone: Open MPI 4.1's stands still at its own end (in PMIx_server_finalize) when a rank dies while
+names left over; "again": jobs that did finished work units again; "resumed": those that took some. "stuck" counts mpirun alone: Open MPI 4.1's stands still at its own end (in PMIx_server_finalize) when a rank dies while
 it shakes hands; no rank lives then, and it is ended here."""
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -20,7 +21,7 @@ import time
 import bagpipe_test
 from bagpipe_test import kill_all, steps
 from every_job import WAYS, EveryJob, whole_result
-from fault_test import HANG, announced, is_alive, leftovers, send, wait_gone
+from fault_test import HANG, announced, is_alive, leftovers, send, units_kept, wait_gone
 
 WATCHDOG = 10  # seconds
 STUCK = 30.0  # seconds that mpirun may be without ranks, on a busy machine too
@@ -34,7 +35,7 @@ class RandomKills(EveryJob):
 
     def setUp(self):
         self.draw = random.Random(SEED)
-        self.count = dict(kills=0, starts=0, jobs=0, hangs=0, stuck=0, lost=0, wrong=0, refused=0, rank=0, all=0, mpirun=0, stop=0)
+        self.count = dict(kills=0, starts=0, jobs=0, hangs=0, stuck=0, lost=0, wrong=0, refused=0, resumed=0, again=0, rank=0, all=0, mpirun=0, stop=0)
 
     def complain(self, what, start):
         print(f"{what}: kill {self.count['kills']}, seed {SEED}\n{start}", flush=True)
@@ -102,6 +103,16 @@ class RandomKills(EveryJob):
                 self.complain(f"lost: {known} was announced", start)
         return now
 
+    def check_units(self, kind, start, kept):
+        """A start of a job of units that came to its end has taken all that earlier ones had finished."""
+        if WAYS[kind][0] not in ("score", "generate") or "the run is finished" in start.out:
+            return
+        taken = sum(int(number) for number in re.findall(r"going on: (\d+) of", start.out))
+        self.count["resumed"] += taken > 0
+        if taken != kept:
+            self.count["again"] += 1
+            self.complain(f"{kind}: {kept} units were finished, {taken} of them were taken", start)
+
     def started(self, kind, name, mesh, env=None):
         more = () if WAYS[kind][0].startswith("bagpipe-data") else (f"watchdog.seconds={WATCHDOG}",)
         return self.begin(kind, name, mesh, more, env)
@@ -114,7 +125,7 @@ class RandomKills(EveryJob):
             # the last training comes to its end in peace
             spare = self.count["kills"] >= KILLS or self.count["kills"] - before >= MOST
             # Open MPI gives the ranks that are left 2 s to go; without, most of a start would be waiting
-            gentle = self.draw.random() < 0.1
+            gentle, kept = self.draw.random() < 0.1, units_kept(folder)
             start = self.started(kind, name, self.draw.choice(WAYS[kind][2]), {} if gentle else {"OMPI_MCA_odls_base_sigkill_timeout": "0"})
             self.count["starts"] += 1
             hit, pids = (None, start.pids()) if spare else self.hit(start, longest, trains)
@@ -137,6 +148,7 @@ class RandomKills(EveryJob):
                 self.count["wrong"] += 1
                 break
         if status == 0:
+            self.check_units(kind, start, kept)
             result = whole_result(folder)
             other = sorted(part for part in result.keys() | undisturbed.keys() if result.get(part) != undisturbed.get(part))
             if other or leftovers(folder):
@@ -161,7 +173,7 @@ class RandomKills(EveryJob):
         if APPEND:
             with open(APPEND, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
-        self.assertEqual((self.count["hangs"], self.count["lost"], self.count["wrong"]), (0, 0, 0))
+        self.assertEqual([self.count[what] for what in ("hangs", "lost", "wrong", "again")], [0, 0, 0, 0])
 
 
 if __name__ == "__main__":

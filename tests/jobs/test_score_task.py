@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+import signal
 import string
 
 import bagpipe_test
@@ -19,8 +20,9 @@ from test_finetune import GPT, KINDS, MODEL
 
 
 class ScoreTask(test_finetune.TaskTest):
-    def score(self, name, model, ranks=0, *keys, corpus="valid.h5"):
-        return run([bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at(name)}", f"score.model={model}",
+    def score(self, name, model, ranks=0, *keys, corpus="valid.h5", fault="none"):
+        env = [] if fault == "none" else ["env", f"BP_FAULT={fault}"]
+        return run([*env, bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at(name)}", f"score.model={model}",
                     f"score.corpus={self.at(corpus)}", self.at("empty.ini"), *keys], ranks)
 
     def scored(self, name, model, ranks=0, *keys, corpus="valid.h5"):
@@ -375,6 +377,68 @@ class ScoreTask(test_finetune.TaskTest):
         self.assert_error(self.finetune("spans-untold", 0, *keys, f"corpus.valid={self.at('spans-bare.h5')}"), 65, "[corpus.no_answers]")
         self.assert_error(self.finetune("spans-bucket", 0, *keys, "corpus.bucket=4"), 78, "[corpus.bucket_unused]")
         self.assert_error(self.finetune("spans-train", 0, *keys, f"corpus.train={self.at('train.h5')}"), 65, "[corpus.no_spans]")
+
+    def check_resumption(self, name, model, corpus, *files):
+        """A job that is killed after some units computes the missing ones, on any number of data ranks, to the bytes of one that was left alone."""
+        self.scored(f"{name}-whole", model, corpus=corpus)
+        parts = pathlib.Path(self.at(name), "score", "parts")
+        killed = self.score(name, model, corpus=corpus, fault="score.chunk_done:2=kill")
+        self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
+        units = int(re.search(r"in (\d+) work units", killed.out)[1])
+        self.assertGreater(units, 4)
+        second = self.score(name, model, 3, "mesh.coordinator=dedicated", corpus=corpus, fault="score.chunk_done:1@1=kill,score.chunk_done:1+@2=delay5")
+        self.assertIn(f"going on: 2 of {units} work units are done", second.out)
+        self.assertNotEqual(second.status, 0, str(second))
+        self.assertGreaterEqual(len(list(parts.iterdir())), 2)
+        left = units - 3  # rank 2 has written one at most before it was killed too
+        last = self.score(name, model, corpus=corpus, fault=f"score.chunk_done:{left + 1}=kill")
+        self.assertEqual(last.status, 0, str(last))
+        self.assertRegex(last.out, rf"going on: [34] of {units} work units are done")
+        for file in files:
+            self.assertEqual(self.bytes_of(f"{name}-whole", file), self.bytes_of(name, file))
+        self.assertFalse(parts.exists())
+
+    def test_a_killed_job_goes_on_with_what_is_missing(self):
+        self.corpus("many", self.texts("train") * 2)
+        one, two = (self.tuned(f"resumed-{seed}", 0, *MODEL, "train.steps=4", f"run.seed={seed}") for seed in (1, 2))
+        self.check_resumption("goes-on", one, "many.h5", "summary.json", "predictions.csv")
+        self.check_resumption("pair-goes-on", self.ensemble("resumed-pair", one, two), "many.h5", "summary.json", "predictions.csv")
+        self.conll("many-tags", self.sentences(160, 5))
+        self.squad("many-spans", 120, 6)
+        keys = [*MODEL, "corpus.valid=", "train.steps=2"]
+        tagger = self.tuned("resumed-tagger", 0, *keys, "task.kind=tags", f"corpus.train={self.at('many-tags.h5')}")
+        self.check_resumption("tags-go-on", tagger, "many-tags.h5", "summary.json", "predictions.csv")
+        reader = self.tuned("resumed-reader", 0, *keys, "task.kind=spans", "task.stride=8", f"corpus.train={self.at('many-spans.h5')}")
+        self.check_resumption("spans-go-on", reader, "many-spans.h5", "summary.json", "predictions.csv", "predictions.json")
+        self.check_other_mesh(one)
+
+    def check_other_mesh(self, model):
+        """Tensor ranks change bits: what was done without them is not used."""
+        self.assertEqual(self.score("other-mesh", model, corpus="many.h5", fault="score.chunk_done:2=kill").status, -signal.SIGKILL)
+        result = self.score("other-mesh", model, 2, "mesh.tensor=2", corpus="many.h5")
+        self.assertEqual(result.status, 0, str(result))
+        self.assertNotIn("going on: ", result.out)
+        self.assertIn("[parts.unusable]", result.err)
+        self.scored("tensor-mesh", model, 2, "mesh.tensor=2", corpus="many.h5")
+        self.assertEqual(self.bytes_of("other-mesh", "predictions.csv"), self.bytes_of("tensor-mesh", "predictions.csv"))
+
+    def test_stopped_by_a_signal_it_says_75_and_goes_on(self):
+        self.corpus("slow", self.texts("train") * 2)
+        model = self.tuned("halted-model", 0, *MODEL, "train.steps=2")
+        self.scored("unhalted", model, corpus="slow.h5")
+        command = [bagpipe_test.program("bagpipe"), "score", f"run.dir={self.at('halted')}", f"score.model={model}", f"score.corpus={self.at('slow.h5')}",
+                   self.at("empty.ini")]
+        job = bagpipe_test.Background(command, 2, env={"BP_FAULT": "score.chunk_done:1+=delay0.5"})
+        self.addCleanup(job.end)
+        parts = pathlib.Path(self.at("halted"), "score", "parts")
+        bagpipe_test.JobTest.until(self, lambda: parts.exists() and any(part.stat().st_size > 128 for part in parts.iterdir()), job)
+        job.send_signal(signal.SIGUSR1)
+        job.wait(bagpipe_test.TIMEOUT)
+        self.assert_stopped(job.result(), " of 10 work units")
+        result = self.score("halted", model, corpus="slow.h5")
+        self.assertEqual((result.status, "going on: " in result.out), (0, True), str(result))
+        for file in ("summary.json", "predictions.csv"):
+            self.assertEqual(self.bytes_of("unhalted", file), self.bytes_of("halted", file))
 
     @staticmethod
     def normal(text):

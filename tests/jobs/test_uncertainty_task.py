@@ -3,6 +3,7 @@ shifted; an ensemble of equal models is its member; the same at any number of da
 import json
 import os
 import pathlib
+import signal
 
 import bagpipe_test
 import h5py
@@ -190,6 +191,26 @@ class UncertaintyTask(test_finetune.TaskTest):
             self.assertAlmostEqual(got["ood"]["far"]["auroc"]["entropy"], auroc, 6)
             self.assertEqual(got["ood"]["far"]["auroc"]["mutual_information"] is None, method == "one")
         self.assertIn("Coverage, 95 %", pathlib.Path(self.at("value-study"), "uncertainty", "index.html").read_text(encoding="utf-8"))
+
+    def test_a_killed_study_goes_on_within_a_method(self):
+        """What each method says of the documents is kept unit by unit, too."""
+        tuned = [self.tuned(f"cut-{k}", 0, *MODEL, f"run.seed={k}", "train.steps=4") for k in range(2)]
+        models = f"pair={self.ensemble('cut-pair', *tuned)}"
+        keys = [f"uncertainty.in_domain={self.at('train.h5')}", f"corpus.valid={self.at('valid.h5')}"]
+        whole = self.studied("uncut-study", models, *keys)
+        os.environ["BP_FAULT"] = "score.chunk_done:3=kill"
+        try:
+            killed = self.study("cut-study", models, *keys)
+        finally:
+            del os.environ["BP_FAULT"]
+        self.assertEqual(killed.status, -signal.SIGKILL, str(killed))
+        again = self.study("cut-study", models, *keys, ranks=2)
+        self.assertEqual(again.status, 0, str(again))
+        log = pathlib.Path(self.at("cut-study"), "uncertainty", "scores", "pair", "log.txt").read_text(encoding="utf-8")
+        self.assertIn("going on: 3 of 5 work units are done", log)
+        for column, values in self.outcomes("uncut-study", "pair").items():
+            numpy.testing.assert_array_equal(values, self.outcomes("cut-study", "pair")[column], column)
+        self.assertEqual(whole["methods"]["pair"]["nll"], read_json(self.at("cut-study"), "uncertainty", "summary.json")["methods"]["pair"]["nll"])
 
     def test_what_can_not_be_compared_is_refused(self):
         tuned = self.tuned("other-classes", 0, *MODEL, "train.steps=1")

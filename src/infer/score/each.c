@@ -28,6 +28,23 @@ typedef struct sampler {
     int64_t done;                      /* tokens */
 } sampler;
 
+/* Data ranks take units in turn, and agree after each. */
+static bp_err deal(const bp_score_each *each, int64_t units,
+                   bp_err (*run)(void *context, int64_t unit), void *context)
+{
+    const bp_mesh *mesh = each->mesh;
+    bp_err err = bp_agree(mesh->compute, each->begin ? each->begin(each->context, units) : BP_OK);
+
+    for (int64_t first = 0; first < units && err == BP_OK; first += mesh->datas) {
+        if (first + mesh->data_at < units)
+            err = run(context, first + mesh->data_at);
+        if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
+            err = each->look(each->context);
+        err = bp_agree(mesh->compute, err);
+    }
+    return err;
+}
+
 /* ---- which units ---- */
 
 /* Chosen unit i of n, out of all. */
@@ -108,8 +125,9 @@ static bool take_batch(sampler *self, bp_model_batch *batch, int64_t unit, bp_er
     return *err != BP_OK;
 }
 
-/* `shared`: an error of the callback, which the whole group has. */
-static bp_err lead_unit(sampler *self, int64_t i, bool *shared)
+/* *waits: the followers wait for another batch: not after an error of the callback, which the whole
+ * group has. */
+static bp_err lead_unit(sampler *self, int64_t i, bool *waits)
 {
     int64_t left = self->scored[i];
     bp_err err = bp_score_unit_load(self->unit, unit_at(self, i, self->count));
@@ -121,37 +139,25 @@ static bp_err lead_unit(sampler *self, int64_t i, bool *shared)
         if (err != BP_OK)
             break;
         left -= cut_targets(self, &batch, left);
-        *shared = take_batch(self, &batch, i, &err);
+        *waits = !take_batch(self, &batch, i, &err);
     }
     return err;
 }
 
-static bp_err lead(sampler *self)
+/* On the ranks of mesh->ensemble, together. */
+static bp_err run_unit(void *context, int64_t i)
 {
-    const bp_score_each *each = self->each;
-    const bp_mesh *mesh = each->mesh;
-    bool shared = false, ends = false;
-    bp_err err = BP_OK;
-
-    for (int64_t first = 0; !ends && first < self->count; first += mesh->datas) {
-        int64_t i = first + mesh->data_at;
-
-        if (i < self->count)
-            err = lead_unit(self, i, &shared);
-        if (err == BP_OK && each->look)
-            err = each->look(each->context);
-        ends = bp_all_max_int(err != BP_OK, mesh->data) != 0;
-    }
-    if (!shared)
-        (void)take_batch(self, &(bp_model_batch){0}, 0, &err);
-    return err;
-}
-
-static bp_err follow(sampler *self)
-{
+    sampler *self = context;
+    bool waits = true;
     bp_model_batch batch;
-    bp_err err = BP_OK; /* the lead's failures are agreed on afterwards */
+    bp_err err = BP_OK; /* a lead's failures are agreed on afterwards */
 
+    if (self->leads) {
+        err = lead_unit(self, i, &waits);
+        if (waits)
+            (void)take_batch(self, &(bp_model_batch){0}, 0, &err);
+        return err;
+    }
     do
         batch = (bp_model_batch){.inputs = self->inputs,
                                  .targets = self->targets,
@@ -211,41 +217,31 @@ static bp_err open_sampler(sampler *self)
             bp_alloc("infer.each", BP_SCORE_BATCH_TOKENS, sizeof(*self->source_lengths));
     }
     bp_bcast_bytes(&self->count, sizeof(self->count), 0, self->each->mesh->ensemble);
-    if (self->each->begin)
-        err = self->each->begin(self->each->context, self->count);
-    return bp_agree(self->each->mesh->compute, err);
+    return BP_OK;
 }
 
 /* ---- of a task: a unit is a group of documents ---- */
 
-/* Data ranks take groups in turn, and agree after each. */
-static bp_err each_group(const bp_score_each *each, task_documents *documents)
+typedef struct group_sampler {
+    const bp_score_each *each;
+    task_documents documents;
+} group_sampler;
+
+static bp_err run_group(void *context, int64_t g)
 {
-    const bp_mesh *mesh = each->mesh;
-    int64_t groups = task_documents_groups(documents);
-    bp_err err = bp_agree(mesh->compute, each->begin ? each->begin(each->context, groups) : BP_OK);
+    group_sampler *self = context;
+    bp_model_batch batch;
+    bp_err err = task_documents_group(&self->documents, g, -1, &batch);
 
-    for (int64_t first = 0; first < groups && err == BP_OK; first += mesh->datas) {
-        int64_t g = first + mesh->data_at;
-        bp_model_batch batch = {.windows = -1};
-
-        if (g < groups)
-            err = task_documents_group(documents, g, -1, &batch);
-        bp_heartbeat_progress();
-        if (batch.windows >= 0)
-            err = each->batch(each->context, g, &batch);
-        if (err == BP_OK && each->look && bp_comm_is_root(mesh->ensemble))
-            err = each->look(each->context);
-        err = bp_agree(mesh->compute, err);
-    }
-    return err;
+    bp_heartbeat_progress();
+    return batch.windows < 0 ? err : self->each->batch(self->each->context, g, &batch);
 }
 
 static bp_err each_document(const bp_score_each *each, int64_t *count)
 {
     MPI_Comm compute = each->mesh->compute;
     bp_corpus *corpus = NULL;
-    task_documents documents = {0};
+    group_sampler self = {.each = each};
     bool leads = bp_comm_is_root(each->mesh->ensemble);
     bp_err err = leads ? bp_corpus_open(&corpus, each->corpus) : BP_OK;
 
@@ -253,7 +249,7 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
         err = scorer_check_corpus(corpus, each->model);
     err = bp_agree(compute, err);
     if (err == BP_OK)
-        err = task_documents_open(&documents,
+        err = task_documents_open(&self.documents,
                                   &(task_documents_spec){.mesh = each->mesh,
                                                          .model = each->model,
                                                          .path = each->path,
@@ -262,10 +258,10 @@ static bp_err each_document(const bp_score_each *each, int64_t *count)
                                                          .config = each->config},
                                   compute);
     if (err == BP_OK)
-        err = each_group(each, &documents);
+        err = deal(each, task_documents_groups(&self.documents), run_group, &self);
     if (count)
-        *count = documents.rows * task_documents_ends(&documents);
-    task_documents_clear(&documents);
+        *count = self.documents.rows * task_documents_ends(&self.documents);
+    task_documents_clear(&self.documents);
     bp_corpus_close(&corpus);
     return err;
 }
@@ -280,9 +276,8 @@ bp_err bp_score_each_batch(const bp_score_each *each, int64_t *tokens)
     if (bp_task_has_head(&each->model->task))
         return each_document(each, tokens);
     err = open_sampler(&self);
-
     if (err == BP_OK)
-        err = bp_agree(each->mesh->compute, self.leads ? lead(&self) : follow(&self));
+        err = deal(each, self.count, run_unit, &self);
     if (tokens)
         *tokens = bp_all_sum_int(self.done, each->mesh->compute);
     bp_free(self.source_lengths);

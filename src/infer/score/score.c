@@ -125,8 +125,10 @@ const bp_work_units *scorer_units(void *context, int index)
 {
     scorer *self = context;
 
-    if (index > 0 || bp_task_has_head(&self->info.task))
+    if (index > 0)
         return NULL;
+    if (self->task)
+        return scorer_task_units(self);
     self->windows.units = scorer_windows(self);
     self->windows.units.merge = merge;
     return &self->windows.units;
@@ -136,7 +138,9 @@ static void say(const void *context)
 {
     const scorer *self = context;
 
-    if (!bp_task_has_head(&self->info.task))
+    if (self->task)
+        scorer_task_say(self);
+    else
         bp_log("scoring %" PRId64 " documents in %" PRId64 " windows of up to %" PRId64
                " inputs (%s), %" PRId64 " inputs in %" PRId64 " work units",
                self->plan.scored, self->plan.windows,
@@ -147,21 +151,18 @@ static void say(const void *context)
 
 static json_t *started(const void *context)
 {
-    const bp_score_plan *plan = &((const scorer *)context)->plan;
+    const scorer *self = context;
+    int64_t units = self->task ? scorer_task_units(self)->count : self->plan.units;
 
-    return json_pack("{sI sI}", "documents", (json_int_t)plan->scored, "units",
-                     (json_int_t)plan->units);
+    return json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
+                     (json_int_t)units);
 }
 
-/* A task has no windows: it is scored as a whole. */
 static bp_err score_besides(void *context)
 {
     scorer *self = context;
-    bp_err err;
+    bp_err err = scorer_run_candidates(self);
 
-    if (bp_task_has_head(&self->info.task))
-        return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
-    err = scorer_run_candidates(self);
     return err == BP_OK ? scorer_run_states(self) : err;
 }
 

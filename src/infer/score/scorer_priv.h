@@ -40,6 +40,7 @@ typedef struct scorer {
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
     score_windows windows;
+    struct task_scoring *task; /* of a model with the head of a task, in the place of windows */
     struct bp_score_memory_spec *memory; /* of scorer_describe */
     char key[BP_SHA256_HEX];             /* names the work in part files */
     int64_t unscored;                    /* text tokens, on the coordinator, at the end */
@@ -94,18 +95,18 @@ bp_err scorer_run_states(scorer *self);
  * Collective over group. */
 void scorer_share_batch(MPI_Comm group, bp_model_batch *batch, int64_t *number);
 
-/** Score a task's documents, and write summary.json and predictions.csv. Collective over world.
- * Errors: BP_ERR_CONFIG keys of language models, a task without corpora; BP_ERR_FORMAT a label that
- * the model does not know; those of reading and writing; BP_ERR_STOPPED: the same on all ranks. */
-bp_err scorer_run_task(scorer *self);
+/** Documents of a task and their units, whose results become summary.json and predictions.csv; of a
+ * method (scorer.method) outcomes.h5: there a document may have no class that the model knows.
+ * Collective over world. Owns: scorer_close_task(), after an error too. Errors: those of
+ * task_documents_open: the same on all ranks. */
+bp_err scorer_open_task(scorer *self);
+void scorer_close_task(scorer *self);
+/** Once it is open. */
+const bp_work_units *scorer_task_units(const scorer *self);
+/** What is about to be done, to the log. On the coordinator. */
+void scorer_task_say(const scorer *self);
 
-/** Of a classifier and a method (scorer.method): what it says of each document's class, in
- * score/outcomes.h5. A document without a class that the model knows is scored without one.
- * Collective over world. Errors: those of task_documents_open, of reading and writing;
- * BP_ERR_STOPPED: the same on all ranks. */
-bp_err scorer_run_outcomes(scorer *self);
-
-/** Units of windows; NULL: the model has a task, which is scored otherwise. (bp_work.units) */
+/** Units of windows, or of a task. (bp_work.units) */
 const bp_work_units *scorer_units(void *self, int index);
 /** The same without `merge` (loop.c). */
 bp_work_units scorer_windows(const scorer *self);

@@ -232,6 +232,8 @@ static void make_key(scorer *self)
     if (keys->neighbours)
         bp_buffer_printf(&text, " neighbours %s %" PRId64 " %.17g %.17g", self->datastore.hash,
                          keys->nearest, keys->temperature, keys->weight);
+    if (bp_task_has_head(&self->info.task))
+        bp_buffer_printf(&text, " rows of a task 1 %s", self->method ? "outcomes" : "predictions");
     if (selects(self))
         bp_buffer_printf(&text, " out of bag %" PRId64 " %" PRId64,
                          bp_run_keys_of(self->config)->seed,
@@ -272,13 +274,17 @@ bp_err scorer_open(void *context)
     self->info = job->info;
     self->folder = job->folder;
     open_statistics(self);
-    return scorer_open_corpora(self);
+    bp_err err = scorer_open_corpora(self);
+    if (err == BP_OK && bp_task_has_head(&self->info.task))
+        err = scorer_open_task(self);
+    return err;
 }
 
 void scorer_close(void *context)
 {
     scorer *self = context;
 
+    scorer_close_task(self);
     bp_free(self->memory);
     json_decref(self->summary);
     json_decref(self->choices);

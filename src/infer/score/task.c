@@ -1,199 +1,239 @@
-/* Scoring a task: the distribution of each document or word, in fixed groups of
- * documents that data ranks take in turn; then figures and predictions. There are no parts: a start
- * after a stop scores anew. */
+/* Scoring a task: a unit is a group of documents, which is one batch, and its part has the rows of
+ * these documents; then predictions and figures are made of all rows in their order. */
 #include "task_priv.h"
 
-#include "base/fs.h"
 #include "base/heartbeat.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/run_options.h"
-#include "base/signals.h"
-#include "mesh/collective.h"
-#include "run/stop_request.h"
 #include "tensor/batch.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
-static bool finds_spans(const task_scoring *task)
-{
-    return task->kind->over_places;
-}
+/* ---- rows of predictions: a probability of each outcome ---- */
 
-static bool finds_tags(const task_scoring *task)
-{
-    return task->kind->at_words;
-}
-
-/* ---- a group of documents ---- */
-
-/* Of row r, which is row `at` of the batch's distributions and has its target at place k. */
-static void take_row(task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t at,
-                     int64_t k)
-{
-    int64_t stride = batch->windows * batch->length, K = task->outcomes;
-    const float *log_p = task->log_p + at * K,
-                *values = task->values ? task->values + k : NULL; /* of an ensemble */
-    float *row = task->table + r * task->width;
-
-    for (int64_t v = 0; v < K; v++)
-        row[v] = log_p[v] + 0.0F; /* sums over ranks leave no -0 */
-    if (task->width > K && task->kind->is_value) {
-        row[K] = values[BP_MODEL_LOGPROB_VARIANCE * stride];
-    } else if (task->width > K) {
-        row[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
-        row[K + TASK_MUTUAL] = values[BP_MODEL_MUTUAL_INFORMATION * stride];
-    }
-}
-
-static void take(task_scoring *task, const bp_model_batch *batch, int64_t g)
-{
-    const task_documents *documents = &task->documents;
-    const int64_t *first_row = documents->first_row + g * TASK_GROUP;
-
-    for (int64_t w = 0; w < batch->windows; w++)
-        for (int64_t r = first_row[w]; r < first_row[w + 1]; r++)
-            if (finds_spans(task))
-                task_take_span(task, batch, r, w);
-            else
-                take_row(task, batch, r, r - first_row[0],
-                         task_documents_at(documents, &documents->row[r], 0, w, batch->length));
-}
-
-/* Where there is no label outcome 0 is the target. */
-static bp_err score_group(task_scoring *task, int64_t g)
-{
-    bp_model_batch batch;
-    bp_err err = task_documents_group(&task->documents, g, 0, &batch);
-
-    if (batch.windows < 0)
-        return err;
-    bp_heartbeat_progress();
-    err = bp_model_distribution(task->self->lm, &batch, task->log_p, task->values);
-    if (err == BP_OK && task->self->leads)
-        take(task, &batch, g);
-    return err;
-}
-
-/* Data ranks take groups in turn, and agree after each on whether to stop. */
-static bp_err score_groups(task_scoring *task)
-{
-    const bp_mesh *mesh = task->self->mesh;
-    int64_t groups = task_documents_groups(&task->documents);
-    bp_err err = BP_OK;
-
-    for (int64_t first = 0; first < groups && err == BP_OK; first += mesh->datas) {
-        if (first + mesh->data_at < groups)
-            err = score_group(task, first + mesh->data_at);
-        if (err == BP_OK && bp_signals_stop_asked())
-            err = bp_stop_request_stopped("at %s %" PRId64 " of %" PRId64,
-                                          finds_spans(task) ? "window" : "document",
-                                          first * TASK_GROUP, task->documents.count);
-        err = bp_agree(mesh->compute, err);
-    }
-    return err;
-}
-
-/* The rows of all data ranks, on the coordinator. */
-static void gather(task_scoring *task)
-{
-    const bp_mesh *mesh = task->self->mesh;
-    int64_t floats = task->documents.rows * task->width;
-
-    if (mesh->computes && task->self->leads && mesh->datas > 1) {
-        float *scratch = bp_alloc("score.task", floats, sizeof *scratch);
-
-        bp_all_sum(task->table, floats, scratch, mesh->data);
-        bp_free(scratch);
-    }
-    if (mesh->dedicated)
-        bp_bcast_bytes(task->table, floats * (int64_t)sizeof *task->table, 1, mesh->world);
-}
-
-static bp_err finish(task_scoring *task)
-{
-    scorer *self = task->self;
-    bp_phase before = bp_heartbeat_phase(BP_PHASE_MERGE);
-    bp_err err = BP_OK;
-
-    if (self->mesh->coordinates) {
-        err = bp_run_check_owner(self->job->run);
-        if (err == BP_OK)
-            err = bp_dir_make(self->folder);
-        if (err == BP_OK)
-            err = task_report(task);
-    }
-    (void)bp_heartbeat_phase(before);
-    return bp_agree(self->mesh->world, err);
-}
-
-/* ---- the whole ---- */
-
-/* What a group takes, and the table. */
-static bp_err reserve(task_scoring *task)
-{
-    const scorer *self = task->self;
-    int64_t places = TASK_GROUP * task->documents.length,
-            rows = finds_tags(task) ? places : TASK_GROUP * task_documents_ends(&task->documents),
-            floats = task->documents.rows * task->width;
-
-    task->table = bp_try_alloc("score.task", floats, sizeof(float));
-    task->log_p = bp_try_alloc(
-        "score.task", rows * bp_model_columns(&self->info, task->documents.length), sizeof(float));
-    if (self->info.members > 0)
-        task->values = bp_try_alloc("score.task", self->info.statistics * places, sizeof(float));
-    return task->table && task->log_p && (task->values || self->info.members == 0)
-               ? BP_OK
-               : bp_fail_memory("the outcomes of documents", floats, sizeof(float));
-}
-
-static bp_err prepare(task_scoring *task)
-{
-    scorer *self = task->self;
-    bool reads = self->leads || self->mesh->coordinates;
-    task_documents_spec spec = {.mesh = self->mesh,
-                                .model = &self->info,
-                                .path = bp_score_keys_of(self->config)->model,
-                                .corpus = reads ? self->corpus : NULL,
-                                .plan = &self->plan,
-                                .unlabelled = true,
-                                .config = self->config};
-    bp_err err;
-
-    err = task_documents_open(&task->documents, &spec, self->mesh->world);
-    if (err != BP_OK)
-        return err;
-    if (self->mesh->coordinates)
-        task_documents_tell_cut(&task->documents);
-    return bp_agree(self->mesh->world, reserve(task));
-}
-
-/* Columns of a row: an outcome each, and of an ensemble more. */
+/* An outcome each, and of an ensemble more. */
 static int64_t width_of(const task_scoring *task)
 {
     int64_t more = task->self->info.members == 0 ? 0 : task->kind->is_value ? 1 : TASK_MORE;
 
-    return more + (finds_spans(task) ? TASK_SPAN_COLUMNS : task->outcomes);
+    return more + (task->kind->over_places ? TASK_SPAN_COLUMNS : task->outcomes);
 }
 
-bp_err scorer_run_task(scorer *self)
+static void take(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
+                 int64_t at, float *out)
 {
-    task_scoring task = {.self = self,
-                         .kind = bp_task_kind_of(&self->info.task),
-                         .outcomes = self->info.task.outcomes};
+    const task_documents *documents = &task->documents;
+    int64_t stride = batch->windows * batch->length, K = task->outcomes,
+            k = task_documents_at(documents, &documents->row[r], 0, w, batch->length);
+    const float *log_p = task->log_p + at * K,
+                *values = task->values ? task->values + k : NULL; /* of an ensemble */
+
+    if (task->kind->over_places) {
+        task_take_span(task, batch, r, w, out);
+        return;
+    }
+    for (int64_t v = 0; v < K; v++)
+        out[v] = log_p[v] + 0.0F; /* files have no -0 */
+    if (task->width > K && task->kind->is_value) {
+        out[K] = values[BP_MODEL_LOGPROB_VARIANCE * stride];
+    } else if (task->width > K) {
+        out[K + TASK_ENTROPY] = values[BP_MODEL_TOTAL_ENTROPY * stride];
+        out[K + TASK_MUTUAL] = values[BP_MODEL_MUTUAL_INFORMATION * stride];
+    }
+}
+
+static const task_results PREDICTIONS = {
+    .width_of = width_of, .take = take, .write = task_report, .distribution = true};
+
+/* ---- a unit ---- */
+
+static bp_err prepare(void *context)
+{
+    scorer *self = context;
+    task_scoring *task = self->task;
+    int64_t places = TASK_GROUP * task->documents.length,
+            rows = task->kind->at_words ? places : TASK_GROUP * task->documents.kind->ends,
+            columns = bp_model_columns(&self->info, task->documents.length),
+            floats = task->results->distribution ? rows * columns : 0,
+            values = self->info.members > 0 ? self->info.statistics * places : 0;
+
+    task->row = bp_alloc("score.task", task->width, sizeof(float));
+    task->log_p = bp_try_alloc("score.task", floats, sizeof(float));
+    task->values = values > 0 ? bp_try_alloc("score.task", values, sizeof(float)) : NULL;
+    return task->log_p && (task->values || values == 0)
+               ? BP_OK
+               : bp_fail_memory("the outcomes of documents", floats + values, sizeof(float));
+}
+
+static void release(void *context)
+{
+    task_scoring *task = ((scorer *)context)->task;
+
+    bp_free(task->row);
+    bp_free(task->log_p);
+    bp_free(task->values);
+}
+
+static void pack(const task_scoring *task, const bp_model_batch *batch, int64_t g, bp_buffer *out)
+{
+    const int64_t *first_row = task->documents.first_row + g * TASK_GROUP;
+    size_t bytes = (size_t)task->width * sizeof(float);
+
+    for (int64_t w = 0; w < batch->windows; w++)
+        for (int64_t r = first_row[w]; r < first_row[w + 1]; r++) {
+            memset(task->row, 0, bytes);
+            task->results->take(task, batch, r, w, r - first_row[0], task->row);
+            bp_buffer_add(out, task->row, bytes);
+        }
+}
+
+/* Where there is no label outcome 0 is the target. A unit is one batch: job/work_units.c asks
+ * between units whether to stop. */
+static bp_err run_unit(void *context, int64_t g, bp_buffer *out, bool *stopped)
+{
+    scorer *self = context;
+    task_scoring *task = self->task;
+    bp_model_batch batch;
+
+    (void)stopped;
+    if (self->leads)
+        bp_work_ask_next(self->job);
+    bp_err err = task_documents_group(&task->documents, g, 0, &batch);
+    if (batch.windows < 0)
+        return err;
+    bp_heartbeat_progress();
+    err = task->results->distribution
+              ? bp_model_distribution(self->lm, &batch, task->log_p, task->values)
+              : bp_model_score(self->lm, &batch, task->values);
+    if (err == BP_OK && self->leads)
+        pack(task, &batch, g, out);
+    return err;
+}
+
+static int64_t first_of(const task_documents *documents, int64_t g)
+{
+    return g * TASK_GROUP < documents->count ? g * TASK_GROUP : documents->count;
+}
+
+static int64_t count_documents(const void *context, int64_t g)
+{
+    const task_documents *documents = &((const scorer *)context)->task->documents;
+
+    return first_of(documents, g + 1) - first_of(documents, g);
+}
+
+/* ---- all units ---- */
+
+static bp_err read_unit(task_scoring *task, bp_parts *parts, int64_t g)
+{
+    const task_documents *documents = &task->documents;
+    int64_t first = documents->first_row[first_of(documents, g)],
+            end = documents->first_row[first_of(documents, g + 1)];
+    const char *result, *path;
+    size_t bytes, wanted = (size_t)((end - first) * task->width) * sizeof(float);
+    bp_err err = bp_parts_read(parts, g, &result, &bytes, &path);
+
+    if (err == BP_OK && bytes != wanted)
+        err = BP_FAIL(BP_ERR_FORMAT, "result.damaged",
+                      "a result is damaged, with %zu bytes instead of %zu: at %s", bytes, wanted,
+                      path);
+    if (err == BP_OK && bytes > 0)
+        memcpy(task->table + first * task->width, result, bytes);
+    return err;
+}
+
+static bp_err merge(void *context, bp_parts *parts)
+{
+    scorer *self = context;
+    task_scoring *task = self->task;
+    int64_t floats = task->documents.rows * task->width;
+    bp_err err = BP_OK;
+
+    task->table = bp_try_alloc("score.task", floats, sizeof(float));
+    if (!task->table)
+        err = bp_fail_memory("the outcomes of documents", floats, sizeof(float));
+    for (int64_t g = 0; err == BP_OK && g < task->units.count; g++) {
+        bp_heartbeat_progress();
+        err = read_unit(task, parts, g);
+    }
+    if (err == BP_OK)
+        err = bp_run_check_owner(self->job->run);
+    if (err == BP_OK)
+        err = task->results->write(task);
+    bp_free(task->table);
+    return err;
+}
+
+/* ---- open and close ---- */
+
+static bp_work_units units_of(const task_scoring *task)
+{
+    int64_t groups = task_documents_groups(&task->documents);
+    double count = (double)task->documents.count;
+    bool spans = task->kind->over_places;
+
+    return (bp_work_units){.parts = "parts",
+                           .key = task->self->key,
+                           .count = groups,
+                           .mesh_keys = "mesh.tensor, mesh.members",
+                           .again = "scored",
+                           .amount = count,
+                           .unit_amount = count / fmax(1, (double)groups),
+                           .noun = spans ? "windows" : "documents",
+                           .speed = spans ? "windows/s" : "documents/s",
+                           .speed_digits = 1,
+                           .prepare = prepare,
+                           .run = run_unit,
+                           .amount_of = count_documents,
+                           .release = release,
+                           .merge = merge};
+}
+
+bp_err scorer_open_task(scorer *self)
+{
+    bool reads = self->leads || self->mesh->coordinates, compared = self->method != NULL;
+    task_documents_spec spec = {.mesh = self->mesh,
+                                .model = &self->info,
+                                .path = bp_score_keys_of(self->config)->model,
+                                .corpus = reads ? self->corpus : NULL,
+                                .plan = compared ? NULL : &self->plan,
+                                .open = compared,
+                                .unlabelled = !compared,
+                                .config = self->config};
+    task_scoring *task = self->task = bp_alloc("score.task", 1, sizeof *task);
     bp_err err;
 
-    task.width = width_of(&task);
-    err = prepare(&task);
-    if (err == BP_OK)
-        err = bp_agree(self->mesh->world, self->mesh->computes ? score_groups(&task) : BP_OK);
-    if (err == BP_OK) {
-        gather(&task);
-        err = finish(&task);
-    }
-    task_documents_clear(&task.documents);
-    bp_free(task.table);
-    bp_free(task.log_p);
-    bp_free(task.values);
+    BP_ASSERT(!compared || self->info.members > 0);
+    task->self = self;
+    task->results = compared ? &task_outcomes : &PREDICTIONS;
+    task->kind = bp_task_kind_of(&self->info.task);
+    task->outcomes = self->info.task.outcomes;
+    err = task_documents_open(&task->documents, &spec, self->mesh->world);
+    task->width = task->results->width_of(task);
+    task->units = units_of(task);
     return err;
+}
+
+void scorer_close_task(scorer *self)
+{
+    if (self->task)
+        task_documents_clear(&self->task->documents);
+    bp_free(self->task);
+}
+
+const bp_work_units *scorer_task_units(const scorer *self)
+{
+    return &self->task->units;
+}
+
+void scorer_task_say(const scorer *self)
+{
+    const task_scoring *task = self->task;
+
+    bp_log("scoring %" PRId64 " %s in %" PRId64 " work units", task->documents.count,
+           task->units.noun, task->units.count);
+    task_documents_tell_cut(&task->documents);
 }

@@ -12,18 +12,38 @@ enum { SPAN_SCORE, SPAN_NONE, SPAN_FIRST, SPAN_LAST, TASK_SPAN_COLUMNS };
 /* Columns behind the outcomes', of an ensemble; of a regression there is one, the variance. */
 enum { TASK_ENTROPY, TASK_MUTUAL, TASK_MORE };
 
-typedef struct task_scoring {
+typedef struct task_scoring task_scoring;
+
+/* What a unit keeps of each row of a task, and what is made of all rows. */
+typedef struct task_results {
+    int64_t (*width_of)(const task_scoring *task); /* floats of a row */
+    /* Row r, of example w of the batch and at `at` among its rows; `out` is 0 before. On leads. */
+    void (*take)(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
+                 int64_t at, float *out);
+    /* Files of task->table. On the coordinator. */
+    bp_err (*write)(task_scoring *task);
+    bool distribution; /* `take` reads task->log_p */
+} task_results;
+
+struct task_scoring {
     scorer *self;
+    const task_results *results;
     const bp_task_kind *kind;
     int64_t outcomes;
     task_documents documents;
+    bp_work_units units;
     int64_t predictions; /* of texts, words, or questions, whose windows are documents */
     int64_t unlabelled;  /* those without a label, which count for no figure */
-    int64_t width;       /* of a row of the table: an outcome each, and of an ensemble more */
-    float *table;        /* [documents.rows][width] */
+    int64_t width;       /* of a row */
+    float *table;        /* [documents.rows][width], on the coordinator, at the end */
+    float *row;          /* [width] */
     float *log_p;        /* [rows of a group][outcomes], of spans [TASK_GROUP][2][length] */
     float *values;       /* [statistics][TASK_GROUP][documents.length] of an ensemble */
-} task_scoring;
+};
+
+/* outcomes.c */
+/** outcomes.h5: what an ensemble says of each prediction, for those who compare methods. */
+extern const task_results task_outcomes;
 
 /* task_report.c */
 /** summary.json and predictions.csv, and lines for people. On the coordinator. Errors: those of
@@ -53,8 +73,9 @@ void task_add_field(bp_buffer *out, const char *text);
 bp_err task_page_write(const task_scoring *task);
 
 /* task_spans.c */
-/** Row r, of window w of the batch. */
-void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w);
+/** As task_results.take. */
+void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
+                    float *out);
 /** Figures (none of questions whose answers are not known), and predictions.csv and
  * predictions.json. Errors: those of writing and of reading the corpus. */
 bp_err task_measure_spans(task_scoring *task, json_t **out, uint64_t seed);

@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w)
+void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64_t r, int64_t w,
+                    float *out)
 {
     int64_t T = batch->length, none = task->documents.row[r].none,
             most = task_documents_answer_tokens(&task->documents);
     const int32_t *context = task->documents.row[r].context;
     const float *begins = task->log_p + 2 * w * T, *ends = begins + T;
-    float *row = task->table + r * task->width;
 
     /* of both ends, which the window's first places have */
     for (int64_t k = 0; k < TASK_MORE && task->width > TASK_SPAN_COLUMNS; k++) {
@@ -31,19 +31,19 @@ void task_take_span(const task_scoring *task, const bp_model_batch *batch, int64
             k == TASK_ENTROPY ? BP_MODEL_TOTAL_ENTROPY : BP_MODEL_MUTUAL_INFORMATION;
         const float *both = task->values + (statistic * batch->windows + w) * T;
 
-        row[TASK_SPAN_COLUMNS + k] = both[0] + both[1];
+        out[TASK_SPAN_COLUMNS + k] = both[0] + both[1];
     }
-    row[SPAN_SCORE] = -INFINITY;
-    row[SPAN_NONE] = begins[none] + ends[none];
+    out[SPAN_SCORE] = -INFINITY;
+    out[SPAN_NONE] = begins[none] + ends[none];
     for (int64_t s = context[0]; s < context[1]; s++)
         for (int64_t e = s; e < context[1] && e < s + most; e++) {
             float score = begins[s] + ends[e];
 
-            if (isnan(score) || score <= row[SPAN_SCORE])
+            if (isnan(score) || score <= out[SPAN_SCORE])
                 continue;
-            row[SPAN_SCORE] = score;
-            row[SPAN_FIRST] = (float)s;
-            row[SPAN_LAST] = (float)e;
+            out[SPAN_SCORE] = score;
+            out[SPAN_FIRST] = (float)s;
+            out[SPAN_LAST] = (float)e;
         }
 }
 
