@@ -125,7 +125,11 @@ const bp_work_units *scorer_units(void *context, int index)
 {
     scorer *self = context;
 
-    if (index > 0 || bp_task_has_head(&self->info.task))
+    if (bp_task_has_head(&self->info.task))
+        return NULL;
+    if (bp_score_keys_of(self->config)->candidates && index-- == 0)
+        return scorer_candidates(self);
+    if (index > 0)
         return NULL;
     self->windows.units = scorer_windows(self);
     self->windows.units.merge = merge;
@@ -157,12 +161,10 @@ static json_t *started(const void *context)
 static bp_err score_besides(void *context)
 {
     scorer *self = context;
-    bp_err err;
 
     if (bp_task_has_head(&self->info.task))
         return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
-    err = scorer_run_candidates(self);
-    return err == BP_OK ? scorer_run_states(self) : err;
+    return scorer_run_states(self);
 }
 
 static void report(const void *context)

@@ -38,6 +38,7 @@ typedef struct scorer {
     bp_score_plan plan;
     bp_candidates candidates; /* on leads and the coordinator; empty: none are asked for */
     char candidates_hash[BP_SHA256_HEX]; /* on all ranks; "": none */
+    struct chooser *chooser;             /* of their units; NULL until they are asked for */
     json_t *choices;                     /* their figures, on the coordinator, at the end */
     score_windows windows;
     struct bp_score_memory_spec *memory; /* of scorer_describe */
@@ -74,9 +75,10 @@ bp_err scorer_open_corpora(scorer *self);
 /** Read score.candidates, where it is set: on leads and the coordinator, once the plan is there.
  * Local. Errors: those of bp_candidates_read; BP_ERR_CONFIG no tokenizer is known. */
 bp_err scorer_open_candidates(scorer *self);
-/** Score them, and write score/candidates.jsonl. Collective over world. Errors: BP_ERR_SYSTEM, and
- * those of writing a file: the same on all ranks. */
-bp_err scorer_run_candidates(scorer *self);
+/** Their units (bp_work.units), each a batch; `merge` writes score/candidates.jsonl and leaves
+ * scorer.choices. Where score.candidates is set. */
+const bp_work_units *scorer_candidates(scorer *self);
+void scorer_clear_candidates(scorer *self);
 
 /** Refuse keys of language models where score.model has the head of a task. A study's methods set
  * some themselves: not for them. Local. Errors: BP_ERR_CONFIG. */
@@ -105,7 +107,8 @@ bp_err scorer_run_task(scorer *self);
  * BP_ERR_STOPPED: the same on all ranks. */
 bp_err scorer_run_outcomes(scorer *self);
 
-/** Units of windows; NULL: the model has a task, which is scored otherwise. (bp_work.units) */
+/** bp_work.units: those of candidates before those of windows, whose merge writes summary.json;
+ * NULL at once: the model has a task, which is scored otherwise. */
 const bp_work_units *scorer_units(void *self, int index);
 /** The same without `merge` (loop.c). */
 bp_work_units scorer_windows(const scorer *self);

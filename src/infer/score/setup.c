@@ -266,7 +266,7 @@ void scorer_close(void *context)
     bp_free(self->memory);
     json_decref(self->summary);
     json_decref(self->choices);
-    bp_candidates_clear(&self->candidates);
+    scorer_clear_candidates(self);
     bp_token_statistics_clear(&self->statistics);
     bp_score_plan_clear(&self->plan);
     bp_corpus_close(&self->corpus);
