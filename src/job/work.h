@@ -41,6 +41,7 @@ typedef struct bp_work_job {
     bp_work_queue *queue; /* of the units that are done now; NULL: none are */
     bool asked;           /* for the next unit; on leads */
     int64_t unreported;   /* amount since the last question; on leads */
+    int64_t sets_done;    /* units of the sets before, for status.json; on the coordinator */
 } bp_work_job;
 
 /** Units that the queue hands out and part files keep. Borrowed from the work while they are done.

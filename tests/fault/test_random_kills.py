@@ -7,12 +7,14 @@ fine-tunings, scores of windows, tasks, candidates, states and neighbours, texts
 of the job's meshes, whose results must not differ. Kills fall on a rank, on all, or on mpirun, at any moment of a start: while MPI
 starts, while a checkpoint is read, in a step, in a commit. Besides, about PERCENT of so many starts of trainings have a rank stopped for
 good (SIGSTOP) in a step, which the watchdog has to end. The last line counts kills, hangs (a start that did not end after its kill),
-lost commits (a step that was printed or noted as committed, and is not there at the next start) and jobs that ended with another result
+lost commits (a step that was printed or noted as committed, and is not there at the next start; a unit of work that
+one start found done, and a later one does again) and jobs that ended with another result
 than one that was left alone (every_job.whole_result: tensors, whole lines of metrics but for times, every other file), or with temporary
 names left over. "stuck" counts mpirun alone: Open MPI 4.1's stands still at its own end (in PMIx_server_finalize) when a rank dies while
 it shakes hands; no rank lives then, and it is ended here."""
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -102,12 +104,20 @@ class RandomKills(EveryJob):
                 self.complain(f"lost: {known} was announced", start)
         return now
 
+    def check_units(self, start, known):
+        """Work units that a start of a score or generation found done, set after set: never fewer than the start before."""
+        found = [int(done or 0) for done in re.findall(r"^(?:going on: (\d+) of|no work unit is done)", start.out, re.M)]
+        if any(now < before for now, before in zip(found, known)):
+            self.count["lost"] += 1
+            self.complain(f"lost: {known} work units were done, {found} are", start)
+        return found + known[len(found):]
+
     def started(self, kind, name, mesh, env=None):
         more = () if WAYS[kind][0].startswith("bagpipe-data") else (f"watchdog.seconds={WATCHDOG}",)
         return self.begin(kind, name, mesh, more, env)
 
     def run_killed(self, kind, name, undisturbed, longest):
-        folder, known, before = self.at(name), 0, self.count["kills"]
+        folder, known, units, before = self.at(name), 0, [], self.count["kills"]
         trains = WAYS[kind][0] in ("pretrain", "finetune")
         self.count["jobs"] += 1
         while True:
@@ -128,6 +138,8 @@ class RandomKills(EveryJob):
                 for pid in pids:
                     send(pid, signal.SIGKILL)
             known = self.check_start(folder, start, known)
+            if WAYS[kind][0] in ("score", "generate"):
+                units = self.check_units(start, units)
             if status == 69:
                 self.count["refused"] += 1  # ranks of a killed mpirun were still at it
             if status == 0:

@@ -9,6 +9,7 @@
 #include "base/signals.h"
 #include "infer/score/page/page_priv.h"
 #include "infer/score/score.h"
+#include "infer/score/states_priv.h"
 #include "infer/score/tables/tables.h"
 #include "infer/score/unit.h"
 #include "job/report/report.h"
@@ -78,17 +79,20 @@ static json_t *describe_neighbours(const scorer *self)
 static bp_err merge(void *context, bp_parts *parts)
 {
     scorer *self = context;
-    bool tokens = bp_score_keys_of(self->config)->tokens;
+    bool tokens = bp_score_keys_of(self->config)->tokens, keyed = scorer_asks_keys(self);
     char *tokens_path = bp_path_join(self->folder, "tokens.h5");
     char *documents_path = bp_path_join(self->folder, "documents.h5");
     char *summary_path = bp_path_join(self->folder, "summary.json");
     bp_score_table table = {0};
     bp_err err = bp_run_check_owner(self->job->run);
 
+    if (err == BP_OK && keyed)
+        err = states_merge_keys(self, parts);
     if (err == BP_OK)
         err = bp_score_table_init(&table, &self->plan, &self->statistics);
     if (err == BP_OK)
-        err = bp_score_table_merge(&table, parts, tokens ? tokens_path : NULL);
+        err = bp_score_table_merge(&table, parts, keyed ? self->info.states.columns : 0,
+                                   tokens ? tokens_path : NULL);
     if (err == BP_OK)
         err = bp_run_check_owner(self->job->run);
     if (err == BP_OK)
@@ -129,6 +133,8 @@ const bp_work_units *scorer_units(void *context, int index)
         return NULL;
     if (bp_score_keys_of(self->config)->candidates && index-- == 0)
         return scorer_candidates(self);
+    if (self->states && index-- == 0)
+        return scorer_states(self);
     if (index > 0)
         return NULL;
     self->windows.units = scorer_windows(self);
@@ -151,10 +157,14 @@ static void say(const void *context)
 
 static json_t *started(const void *context)
 {
-    const bp_score_plan *plan = &((const scorer *)context)->plan;
+    const scorer *self = context;
+    const bp_work_units *set;
+    int64_t units = 0;
 
-    return json_pack("{sI sI}", "documents", (json_int_t)plan->scored, "units",
-                     (json_int_t)plan->units);
+    for (int k = 0; (set = scorer_units(self->job->self, k)); k++)
+        units += set->count;
+    return json_pack("{sI sI}", "documents", (json_int_t)self->plan.scored, "units",
+                     (json_int_t)units);
 }
 
 /* A task has no windows: it is scored as a whole. */
@@ -162,9 +172,9 @@ static bp_err score_besides(void *context)
 {
     scorer *self = context;
 
-    if (bp_task_has_head(&self->info.task))
-        return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
-    return scorer_run_states(self);
+    if (!bp_task_has_head(&self->info.task))
+        return BP_OK;
+    return self->method ? scorer_run_outcomes(self) : scorer_run_task(self);
 }
 
 static void report(const void *context)
