@@ -120,7 +120,7 @@ def units_kept(folder):
     """Work units whose results are whole in the part files of a run folder: a record is a header of 40 bytes, with the unit and the bytes
     of its result, after 128 bytes of text."""
     kept = 0
-    for parts in glob.glob(os.path.join(folder, "**", "parts"), recursive=True):
+    for parts in glob.glob(os.path.join(folder, "**", "*parts"), recursive=True):
         units = set()
         for path in glob.glob(os.path.join(parts, "*.part")):
             with open(path, "rb") as file:

@@ -38,8 +38,6 @@ io/checkpoint/checkpoint_base.c io/checkpoint/checkpoint_load.c io/checkpoint/ch
 
 io/h5/h5.c io/h5/h5_data.c io/h5/h5_read.c
 
-infer/score/loop.c infer/score/options.c infer/score/states.c infer/score/states_keys.c
-
 nn/cross_attention.c nn/transformer_adapter.c nn/transformer_backward.c nn/transformer_layer.c nn/transformer_memory.c
 nn/transformer_params.c
 

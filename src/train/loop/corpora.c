@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/run_options.h"
 #include "mesh/collective.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
