@@ -163,11 +163,9 @@ extern const bp_hf_table *const test_family_huggingface[]; /* test_family_names.
 
 static bp_model_facts facts(const bp_model_shape *shape)
 {
-    int64_t C = shape->width, L = shape->layers;
-    int64_t parameters = L * (20 * C * C + 28 * C) + 6 * (C * C + C) + CLASSES * C + 4 * C +
-                         (shape->vocab_size + shape->context + SOURCE_OF(shape->context)) * C;
+    double C = (double)shape->width, L = (double)shape->layers;
 
-    return (bp_model_facts){.parameters = parameters, .train_flops = 6 * (double)parameters};
+    return (bp_model_facts){.train_flops = 6 * (20 * L + 6) * C * C};
 }
 
 static const bp_model_family FAMILY = {.name = "pair",
