@@ -1,6 +1,8 @@
 /* A family from existing parts alone, as a program that brings its own would write it: a source
  * that is read in both directions up to a length, a text that carries a state and looks at it, and
  * two heads. Linked to bagpipe's own main(): test_family.py trains, stops, scores, ensembles it. */
+#include "capped_family.h"
+
 #include "models/family.h"
 #include "nn/layers.h"
 
@@ -186,4 +188,5 @@ static const bp_model_family FAMILY = {.name = "pair",
 __attribute__((constructor)) static void register_family(void)
 {
     bp_model_family_register(&FAMILY);
+    bp_model_family_register(&CAPPED_FAMILY);
 }
